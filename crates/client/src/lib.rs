@@ -1,0 +1,1 @@
+//! The Rust client: gRPC with retries that are applied once.

@@ -1,0 +1,1 @@
+//! The doors of a site: Redis, gRPC, admin HTTP.

@@ -1,0 +1,1 @@
+//! Worlds to try it in: topology, links, mobility, reports.

@@ -1,0 +1,1 @@
+//! The words everybody uses: ids, keys, keyspaces, requests, replies, errors, limits.

@@ -1,0 +1,3 @@
+//! The `portolan` binary.
+
+fn main() {}

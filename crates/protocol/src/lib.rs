@@ -1,0 +1,1 @@
+//! What a site decides: pure, deterministic cores.

@@ -1,0 +1,1 @@
+//! How a site runs: event loop, peer links, clocks, TLS, metrics, configuration.

@@ -1,0 +1,1 @@
+//! Bytes to words and back: RESP, peer frames, gRPC definitions.
