@@ -1,1 +1,30 @@
-//! The words everybody uses: ids, keys, keyspaces, requests, replies, errors, limits.
+//! The words everybody uses: ids, keys, keyspaces, requests, answers, errors, limits.
+//!
+//! Every other crate depends on this one and it depends on none of them. There is no I/O here, no
+//! clock and no async: only values and what may be said about a value by looking at it.
+//!
+//! The way of a request in these words: a front turns bytes into a [`Request`]; the site answers
+//! it with an [`Answer`] or a [`Failure`]. What must survive becomes a [`Command`] of the site's
+//! replicated log; what applying a command changed becomes a [`Change`] of its change log.
+
+mod answer;
+mod change;
+mod command;
+mod failure;
+mod id;
+mod keyspace;
+pub mod limits;
+mod query;
+mod request;
+mod time;
+
+pub use answer::{Answer, Expiring, Item, Kind, Versioned};
+pub use bytes::Bytes;
+pub use change::{Change, ChangeKind};
+pub use command::{Command, Condition, Expiry, ExpiryCondition, Guard, Step, Write};
+pub use failure::{Failure, MembershipError, Refusal};
+pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteName};
+pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
+pub use query::{Query, ScanFilter};
+pub use request::{Body, ReadConsistency, Request};
+pub use time::Time;

@@ -1,0 +1,91 @@
+//! What comes back when all went well.
+
+use crate::{Bytes, Keyspace, Refusal, Revision};
+
+/// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
+/// and each [`crate::Write`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done; the revision it was done at.
+    Done(Revision),
+    /// A string with its version, or none.
+    Value(Option<Versioned>),
+    /// Several strings, in the order asked.
+    Values(Vec<Option<Bytes>>),
+    /// A number.
+    Integer(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// Fields and values of a hash, ordered by field.
+    Fields(Vec<(Bytes, Bytes)>),
+    /// What a key holds, or none.
+    Kind(Option<Kind>),
+    /// When a key expires.
+    Expiry(Expiring),
+    /// Versions of keys, in the order asked; revision 0 for an absent one.
+    Versions(Vec<Revision>),
+    /// The outcome of a put.
+    Put {
+        /// Whether its condition held.
+        applied: bool,
+        /// The key's version now (0 when it is absent).
+        version: Revision,
+        /// The string before, if it was asked for and there was one.
+        old: Option<Bytes>,
+    },
+    /// A page of a scan.
+    Page {
+        /// What it found, in byte order of the keys.
+        items: Vec<Item>,
+        /// Where the next page starts; `None`: there is no more.
+        next: Option<Bytes>,
+    },
+    /// A transaction was done; one answer a step.
+    Steps(Vec<Result<Answer, Refusal>>),
+    /// A transaction was not done: a guard no longer held.
+    Aborted,
+    /// The keyspace that was made.
+    Keyspace(Keyspace),
+}
+
+/// A string and the version it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versioned {
+    /// The string.
+    pub value: Bytes,
+    /// The revision that wrote it.
+    pub version: Revision,
+}
+
+/// What a key can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A string of bytes.
+    String,
+    /// Fields with values, one record altogether.
+    Hash,
+}
+
+/// When a key expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiring {
+    /// There is no such key.
+    Absent,
+    /// It does not.
+    Never,
+    /// At this log time (milliseconds since 1970).
+    AtMs(u64),
+}
+
+/// One key of a scan's page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The key.
+    pub key: Bytes,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its version.
+    pub version: Revision,
+    /// Its string, if values were asked for and it holds one.
+    pub value: Option<Bytes>,
+}

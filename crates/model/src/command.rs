@@ -1,0 +1,151 @@
+//! What enters the log: everything that must survive.
+
+#![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
+
+use crate::{Bytes, KeyspaceId, KeyspaceSpec, Query, RequestId, Revision};
+
+/// One command of a site's replicated log. Applying it is deterministic: its outcome depends on
+/// the state, on log time and on nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A write to one keyspace.
+    Write {
+        /// Where.
+        keyspace: KeyspaceId,
+        /// What.
+        write: Write,
+        /// For writes that may be sent again.
+        request: Option<RequestId>,
+    },
+    /// Several steps at one moment, or none of them: when a guard fails nothing is done. A step
+    /// that is refused (a wrong type, say) does not undo the others, as in Redis.
+    Transaction {
+        /// Where all of it happens.
+        keyspace: KeyspaceId,
+        /// What must still hold.
+        guards: Vec<Guard>,
+        /// What is done, in order.
+        steps: Vec<Step>,
+        /// For transactions that may be sent again.
+        request: Option<RequestId>,
+    },
+    /// Removes every key of every keyspace (FLUSHALL). The keyspaces stay.
+    ClearAll,
+    /// Makes a keyspace. Its id is the next free one. [`crate::Answer::Keyspace`].
+    CreateKeyspace(KeyspaceSpec),
+    /// Removes a keyspace with all it holds. The default one stays.
+    DropKeyspace { name: String },
+    /// Moves a consumer's durable cursor, or makes it: from now on the keyspace's changes are kept
+    /// for it. The position never moves back.
+    SetCursor { name: String, keyspace: KeyspaceId, position: Revision },
+    /// Forgets a consumer.
+    DropCursor { name: String, keyspace: KeyspaceId },
+    /// Nothing but the time: removes what has expired and trims what nobody needs any more.
+    Tick,
+}
+
+/// A write to one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Puts a string. Overwrites any kind. [`crate::Answer::Put`].
+    Put {
+        /// The key.
+        key: Bytes,
+        /// Its new string.
+        value: Bytes,
+        /// Only if.
+        condition: Condition,
+        /// What becomes of its expiry.
+        expiry: Expiry,
+        /// Answer with the value before (which must then be a string).
+        return_old: bool,
+    },
+    /// Puts several strings (MSET); with `if_all_absent` all or none (MSETNX).
+    /// [`crate::Answer::Flag`]: whether it was done.
+    PutMany { pairs: Vec<(Bytes, Bytes)>, if_all_absent: bool },
+    /// Appends to a string, which is made if absent. [`crate::Answer::Integer`]: its new length.
+    Append { key: Bytes, suffix: Bytes },
+    /// Adds to a string that holds a decimal i64 (absent counts as 0). [`crate::Answer::Integer`].
+    Add { key: Bytes, delta: i64 },
+    /// Removes keys. [`crate::Answer::Integer`]: how many there were.
+    Delete { keys: Vec<Bytes> },
+    /// Removes a key if its version is still this one. [`crate::Answer::Flag`].
+    DeleteIf { key: Bytes, version: Revision },
+    /// Removes a key that holds a string and answers with it (GETDEL). [`crate::Answer::Value`].
+    Take { key: Bytes },
+    /// Sets or clears a key's expiry. A moment that has passed deletes the key.
+    /// [`crate::Answer::Flag`]: whether something was changed.
+    SetExpiry { key: Bytes, expiry: Expiry, condition: ExpiryCondition },
+    /// Sets fields of a hash, which is made if absent. [`crate::Answer::Integer`]: how many are new.
+    HashSet { key: Bytes, fields: Vec<(Bytes, Bytes)> },
+    /// Sets a field if it is absent. [`crate::Answer::Flag`].
+    HashSetIfAbsent { key: Bytes, field: Bytes, value: Bytes },
+    /// Removes fields; a hash without fields is removed. [`crate::Answer::Integer`]: how many.
+    HashDelete { key: Bytes, fields: Vec<Bytes> },
+    /// Adds to a field that holds a decimal i64 (absent counts as 0). [`crate::Answer::Integer`].
+    HashAdd { key: Bytes, field: Bytes, delta: i64 },
+    /// Removes every key of the keyspace. [`crate::Answer::Done`].
+    Clear,
+}
+
+/// When a put is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    #[default]
+    Always,
+    /// If the key is absent (NX).
+    IfAbsent,
+    /// If the key is there (XX).
+    IfPresent,
+    /// If the key's version is still this one; revision 0 means absent.
+    IfVersion(Revision),
+}
+
+/// What becomes of a key's expiry. Relative times count from the entry's log time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// None from now on.
+    #[default]
+    Never,
+    /// As it was.
+    Keep,
+    /// This long after the write.
+    AfterMs(u64),
+    /// At this moment (milliseconds since 1970).
+    AtMs(u64),
+}
+
+/// When an expiry is set (EXPIRE's NX, XX, GT, LT).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpiryCondition {
+    /// Always.
+    #[default]
+    Always,
+    /// If the key has none.
+    IfNone,
+    /// If the key has one.
+    IfSome,
+    /// If the new one is later (no expiry counts as infinitely late).
+    IfLater,
+    /// If the new one is earlier.
+    IfEarlier,
+}
+
+/// What must still hold for a transaction to be done (WATCH).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The key.
+    pub key: Bytes,
+    /// The version it must still have; revision 0: it must still be absent.
+    pub version: Revision,
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A question, answered as of this step.
+    Read(Query),
+    /// A write.
+    Write(Write),
+}

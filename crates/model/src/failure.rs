@@ -1,0 +1,120 @@
+//! What comes back when it did not go well. Each says what happened and what to do.
+
+use crate::{KeyspaceError, NodeId, limits};
+
+/// Why a request has no answer.
+///
+/// The one question a caller must be able to ask is whether its write may have happened:
+/// [`Failure::Unknown`] means perhaps, everything else means no.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The request cannot be done on this state; it would be refused the same way everywhere.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The site has no leader, or this node cannot reach it. Nothing was done. Try again.
+    #[error("the site has no reachable leader now; nothing was done, try again")]
+    NoLeader,
+    /// Too much is waiting already. Nothing was done. Slow down and try again.
+    #[error("too many requests wait already ({what}); nothing was done, slow down and try again")]
+    Overloaded {
+        /// Which queue is full.
+        what: &'static str,
+    },
+    /// The disk is full (or fails) on this node. Nothing was done. Reads go on.
+    #[error("the disk refuses writes ({0}); nothing was done, make room and try again")]
+    DiskFull(String),
+    /// The deadline passed or the leader changed in between: a write may or may not be applied.
+    #[error("the outcome is unknown ({why}): a write may or may not have been applied")]
+    Unknown {
+        /// What cut the wait.
+        why: &'static str,
+    },
+    /// This node is stopping, or is not a member of the site any more. Nothing was done.
+    #[error("this node does not serve ({0}); nothing was done, use another node of the site")]
+    NotServing(&'static str),
+    /// The membership cannot be changed so.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+}
+
+/// A refusal that every replica would give for this state and log time. Nothing was changed by the
+/// step that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The key holds something else.
+    #[error("the key holds a value of another kind")]
+    WrongType,
+    /// The string (or field) is no decimal i64.
+    #[error("the value is not an integer or out of range")]
+    NotAnInteger,
+    /// The sum does not fit an i64.
+    #[error("increment or decrement would overflow")]
+    Overflow,
+    /// The key is too long or empty.
+    #[error("a key must have at most {max} bytes; this one has {0}", max = limits::KEY_BYTES_MAX)]
+    KeyTooLong(usize),
+    /// The value would be too long.
+    #[error(
+        "a value (all fields of a hash together) must have at most {max} bytes; this one would have {0}",
+        max = limits::VALUE_BYTES_MAX
+    )]
+    ValueTooLong(usize),
+    /// There is no such keyspace.
+    #[error("there is no keyspace {0}; `portolan keyspace list` shows those there are")]
+    NoKeyspace(String),
+    /// The keyspace cannot be made as stated.
+    #[error(transparent)]
+    Keyspace(#[from] KeyspaceError),
+    /// A keyspace with this name or this prefix is there.
+    #[error("keyspace {name:?} has this name or prefix already")]
+    KeyspaceExists {
+        /// The one that is there.
+        name: String,
+    },
+    /// The default keyspace cannot be dropped.
+    #[error("the default keyspace cannot be dropped")]
+    DefaultKeyspace,
+    /// There are too many of something.
+    #[error("there are {max} {what} already; remove one first")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
+    /// The request's sequence lies below what its client said it has seen the answers of, or its
+    /// answer had to be forgotten.
+    #[error("this request id is older than what is remembered; its first outcome is unknown")]
+    RequestForgotten,
+    /// The changes from there are no longer kept.
+    #[error(
+        "changes before revision {oldest} are no longer kept; read the state and watch from its revision"
+    )]
+    ChangesTrimmed {
+        /// The oldest revision that can still be asked for.
+        oldest: u64,
+    },
+}
+
+/// Why a membership change was not begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    /// One change at a time.
+    #[error("another membership change is under way; wait until `portolan status` shows it done")]
+    InProgress,
+    /// There is no such node.
+    #[error("{0} is not a member of this site")]
+    NotAMember(NodeId),
+    /// It is there already.
+    #[error("{0} is a member already; remove it first if it comes back with an empty disk")]
+    AlreadyAMember(NodeId),
+    /// The site is full.
+    #[error("a site has at most {max} nodes", max = limits::NODES_MAX)]
+    TooManyNodes,
+    /// Nobody would be left.
+    #[error("{0} is the last voter of this site and cannot be removed")]
+    LastVoter(NodeId),
+    /// A leader must keep state.
+    #[error("{0} is a witness or a learner and cannot lead")]
+    CannotLead(NodeId),
+}

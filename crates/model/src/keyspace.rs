@@ -1,0 +1,212 @@
+//! A keyspace states what its data needs, once; programs then just read and write.
+
+use crate::{Bytes, KeyspaceId, limits};
+use std::fmt;
+
+/// What a keyspace promises its readers and writers (DESIGN of the modes: ARCHITECTURE.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Consistency {
+    /// Every operation takes effect at one moment between its call and its return.
+    Linearizable,
+    /// No client sees an effect before its cause.
+    Causal,
+    /// The four session guarantees, inside a session.
+    Session,
+    /// Replicas converge when writes stop.
+    Eventual,
+}
+
+/// Among whom the promise holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The nodes of one site.
+    Site,
+    /// The whole deployment.
+    Global,
+    /// The sites of one region.
+    Region,
+    /// A tree of sites.
+    Tree,
+}
+
+/// Who decides where the data of a global keyspace lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// The ring: where the key's hash falls.
+    #[default]
+    Hash,
+    /// The users: where they are.
+    Adaptive,
+}
+
+/// What a user states when creating a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceSpec {
+    /// 1–64 of `a-z 0-9 - _`, starting with a letter. Unique.
+    pub name: String,
+    /// Redis keys that start with it belong here (the longest prefix wins). Not empty, unique;
+    /// only the default keyspace has the empty prefix.
+    pub prefix: Bytes,
+    /// The promise.
+    pub consistency: Consistency,
+    /// Among whom.
+    pub scope: Scope,
+    /// Meaningful with [`Scope::Global`] only.
+    pub placement: Placement,
+    /// Linearizable reads may trust the leader's lease instead of asking a quorum: one round trip
+    /// less, correct only while clocks run at rates within the margin stated in the guide.
+    pub lease_reads: bool,
+}
+
+/// A keyspace that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    /// Its id, never used again after a drop.
+    pub id: KeyspaceId,
+    /// What was stated at its creation.
+    pub spec: KeyspaceSpec,
+}
+
+/// Why a keyspace cannot be made as stated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyspaceError {
+    /// The name breaks the rule.
+    #[error("{0:?} is no keyspace name: use 1 to 64 of a-z, 0-9, - and _, starting with a letter")]
+    Name(String),
+    /// The prefix breaks the rule.
+    #[error("the prefix of keyspace {0:?} must have 1 to {max} bytes", max = limits::PREFIX_BYTES_MAX)]
+    Prefix(String),
+    /// This version cannot serve the promise.
+    #[error(
+        "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
+         linearizable/site"
+    )]
+    NotServed {
+        /// The keyspace.
+        name: String,
+        /// What it asks for.
+        consistency: Consistency,
+        /// Among whom.
+        scope: Scope,
+    },
+}
+
+impl KeyspaceSpec {
+    /// A keyspace of the one kind that every site serves by itself.
+    pub fn linearizable_site(name: impl Into<String>, prefix: impl Into<Bytes>) -> KeyspaceSpec {
+        KeyspaceSpec {
+            name: name.into(),
+            prefix: prefix.into(),
+            consistency: Consistency::Linearizable,
+            scope: Scope::Site,
+            placement: Placement::Hash,
+            lease_reads: false,
+        }
+    }
+
+    /// The keyspace that always exists: linearizable in its site, for all other keys.
+    pub fn default_keyspace() -> KeyspaceSpec {
+        KeyspaceSpec::linearizable_site("default", Bytes::new())
+    }
+
+    /// Whether the statement can be served. The default keyspace's empty prefix is not allowed
+    /// here, as nobody creates it.
+    pub fn check(&self) -> Result<(), KeyspaceError> {
+        let starts_well = self.name.starts_with(|c: char| c.is_ascii_lowercase());
+        let all_well = self
+            .name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
+        if !starts_well || !all_well || self.name.len() > limits::KEYSPACE_NAME_BYTES_MAX {
+            return Err(KeyspaceError::Name(self.name.clone()));
+        }
+        if self.prefix.is_empty() || self.prefix.len() > limits::PREFIX_BYTES_MAX {
+            return Err(KeyspaceError::Prefix(self.name.clone()));
+        }
+        match (self.consistency, self.scope) {
+            (Consistency::Linearizable, Scope::Site) => Ok(()),
+            (consistency, scope) => {
+                Err(KeyspaceError::NotServed { name: self.name.clone(), consistency, scope })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Consistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Consistency::Linearizable => "linearizable",
+            Consistency::Causal => "causal",
+            Consistency::Session => "session",
+            Consistency::Eventual => "eventual",
+        })
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scope::Site => "site",
+            Scope::Global => "global",
+            Scope::Region => "region",
+            Scope::Tree => "tree",
+        })
+    }
+}
+
+impl std::str::FromStr for Consistency {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "linearizable" => Consistency::Linearizable,
+            "causal" => Consistency::Causal,
+            "session" => Consistency::Session,
+            "eventual" => Consistency::Eventual,
+            _ => {
+                return Err(format!(
+                    "{text:?} is no consistency: use linearizable, causal, session or eventual"
+                ));
+            }
+        })
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "site" => Scope::Site,
+            "global" => Scope::Global,
+            "region" => Scope::Region,
+            "tree" => Scope::Tree,
+            _ => return Err(format!("{text:?} is no scope: use site, global, region or tree")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_served_passes() {
+        let mut spec = KeyspaceSpec::linearizable_site("cars", "car:");
+        assert_eq!(spec.check(), Ok(()));
+        spec.scope = Scope::Global;
+        let refusal = spec.check().unwrap_err().to_string();
+        assert!(refusal.contains("linearizable with scope global"), "{refusal}");
+        assert!(refusal.contains("serves linearizable/site"), "{refusal}");
+    }
+
+    #[test]
+    fn names_and_prefixes_are_checked() {
+        for name in ["", "Cars", "9cars", "a b", &"x".repeat(65)] {
+            let spec = KeyspaceSpec::linearizable_site(name, "p");
+            assert!(matches!(spec.check(), Err(KeyspaceError::Name(_))), "{name:?}");
+        }
+        let spec = KeyspaceSpec::linearizable_site("cars", "");
+        assert!(matches!(spec.check(), Err(KeyspaceError::Prefix(_))));
+    }
+}

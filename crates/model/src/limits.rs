@@ -1,0 +1,108 @@
+//! Every limit of the system in one place, with the relations between them checked at compile time.
+//!
+//! Past a limit the answer is a clear error and nothing is lost. A limit that operators may lower
+//! is a setting of `server`; these are the ceilings.
+
+use std::time::Duration;
+
+/// A key.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// A value; a hash's fields together (a hash is one record).
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// The name of a keyspace.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
+/// The prefix by which a keyspace claims Redis keys.
+pub const PREFIX_BYTES_MAX: usize = 256;
+/// Keyspaces of a deployment.
+pub const KEYSPACES_MAX: usize = 1024;
+/// Nodes of a site.
+pub const NODES_MAX: usize = 7;
+
+/// One request with everything in it, before it is executed.
+pub const COMMAND_BYTES_MAX: usize = 80 << 20;
+/// Arguments of one request (keys of an MGET, fields of an HSET …).
+pub const COMMAND_ARGS_MAX: usize = 1 << 20;
+/// Steps of one transaction, and keys it may watch.
+pub const TRANSACTION_STEPS_MAX: usize = 10_000;
+/// Requests of one connection that are being executed at once (a deeper pipeline waits in the
+/// socket).
+pub const PIPELINE_MAX: usize = 1024;
+/// Bytes that may wait to be written to one connection; past it the reader is too slow and the
+/// connection is closed.
+pub const REPLY_BACKLOG_BYTES_MAX: usize = 8 << 20;
+/// Client connections of a node.
+pub const CONNECTIONS_MAX: usize = 10_000;
+/// Watches and subscriptions of a node.
+pub const WATCHES_MAX: usize = 10_000;
+/// Open SCAN cursors of a node; the one idle longest is forgotten first.
+pub const SCAN_CURSORS_MAX: usize = 4_096;
+/// Items of one page of a scan.
+pub const SCAN_PAGE_ITEMS_MAX: usize = 10_000;
+/// Bytes of one page of a scan (it ends with the item that passes it).
+pub const SCAN_PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Commands of one log entry.
+pub const BATCH_COMMANDS_MAX: usize = 4_096;
+/// Bytes of one log entry (it ends with the command that passes it).
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// The largest entry there can be: a full batch and one largest command.
+pub const ENTRY_BYTES_MAX: usize = BATCH_BYTES_MAX + COMMAND_BYTES_MAX;
+/// Writes that wait in a node for their turn; past it a write is refused as overloaded.
+pub const WRITES_WAITING_MAX: usize = 65_536;
+/// Bytes of them.
+pub const WRITES_WAITING_BYTES_MAX: usize = 256 << 20;
+/// Linearizable reads that wait for a read index.
+pub const READS_WAITING_MAX: usize = 65_536;
+/// Inputs that wait for a site's thread.
+pub const INPUTS_WAITING_MAX: usize = 65_536;
+/// Entries of the log that stay in memory for followers, in bytes.
+pub const ENTRIES_CACHED_BYTES_MAX: usize = 64 << 20;
+/// Bytes of entries in one message to a follower.
+pub const APPEND_BYTES_MAX: usize = 4 << 20;
+/// Append messages on their way to one follower.
+pub const APPENDS_INFLIGHT_MAX: usize = 256;
+
+/// One frame between nodes.
+pub const PEER_FRAME_BYTES_MAX: usize = ENTRY_BYTES_MAX + APPEND_BYTES_MAX;
+/// Bytes that wait for one peer link; past it messages to that peer are dropped (Raft repeats).
+pub const PEER_BACKLOG_BYTES_MAX: usize = 2 * PEER_FRAME_BYTES_MAX;
+/// One piece of a snapshot on its way to another node.
+pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// One segment file of the log (a larger single entry makes a larger segment).
+pub const LOG_SEGMENT_BYTES: u64 = 16 << 20;
+/// The log is cut behind a snapshot once it is longer than this and than the state it leads to.
+pub const LOG_BYTES_BEFORE_SNAPSHOT: u64 = 128 << 20;
+/// Entries kept behind a new snapshot for followers that lag a little.
+pub const LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT: u64 = 10_000;
+
+/// Keys that one log entry may expire; more go in the next.
+pub const EXPIRED_PER_ENTRY_MAX: usize = 1_000;
+/// Changes kept for consumers of one site's change log; a consumer further behind must start again
+/// from a snapshot, and is told so.
+pub const CHANGES_RETAINED_MAX: u64 = 1_000_000;
+/// Durable cursors of a site.
+pub const CURSORS_MAX: usize = 1_024;
+/// Answers remembered for one client's retries.
+pub const REQUESTS_REMEMBERED_PER_CLIENT_MAX: usize = 65_536;
+/// Clients whose answers are remembered; the one idle longest is forgotten first.
+pub const CLIENTS_REMEMBERED_MAX: usize = 100_000;
+/// How long, in log time, an idle client is remembered.
+pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
+
+/// A request that has no deadline of its own is given up after this. A write that is given up is
+/// unknown: it may still be applied.
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+
+const _: () = {
+    assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
+    assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);
+    assert!(ENTRY_BYTES_MAX + APPEND_BYTES_MAX <= PEER_FRAME_BYTES_MAX);
+    assert!(PEER_FRAME_BYTES_MAX <= PEER_BACKLOG_BYTES_MAX);
+    assert!(SNAPSHOT_CHUNK_BYTES_MAX < PEER_FRAME_BYTES_MAX);
+    assert!(BATCH_COMMANDS_MAX <= WRITES_WAITING_MAX);
+    assert!(PIPELINE_MAX <= WRITES_WAITING_MAX);
+    assert!(BATCH_BYTES_MAX as u64 <= LOG_SEGMENT_BYTES);
+    assert!(LOG_SEGMENT_BYTES < LOG_BYTES_BEFORE_SNAPSHOT);
+    assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
+};

@@ -1,0 +1,69 @@
+//! What a front asks of its site.
+
+use crate::{Command, KeyspaceId, NodeId, Query};
+
+/// One request to a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked.
+    pub body: Body,
+    /// Give up after this many milliseconds; `None`: [`crate::limits::REQUEST_DEADLINE`].
+    pub deadline_ms: Option<u64>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A question to the state.
+    Read {
+        /// Where.
+        keyspace: KeyspaceId,
+        /// What.
+        query: Query,
+        /// How fresh the answer must be.
+        consistency: ReadConsistency,
+    },
+    /// Something for the log.
+    Write(Command),
+    /// Adds a node as a learner, which becomes a voter once it has caught up.
+    AddNode {
+        /// Its id.
+        node: NodeId,
+        /// Where its peer port is (`host:port`).
+        address: String,
+        /// It votes and keeps the log's order, but no data: the third of two nodes and a witness.
+        witness: bool,
+    },
+    /// Removes a node.
+    RemoveNode {
+        /// Its id.
+        node: NodeId,
+    },
+    /// Hands leadership to a node.
+    TransferLeader {
+        /// Its id.
+        node: NodeId,
+    },
+}
+
+/// How fresh a read's answer must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReadConsistency {
+    /// It shows every write that was acknowledged before the read began.
+    #[default]
+    Linearizable,
+    /// It shows a state that this node once had, perhaps an old one. Never waits.
+    Stale,
+}
+
+impl Request {
+    /// A read.
+    pub fn read(keyspace: KeyspaceId, query: Query, consistency: ReadConsistency) -> Request {
+        Request { body: Body::Read { keyspace, query, consistency }, deadline_ms: None }
+    }
+
+    /// A write.
+    pub fn write(command: Command) -> Request {
+        Request { body: Body::Write(command), deadline_ms: None }
+    }
+}

@@ -1,0 +1,144 @@
+//! The log of a replica.
+//!
+//! One writer appends [`Append`]s and makes them durable with one [`LogWriter::sync`] a batch; any
+//! number of readers fetch entries that are no longer in memory, for followers that lag. What an
+//! append may do is exactly what Raft needs: set the hard state, cut the log from an index on
+//! (another leader's entries replace them), and add entries.
+
+use model::Bytes;
+
+/// One entry of the log. The payload is opaque here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its position: 1, 2, 3, … without gaps.
+    pub index: u64,
+    /// The term of the leader that proposed it.
+    pub term: u64,
+    /// What the payload is (`protocol` gives the numbers).
+    pub kind: u8,
+    /// What it carries; may be empty.
+    pub payload: Bytes,
+}
+
+/// What Raft must remember besides entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// The latest term seen.
+    pub term: u64,
+    /// Whom this node voted for in it; 0: nobody.
+    pub vote: u64,
+    /// The highest index known committed. A hint: it may lag.
+    pub commit: u64,
+}
+
+/// One step of the log; durable as a whole or not at all once [`LogWriter::sync`] has returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Append {
+    /// The new hard state, if it changed.
+    pub hard_state: Option<HardState>,
+    /// New entries. The first one's index may lie at or below the last index: the log is cut there
+    /// first. It never lies above last index + 1.
+    pub entries: Vec<Entry>,
+}
+
+/// Where the log begins after it was cut behind a snapshot: the last index and term it no longer
+/// holds. `(0, 0)` for a log that was never cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStart {
+    /// The index before the first entry.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+}
+
+/// What was found at opening.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The last hard state that was made durable.
+    pub hard_state: HardState,
+    /// The index and term before the first entry.
+    pub start: LogStart,
+    /// The last entry's index; `start.index` when there is none.
+    pub last_index: u64,
+    /// The terms of the entries, run-length coded: each item is the first index of a term. Ordered.
+    pub terms: Vec<LogStart>,
+    /// Bytes of a torn tail that were cut, for a warning.
+    pub torn_bytes: u64,
+}
+
+/// Why the log cannot do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// There is no room. Nothing was written: the same append may be tried again later.
+    #[error("no room to write the log in {path}: {cause}")]
+    Full {
+        /// The segment.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// Damage before the tail: entries that were durable are gone. Fatal.
+    #[error(
+        "log segment {path} is damaged at offset {offset}: {what}. Entries after it are intact, so \
+         this is no torn tail; the log will not be used. Restore the file, or remove this node and \
+         let it join again with an empty disk"
+    )]
+    Damaged {
+        /// The segment.
+        path: String,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The file was written by a version that this one does not read. Fatal.
+    #[error("log segment {path} has format {found}; this version reads up to {known}")]
+    Version {
+        /// The segment.
+        path: String,
+        /// Its format.
+        found: u32,
+        /// The newest format known here.
+        known: u32,
+    },
+    /// The system failed otherwise. Fatal: after a failed fsync nobody knows what is on the disk.
+    #[error("the log in {path} cannot be read or written: {cause}")]
+    Io {
+        /// The segment or folder.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// The entries asked for lie behind the start of the log.
+    #[error("entry {index} was cut from the log; a snapshot holds it")]
+    Cut {
+        /// The first of them.
+        index: u64,
+    },
+}
+
+/// The one writer of a log.
+pub trait LogWriter: Send {
+    /// Writes one step. Not durable before the next [`LogWriter::sync`].
+    fn write(&mut self, append: &Append) -> Result<(), LogError>;
+
+    /// Makes everything written durable. An error other than none is fatal.
+    fn sync(&mut self) -> Result<(), LogError>;
+
+    /// Forgets entries up to and including `start.index`, whose term is `start.term`, durably. May
+    /// keep some of them on disk (whole segments are dropped), never hands them out again.
+    fn cut(&mut self, start: LogStart) -> Result<(), LogError>;
+
+    /// Forgets all entries and begins anew behind `start`, durably: a snapshot was installed. The
+    /// hard state stays as it was, with `commit` at least `start.index`.
+    fn restart(&mut self, start: LogStart) -> Result<(), LogError>;
+
+    /// Bytes that the entries from the start on take, for deciding when to make a snapshot.
+    fn size_bytes(&self) -> u64;
+}
+
+/// Reads entries that were written, from any thread.
+pub trait LogReader: Clone + Send + Sync + 'static {
+    /// Entries `low..high`, at least one if there is one, and then only as many as fit `bytes_max`.
+    fn entries(&self, low: u64, high: u64, bytes_max: usize) -> Result<Vec<Entry>, LogError>;
+}

@@ -1,0 +1,113 @@
+//! A whole state as of one log index, in one checksummed file.
+//!
+//! Three uses of one format: it lets the log be cut, it travels to a node that lags, and it is what
+//! `portolan backup` writes.
+
+use crate::state::{Read, State, StateError};
+use model::Bytes;
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotHead {
+    /// The last log entry that it contains the effect of.
+    pub index: u64,
+    /// That entry's term.
+    pub term: u64,
+    /// The site's members as of that entry, opaque here.
+    pub members: Bytes,
+}
+
+/// Why a snapshot cannot be written, read or taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// There is no room. Nothing changed; it may be tried again later.
+    #[error("no room to write the snapshot {path}: {cause}")]
+    Full {
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// The file is not whole.
+    #[error("snapshot {path} is damaged at offset {offset}: {what}")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The file was written by a version that this one does not read.
+    #[error("snapshot {path} has format {found}; this version reads up to {known}")]
+    Version {
+        /// The file.
+        path: String,
+        /// Its format.
+        found: u32,
+        /// The newest format known here.
+        known: u32,
+    },
+    /// The snapshot asked for is not here (any more).
+    #[error("there is no snapshot of index {index} here")]
+    Absent {
+        /// The index asked for.
+        index: u64,
+    },
+    /// A piece that does not follow the one before.
+    #[error("the next piece must begin at {expected}, not at {offset}")]
+    OutOfOrder {
+        /// Where it would have to begin.
+        expected: u64,
+        /// Where it begins.
+        offset: u64,
+    },
+    /// The system failed otherwise.
+    #[error("snapshot {path} cannot be read or written: {cause}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// The state could not be read or filled.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// One piece of a snapshot file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// The bytes of the file from there on.
+    pub bytes: Bytes,
+    /// The length of the whole file.
+    pub total_bytes: u64,
+}
+
+/// The snapshots of one replica. Clones are handles to the same place.
+pub trait Snapshots: Clone + Send + Sync + 'static {
+    /// The newest whole snapshot, if there is one. Reads its head only.
+    fn latest(&self) -> Result<Option<SnapshotHead>, SnapshotError>;
+
+    /// Writes `view` as a snapshot, durably, and only then removes older ones. Long: not for a
+    /// thread that has something else to do.
+    fn write(&self, head: &SnapshotHead, view: &impl Read) -> Result<(), SnapshotError>;
+
+    /// Replaces the content of `state` by that of the snapshot of `index`, checking every block.
+    /// On an error the state is left cleared or half filled. Long.
+    fn load(&self, index: u64, state: &impl State) -> Result<(), SnapshotError>;
+
+    /// A piece of the snapshot of `index`, to be sent to another node. `bytes_max` at least 1.
+    fn read_chunk(&self, index: u64, offset: u64, bytes_max: usize)
+    -> Result<Chunk, SnapshotError>;
+
+    /// Takes in a piece of another node's snapshot of `index`, in order from offset 0 (which begins
+    /// anew). Not durable, and no snapshot yet. Returns where the next piece must begin.
+    fn receive(&self, index: u64, chunk: &Chunk) -> Result<u64, SnapshotError>;
+
+    /// Checks every block of what was received for `index`, makes it durable and makes it the
+    /// latest snapshot. Long.
+    fn finish(&self, index: u64) -> Result<SnapshotHead, SnapshotError>;
+}
