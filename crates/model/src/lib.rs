@@ -8,6 +8,7 @@
 //! replicated log; what applying a command changed becomes a [`Change`] of its change log.
 
 mod answer;
+mod catalog;
 mod change;
 mod command;
 mod failure;
@@ -20,6 +21,7 @@ mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, Versioned};
 pub use bytes::Bytes;
+pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Guard, Step, Write};
 pub use failure::{Failure, MembershipError, Refusal};
