@@ -1,1 +1,3 @@
 //! Bytes to words and back: RESP, peer frames, gRPC definitions.
+
+pub mod peer;

@@ -1,0 +1,395 @@
+//! What nodes say to each other: protobuf messages in length-prefixed frames.
+//!
+//! A connection begins with one [`Hello`] each way; then [`Message`]s follow, in either direction,
+//! each in a frame of a big-endian `u32` length and that many bytes. Protobuf gives the schema room
+//! to grow: a node skips fields it does not know, and [`PROTOCOL`] says which of them it needs.
+//! Raft's messages are spelled out here, and not in the consensus library's own encoding, because
+//! that library's protobuf parser must never see bytes from the network (RUSTSEC-2024-0437).
+//!
+//! Commands, answers and failures inside are bytes in the encoding of [`crate::entry`].
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use model::limits;
+use prost::Message as _;
+
+/// The version of this protocol that this build speaks.
+pub const PROTOCOL: u32 = 1;
+/// The oldest version it still understands.
+pub const PROTOCOL_OLDEST: u32 = 1;
+
+/// The first thing either side says.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Hello {
+    /// [`PROTOCOL`] of the sender.
+    #[prost(uint32, tag = "1")]
+    pub protocol: u32,
+    /// The site's name: nodes of different sites do not talk raft.
+    #[prost(string, tag = "2")]
+    pub site: String,
+    /// The sender.
+    #[prost(uint64, tag = "3")]
+    pub node: u64,
+    /// Which life of that node: drawn when its disk was empty.
+    #[prost(fixed64, tag = "4")]
+    pub incarnation: u64,
+}
+
+/// One message between two nodes of a site.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Message {
+    /// What it says; `None` when a newer version says something unknown here.
+    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5")]
+    pub say: Option<Say>,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Say {
+    /// Consensus.
+    #[prost(message, tag = "1")]
+    Raft(Raft),
+    /// Requests for the leader, from a node whose client asked it, or that wants to join.
+    #[prost(message, tag = "2")]
+    Forward(Forward),
+    /// What became of forwarded requests.
+    #[prost(message, tag = "3")]
+    Answered(Answered),
+    /// Asks for a piece of a snapshot.
+    #[prost(message, tag = "4")]
+    SnapshotWanted(SnapshotWanted),
+    /// A piece of a snapshot.
+    #[prost(message, tag = "5")]
+    SnapshotChunk(SnapshotChunk),
+}
+
+/// A message of Raft. The fields mean what they mean in etcd's Raft.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Raft {
+    /// Which message: the number in etcd's `MessageType`.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    /// The receiver.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+    /// The sender.
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    /// The sender's term.
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
+    /// The term of the entry at `index`.
+    #[prost(uint64, tag = "5")]
+    pub log_term: u64,
+    /// The entry before `entries`, or the one acknowledged.
+    #[prost(uint64, tag = "6")]
+    pub index: u64,
+    /// New entries.
+    #[prost(message, repeated, tag = "7")]
+    pub entries: Vec<Entry>,
+    /// The sender's commit index.
+    #[prost(uint64, tag = "8")]
+    pub commit: u64,
+    /// The term of the commit index.
+    #[prost(uint64, tag = "9")]
+    pub commit_term: u64,
+    /// For a snapshot: what it is of. Its content travels in chunks.
+    #[prost(message, optional, tag = "10")]
+    pub snapshot: Option<SnapshotHead>,
+    /// The index a follower wants a snapshot of at least.
+    #[prost(uint64, tag = "11")]
+    pub request_snapshot: u64,
+    /// Whether this is a refusal.
+    #[prost(bool, tag = "12")]
+    pub reject: bool,
+    /// The follower's last index, as a hint with a refusal.
+    #[prost(uint64, tag = "13")]
+    pub reject_hint: u64,
+    /// What belongs to a read index or a campaign.
+    #[prost(bytes = "bytes", tag = "14")]
+    pub context: Bytes,
+    /// The sender's election priority.
+    #[prost(int64, tag = "15")]
+    pub priority: i64,
+}
+
+/// An entry of the log on its way.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Entry {
+    /// Its position.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// The term of the leader that proposed it.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// What the payload is.
+    #[prost(uint32, tag = "3")]
+    pub kind: u32,
+    /// What it carries.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub payload: Bytes,
+}
+
+/// What a snapshot is of.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshotHead {
+    /// The last entry it contains the effect of.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// That entry's term.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// The members as of that entry.
+    #[prost(message, optional, tag = "3")]
+    pub members: Option<Members>,
+}
+
+/// The members of a site, and Raft's configuration of them. Also a disk format: it is kept in the
+/// state and in snapshots.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Members {
+    /// Everybody who takes part, ordered by node.
+    #[prost(message, repeated, tag = "1")]
+    pub nodes: Vec<Member>,
+    /// Who votes.
+    #[prost(uint64, repeated, tag = "2")]
+    pub voters: Vec<u64>,
+    /// Who only listens.
+    #[prost(uint64, repeated, tag = "3")]
+    pub learners: Vec<u64>,
+    /// Who voted before the change that is under way.
+    #[prost(uint64, repeated, tag = "4")]
+    pub voters_outgoing: Vec<u64>,
+    /// Who becomes a learner when it is done.
+    #[prost(uint64, repeated, tag = "5")]
+    pub learners_next: Vec<u64>,
+    /// Whether Raft ends the change by itself.
+    #[prost(bool, tag = "6")]
+    pub auto_leave: bool,
+}
+
+/// One member.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Member {
+    /// Its id.
+    #[prost(uint64, tag = "1")]
+    pub node: u64,
+    /// Its peer port, `host:port`.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// Which life of it is a member.
+    #[prost(fixed64, tag = "3")]
+    pub incarnation: u64,
+    /// It votes and keeps the log but holds no data.
+    #[prost(bool, tag = "4")]
+    pub witness: bool,
+}
+
+/// The payload of an entry that changes the membership.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MembersChange {
+    /// What changes, all at once. Empty: leave the joint configuration.
+    #[prost(message, repeated, tag = "1")]
+    pub changes: Vec<MemberChange>,
+}
+
+/// One change of the membership.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MemberChange {
+    /// What to do with the member.
+    #[prost(enumeration = "MemberChangeKind", tag = "1")]
+    pub kind: i32,
+    /// Whom.
+    #[prost(message, optional, tag = "2")]
+    pub member: Option<Member>,
+}
+
+/// What a change does with a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum MemberChangeKind {
+    /// It votes from now on.
+    Vote = 0,
+    /// It is gone.
+    Remove = 1,
+    /// It listens from now on.
+    Listen = 2,
+}
+
+/// Requests for the leader.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Forward {
+    /// The requests, in order.
+    #[prost(message, repeated, tag = "1")]
+    pub requests: Vec<ForwardedRequest>,
+}
+
+/// One request for the leader.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ForwardedRequest {
+    /// The sender's number for it.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// A [`model::Request`], encoded.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub request: Bytes,
+    /// For a node that wants to join: who it is. `request` is empty then.
+    #[prost(message, optional, tag = "3")]
+    pub join: Option<Member>,
+}
+
+/// What became of forwarded requests.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Answered {
+    /// The answers, in any order.
+    #[prost(message, repeated, tag = "1")]
+    pub answers: Vec<ForwardedAnswer>,
+}
+
+/// What became of one.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ForwardedAnswer {
+    /// The number it came with.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// A `Result<Answer, Failure>`, encoded.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub outcome: Bytes,
+    /// For a node that wanted to join: the members it joined.
+    #[prost(message, optional, tag = "3")]
+    pub members: Option<Members>,
+}
+
+/// Asks for a piece of a snapshot.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct SnapshotWanted {
+    /// Which snapshot.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// From which byte on.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+}
+
+/// A piece of a snapshot.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshotChunk {
+    /// Which snapshot.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// Where the piece begins.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// The length of the whole.
+    #[prost(uint64, tag = "3")]
+    pub total_bytes: u64,
+    /// The piece; empty when the snapshot is not there any more.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub bytes: Bytes,
+}
+
+/// Why bytes from another node cannot be understood. The connection is closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The frame is longer than any can be.
+    #[error("a frame of {0} bytes; at most {max} are allowed", max = limits::PEER_FRAME_BYTES_MAX)]
+    TooLong(usize),
+    /// The bytes are no message.
+    #[error("not a message: {0}")]
+    Malformed(String),
+}
+
+impl From<Say> for Message {
+    fn from(say: Say) -> Message {
+        Message { say: Some(say) }
+    }
+}
+
+/// Appends a message to `out` as one frame.
+pub fn encode_frame(message: &impl prost::Message, out: &mut BytesMut) {
+    let length = message.encoded_len();
+    out.reserve(4 + length);
+    out.put_u32(length as u32);
+    message.encode(out).expect("a BytesMut grows as needed");
+}
+
+/// Takes the first frame's content off `buffer`; `None`: it is not all there yet.
+pub fn split_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
+    if buffer.len() < 4 {
+        return Ok(None);
+    }
+    let length = u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]) as usize;
+    if length > limits::PEER_FRAME_BYTES_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    if buffer.len() < 4 + length {
+        return Ok(None);
+    }
+    buffer.advance(4);
+    Ok(Some(buffer.split_to(length).freeze()))
+}
+
+/// Understands a frame's content as a message of type `M`.
+pub fn decode<M: prost::Message + Default>(frame: Bytes) -> Result<M, FrameError> {
+    M::decode(frame).map_err(|error| FrameError::Malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn a_message() -> Message {
+        let entry = Entry { index: 7, term: 2, kind: 1, payload: Bytes::from_static(b"abc") };
+        Say::Raft(Raft {
+            kind: 3,
+            to: 1,
+            from: 2,
+            term: 2,
+            entries: vec![entry],
+            ..Raft::default()
+        })
+        .into()
+    }
+
+    #[test]
+    fn a_frame_survives_any_cut() {
+        let mut whole = BytesMut::new();
+        encode_frame(&a_message(), &mut whole);
+        for cut in 0..whole.len() {
+            let mut buffer = BytesMut::from(&whole[..cut]);
+            assert_eq!(split_frame(&mut buffer), Ok(None), "cut at {cut}");
+            buffer.extend_from_slice(&whole[cut..]);
+            let frame = split_frame(&mut buffer).unwrap().unwrap();
+            assert_eq!(decode::<Message>(frame), Ok(a_message()));
+            assert!(buffer.is_empty());
+        }
+    }
+
+    #[test]
+    fn format_1_is_read() {
+        // Written once by format 1, never to be changed: a Raft append with one entry.
+        let format_1 =
+            b"\x0a\x15\x08\x03\x10\x01\x18\x02\x20\x02\x3a\x0b\x08\x07\x10\x02\x18\x01\x22\x03abc";
+        let mut bytes = BytesMut::new();
+        encode_frame(&a_message(), &mut bytes);
+        let frame = split_frame(&mut bytes).unwrap().unwrap();
+        assert_eq!(decode::<Message>(frame.clone()), Ok(a_message()));
+        let old = decode::<Message>(Bytes::from_static(format_1));
+        assert_eq!(old, Ok(a_message()), "this build writes {:02x?}", &frame[..]);
+    }
+
+    #[test]
+    fn a_frame_too_long_is_refused_before_it_is_read() {
+        let mut buffer = BytesMut::from(&u32::MAX.to_be_bytes()[..]);
+        assert!(matches!(split_frame(&mut buffer), Err(FrameError::TooLong(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut buffer = BytesMut::from(&bytes[..]);
+            let _ = split_frame(&mut buffer);
+            let _ = decode::<Message>(Bytes::from(bytes));
+        }
+    }
+}
