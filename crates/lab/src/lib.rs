@@ -1,1 +1,23 @@
-//! Worlds to try it in: topology, links, mobility, reports.
+//! Worlds to try Portolan in: where the sites stand, how far apart they are in milliseconds, who
+//! moves between them, and what was seen when they did.
+//!
+//! | module | its one idea |
+//! | --- | --- |
+//! | [`geo`] | points on the earth, metres between them, a local grid of zones |
+//! | [`world`] | one TOML file that says all of the below, with errors that point at the line |
+//! | [`mobility`] | where a vehicle is at a time: from a recorded trace or from a generator |
+//! | [`link`] | when a byte that enters a link leaves it; pure arithmetic |
+//! | [`relay`] | the same link between real sockets |
+//! | [`measure`] | latencies by operation and by second, and what went wrong |
+//! | [`report`] | one HTML page that works offline, with CSV beside it |
+//!
+//! Everything here except [`relay`] is pure: time is a number that the caller passes in, and random
+//! numbers come from a generator that the caller seeds. Nothing here knows how a site works inside.
+
+pub mod geo;
+pub mod link;
+pub mod measure;
+pub mod mobility;
+pub mod relay;
+pub mod report;
+pub mod world;

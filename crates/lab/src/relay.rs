@@ -1,0 +1,382 @@
+//! A TCP relay between real sockets that makes them as far apart as a [`Link`] says.
+//!
+//! Each chunk read from one side is stamped with the time at which the link delivers it, waits in a
+//! bounded queue, and is written to the other side then: order is kept, both directions are
+//! independent, and the end of a stream is delayed like its bytes. When the receiver is slow or the
+//! link is full the relay stops reading, so the sender feels it, as over a real network: at most
+//! [`CHUNKS_MAX`] × [`CHUNK_BYTES`] are on the way in one direction of one connection.
+//!
+//! A connection's first bytes come one round trip later than a plain relay's would: the three-way
+//! handshake with the real target is what would have taken that long.
+//!
+//! The link may change while connections are open (a vehicle drives away). [`Relay::cut`] resets every
+//! connection and refuses new ones until [`Relay::heal`].
+//!
+//! Left out: delays finer than the runtime's timer, which rounds up to whole milliseconds.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rand::{SeedableRng, rngs::StdRng};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    sync::{Semaphore, mpsc, watch},
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+
+use crate::link::{Link, Pipe};
+
+/// Most chunks on the way in one direction of one connection.
+pub const CHUNKS_MAX: usize = 64;
+/// Most bytes of one chunk.
+pub const CHUNK_BYTES: usize = 16 * 1024;
+/// Most connections open at once through one relay; more wait in the listener's backlog.
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// How long the real target may take to accept.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A listening relay; dropping it closes the port and its connections.
+#[derive(Debug)]
+pub struct Relay {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: Mutex<SocketAddr>,
+    link: Mutex<Link>,
+    /// Counts cuts and heals: odd is cut. Connections die when it changes.
+    cuts: watch::Sender<u64>,
+}
+
+/// A chunk and when it is delivered; an empty one is the end of the stream.
+type Chunk = (Instant, Vec<u8>);
+
+impl Relay {
+    /// Opens a relay on a free port of 127.0.0.1 in front of `target`, which need not listen yet.
+    /// `seed` decides the jitter.
+    ///
+    /// # Errors
+    /// No port could be opened.
+    pub async fn open(target: SocketAddr, link: Link, seed: u64) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let addr = listener.local_addr()?;
+        let (cuts, _) = watch::channel(0);
+        let shared = Arc::new(Shared {
+            target: Mutex::new(target),
+            link: Mutex::new(link),
+            cuts,
+        });
+        let accepting = tokio::spawn(accept(listener, shared.clone(), seed)).abort_handle();
+        Ok(Self {
+            addr,
+            shared,
+            accepting,
+        })
+    }
+
+    /// Where to connect.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Changes the link for bytes that enter it from now on.
+    pub fn set_link(&self, link: Link) {
+        *self
+            .shared
+            .link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = link;
+    }
+
+    /// Changes the target for connections made from now on.
+    pub fn set_target(&self, target: SocketAddr) {
+        *self
+            .shared
+            .target
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    /// Resets all connections and refuses new ones until [`Relay::heal`].
+    pub fn cut(&self) {
+        self.shared
+            .cuts
+            .send_modify(|count| *count += 1 + (*count & 1));
+    }
+
+    /// Lets connections through again after [`Relay::cut`].
+    pub fn heal(&self) {
+        self.shared.cuts.send_if_modified(|count| {
+            let was_cut = *count & 1 == 1;
+            *count += u64::from(was_cut);
+            was_cut
+        });
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    fn link(&self) -> Link {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn target(&self) -> SocketAddr {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Accepts until aborted; connections live in a set that dies with this task.
+async fn accept(listener: TcpListener, shared: Arc<Shared>, seed: u64) {
+    let mut connections = JoinSet::new();
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    for serial in 0.. {
+        let Ok(slot) = slots.clone().acquire_owned().await else {
+            return;
+        };
+        let Ok((client, _)) = listener.accept().await else {
+            continue;
+        };
+        while connections.try_join_next().is_some() {}
+        let (shared, seed) = (shared.clone(), seed.wrapping_add(serial));
+        connections.spawn(async move {
+            let _slot = slot;
+            carry(client, &shared, seed).await;
+        });
+    }
+}
+
+/// Carries one connection until both directions have ended, one has failed, or the relay is cut.
+async fn carry(mut client: TcpStream, shared: &Shared, seed: u64) {
+    let mut cuts = shared.cuts.subscribe();
+    let is_cut = *cuts.borrow_and_update() & 1 == 1;
+    let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(shared.target()));
+    let mut target = match connected.await {
+        Ok(Ok(target)) if !is_cut => target,
+        _ => {
+            let _ = client.set_zero_linger();
+            return;
+        }
+    };
+    // Waiting to fill a segment would add to the link's delay. Failing here costs only time.
+    let _ = (client.set_nodelay(true), target.set_nodelay(true));
+    let start = Instant::now();
+    let handshake = Duration::from_secs_f64(3.0 * shared.link().delay_ms / 1_000.0);
+    let orderly = {
+        let (client_read, client_write) = client.split();
+        let (target_read, target_write) = target.split();
+        let up = Transit {
+            shared,
+            start,
+            pipe: Pipe::opening(handshake),
+            rng: rng(seed),
+        };
+        let down = Transit {
+            shared,
+            start,
+            pipe: Pipe::default(),
+            rng: rng(!seed),
+        };
+        let both = async {
+            tokio::try_join!(
+                up.run(client_read, target_write),
+                down.run(target_read, client_write)
+            )
+        };
+        tokio::select! {
+            ended = both => ended.is_ok(),
+            _ = cuts.changed() => false,
+        }
+    };
+    if !orderly {
+        // What ends before its time must look like it: a reset, not an orderly end.
+        let _ = (client.set_zero_linger(), target.set_zero_linger());
+    }
+}
+
+fn rng(seed: u64) -> StdRng {
+    StdRng::seed_from_u64(seed)
+}
+
+/// One direction of one connection.
+struct Transit<'a> {
+    shared: &'a Shared,
+    start: Instant,
+    pipe: Pipe,
+    rng: StdRng,
+}
+
+impl Transit<'_> {
+    async fn run(self, from: ReadHalf<'_>, to: WriteHalf<'_>) -> io::Result<()> {
+        let (queue, arriving) = mpsc::channel(CHUNKS_MAX);
+        tokio::try_join!(self.depart(from, queue), deliver(arriving, to))?;
+        Ok(())
+    }
+
+    async fn depart(
+        mut self,
+        mut from: ReadHalf<'_>,
+        queue: mpsc::Sender<Chunk>,
+    ) -> io::Result<()> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let count = from.read(&mut buffer).await?;
+            let link = self.shared.link();
+            let due = self.pipe.due(self.start.elapsed(), &link, &mut self.rng);
+            let sent = queue
+                .send((self.start + due, buffer[..count].to_vec()))
+                .await;
+            if count == 0 || sent.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn deliver(mut arriving: mpsc::Receiver<Chunk>, mut to: WriteHalf<'_>) -> io::Result<()> {
+    while let Some((due, chunk)) = arriving.recv().await {
+        sleep_until(due).await;
+        if chunk.is_empty() {
+            return to.shutdown().await;
+        }
+        to.write_all(&chunk).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends back what it gets, and ends when its client does.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut read, mut write) = stream.split();
+                    let _ = tokio::io::copy(&mut read, &mut write).await;
+                });
+            }
+        });
+        addr
+    }
+
+    async fn round_trip(stream: &mut TcpStream) -> Duration {
+        let start = Instant::now();
+        stream.write_all(b"ping").await.unwrap();
+        let mut reply = [0; 4];
+        stream.read_exact(&mut reply).await.unwrap();
+        assert_eq!(&reply, b"ping");
+        start.elapsed()
+    }
+
+    // Lower bounds only: a loaded machine may be slower than the link, never faster.
+
+    #[tokio::test]
+    async fn bytes_take_the_links_time_and_the_first_ones_a_handshake_more() {
+        let relay = Relay::open(echo().await, Link::constant(20.0), 1)
+            .await
+            .unwrap();
+        let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
+        assert!(round_trip(&mut stream).await >= Duration::from_millis(75));
+        assert!(round_trip(&mut stream).await >= Duration::from_millis(40));
+        relay.set_link(Link::constant(60.0));
+        assert!(round_trip(&mut stream).await >= Duration::from_millis(120));
+    }
+
+    #[tokio::test]
+    async fn a_long_stream_arrives_whole_in_order_and_its_end_with_it() {
+        let jittery = Link {
+            delay_ms: 3.0,
+            jitter_ms: 3.0,
+        };
+        let relay = Relay::open(echo().await, jittery, 2).await.unwrap();
+        let (mut read, mut write) = TcpStream::connect(relay.addr()).await.unwrap().into_split();
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|index| (index / 7) as u8).collect();
+        let copy = sent.clone();
+        tokio::spawn(async move {
+            write.write_all(&copy).await.unwrap();
+            write.shutdown().await.unwrap();
+        });
+        let mut received = Vec::new();
+        read.read_to_end(&mut received).await.unwrap();
+        assert!(
+            received == sent,
+            "{} of {} bytes",
+            received.len(),
+            sent.len()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_does_not_read_stops_the_sender() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let target = listener.local_addr().unwrap();
+        let relay = Relay::open(target, Link::constant(1.0), 3).await.unwrap();
+        let mut sender = TcpStream::connect(relay.addr()).await.unwrap();
+        let (_deaf, _) = listener.accept().await.unwrap();
+        let chunk = vec![0; 1 << 20];
+        let mut sent_mib = 0;
+        // Socket buffers take some MiB, the relay at most one; 256 MiB must never fit.
+        while timeout(Duration::from_millis(500), sender.write_all(&chunk))
+            .await
+            .is_ok()
+        {
+            sent_mib += 1;
+            assert!(sent_mib < 256, "nothing holds the sender back");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cut_resets_and_refuses_until_healed() {
+        let relay = Relay::open(echo().await, Link::constant(1.0), 4)
+            .await
+            .unwrap();
+        let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
+        round_trip(&mut stream).await;
+        relay.cut();
+        relay.cut();
+        assert!(
+            stream.read(&mut [0; 1]).await.is_err(),
+            "a reset, not an orderly end"
+        );
+        let mut refused = TcpStream::connect(relay.addr()).await.unwrap();
+        let _ = refused.write_all(b"ping").await;
+        assert!(!matches!(refused.read(&mut [0; 4]).await, Ok(1..)));
+        relay.heal();
+        let mut again = TcpStream::connect(relay.addr()).await.unwrap();
+        round_trip(&mut again).await;
+    }
+
+    #[tokio::test]
+    async fn a_target_that_is_not_there_closes_the_client() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let gone = listener.local_addr().unwrap();
+        drop(listener);
+        let relay = Relay::open(gone, Link::constant(1.0), 5).await.unwrap();
+        let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
+        assert!(!matches!(stream.read(&mut [0; 1]).await, Ok(1..)));
+        relay.set_target(echo().await);
+        let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
+        round_trip(&mut stream).await;
+    }
+}
