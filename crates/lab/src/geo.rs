@@ -79,10 +79,7 @@ impl Bounds {
     /// The middle.
     #[must_use]
     pub fn center(&self) -> Point {
-        Point::new(
-            (self.south + self.north) / 2.0,
-            (self.west + self.east) / 2.0,
-        )
+        Point::new((self.south + self.north) / 2.0, (self.west + self.east) / 2.0)
     }
 
     /// Width and height in metres, measured through the middle.
@@ -177,17 +174,8 @@ mod tests {
     #[test]
     fn zones_are_half_open_squares_around_the_origin() {
         let grid = Grid::new(Point::new(37.75, -122.45), 500.0);
-        assert_eq!(
-            grid.zone(Point::new(37.75, -122.45)),
-            Zone { column: 0, row: 0 }
-        );
-        assert_eq!(
-            grid.zone(Point::new(37.7499, -122.4501)),
-            Zone {
-                column: -1,
-                row: -1
-            }
-        );
+        assert_eq!(grid.zone(Point::new(37.75, -122.45)), Zone { column: 0, row: 0 });
+        assert_eq!(grid.zone(Point::new(37.7499, -122.4501)), Zone { column: -1, row: -1 });
         // 0.009 degrees of latitude are 1,000.75 m: the second row up.
         assert_eq!(grid.zone(Point::new(37.759, -122.45)).to_string(), "0.2");
     }

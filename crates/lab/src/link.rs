@@ -23,10 +23,7 @@ impl Link {
     /// A link with a constant delay.
     #[must_use]
     pub fn constant(delay_ms: f64) -> Self {
-        Self {
-            delay_ms,
-            jitter_ms: 0.0,
-        }
+        Self { delay_ms, jitter_ms: 0.0 }
     }
 
     /// One draw of the delay; never negative.
@@ -80,13 +77,9 @@ mod tests {
     #[test]
     fn order_survives_jitter_and_a_link_that_shrinks() {
         let (mut pipe, mut rng) = (Pipe::default(), StdRng::seed_from_u64(2));
-        let jittery = Link {
-            delay_ms: 5.0,
-            jitter_ms: 5.0,
-        };
-        let due: Vec<Duration> = (0..1_000)
-            .map(|step| pipe.due(step * MS / 10, &jittery, &mut rng))
-            .collect();
+        let jittery = Link { delay_ms: 5.0, jitter_ms: 5.0 };
+        let due: Vec<Duration> =
+            (0..1_000).map(|step| pipe.due(step * MS / 10, &jittery, &mut rng)).collect();
         assert!(due.is_sorted());
         let held = pipe.due(100 * MS, &Link::constant(50.0), &mut rng);
         assert_eq!(pipe.due(101 * MS, &Link::constant(1.0), &mut rng), held);
@@ -95,13 +88,9 @@ mod tests {
     #[test]
     fn jitter_is_uniform_about_the_delay() {
         let mut rng = StdRng::seed_from_u64(3);
-        let link = Link {
-            delay_ms: 10.0,
-            jitter_ms: 4.0,
-        };
-        let draws: Vec<f64> = (0..20_000)
-            .map(|_| link.draw(&mut rng).as_secs_f64() * 1_000.0)
-            .collect();
+        let link = Link { delay_ms: 10.0, jitter_ms: 4.0 };
+        let draws: Vec<f64> =
+            (0..20_000).map(|_| link.draw(&mut rng).as_secs_f64() * 1_000.0).collect();
         let mean_ms = draws.iter().sum::<f64>() / draws.len() as f64;
         let variance = draws.iter().map(|ms| (ms - mean_ms).powi(2)).sum::<f64>() / 20_000.0;
         assert!(draws.iter().all(|ms| (6.0..=14.0).contains(ms)));

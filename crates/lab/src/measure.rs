@@ -55,12 +55,7 @@ pub struct Operation {
 
 impl Operation {
     fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            errors: 0,
-            latency: histogram(),
-            open: histogram(),
-        }
+        Self { name, errors: 0, latency: histogram(), open: histogram() }
     }
 
     /// Over the whole run.
@@ -157,12 +152,7 @@ impl Measure {
             return;
         }
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        let all = [
-            &mut operation.latency,
-            &mut operation.open,
-            &mut self.all,
-            &mut self.all_open,
-        ];
+        let all = [&mut operation.latency, &mut operation.open, &mut self.all, &mut self.all_open];
         for histogram in all {
             histogram.saturating_record(micros.max(1));
         }
@@ -195,24 +185,15 @@ impl Measure {
     /// Marks something on the timeline.
     pub fn mark(&mut self, at: Duration, label: impl Into<String>) {
         if self.events.len() < EVENTS_MAX {
-            self.events.push(Event {
-                at,
-                label: label.into(),
-            });
+            self.events.push(Event { at, label: label.into() });
         }
     }
 
     /// Closes all seconds before `at`: call at the end, and whenever nothing may have happened.
     pub fn advance(&mut self, at: Duration) {
-        let whole = usize::try_from(at.as_secs())
-            .unwrap_or(SECONDS_MAX)
-            .min(SECONDS_MAX);
+        let whole = usize::try_from(at.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
         while self.seconds.len() < whole {
-            let operations = self
-                .operations
-                .iter()
-                .map(|each| summary(&each.open))
-                .collect();
+            let operations = self.operations.iter().map(|each| summary(&each.open)).collect();
             self.seconds.push(Second {
                 all: summary(&self.all_open),
                 operations,
@@ -222,9 +203,7 @@ impl Measure {
             // Most of a quiet day is empty seconds, and clearing a histogram costs its whole size.
             if !self.all_open.is_empty() {
                 self.all_open.reset();
-                self.operations
-                    .iter_mut()
-                    .for_each(|each| each.open.reset());
+                self.operations.iter_mut().for_each(|each| each.open.reset());
             }
         }
     }
@@ -305,11 +284,8 @@ mod tests {
         }
         let summary = measure.operations()[0].summary();
         assert_eq!(summary.count, 1_000);
-        for (is, should) in [
-            (summary.p50_ms, 50.0),
-            (summary.p90_ms, 90.0),
-            (summary.p99_ms, 99.0),
-        ] {
+        for (is, should) in [(summary.p50_ms, 50.0), (summary.p90_ms, 90.0), (summary.p99_ms, 99.0)]
+        {
             assert!((is / should - 1.0_f64).abs() < 0.002, "{is} {should}");
         }
         assert_eq!(measure.operations()[1].summary(), Summary::default());
@@ -324,11 +300,7 @@ mod tests {
         measure.retry(SECOND / 2);
         measure.record(3 * SECOND + SECOND / 2, 1, 600 * MS, Outcome::Ok);
         measure.advance(4 * SECOND);
-        let counts: Vec<u64> = measure
-            .seconds()
-            .iter()
-            .map(|second| second.all.count)
-            .collect();
+        let counts: Vec<u64> = measure.seconds().iter().map(|second| second.all.count).collect();
         assert_eq!(counts, [1, 0, 0, 1]);
         assert_eq!(measure.seconds()[0].retries, 1);
         assert_eq!(measure.seconds()[3].operations[1].count, 1);
@@ -343,13 +315,7 @@ mod tests {
         assert_eq!(measure.operations()[1].errors, 1);
         assert_eq!(measure.seconds()[1].errors, 1);
         assert_eq!(measure.summary().count, 0);
-        assert_eq!(
-            measure.counters(),
-            Counters {
-                errors: 1,
-                ..Counters::default()
-            }
-        );
+        assert_eq!(measure.counters(), Counters { errors: 1, ..Counters::default() });
     }
 
     #[test]
@@ -359,9 +325,6 @@ mod tests {
             measure.mark(Duration::ZERO, "again");
         }
         measure.advance(Duration::from_secs(10 * SECONDS_MAX as u64));
-        assert_eq!(
-            (measure.events().len(), measure.seconds().len()),
-            (EVENTS_MAX, SECONDS_MAX)
-        );
+        assert_eq!((measure.events().len(), measure.seconds().len()), (EVENTS_MAX, SECONDS_MAX));
     }
 }

@@ -73,17 +73,9 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
         let (cuts, _) = watch::channel(0);
-        let shared = Arc::new(Shared {
-            target: Mutex::new(target),
-            link: Mutex::new(link),
-            cuts,
-        });
+        let shared = Arc::new(Shared { target: Mutex::new(target), link: Mutex::new(link), cuts });
         let accepting = tokio::spawn(accept(listener, shared.clone(), seed)).abort_handle();
-        Ok(Self {
-            addr,
-            shared,
-            accepting,
-        })
+        Ok(Self { addr, shared, accepting })
     }
 
     /// Where to connect.
@@ -94,27 +86,17 @@ impl Relay {
 
     /// Changes the link for bytes that enter it from now on.
     pub fn set_link(&self, link: Link) {
-        *self
-            .shared
-            .link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = link;
+        *self.shared.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
     }
 
     /// Changes the target for connections made from now on.
     pub fn set_target(&self, target: SocketAddr) {
-        *self
-            .shared
-            .target
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = target;
+        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
     /// Resets all connections and refuses new ones until [`Relay::heal`].
     pub fn cut(&self) {
-        self.shared
-            .cuts
-            .send_modify(|count| *count += 1 + (*count & 1));
+        self.shared.cuts.send_modify(|count| *count += 1 + (*count & 1));
     }
 
     /// Lets connections through again after [`Relay::cut`].
@@ -182,23 +164,10 @@ async fn carry(mut client: TcpStream, shared: &Shared, seed: u64) {
     let orderly = {
         let (client_read, client_write) = client.split();
         let (target_read, target_write) = target.split();
-        let up = Transit {
-            shared,
-            start,
-            pipe: Pipe::opening(handshake),
-            rng: rng(seed),
-        };
-        let down = Transit {
-            shared,
-            start,
-            pipe: Pipe::default(),
-            rng: rng(!seed),
-        };
+        let up = Transit { shared, start, pipe: Pipe::opening(handshake), rng: rng(seed) };
+        let down = Transit { shared, start, pipe: Pipe::default(), rng: rng(!seed) };
         let both = async {
-            tokio::try_join!(
-                up.run(client_read, target_write),
-                down.run(target_read, client_write)
-            )
+            tokio::try_join!(up.run(client_read, target_write), down.run(target_read, client_write))
         };
         tokio::select! {
             ended = both => ended.is_ok(),
@@ -240,9 +209,7 @@ impl Transit<'_> {
             let count = from.read(&mut buffer).await?;
             let link = self.shared.link();
             let due = self.pipe.due(self.start.elapsed(), &link, &mut self.rng);
-            let sent = queue
-                .send((self.start + due, buffer[..count].to_vec()))
-                .await;
+            let sent = queue.send((self.start + due, buffer[..count].to_vec())).await;
             if count == 0 || sent.is_err() {
                 return Ok(());
             }
@@ -293,9 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_take_the_links_time_and_the_first_ones_a_handshake_more() {
-        let relay = Relay::open(echo().await, Link::constant(20.0), 1)
-            .await
-            .unwrap();
+        let relay = Relay::open(echo().await, Link::constant(20.0), 1).await.unwrap();
         let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
         assert!(round_trip(&mut stream).await >= Duration::from_millis(75));
         assert!(round_trip(&mut stream).await >= Duration::from_millis(40));
@@ -305,10 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_stream_arrives_whole_in_order_and_its_end_with_it() {
-        let jittery = Link {
-            delay_ms: 3.0,
-            jitter_ms: 3.0,
-        };
+        let jittery = Link { delay_ms: 3.0, jitter_ms: 3.0 };
         let relay = Relay::open(echo().await, jittery, 2).await.unwrap();
         let (mut read, mut write) = TcpStream::connect(relay.addr()).await.unwrap().into_split();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|index| (index / 7) as u8).collect();
@@ -319,12 +281,7 @@ mod tests {
         });
         let mut received = Vec::new();
         read.read_to_end(&mut received).await.unwrap();
-        assert!(
-            received == sent,
-            "{} of {} bytes",
-            received.len(),
-            sent.len()
-        );
+        assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
     }
 
     #[tokio::test]
@@ -337,10 +294,7 @@ mod tests {
         let chunk = vec![0; 1 << 20];
         let mut sent_mib = 0;
         // Socket buffers take some MiB, the relay at most one; 256 MiB must never fit.
-        while timeout(Duration::from_millis(500), sender.write_all(&chunk))
-            .await
-            .is_ok()
-        {
+        while timeout(Duration::from_millis(500), sender.write_all(&chunk)).await.is_ok() {
             sent_mib += 1;
             assert!(sent_mib < 256, "nothing holds the sender back");
         }
@@ -348,17 +302,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_resets_and_refuses_until_healed() {
-        let relay = Relay::open(echo().await, Link::constant(1.0), 4)
-            .await
-            .unwrap();
+        let relay = Relay::open(echo().await, Link::constant(1.0), 4).await.unwrap();
         let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
         round_trip(&mut stream).await;
         relay.cut();
         relay.cut();
-        assert!(
-            stream.read(&mut [0; 1]).await.is_err(),
-            "a reset, not an orderly end"
-        );
+        assert!(stream.read(&mut [0; 1]).await.is_err(), "a reset, not an orderly end");
         let mut refused = TcpStream::connect(relay.addr()).await.unwrap();
         let _ = refused.write_all(b"ping").await;
         assert!(!matches!(refused.read(&mut [0; 4]).await, Ok(1..)));

@@ -230,10 +230,7 @@ impl World {
     /// The grid of zones, anchored at the city's south-west corner.
     #[must_use]
     pub fn zones(&self) -> Grid {
-        Grid::new(
-            Point::new(self.city.south, self.city.west),
-            self.vehicles.zone_m,
-        )
+        Grid::new(Point::new(self.city.south, self.city.west), self.vehicles.zone_m)
     }
 }
 
@@ -284,10 +281,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn error(&self, span: Range<usize>, message: impl Into<String>) -> WorldError {
         let start = span.start.min(self.text.len());
-        let line = self.text.as_bytes()[..start]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
+        let line = self.text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
         WorldError {
             file: self.file.to_owned(),
             line: line + 1,
@@ -299,19 +293,13 @@ impl Source<'_> {
     fn check(&self, raw: RawWorld) -> Result<World, WorldError> {
         self.check_name("name", &raw.name)?;
         self.check_city(&raw.city)?;
-        for tier in [
-            &raw.links.client_site,
-            &raw.links.site_site,
-            &raw.links.node_node,
-        ] {
+        for tier in [&raw.links.client_site, &raw.links.site_site, &raw.links.node_node] {
             self.check_tier(tier)?;
         }
         self.check_vehicles(&raw.vehicles)?;
         self.check_hazards(&raw.hazards)?;
         let sites = self.check_sites(&raw.site)?;
-        let outline = raw
-            .map
-            .map_or(Ok(Vec::new()), |map| self.check_outline(&map.outline))?;
+        let outline = raw.map.map_or(Ok(Vec::new()), |map| self.check_outline(&map.outline))?;
         Ok(World {
             name: raw.name.into_inner(),
             title: raw.title,
@@ -332,9 +320,7 @@ impl Source<'_> {
         let text = name.get_ref();
         let fine = !text.is_empty()
             && text.len() <= 64
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         if fine {
             return Ok(());
         }
@@ -343,29 +329,17 @@ impl Source<'_> {
     }
 
     fn check_city(&self, city: &Spanned<Bounds>) -> Result<(), WorldError> {
-        let Bounds {
-            south,
-            west,
-            north,
-            east,
-        } = *city.get_ref();
+        let Bounds { south, west, north, east } = *city.get_ref();
         let on_earth =
             Point::new(south, west).is_on_earth() && Point::new(north, east).is_on_earth();
         if on_earth && south < north && west < east {
             return Ok(());
         }
-        Err(self.error(
-            city.span(),
-            "city: degrees with south < north and west < east",
-        ))
+        Err(self.error(city.span(), "city: degrees with south < north and west < east"))
     }
 
     fn check_tier(&self, tier: &Spanned<Tier>) -> Result<(), WorldError> {
-        let Tier {
-            base_ms,
-            per_km_ms,
-            jitter_ms,
-        } = *tier.get_ref();
+        let Tier { base_ms, per_km_ms, jitter_ms } = *tier.get_ref();
         let in_range = |ms: f64| (0.0..=DELAY_MAX_MS).contains(&ms);
         if ![base_ms, per_km_ms, jitter_ms].into_iter().all(in_range) {
             let message = format!("link: each of its numbers is 0 to {DELAY_MAX_MS} ms");
@@ -380,51 +354,30 @@ impl Source<'_> {
 
     fn check_vehicles(&self, vehicles: &Spanned<Vehicles>) -> Result<(), WorldError> {
         let refuse = |message: String| Err(self.error(vehicles.span(), message));
-        let Vehicles {
-            count,
-            zone_m,
-            roam_margin_m,
-            waypoint,
-        } = *vehicles.get_ref();
+        let Vehicles { count, zone_m, roam_margin_m, waypoint } = *vehicles.get_ref();
         if !(1..=VEHICLES_MAX).contains(&count) {
-            return refuse(format!(
-                "vehicles: count is 1 to {VEHICLES_MAX}, is {count}"
-            ));
+            return refuse(format!("vehicles: count is 1 to {VEHICLES_MAX}, is {count}"));
         }
         if !(10.0..=100_000.0).contains(&zone_m) {
-            return refuse(format!(
-                "vehicles: zone_m is 10 to 100000 metres, is {zone_m}"
-            ));
+            return refuse(format!("vehicles: zone_m is 10 to 100000 metres, is {zone_m}"));
         }
         if !(0.0..=100_000.0).contains(&roam_margin_m) {
-            return refuse(format!(
-                "vehicles: roam_margin_m is 0 to 100000, is {roam_margin_m}"
-            ));
+            return refuse(format!("vehicles: roam_margin_m is 0 to 100000, is {roam_margin_m}"));
         }
-        let Waypoint {
-            speed_min_kmh,
-            speed_max_kmh,
-            pause_max_s,
-        } = waypoint;
+        let Waypoint { speed_min_kmh, speed_max_kmh, pause_max_s } = waypoint;
         if !(1.0..=1_000.0).contains(&speed_min_kmh)
             || !(speed_min_kmh..=1_000.0).contains(&speed_max_kmh)
         {
             return refuse("waypoint: 1 ≤ speed_min_kmh ≤ speed_max_kmh ≤ 1000".to_owned());
         }
         if !(0.0..=86_400.0).contains(&pause_max_s) {
-            return refuse(format!(
-                "waypoint: pause_max_s is 0 to 86400, is {pause_max_s}"
-            ));
+            return refuse(format!("waypoint: pause_max_s is 0 to 86400, is {pause_max_s}"));
         }
         Ok(())
     }
 
     fn check_hazards(&self, hazards: &Spanned<Hazards>) -> Result<(), WorldError> {
-        let Hazards {
-            look_hz,
-            report_hz,
-            zone_max,
-        } = *hazards.get_ref();
+        let Hazards { look_hz, report_hz, zone_max } = *hazards.get_ref();
         let in_range = |hz: f64| (0.0..=RATE_MAX_HZ).contains(&hz);
         if !in_range(look_hz) || !in_range(report_hz) || look_hz + report_hz == 0.0 {
             let message = format!("hazards: rates are 0 to {RATE_MAX_HZ} Hz, and not both 0");
@@ -440,10 +393,7 @@ impl Source<'_> {
     fn check_sites(&self, raw: &[RawSite]) -> Result<Vec<Site>, WorldError> {
         if raw.is_empty() || raw.len() > SITES_MAX {
             let message = format!("a world has 1 to {SITES_MAX} [[site]]s, is {}", raw.len());
-            return Err(WorldError {
-                line: 0,
-                ..self.error(0..0, message)
-            });
+            return Err(WorldError { line: 0, ..self.error(0..0, message) });
         }
         let mut sites: Vec<Site> = Vec::with_capacity(raw.len());
         for site in raw {
@@ -464,21 +414,14 @@ impl Source<'_> {
                 let span = site.nodes.as_ref().map_or(0..0, Spanned::span);
                 return Err(self.error(span, message));
             }
-            sites.push(Site {
-                name: name.clone(),
-                at,
-                nodes,
-            });
+            sites.push(Site { name: name.clone(), at, nodes });
         }
         Ok(sites)
     }
 
     fn check_outline(&self, outline: &Spanned<Vec<(f64, f64)>>) -> Result<Vec<Point>, WorldError> {
-        let points: Vec<Point> = outline
-            .get_ref()
-            .iter()
-            .map(|(lat, lon)| Point::new(*lat, *lon))
-            .collect();
+        let points: Vec<Point> =
+            outline.get_ref().iter().map(|(lat, lon)| Point::new(*lat, *lon)).collect();
         if points.iter().all(|point| point.is_on_earth()) {
             return Ok(points);
         }
@@ -498,11 +441,7 @@ mod tests {
         let error = World::parse("w.toml", &text).expect_err("must be refused");
         assert_eq!(error.text, text.lines().nth(line - 1).unwrap(), "{error}");
         let prefix = format!("w.toml:{line}: ");
-        error
-            .to_string()
-            .strip_prefix(&prefix)
-            .expect("the line's number")
-            .to_owned()
+        error.to_string().strip_prefix(&prefix).expect("the line's number").to_owned()
     }
 
     #[test]
@@ -511,16 +450,10 @@ mod tests {
         assert_eq!(world.sites.len(), 9);
         let replicated: Vec<&Site> = world.sites.iter().filter(|site| site.nodes > 1).collect();
         assert_eq!(replicated.len(), 1);
-        assert_eq!(
-            (replicated[0].name.as_str(), replicated[0].nodes),
-            ("downtown", 3)
-        );
+        assert_eq!((replicated[0].name.as_str(), replicated[0].nodes), ("downtown", 3));
         assert!(world.sites.iter().all(|site| world.city.contains(site.at)));
         for (row, column) in [(0, 0), (1, 1), (2, 1)] {
-            let (here, east) = (
-                &world.sites[row * 3 + column],
-                &world.sites[row * 3 + column + 1],
-            );
+            let (here, east) = (&world.sites[row * 3 + column], &world.sites[row * 3 + column + 1]);
             let spacing_m = here.at.distance_m(east.at);
             assert!((3_000.0..4_000.0).contains(&spacing_m), "{spacing_m}");
         }
@@ -529,10 +462,7 @@ mod tests {
     #[test]
     fn errors_point_at_the_line() {
         let nodes = broken("nodes = 3", "nodes = 9");
-        assert!(
-            nodes.starts_with("site \"downtown\": nodes is 1 to 7, is 9\n"),
-            "{nodes}"
-        );
+        assert!(nodes.starts_with("site \"downtown\": nodes is 1 to 7, is 9\n"), "{nodes}");
         assert!(nodes.ends_with(" | nodes = 9"), "{nodes}");
         assert!(broken("nodes = 3", "node = 3").starts_with("unknown field `node`"));
         assert!(broken("lat = 37.790", "lat = 97.790").starts_with("site \"richmond\": lat"));
@@ -544,18 +474,8 @@ mod tests {
 
     #[test]
     fn a_link_grows_with_distance() {
-        let tier = Tier {
-            base_ms: 3.0,
-            per_km_ms: 0.5,
-            jitter_ms: 0.25,
-        };
-        assert_eq!(
-            tier.link(4_000.0),
-            Link {
-                delay_ms: 5.0,
-                jitter_ms: 0.25
-            }
-        );
+        let tier = Tier { base_ms: 3.0, per_km_ms: 0.5, jitter_ms: 0.25 };
+        assert_eq!(tier.link(4_000.0), Link { delay_ms: 5.0, jitter_ms: 0.25 });
         assert_eq!(tier.link(0.0).delay_ms, 3.0);
     }
 

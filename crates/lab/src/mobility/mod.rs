@@ -45,10 +45,7 @@ impl Track {
             }
             same_time
         });
-        Self {
-            name: name.into(),
-            fixes,
-        }
+        Self { name: name.into(), fixes }
     }
 
     /// The vehicle's name in its trace.
@@ -85,8 +82,7 @@ impl Track {
     /// Whether the vehicle is there at some moment between two times.
     #[must_use]
     pub fn is_present(&self, from_s: f64, to_s: f64) -> bool {
-        self.pieces()
-            .any(|piece| piece[0].t_s <= to_s && piece[piece.len() - 1].t_s >= from_s)
+        self.pieces().any(|piece| piece[0].t_s <= to_s && piece[piece.len() - 1].t_s >= from_s)
     }
 
     /// The track cut at its gaps: runs of fixes, none empty.
@@ -109,10 +105,7 @@ mod tests {
     use super::*;
 
     fn track(fixes: &[(f64, f64)]) -> Track {
-        let fix = |&(t_s, lat)| Fix {
-            t_s,
-            at: Point::new(lat, 0.0),
-        };
+        let fix = |&(t_s, lat)| Fix { t_s, at: Point::new(lat, 0.0) };
         Track::new("7", fixes.iter().map(fix).collect())
     }
 
@@ -143,10 +136,7 @@ mod tests {
         let track = track(&[(5.0, 9.0), (0.0, 1.0), (5.0, 3.0)]);
         assert_eq!(track.fixes().len(), 2);
         assert_eq!(track.position(5.0), Some(Point::new(3.0, 0.0)));
-        assert_eq!(
-            span_s(&[track, Track::new("none", Vec::new())]),
-            Some((0.0, 5.0))
-        );
+        assert_eq!(span_s(&[track, Track::new("none", Vec::new())]), Some((0.0, 5.0)));
         assert_eq!(span_s(&[]), None);
     }
 }

@@ -72,10 +72,8 @@ pub enum TraceError {
 /// # Errors
 /// As [`TraceError`] says; for a bad line, its number.
 pub fn load(path: &Path) -> Result<Vec<Track>, TraceError> {
-    let file = File::open(path).map_err(|source| TraceError::Open {
-        path: path.to_owned(),
-        source,
-    })?;
+    let file =
+        File::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
     read(BufReader::new(file))
 }
 
@@ -84,10 +82,8 @@ pub fn load(path: &Path) -> Result<Vec<Track>, TraceError> {
 /// # Errors
 /// As [`TraceError`] says; for a bad line, its number.
 pub fn read(mut stream: impl BufRead) -> Result<Vec<Track>, TraceError> {
-    let start = stream.fill_buf().map_err(|error| TraceError::Read {
-        line: 0,
-        source: error.into(),
-    })?;
+    let start =
+        stream.fill_buf().map_err(|error| TraceError::Read { line: 0, source: error.into() })?;
     if start.starts_with(&GZIP_MAGIC) {
         read_csv(MultiGzDecoder::new(stream))
     } else {
@@ -96,13 +92,9 @@ pub fn read(mut stream: impl BufRead) -> Result<Vec<Track>, TraceError> {
 }
 
 fn read_csv(stream: impl Read) -> Result<Vec<Track>, TraceError> {
-    let mut reader = csv::ReaderBuilder::new()
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .from_reader(stream);
-    let header = reader
-        .headers()
-        .map_err(|source| TraceError::Read { line: 0, source })?;
+    let mut reader =
+        csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(stream);
+    let header = reader.headers().map_err(|source| TraceError::Read { line: 0, source })?;
     if !header.iter().take(COLUMNS.len()).eq(COLUMNS) {
         let found = header.iter().collect::<Vec<_>>().join(",");
         return Err(TraceError::Header { found });
@@ -116,10 +108,7 @@ fn read_csv(stream: impl Read) -> Result<Vec<Track>, TraceError> {
             Ok(true) => {}
             Ok(false) => break,
             Err(source) => {
-                return Err(TraceError::Read {
-                    line: line - 1,
-                    source,
-                });
+                return Err(TraceError::Read { line: line - 1, source });
             }
         }
         let line = record.position().map_or(line, csv::Position::line);
@@ -131,10 +120,7 @@ fn read_csv(stream: impl Read) -> Result<Vec<Track>, TraceError> {
         let number = cab.parse().unwrap_or(u64::MAX);
         cabs.entry((number, cab.to_owned())).or_default().push(fix);
     }
-    Ok(cabs
-        .into_iter()
-        .map(|((_, cab), fixes)| Track::new(cab, fixes))
-        .collect())
+    Ok(cabs.into_iter().map(|((_, cab), fixes)| Track::new(cab, fixes)).collect())
 }
 
 fn parse(record: &csv::StringRecord) -> Result<(&str, Fix), String> {
@@ -146,27 +132,14 @@ fn parse(record: &csv::StringRecord) -> Result<(&str, Fix), String> {
     };
     let number = |index: usize| {
         let text = column(index)?;
-        text.parse::<f64>()
-            .ok()
-            .filter(|number| number.is_finite())
-            .ok_or_else(|| {
-                format!(
-                    "column {} ({}) is not a number: {text:?}",
-                    index + 1,
-                    COLUMNS[index]
-                )
-            })
+        text.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(|| {
+            format!("column {} ({}) is not a number: {text:?}", index + 1, COLUMNS[index])
+        })
     };
     let cab = column(0)?;
-    let fix = Fix {
-        t_s: number(1)?,
-        at: Point::new(number(2)?, number(3)?),
-    };
+    let fix = Fix { t_s: number(1)?, at: Point::new(number(2)?, number(3)?) };
     if !fix.at.is_on_earth() {
-        return Err(format!(
-            "lat {} lon {} is not on the earth",
-            fix.at.lat, fix.at.lon
-        ));
+        return Err(format!("lat {} lon {} is not on the earth", fix.at.lat, fix.at.lon));
     }
     Ok((cab, fix))
 }
@@ -185,18 +158,13 @@ mod tests {
         10,0,37.75,-122.40,1\n";
 
     fn error(text: &str) -> String {
-        read(text.as_bytes())
-            .expect_err("must be refused")
-            .to_string()
+        read(text.as_bytes()).expect_err("must be refused").to_string()
     }
 
     #[test]
     fn reads_tracks_in_order_and_ignores_further_columns() {
         let tracks = read(GOOD.as_bytes()).unwrap();
-        assert_eq!(
-            tracks.iter().map(Track::name).collect::<Vec<_>>(),
-            ["9", "10"]
-        );
+        assert_eq!(tracks.iter().map(Track::name).collect::<Vec<_>>(), ["9", "10"]);
         assert_eq!(tracks[1].span_s(), Some((0.0, 60.0)));
         let halfway = tracks[1].position(30.0).expect("between two reports");
         assert!((halfway.lat - 37.755).abs() < 1e-9);
@@ -207,10 +175,7 @@ mod tests {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(GOOD.as_bytes()).unwrap();
         let bytes = gzip.finish().unwrap();
-        assert_eq!(
-            read(bytes.as_slice()).unwrap(),
-            read(GOOD.as_bytes()).unwrap()
-        );
+        assert_eq!(read(bytes.as_slice()).unwrap(), read(GOOD.as_bytes()).unwrap());
         let torn = read(&bytes[..bytes.len() / 2]);
         assert!(matches!(torn, Err(TraceError::Read { .. })), "{torn:?}");
     }
@@ -221,27 +186,13 @@ mod tests {
         assert_eq!(error("t_s,cab\n1,2\n"), header);
         let line = |bad: &str| error(&format!("{GOOD}{bad}\n9,9,1,1\n"));
         assert_eq!(line("9,5,37.7"), "line 5: column 4 (lon) is missing");
-        assert_eq!(
-            line("9,noon,37.7,-122"),
-            "line 5: column 2 (t_s) is not a number: \"noon\""
-        );
-        assert_eq!(
-            line("9,5,NaN,-122"),
-            "line 5: column 3 (lat) is not a number: \"NaN\""
-        );
-        assert_eq!(
-            line("9,5,-122,37.7"),
-            "line 5: lat -122 lon 37.7 is not on the earth"
-        );
+        assert_eq!(line("9,noon,37.7,-122"), "line 5: column 2 (t_s) is not a number: \"noon\"");
+        assert_eq!(line("9,5,NaN,-122"), "line 5: column 3 (lat) is not a number: \"NaN\"");
+        assert_eq!(line("9,5,-122,37.7"), "line 5: lat -122 lon 37.7 is not on the earth");
         assert_eq!(line(",5,37.7,-122"), "line 5: column 1 (cab) is missing");
         assert!(error("").contains("header"));
-        let missing = load(Path::new("no/such/trace.csv"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            missing.starts_with("cannot open the trace no/such/trace.csv"),
-            "{missing}"
-        );
+        let missing = load(Path::new("no/such/trace.csv")).unwrap_err().to_string();
+        assert!(missing.starts_with("cannot open the trace no/such/trace.csv"), "{missing}");
     }
 
     #[test]
@@ -249,9 +200,6 @@ mod tests {
         let mut bytes = GOOD.as_bytes().to_vec();
         bytes.extend_from_slice(b"9,\xff,37.7,-122\n");
         let error = read(bytes.as_slice()).unwrap_err();
-        assert!(
-            matches!(error, TraceError::Read { line: 4, .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, TraceError::Read { line: 4, .. }), "{error:?}");
     }
 }

@@ -45,10 +45,7 @@ pub fn track(
 }
 
 fn place(city: &Bounds, rng: &mut impl Rng) -> Point {
-    Point::new(
-        rng.random_range(city.south..=city.north),
-        rng.random_range(city.west..=city.east),
-    )
+    Point::new(rng.random_range(city.south..=city.north), rng.random_range(city.west..=city.east))
 }
 
 /// Appends a straight leg and returns the time at its end.
@@ -56,10 +53,7 @@ fn push_leg(fixes: &mut Vec<Fix>, start_s: f64, from: Point, to: Point, leg_s: f
     let steps = (leg_s / FIX_EVERY_S).ceil().max(1.0) as u32;
     for step in 1..=steps {
         let fraction = f64::from(step) / f64::from(steps);
-        fixes.push(Fix {
-            t_s: start_s + leg_s * fraction,
-            at: from.toward(to, fraction),
-        });
+        fixes.push(Fix { t_s: start_s + leg_s * fraction, at: from.toward(to, fraction) });
     }
     start_s + leg_s
 }
@@ -70,12 +64,7 @@ mod tests {
 
     use super::*;
 
-    const CITY: Bounds = Bounds {
-        south: 37.70,
-        west: -122.52,
-        north: 37.815,
-        east: -122.355,
-    };
+    const CITY: Bounds = Bounds { south: 37.70, west: -122.52, north: 37.815, east: -122.355 };
     const DAY_S: f64 = 86_400.0;
 
     fn tracks(parameters: &Waypoint, count: u64) -> Vec<Track> {
@@ -89,25 +78,14 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_track() {
-        let parameters = Waypoint {
-            speed_min_kmh: 15.0,
-            speed_max_kmh: 55.0,
-            pause_max_s: 120.0,
-        };
+        let parameters = Waypoint { speed_min_kmh: 15.0, speed_max_kmh: 55.0, pause_max_s: 120.0 };
         assert_eq!(tracks(&parameters, 3), tracks(&parameters, 3));
-        assert_ne!(
-            tracks(&parameters, 2)[0].fixes(),
-            tracks(&parameters, 2)[1].fixes()
-        );
+        assert_ne!(tracks(&parameters, 2)[0].fixes(), tracks(&parameters, 2)[1].fixes());
     }
 
     #[test]
     fn it_stays_in_the_city_and_never_has_a_gap() {
-        let parameters = Waypoint {
-            speed_min_kmh: 2.0,
-            speed_max_kmh: 90.0,
-            pause_max_s: 3_000.0,
-        };
+        let parameters = Waypoint { speed_min_kmh: 2.0, speed_max_kmh: 90.0, pause_max_s: 3_000.0 };
         for track in tracks(&parameters, 5) {
             assert!(track.fixes().iter().all(|fix| CITY.contains(fix.at)));
             assert_eq!(track.pieces().count(), 1);
@@ -117,11 +95,7 @@ mod tests {
 
     #[test]
     fn its_speed_and_density_are_those_of_random_waypoint() {
-        let parameters = Waypoint {
-            speed_min_kmh: 15.0,
-            speed_max_kmh: 60.0,
-            pause_max_s: 0.0,
-        };
+        let parameters = Waypoint { speed_min_kmh: 15.0, speed_max_kmh: 60.0, pause_max_s: 0.0 };
         let (mut driven_m, mut driven_s, mut central, mut samples) = (0.0, 0.0, 0, 0);
         for track in tracks(&parameters, 60) {
             for pair in track.fixes().windows(2) {
@@ -141,10 +115,7 @@ mod tests {
         }
         let mean_kmh = driven_m / driven_s * 3.6;
         let expected_kmh = (60.0 - 15.0) / (60.0_f64 / 15.0).ln();
-        assert!(
-            (mean_kmh / expected_kmh - 1.0).abs() < 0.02,
-            "{mean_kmh} {expected_kmh}"
-        );
+        assert!((mean_kmh / expected_kmh - 1.0).abs() < 0.02, "{mean_kmh} {expected_kmh}");
         // The middle quarter of the area holds far more than a quarter of the time; the polynomial
         // density 36·x(1−x)·y(1−y) of Bettstetter (2003) gives (11/16)² = 0.473 for it.
         let share = central as f64 / f64::from(samples);
@@ -153,21 +124,13 @@ mod tests {
 
     #[test]
     fn pauses_take_their_share_of_the_time() {
-        let parameters = Waypoint {
-            speed_min_kmh: 30.0,
-            speed_max_kmh: 30.0,
-            pause_max_s: 600.0,
-        };
+        let parameters = Waypoint { speed_min_kmh: 30.0, speed_max_kmh: 30.0, pause_max_s: 600.0 };
         let (mut paused_s, mut total_s) = (0.0, 0.0);
         for track in tracks(&parameters, 40) {
             for pair in track.fixes().windows(2) {
                 let step_s = pair[1].t_s - pair[0].t_s;
                 total_s += step_s;
-                paused_s += if pair[0].at == pair[1].at {
-                    step_s
-                } else {
-                    0.0
-                };
+                paused_s += if pair[0].at == pair[1].at { step_s } else { 0.0 };
             }
         }
         // Mean pause 300 s; mean leg is the mean distance of two uniform points in the box.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::{Map, MapSite, escaped, tables::grouped};
 use crate::geo::Point;
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 1_080.0;
 
 struct Projection<'a> {
     map: &'a Map,
@@ -42,11 +42,7 @@ pub(super) fn svg(map: &Map) -> String {
          <rect class=\"sea\" width=\"{WIDTH}\" height=\"{height}\"/>"
     );
     if !map.outline.is_empty() {
-        let _ = write!(
-            svg,
-            "<path class=\"land\" d=\"{}Z\"/>",
-            projection.path(&map.outline)
-        );
+        let _ = write!(svg, "<path class=\"land\" d=\"{}Z\"/>", projection.path(&map.outline));
     }
     svg.push_str("<g class=\"tracks\">");
     for stroke in &map.strokes {
@@ -55,21 +51,9 @@ pub(super) fn svg(map: &Map) -> String {
         let _ = write!(svg, "<path style=\"--hue:{hue}\" d=\"{path}\"/>");
     }
     svg.push_str("</g>");
-    let busiest = map
-        .sites
-        .iter()
-        .map(|site| site.operations)
-        .max()
-        .unwrap_or(0)
-        .max(1);
+    let busiest = map.sites.iter().map(|site| site.operations).max().unwrap_or(0).max(1);
     for (index, site) in map.sites.iter().enumerate() {
-        draw_site(
-            &mut svg,
-            projection.place(site.at),
-            hue(index),
-            site,
-            busiest,
-        );
+        draw_site(&mut svg, projection.place(site.at), hue(index), site, busiest);
     }
     scale_bar(&mut svg, height, width_m);
     svg.push_str("</svg>");
@@ -83,22 +67,18 @@ fn hue(site: usize) -> u32 {
 
 /// A ring for each node; the disc's area says how much of the work was done here.
 fn draw_site(svg: &mut String, (x, y): (f64, f64), hue: u32, site: &MapSite, busiest: u64) {
-    let radius = 5.0 + 13.0 * (site.operations as f64 / busiest as f64).sqrt();
+    let radius = 6.0 + 16.0 * (site.operations as f64 / busiest as f64).sqrt();
     let _ = write!(svg, "<g class=\"site\" style=\"--hue:{hue}\">");
     for ring in (0..site.nodes).rev() {
         let _ = write!(
             svg,
             "<circle class=\"{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\"/>",
             if ring == 0 { "disc" } else { "ring" },
-            radius + 4.0 * ring as f64
+            radius + 5.0 * ring as f64
         );
     }
-    let nodes = if site.nodes > 1 {
-        format!(" · {} nodes", site.nodes)
-    } else {
-        String::new()
-    };
-    let below = y + radius + 4.0 * (site.nodes - 1) as f64 + 15.0;
+    let nodes = if site.nodes > 1 { format!(" · {} nodes", site.nodes) } else { String::new() };
+    let below = y + radius + 5.0 * (site.nodes - 1) as f64 + 15.0;
     let _ = write!(
         svg,
         "<text x=\"{x:.1}\" y=\"{below:.1}\">{}{nodes}</text>\
@@ -116,11 +96,8 @@ fn scale_bar(svg: &mut String, height: f64, width_m: f64) {
         .unwrap_or(100.0);
     let length = bar_m / width_m * WIDTH;
     let y = height - 16.0;
-    let label = if bar_m < 1_000.0 {
-        format!("{bar_m} m")
-    } else {
-        format!("{} km", bar_m / 1_000.0)
-    };
+    let label =
+        if bar_m < 1_000.0 { format!("{bar_m} m") } else { format!("{} km", bar_m / 1_000.0) };
     let _ = write!(
         svg,
         "<path class=\"scale\" d=\"M14 {:.1}v5h{length:.1}v-5\"/>\

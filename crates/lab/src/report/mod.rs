@@ -116,18 +116,9 @@ impl Report<'_> {
         fs::create_dir_all(directory)?;
         let page = directory.join("report.html");
         fs::write(&page, self.html())?;
-        fs::write(
-            directory.join("operations.csv"),
-            tables::operations_csv(self.measure),
-        )?;
-        fs::write(
-            directory.join("timeline.csv"),
-            tables::timeline_csv(self.measure),
-        )?;
-        fs::write(
-            directory.join("events.csv"),
-            tables::events_csv(self.measure),
-        )?;
+        fs::write(directory.join("operations.csv"), tables::operations_csv(self.measure))?;
+        fs::write(directory.join("timeline.csv"), tables::timeline_csv(self.measure))?;
+        fs::write(directory.join("events.csv"), tables::events_csv(self.measure))?;
         Ok(page)
     }
 }
@@ -181,23 +172,10 @@ mod tests {
             }],
             measure,
             map: Map {
-                bounds: Bounds {
-                    south: 37.70,
-                    west: -122.52,
-                    north: 37.82,
-                    east: -122.35,
-                },
+                bounds: Bounds { south: 37.70, west: -122.52, north: 37.82, east: -122.35 },
                 outline: vec![home, away, Point::new(37.71, -122.40)],
-                sites: vec![MapSite {
-                    name: "home".to_owned(),
-                    at: home,
-                    nodes: 3,
-                    operations: 9,
-                }],
-                strokes: vec![Stroke {
-                    site: 0,
-                    points: vec![home, away],
-                }],
+                sites: vec![MapSite { name: "home".to_owned(), at: home, nodes: 3, operations: 9 }],
+                strokes: vec![Stroke { site: 0, points: vec![home, away] }],
             },
             notes: vec!["Run it again.".to_owned()],
         }
@@ -206,11 +184,7 @@ mod tests {
     /// Every tag that is opened is closed, in order.
     fn assert_well_formed(html: &str) {
         let mut open = Vec::new();
-        for tag in html
-            .split('<')
-            .skip(1)
-            .map(|rest| rest.split('>').next().unwrap())
-        {
+        for tag in html.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
             if tag.starts_with('!') || tag.ends_with('/') || tag.starts_with("meta") {
                 continue;
             }
@@ -227,9 +201,7 @@ mod tests {
         let measure = measure();
         let html = report(&measure).html();
         assert_well_formed(&html);
-        for outside in [
-            "http://", "https://", "<script", "<link", "@import", "url(http",
-        ] {
+        for outside in ["http://", "https://", "<script", "<link", "@import", "url(http"] {
             assert!(!html.contains(outside), "{outside}");
         }
         assert!(html.contains("A city &amp; its cabs"));
@@ -252,9 +224,7 @@ mod tests {
     fn files_hold_what_was_measured() {
         let directory = tempfile::tempdir().unwrap();
         let measure = measure();
-        let page = report(&measure)
-            .write(&directory.path().join("new"))
-            .unwrap();
+        let page = report(&measure).write(&directory.path().join("new")).unwrap();
         assert!(page.ends_with("new/report.html") && page.exists());
         let read = |name| fs::read_to_string(page.with_file_name(name)).unwrap();
         let operations = read("operations.csv");
@@ -262,23 +232,10 @@ mod tests {
             operations.lines().next(),
             Some("operation,count,errors,p50_ms,p90_ms,p99_ms,max_ms")
         );
-        assert!(
-            operations
-                .lines()
-                .nth(2)
-                .unwrap()
-                .starts_with("report,1500,1,"),
-            "{operations}"
-        );
+        assert!(operations.lines().nth(2).unwrap().starts_with("report,1500,1,"), "{operations}");
         let timeline = read("timeline.csv");
         assert_eq!(timeline.lines().count(), 31);
-        assert!(
-            timeline.lines().nth(1).unwrap().starts_with("0,100,0,0,"),
-            "{timeline}"
-        );
-        assert_eq!(
-            read("events.csv"),
-            "at_s,event\n15.000,\"leader <killed>\"\n"
-        );
+        assert!(timeline.lines().nth(1).unwrap().starts_with("0,100,0,0,"), "{timeline}");
+        assert_eq!(read("events.csv"), "at_s,event\n15.000,\"leader <killed>\"\n");
     }
 }

@@ -28,19 +28,9 @@ pub(super) fn html(report: &Report<'_>) -> String {
     let distribution = distribution(report.measure);
     let slow = "Each second's median and 99th percentile of all operations, retries included. \
                 A gap is a second in which nothing was answered.";
-    card(
-        &mut html,
-        "Latency over time",
-        slow,
-        &(latency.svg() + &latency.legend()),
-    );
+    card(&mut html, "Latency over time", slow, &(latency.svg() + &latency.legend()));
     let answered = "Operations answered each second.";
-    card(
-        &mut html,
-        "Throughput over time",
-        answered,
-        &(rate.svg() + &rate.legend()),
-    );
+    card(&mut html, "Throughput over time", answered, &(rate.svg() + &rate.legend()));
     let at_most = "Which share of the operations took no longer than this.";
     card(
         &mut html,
@@ -48,10 +38,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
         at_most,
         &(distribution.svg() + &distribution.legend()),
     );
-    let table = format!(
-        "<div class=\"scroll\">{}</div>",
-        tables::operations_html(report.measure)
-    );
+    let table = format!("<div class=\"scroll\">{}</div>", tables::operations_html(report.measure));
     let measured = "From the first attempt to the answer, as the vehicle saw it, links included.";
     card(&mut html, "Latency by operation", measured, &table);
     let where_driven = "Where the vehicles drove, in the colour of the site that served them there. \
@@ -85,17 +72,12 @@ fn tiles(html: &mut String, report: &Report<'_>) {
 }
 
 fn card(html: &mut String, title: &str, text: &str, body: &str) {
-    let _ = write!(
-        html,
-        "<section class=\"card\"><h2>{title}</h2><p>{text}</p>{body}</section>"
-    );
+    let _ = write!(html, "<section class=\"card\"><h2>{title}</h2><p>{text}</p>{body}</section>");
 }
 
 fn wide_card(html: &mut String, title: &str, text: &str, body: &str) {
-    let _ = write!(
-        html,
-        "<section class=\"card wide\"><h2>{title}</h2><p>{text}</p>{body}</section>"
-    );
+    let _ =
+        write!(html, "<section class=\"card wide\"><h2>{title}</h2><p>{text}</p>{body}</section>");
 }
 
 /// The middle of each second with one figure of it.
@@ -104,9 +86,7 @@ fn by_second(
     figure: impl Fn(&Second) -> Option<f64>,
 ) -> Vec<(f64, Option<f64>)> {
     let seconds = measure.seconds().iter().enumerate();
-    seconds
-        .map(|(index, second)| (index as f64 + 0.5, figure(second)))
-        .collect()
+    seconds.map(|(index, second)| (index as f64 + 0.5, figure(second))).collect()
 }
 
 fn time_axis(measure: &Measure) -> Axis {
@@ -115,37 +95,22 @@ fn time_axis(measure: &Measure) -> Axis {
 
 fn marks(measure: &Measure) -> Vec<(f64, String)> {
     let events = measure.events().iter();
-    events
-        .map(|event| (event.at.as_secs_f64(), event.label.clone()))
-        .collect()
+    events.map(|event| (event.at.as_secs_f64(), event.label.clone())).collect()
 }
 
 fn latency_over_time(measure: &Measure) -> Plot {
     let answered = |second: &Second, ms: f64| (second.all.count > 0).then_some(ms);
     let p50 = by_second(measure, |second| answered(second, second.all.p50_ms));
     let p99 = by_second(measure, |second| answered(second, second.all.p99_ms));
-    let lowest = p50
-        .iter()
-        .filter_map(|(_, ms)| *ms)
-        .fold(f64::INFINITY, f64::min);
+    let lowest = p50.iter().filter_map(|(_, ms)| *ms).fold(f64::INFINITY, f64::min);
     let highest = p99.iter().filter_map(|(_, ms)| *ms).fold(0.0, f64::max);
     let lowest = if lowest.is_finite() { lowest } else { 1.0 };
     Plot {
         x: time_axis(measure),
         y: Axis::logarithmic("ms", lowest, highest),
         series: vec![
-            Series {
-                name: "p50".to_owned(),
-                class: COLORS[0],
-                points: p50,
-                filled: false,
-            },
-            Series {
-                name: "p99".to_owned(),
-                class: COLORS[1],
-                points: p99,
-                filled: false,
-            },
+            Series { name: "p50".to_owned(), class: COLORS[0], points: p50, filled: false },
+            Series { name: "p99".to_owned(), class: COLORS[1], points: p99, filled: false },
         ],
         marks: marks(measure),
     }
@@ -153,34 +118,17 @@ fn latency_over_time(measure: &Measure) -> Plot {
 
 fn rate_over_time(measure: &Measure) -> Plot {
     let rate = by_second(measure, |second| Some(second.all.count as f64));
-    let highest = rate
-        .iter()
-        .filter_map(|(_, count)| *count)
-        .fold(1.0, f64::max);
-    let mut series = vec![Series {
-        name: "answered".to_owned(),
-        class: COLORS[0],
-        points: rate,
-        filled: true,
-    }];
+    let highest = rate.iter().filter_map(|(_, count)| *count).fold(1.0, f64::max);
+    let mut series =
+        vec![Series { name: "answered".to_owned(), class: COLORS[0], points: rate, filled: true }];
     if measure.counters().retries > 0 {
         let points = by_second(measure, |second| Some(second.retries as f64));
         let name = "attempts made again".to_owned();
-        series.push(Series {
-            name,
-            class: COLORS[1],
-            points,
-            filled: false,
-        });
+        series.push(Series { name, class: COLORS[1], points, filled: false });
     }
     if measure.counters().errors > 0 {
         let points = by_second(measure, |second| Some(second.errors as f64));
-        series.push(Series {
-            name: "errors".to_owned(),
-            class: COLORS[3],
-            points,
-            filled: false,
-        });
+        series.push(Series { name: "errors".to_owned(), class: COLORS[3], points, filled: false });
     }
     Plot {
         x: time_axis(measure),
@@ -202,10 +150,7 @@ fn distribution(measure: &Measure) -> Plot {
         series.push(Series {
             name: operation.name.to_owned(),
             class: COLORS[index % COLORS.len()],
-            points: steps
-                .into_iter()
-                .map(|(ms, share)| (ms, Some(100.0 * share)))
-                .collect(),
+            points: steps.into_iter().map(|(ms, share)| (ms, Some(100.0 * share))).collect(),
             filled: false,
         });
     }

@@ -7,11 +7,14 @@ use std::fmt::Write as _;
 
 use super::escaped;
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 52.0;
+const WIDTH: f64 = 540.0;
+const HEIGHT: f64 = 236.0;
+const LEFT: f64 = 44.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 22.0;
+/// Room for the labels of marks, in rows.
+const TOP: f64 = 34.0;
+const MARK_ROWS: usize = 2;
+const MARK_ROW: f64 = 13.0;
 const BOTTOM: f64 = 34.0;
 
 /// One axis: its range and what to write beside it.
@@ -26,24 +29,14 @@ pub(super) struct Axis {
 impl Axis {
     pub(super) fn linear(label: &'static str, from: f64, to: f64) -> Self {
         let to = if to > from { to } else { from + 1.0 };
-        Self {
-            label,
-            from,
-            to,
-            logarithmic: false,
-        }
+        Self { label, from, to, logarithmic: false }
     }
 
     /// From one power of ten to another, so as to hold both ends.
     pub(super) fn logarithmic(label: &'static str, from: f64, to: f64) -> Self {
         let from = 10_f64.powf(from.max(1e-3).log10().floor());
         let to = 10_f64.powf(to.max(from * 10.0).log10().ceil());
-        Self {
-            label,
-            from,
-            to,
-            logarithmic: true,
-        }
+        Self { label, from, to, logarithmic: true }
     }
 
     /// 0 at the start of the range, 1 at its end.
@@ -59,7 +52,10 @@ impl Axis {
     fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let powers = self.from.log10().round() as i32..=self.to.log10().round() as i32;
-            return powers.map(|power| 10_f64.powi(power)).collect();
+            let steps: &[f64] = if powers.clone().count() <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let all =
+                powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
+            return all.filter(|tick| *tick <= self.to * 1.001).collect();
         }
         let rough = (self.to - self.from) / 6.0;
         let power = 10_f64.powf(rough.log10().floor());
@@ -155,15 +151,9 @@ impl Plot {
 
     fn line(&self, svg: &mut String, series: &Series) {
         let (mut line, mut area) = (String::new(), String::new());
-        for run in series
-            .points
-            .split(|(_, y)| y.is_none())
-            .filter(|run| !run.is_empty())
-        {
-            let places: Vec<(f64, f64)> = run
-                .iter()
-                .map(|(x, y)| self.place(*x, y.unwrap_or_default()))
-                .collect();
+        for run in series.points.split(|(_, y)| y.is_none()).filter(|run| !run.is_empty()) {
+            let places: Vec<(f64, f64)> =
+                run.iter().map(|(x, y)| self.place(*x, y.unwrap_or_default())).collect();
             for (index, (x, y)) in places.iter().enumerate() {
                 let _ = write!(line, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
             }
@@ -193,29 +183,29 @@ impl Plot {
         }
     }
 
-    /// Marks whose labels would touch share a line of text no further; every other one is lower.
+    /// Marks carry their label above the plot, to the side with more room; a label that would touch
+    /// others in every row is left out, and its line stays. Rows fill from the top, so that a later
+    /// mark, whose line is shorter, does not cross an earlier label.
     fn marks(&self, svg: &mut String) {
-        let bottom = HEIGHT - BOTTOM;
-        let mut free_from = [f64::MIN; 3];
+        let mut taken: [Vec<(f64, f64)>; MARK_ROWS] = Default::default();
         for (x, label) in &self.marks {
             let (x, _) = self.place(*x, self.y.from);
-            let width = label.chars().count() as f64 * 6.2 + 10.0;
-            let left_side = x + width > WIDTH - RIGHT;
-            let start = if left_side { x - width } else { x };
-            let row = free_from.iter().position(|free| *free <= start);
-            let _ = write!(svg, "<path class=\"mark\" d=\"M{x:.1} {TOP}V{bottom}\"/>");
+            let width = label.chars().count() as f64 * 6.3 + 6.0;
+            let to_left = x > WIDTH * 0.55;
+            let (start, end) = if to_left { (x - width, x) } else { (x, x + width) };
+            let row = taken
+                .iter()
+                .rposition(|row| row.iter().all(|(from, to)| end <= *from || *to <= start));
+            let top = TOP - row.map_or(0.0, |row| MARK_ROW * row as f64 + 10.0);
+            let _ = write!(svg, "<path class=\"mark\" d=\"M{x:.1} {top}V{}\"/>", HEIGHT - BOTTOM);
             let Some(row) = row else { continue };
-            free_from[row] = start + width;
-            let (anchor, offset) = if left_side {
-                ("end", -5.0)
-            } else {
-                ("start", 5.0)
-            };
+            taken[row].push((start, end));
+            let (anchor, offset) = if to_left { ("end", -4.0) } else { ("start", 4.0) };
             let _ = write!(
                 svg,
                 "<text class=\"note {anchor}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x + offset,
-                TOP + 9.0 + 13.0 * row as f64,
+                top + 7.0,
                 escaped(label)
             );
         }
@@ -225,11 +215,7 @@ impl Plot {
     pub(super) fn legend(&self) -> String {
         let mut html = "<p class=\"legend\">".to_owned();
         for Series { name, class, .. } in &self.series {
-            let _ = write!(
-                html,
-                "<span><i class=\"{class}\"></i>{}</span>",
-                escaped(name)
-            );
+            let _ = write!(html, "<span><i class=\"{class}\"></i>{}</span>", escaped(name));
         }
         html.push_str("</p>");
         html
@@ -251,21 +237,13 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_inside_the_range() {
-        assert_eq!(
-            Axis::linear("s", 0.0, 30.0).ticks(),
-            [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]
-        );
+        assert_eq!(Axis::linear("s", 0.0, 30.0).ticks(), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
         assert_eq!(Axis::linear("s", 0.0, 1.0).ticks().len(), 6);
-        assert_eq!(
-            Axis::logarithmic("ms", 3.0, 700.0).ticks(),
-            [1.0, 10.0, 100.0, 1_000.0]
-        );
-        assert_eq!(Axis::logarithmic("ms", 0.0, 0.0).ticks().len(), 2);
+        assert_eq!(Axis::logarithmic("ms", 3.0, 700.0).ticks(), [1.0, 10.0, 100.0, 1_000.0]);
+        assert_eq!(Axis::logarithmic("ms", 3.0, 9.0).ticks(), [1.0, 2.0, 5.0, 10.0]);
+        assert!(!Axis::logarithmic("ms", 0.0, 0.0).ticks().is_empty());
         assert_eq!(Axis::linear("s", 0.0, 0.0).ticks().last(), Some(&1.0));
-        assert_eq!(
-            [0.5, 20.0, 1_500.0, 0.0].map(number),
-            ["0.5", "20", "1.5k", "0"]
-        );
+        assert_eq!([0.5, 20.0, 1_500.0, 0.0].map(number), ["0.5", "20", "1.5k", "0"]);
     }
 
     #[test]
@@ -276,24 +254,13 @@ mod tests {
             series: vec![Series {
                 name: "a".to_owned(),
                 class: "c1",
-                points: vec![
-                    (0.0, Some(1.0)),
-                    (1.0, Some(2.0)),
-                    (2.0, None),
-                    (3.0, Some(3.0)),
-                ],
+                points: vec![(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(3.0))],
                 filled: false,
             }],
             marks: Vec::new(),
         };
         let svg = plot.svg();
-        let line = svg
-            .split("class=\"line c1\" d=\"")
-            .nth(1)
-            .unwrap()
-            .split('"')
-            .next()
-            .unwrap();
+        let line = svg.split("class=\"line c1\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(line.matches('M').count(), 2, "{line}");
         assert!(line.ends_with("h0"), "a lone point is a dot: {line}");
     }

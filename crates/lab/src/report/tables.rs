@@ -8,13 +8,7 @@ use crate::measure::{Measure, Summary};
 const PERCENTILES: &str = "p50_ms,p90_ms,p99_ms,max_ms";
 
 fn percentiles(summary: &Summary) -> String {
-    let Summary {
-        p50_ms,
-        p90_ms,
-        p99_ms,
-        max_ms,
-        ..
-    } = summary;
+    let Summary { p50_ms, p90_ms, p99_ms, max_ms, .. } = summary;
     format!("{p50_ms:.3},{p90_ms:.3},{p99_ms:.3},{max_ms:.3}")
 }
 
@@ -23,12 +17,7 @@ pub(super) fn operations_csv(measure: &Measure) -> String {
     for operation in measure.operations() {
         let summary = operation.summary();
         let (name, errors) = (operation.name, operation.errors);
-        let _ = writeln!(
-            csv,
-            "{name},{},{errors},{}",
-            summary.count,
-            percentiles(&summary)
-        );
+        let _ = writeln!(csv, "{name},{},{errors},{}", summary.count, percentiles(&summary));
     }
     csv
 }
@@ -37,11 +26,7 @@ pub(super) fn timeline_csv(measure: &Measure) -> String {
     let mut csv = format!("second,operations,errors,retries,{PERCENTILES}\n");
     for (index, second) in measure.seconds().iter().enumerate() {
         let (count, errors, retries) = (second.all.count, second.errors, second.retries);
-        let _ = writeln!(
-            csv,
-            "{index},{count},{errors},{retries},{}",
-            percentiles(&second.all)
-        );
+        let _ = writeln!(csv, "{index},{count},{errors},{retries},{}", percentiles(&second.all));
     }
     csv
 }
@@ -60,13 +45,7 @@ pub(super) fn operations_html(measure: &Measure) -> String {
         <th>p50 ms</th><th>p90 ms</th><th>p99 ms</th><th>max ms</th></tr></thead><tbody>"
         .to_owned();
     let mut row = |name: &str, errors: u64, summary: &Summary| {
-        let Summary {
-            count,
-            p50_ms,
-            p90_ms,
-            p99_ms,
-            max_ms,
-        } = summary;
+        let Summary { count, p50_ms, p90_ms, p99_ms, max_ms } = summary;
         let _ = write!(
             html,
             "<tr><th>{}</th><td>{}</td><td>{errors}</td>",
@@ -74,7 +53,8 @@ pub(super) fn operations_html(measure: &Measure) -> String {
             grouped(*count)
         );
         for ms in [p50_ms, p90_ms, p99_ms, max_ms] {
-            let _ = write!(html, "<td>{ms:.1}</td>");
+            let shown = if *count > 0 { format!("{ms:.1}") } else { "–".to_owned() };
+            let _ = write!(html, "<td>{shown}</td>");
         }
         html.push_str("</tr>");
     };
