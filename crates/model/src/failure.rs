@@ -82,6 +82,9 @@ pub enum Refusal {
         /// How many there may be.
         max: usize,
     },
+    /// The answer would be too long.
+    #[error("an answer may carry at most {max} bytes; ask for less at once", max = limits::ANSWER_BYTES_MAX)]
+    AnswerTooLong,
     /// The request's sequence lies below what its client said it has seen the answers of, or its
     /// answer had to be forgotten.
     #[error("this request id is older than what is remembered; its first outcome is unknown")]

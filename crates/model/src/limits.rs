@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-/// A key.
-pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// A key: 64 KiB less what the state puts before it, as its engine's own keys end at 64 KiB.
+pub const KEY_BYTES_MAX: usize = (64 << 10) - STATE_KEY_OVERHEAD_BYTES_MAX;
+/// What the state may put before a key.
+pub const STATE_KEY_OVERHEAD_BYTES_MAX: usize = 64;
 /// A value; a hash's fields together (a hash is one record).
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 /// The name of a keyspace.
@@ -40,6 +42,10 @@ pub const SCAN_CURSORS_MAX: usize = 4_096;
 pub const SCAN_PAGE_ITEMS_MAX: usize = 10_000;
 /// Bytes of one page of a scan (it ends with the item that passes it).
 pub const SCAN_PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// What the answer to one request may carry altogether (of an MGET, say, or of a transaction's
+/// reads).
+pub const ANSWER_BYTES_MAX: usize = 80 << 20;
 
 /// Commands of one log entry.
 pub const BATCH_COMMANDS_MAX: usize = 4_096;
@@ -78,6 +84,12 @@ pub const LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT: u64 = 10_000;
 
 /// Keys that one log entry may expire; more go in the next.
 pub const EXPIRED_PER_ENTRY_MAX: usize = 1_000;
+/// Records of a cleared or dropped keyspace that one tick removes; more go in the next.
+pub const GARBAGE_PER_TICK_MAX: usize = 1_000;
+/// Bytes of them (it ends with the record that passes it).
+pub const GARBAGE_BYTES_PER_TICK_MAX: usize = 4 << 20;
+/// Changes that one log entry trims from the change log; more go in the next.
+pub const CHANGES_TRIMMED_PER_ENTRY_MAX: usize = 10_000;
 /// Changes kept for consumers of one site's change log; a consumer further behind must start again
 /// from a snapshot, and is told so.
 pub const CHANGES_RETAINED_MAX: u64 = 1_000_000;
@@ -85,6 +97,12 @@ pub const CHANGES_RETAINED_MAX: u64 = 1_000_000;
 pub const CURSORS_MAX: usize = 1_024;
 /// Answers remembered for one client's retries.
 pub const REQUESTS_REMEMBERED_PER_CLIENT_MAX: usize = 65_536;
+/// An answer longer than this is not remembered: a retry of its request is refused, not repeated.
+pub const ANSWER_REMEMBERED_BYTES_MAX: usize = 64 << 10;
+/// Answers remembered for all clients; past it the client idle longest is forgotten.
+pub const REQUESTS_REMEMBERED_MAX: usize = 1 << 20;
+/// Bytes of them.
+pub const REQUESTS_REMEMBERED_BYTES_MAX: usize = 256 << 20;
 /// Clients whose answers are remembered; the one idle longest is forgotten first.
 pub const CLIENTS_REMEMBERED_MAX: usize = 100_000;
 /// How long, in log time, an idle client is remembered.
@@ -96,6 +114,9 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
 const _: () = {
     assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
+    assert!(VALUE_BYTES_MAX <= ANSWER_BYTES_MAX);
+    assert!(ANSWER_BYTES_MAX < PEER_FRAME_BYTES_MAX);
+    assert!(REQUESTS_REMEMBERED_PER_CLIENT_MAX <= REQUESTS_REMEMBERED_MAX);
     assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);
     assert!(ENTRY_BYTES_MAX + APPEND_BYTES_MAX <= PEER_FRAME_BYTES_MAX);
     assert!(PEER_FRAME_BYTES_MAX <= PEER_BACKLOG_BYTES_MAX);

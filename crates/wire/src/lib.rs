@@ -1,3 +1,4 @@
 //! Bytes to words and back: RESP, peer frames, gRPC definitions.
 
+pub mod entry;
 pub mod peer;

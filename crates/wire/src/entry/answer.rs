@@ -1,0 +1,92 @@
+//! Answers, and why there is none.
+
+use super::EntryError;
+use super::compact::{Code, Input, code_enum, code_struct};
+use model::{Answer, Expiring, Failure, Item, KeyspaceError, MembershipError, Refusal, Versioned};
+
+code_enum!(Answer as "answer" {
+    1 => Done(revision),
+    2 => Value(value),
+    3 => Values(values),
+    4 => Integer(number),
+    5 => Flag(flag),
+    6 => Fields(fields),
+    7 => Kind(kind),
+    8 => Expiry(expiring),
+    9 => Versions(versions),
+    10 => Put { applied, version, old },
+    11 => Page { items, next },
+    12 => Steps(outcomes),
+    13 => Aborted,
+    14 => Keyspace(keyspace),
+});
+
+code_struct!(Versioned { value, version });
+code_struct!(Item { key, kind, version, value });
+
+code_enum!(Expiring as "expiring" {
+    0 => Absent,
+    1 => Never,
+    2 => AtMs(ms),
+});
+
+code_enum!(Refusal as "refusal" {
+    1 => WrongType,
+    2 => NotAnInteger,
+    3 => Overflow,
+    4 => KeyTooLong(len),
+    5 => ValueTooLong(len),
+    6 => NoKeyspace(name),
+    7 => Keyspace(error),
+    8 => KeyspaceExists { name },
+    9 => DefaultKeyspace,
+    10 => TooMany { what, max },
+    11 => RequestForgotten,
+    12 => ChangesTrimmed { oldest },
+    13 => AnswerTooLong,
+});
+
+code_enum!(KeyspaceError as "keyspace error" {
+    1 => Name(name),
+    2 => Prefix(name),
+    3 => NotServed { name, consistency, scope },
+});
+
+code_enum!(Failure as "failure" {
+    1 => Refused(refusal),
+    2 => NoLeader,
+    3 => Overloaded { what },
+    4 => DiskFull(cause),
+    5 => Unknown { why },
+    6 => NotServing(why),
+    7 => Membership(error),
+});
+
+code_enum!(MembershipError as "membership error" {
+    1 => InProgress,
+    2 => NotAMember(node),
+    3 => AlreadyAMember(node),
+    4 => TooManyNodes,
+    5 => LastVoter(node),
+    6 => CannotLead(node),
+});
+
+/// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
+/// be here, as replicas remember it; of a failure's phrases another one arrives as
+/// [`UNKNOWN_PHRASE`].
+const PHRASES: [&str; 2] = ["keyspaces", "cursors"];
+
+/// What a phrase that is not among [`PHRASES`] is replaced by.
+const UNKNOWN_PHRASE: &str = "see the log of the node that answered";
+
+impl Code for &'static str {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.to_string().put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<&'static str, EntryError> {
+        let phrase = String::take(from)?;
+        let known = PHRASES.into_iter().find(|known| *known == phrase);
+        Ok(known.unwrap_or(UNKNOWN_PHRASE))
+    }
+}

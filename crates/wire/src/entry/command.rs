@@ -1,0 +1,129 @@
+//! Commands, the writes and questions in them, and the requests that bring them.
+
+use super::EntryError;
+use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
+use model::{
+    Body, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard, Keyspace,
+    KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, Request, RequestId,
+    Revision, ScanFilter, Scope, Step, Write,
+};
+
+code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
+
+code_enum!(Command as "command" {
+    1 => Write { keyspace, write, request },
+    2 => Transaction { keyspace, guards, steps, request },
+    3 => ClearAll,
+    4 => CreateKeyspace(spec),
+    5 => DropKeyspace { name },
+    6 => SetCursor { name, keyspace, position },
+    7 => DropCursor { name, keyspace },
+    8 => Tick,
+});
+
+code_enum!(Write as "write" {
+    1 => Put { key, value, condition, expiry, return_old },
+    2 => PutMany { pairs, if_all_absent },
+    3 => Append { key, suffix },
+    4 => Add { key, delta },
+    5 => Delete { keys },
+    6 => DeleteIf { key, version },
+    7 => Take { key },
+    8 => SetExpiry { key, expiry, condition },
+    9 => HashSet { key, fields },
+    10 => HashSetIfAbsent { key, field, value },
+    11 => HashDelete { key, fields },
+    12 => HashAdd { key, field, delta },
+    13 => Clear,
+});
+
+code_enum!(Condition as "condition" {
+    0 => Always,
+    1 => IfAbsent,
+    2 => IfPresent,
+    3 => IfVersion(version),
+});
+
+code_enum!(Expiry as "expiry" {
+    0 => Never,
+    1 => Keep,
+    2 => AfterMs(ms),
+    3 => AtMs(ms),
+});
+
+code_enum!(ExpiryCondition as "condition of an expiry" {
+    0 => Always,
+    1 => IfNone,
+    2 => IfSome,
+    3 => IfLater,
+    4 => IfEarlier,
+});
+
+code_enum!(Step as "step" {
+    1 => Read(query),
+    2 => Write(write),
+});
+
+code_struct!(Guard { key, version });
+code_struct!(RequestId { client, sequence, acknowledged_below });
+
+code_enum!(Query as "query" {
+    1 => Get { key },
+    2 => GetMany { keys },
+    3 => Exists { keys },
+    4 => Expiry { key },
+    5 => Kind { key },
+    6 => Length { key },
+    7 => Versions { keys },
+    8 => HashGet { key, field },
+    9 => HashGetMany { key, fields },
+    10 => HashGetAll { key },
+    11 => HashExists { key, field },
+    12 => HashLen { key },
+    13 => Count,
+    14 => Scan { from, until, examine_max, filter, with_values },
+});
+
+code_struct!(ScanFilter { glob, kind });
+
+code_enum!(Kind as "kind" {
+    1 => String,
+    2 => Hash,
+});
+
+code_struct!(Keyspace { id, spec });
+code_struct!(KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads });
+
+code_enum!(Consistency as "consistency" {
+    1 => Linearizable,
+    2 => Causal,
+    3 => Session,
+    4 => Eventual,
+});
+
+code_enum!(Scope as "scope" {
+    1 => Site,
+    2 => Global,
+    3 => Region,
+    4 => Tree,
+});
+
+code_enum!(Placement as "placement" {
+    1 => Hash,
+    2 => Adaptive,
+});
+
+code_struct!(Request { body, deadline_ms });
+
+code_enum!(Body as "request" {
+    1 => Read { keyspace, query, consistency },
+    2 => Write(command),
+    3 => AddNode { node, address, witness },
+    4 => RemoveNode { node },
+    5 => TransferLeader { node },
+});
+
+code_enum!(ReadConsistency as "consistency of a read" {
+    1 => Linearizable,
+    2 => Stale,
+});
