@@ -8,10 +8,13 @@
 //! - [`state`]: the ordered map that commands are applied to. Not the truth: it needs no fsync, and
 //!   when it is found behind or damaged it is rebuilt from snapshot and log.
 //!
+//! - [`disk`]: what the first two are written over, so that their files can be lost, torn and refused.
+//!
 //! Each contract has a real engine and an in-memory one that can lose, tear and refuse on demand,
 //! and all engines of a contract pass one shared suite. Nothing here knows Raft or what a command
 //! means; nothing here starts a thread or reads a clock.
 
+pub mod disk;
 pub mod log;
 pub mod snapshot;
 pub mod state;

@@ -5,7 +5,60 @@
 //! append may do is exactly what Raft needs: set the hard state, cut the log from an index on
 //! (another leader's entries replace them), and add entries.
 
+mod format;
+mod index;
+mod reader;
+mod recovery;
+mod writer;
+
+pub use reader::Reader;
+pub use recovery::open_with;
+pub use writer::{Spare, Writer};
+
+use crate::disk::{AnyDisk, DiskError, DiskErrorKind};
 use model::Bytes;
+use model::limits::LOG_SEGMENT_BYTES;
+use std::path::Path;
+
+/// The sizes of a log's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A segment's length (a larger single append makes a larger one).
+    pub segment_bytes: u64,
+    /// By how much a segment is extended at a time when no spare file was ready for it.
+    pub grow_bytes: u64,
+    /// What must stay free on the disk, for the state behind the log: writes are refused as
+    /// [`LogError::Full`] before it is touched, so that applying what was accepted does not fail.
+    pub reserve_bytes: u64,
+}
+
+impl Options {
+    /// Whether a file of this length is worth keeping for the next segment.
+    fn fits_spare(&self, len_bytes: u64) -> bool {
+        (self.segment_bytes / 2..=self.segment_bytes).contains(&len_bytes)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { segment_bytes: LOG_SEGMENT_BYTES, grow_bytes: 1 << 20, reserve_bytes: 32 << 20 }
+    }
+}
+
+/// Opens the log in a folder of its own, or creates it.
+pub fn open(disk: &AnyDisk, folder: &Path) -> Result<(Recovered, Writer, Reader), LogError> {
+    open_with(disk, folder, Options::default())
+}
+
+fn segment_name(sequence: u64) -> String {
+    format!("{sequence:020}.log")
+}
+
+fn parse_segment_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log")?;
+    let sequence = digits.parse().ok()?;
+    (name == segment_name(sequence)).then_some(sequence)
+}
 
 /// One entry of the log. The payload is opaque here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +168,21 @@ pub enum LogError {
         /// The first of them.
         index: u64,
     },
+}
+
+impl LogError {
+    fn disk(path: &Path, error: DiskError) -> Self {
+        let path = path.display().to_string();
+        let cause = error.cause;
+        match error.kind {
+            DiskErrorKind::Full => Self::Full { path, cause },
+            DiskErrorKind::Absent | DiskErrorKind::Other => Self::Io { path, cause },
+        }
+    }
+
+    fn damaged(path: &Path, offset: u64, what: &str) -> Self {
+        Self::Damaged { path: path.display().to_string(), offset, what: what.to_owned() }
+    }
 }
 
 /// The one writer of a log.

@@ -5,7 +5,14 @@
 //! with everything after it, but never one from the middle: the state remembers how far it has
 //! applied by a key of its own in the same batch, and the log repeats the rest.
 
+pub mod fjall;
+pub mod memory;
+
 use model::Bytes;
+
+/// The longest key of any engine (a key has at least one byte). Committing another panics: whoever
+/// lets keys in has its own, lower limit.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Why a state cannot go on. All are fatal for the engine: the owner rebuilds it from snapshot and
 /// log.

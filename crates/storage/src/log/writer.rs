@@ -1,0 +1,490 @@
+//! Appending, making durable, and dropping what a snapshot holds.
+//!
+//! On most disks an fdatasync after writing over blocks that were written before takes a fraction
+//! of one after the file has grown, because there is no length or extent to be made durable too. So
+//! segments are written to in advance with zeros: wholly by a [`Spare`] on a thread of the owner's
+//! choice, or, when there is none, step by step in the same write as the records. A segment that a
+//! cut frees becomes the next spare as it is.
+
+use super::format::{
+    Kind, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES,
+    SegmentHeader, append_bytes, encode_append, encode_start, span_bytes,
+};
+use super::index::{Index, Mark, Segment};
+use super::{Options, segment_name};
+use crate::disk::{AnyDisk, AnyFile, DiskErrorKind};
+use crate::log::{Append, HardState, LogError, LogStart, LogWriter};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+
+/// The name of the file that waits to become a segment.
+pub(super) const SPARE: &str = "spare";
+/// The name of a file that is becoming one.
+pub(super) const NEXT: &str = "next";
+
+/// The writer of a log in files.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) disk: AnyDisk,
+    pub(super) folder: PathBuf,
+    pub(super) options: Options,
+    pub(super) index: Arc<RwLock<Index>>,
+    pub(super) hard_state: HardState,
+    /// The segment that is written to.
+    pub(super) active: Segment,
+    /// Its length: what is written before it is written over blocks that are there.
+    pub(super) allocated: u64,
+    /// How much of it is known durable.
+    pub(super) durable: u64,
+    pub(super) spare: Arc<Mutex<SpareSlot>>,
+    /// Bytes written since it was last asked whether the disk is nearly full.
+    pub(super) unasked_bytes: u64,
+    /// After a failure that leaves the files unknown: what it was. Nothing is written any more.
+    pub(super) broken: Option<String>,
+    pub(super) buffer: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum SpareSlot {
+    #[default]
+    Empty,
+    Preparing,
+    Ready(AnyFile),
+}
+
+/// How often it is asked whether the disk is nearly full.
+const ASK_BYTES: u64 = 1 << 20;
+
+impl Writer {
+    /// A piece of work that makes the next segment cheap to begin, to be done on another thread.
+    /// `None` if there is a spare, one is being made, or it is too early.
+    pub fn spare_due(&self) -> Option<Spare> {
+        let mut slot = lock(&self.spare);
+        if self.active.end < self.options.segment_bytes / 2 || !matches!(*slot, SpareSlot::Empty) {
+            return None;
+        }
+        *slot = SpareSlot::Preparing;
+        Some(Spare {
+            disk: self.disk.clone(),
+            folder: self.folder.clone(),
+            bytes: self.options.segment_bytes,
+            slot: self.spare.clone(),
+        })
+    }
+
+    fn index(&self) -> RwLockWriteGuard<'_, Index> {
+        // A reader panicked; readers change nothing.
+        self.index.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn check(&self) -> Result<(), LogError> {
+        match &self.broken {
+            None => Ok(()),
+            Some(cause) => Err(LogError::Io {
+                path: self.folder.display().to_string(),
+                cause: format!("an earlier operation failed ({cause}); restart the node"),
+            }),
+        }
+    }
+
+    /// What cannot be undone is fatal, once and for all.
+    fn fatal(&mut self, error: LogError) -> LogError {
+        self.broken = Some(error.to_string());
+        error
+    }
+
+    /// Refuses when the room that the state needs would be touched.
+    fn ask_for_room(&mut self, growth: u64) -> Result<(), LogError> {
+        if self.unasked_bytes < ASK_BYTES && growth == 0 {
+            return Ok(());
+        }
+        let fail = |error| LogError::disk(&self.folder, error);
+        let free = self.disk.free_bytes(&self.folder).map_err(fail)?;
+        if free < self.options.reserve_bytes.saturating_add(growth) {
+            return Err(LogError::Full {
+                path: self.folder.display().to_string(),
+                cause: format!(
+                    "{free} bytes are free and {} are kept for the state",
+                    self.options.reserve_bytes
+                ),
+            });
+        }
+        self.unasked_bytes = 0;
+        Ok(())
+    }
+
+    /// Writes the record whose payload lies in `self.buffer` behind room for its header.
+    fn write_record(&mut self, mut header: RecordHeader, reserve: bool) -> Result<Mark, LogError> {
+        let payload_bytes = self.buffer.len() - RECORD_HEADER_BYTES;
+        assert!(payload_bytes <= PAYLOAD_BYTES_MAX, "an append has at most 1 GiB");
+        let span = span_bytes(payload_bytes);
+        let room = span + RECORD_HEADER_BYTES as u64;
+        if self.active.end + room > self.options.segment_bytes
+            && self.active.end > SEGMENT_HEADER_BYTES
+        {
+            self.sync()?;
+            if reserve {
+                self.ask_for_room(self.options.grow_bytes)?;
+            }
+            let start = self.index().start;
+            self.begin_segment(self.active.end, start, self.hard_state)?;
+        }
+        let at = self.active.end;
+        let mut until = at + room;
+        if until > self.allocated {
+            until = (at + room + self.options.grow_bytes)
+                .min(self.options.segment_bytes)
+                .max(at + room);
+        }
+        if reserve {
+            self.ask_for_room(until.saturating_sub(self.allocated))?;
+        }
+
+        header.payload_bytes = payload_bytes as u32;
+        header.payload_crc = crc32fast::hash(&self.buffer[RECORD_HEADER_BYTES..]);
+        header.durable_before = self.durable as u32;
+        let encoded = header.encode(self.active.sequence, at);
+        self.buffer[..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
+        self.buffer.resize((until - at) as usize, 0);
+
+        if let Err(error) = self.active.file.write_at(at, &self.buffer) {
+            let error = LogError::disk(&self.active.path, error);
+            if !matches!(error, LogError::Full { .. }) {
+                return Err(self.fatal(error));
+            }
+            // Take back what was written of it.
+            if let Err(worse) = self.active.file.truncate(at) {
+                let worse = LogError::disk(&self.active.path, worse);
+                return Err(self.fatal(worse));
+            }
+            self.allocated = at;
+            return Err(error);
+        }
+        self.allocated = self.allocated.max(until);
+        self.unasked_bytes += span;
+        self.active.end += span;
+        Ok(Mark { index: header.first_index, sequence: self.active.sequence, offset: at })
+    }
+
+    /// Begins a segment; its header and name are durable when this returns. Nothing has changed if
+    /// it fails for lack of room.
+    fn begin_segment(
+        &mut self,
+        previous_end: u64,
+        start: LogStart,
+        hard_state: HardState,
+    ) -> Result<(), LogError> {
+        let next_index =
+            if previous_end == 0 { start.index + 1 } else { self.index().last_index + 1 };
+        let header = SegmentHeader {
+            sequence: self.active.sequence + 1,
+            previous_end,
+            next_index,
+            start,
+            hard_state,
+        };
+        let spare = std::mem::take(&mut *lock(&self.spare));
+        let (name, file) = match spare {
+            SpareSlot::Ready(file) => (SPARE, Some(file)),
+            other => {
+                // Its thread will find the slot as it left it.
+                *lock(&self.spare) = other;
+                (NEXT, None)
+            }
+        };
+        let made =
+            create_segment(&self.disk, &self.folder, &header, file, name, self.options.grow_bytes);
+        let (segment, allocated) = match made {
+            Ok(made) => made,
+            Err(error @ LogError::Full { .. }) => return Err(error),
+            Err(error) => return Err(self.fatal(error)),
+        };
+        self.index().segments.push_back(segment.clone());
+        self.active = segment;
+        self.allocated = allocated;
+        self.durable = SEGMENT_HEADER_BYTES;
+        Ok(())
+    }
+
+    /// Removes the oldest segments that hold nothing behind the start; keeps one as a spare.
+    fn drop_segments(&mut self) -> Result<(), LogError> {
+        loop {
+            let oldest = {
+                let mut index = self.index();
+                let droppable = index
+                    .segments
+                    .get(1)
+                    .is_some_and(|second| second.next_index <= index.start.index + 1);
+                if !droppable {
+                    break;
+                }
+                index.segments.pop_front().expect("there are two")
+            };
+            self.drop_segment(&oldest)?;
+        }
+        self.sync_folder()
+    }
+
+    fn drop_segment(&mut self, segment: &Segment) -> Result<(), LogError> {
+        let mut slot = lock(&self.spare);
+        let len = segment.file.len_bytes();
+        let fits = len.is_ok_and(|len| self.options.fits_spare(len));
+        let done = if fits && matches!(*slot, SpareSlot::Empty) {
+            *slot = SpareSlot::Ready(segment.file.clone());
+            self.disk.rename(&segment.path, &self.folder.join(SPARE))
+        } else {
+            self.disk.remove(&segment.path)
+        };
+        drop(slot);
+        done.map_err(|error| {
+            let error = LogError::disk(&segment.path, error);
+            self.fatal(error)
+        })
+    }
+
+    fn sync_folder(&mut self) -> Result<(), LogError> {
+        self.disk.sync_dir(&self.folder).map_err(|error| {
+            let error = LogError::disk(&self.folder, error);
+            self.fatal(error)
+        })
+    }
+}
+
+impl LogWriter for Writer {
+    fn write(&mut self, append: &Append) -> Result<(), LogError> {
+        self.check()?;
+        let first_index = append.entries.first().map_or(0, |entry| entry.index);
+        if first_index > 0 {
+            let index = self.index();
+            assert!(
+                first_index > index.start.index && first_index <= index.last_index + 1,
+                "entry {first_index} does not follow a log of {}..={}",
+                index.start.index + 1,
+                index.last_index
+            );
+        } else if append.hard_state.is_none() {
+            return Ok(());
+        }
+        debug_assert!(
+            (first_index..).zip(&append.entries).all(|(index, entry)| entry.index == index),
+            "the entries of an append follow each other"
+        );
+        self.buffer.clear();
+        self.buffer.reserve(RECORD_HEADER_BYTES + append_bytes(append));
+        self.buffer.resize(RECORD_HEADER_BYTES, 0);
+        encode_append(append, &mut self.buffer);
+        let entries = append.entries.len() as u64;
+        let header = RecordHeader {
+            payload_bytes: 0,
+            payload_crc: 0,
+            first_index,
+            durable_before: 0,
+            entries: entries as u32,
+            kind: Kind::Append,
+        };
+        let mark = self.write_record(header, true)?;
+        if let Some(hard_state) = append.hard_state {
+            self.hard_state = hard_state;
+        }
+        let end = self.active.end;
+        let mut index = self.index();
+        if let Some(active) = index.segments.back_mut() {
+            active.end = end;
+        }
+        if entries > 0 {
+            index.add(mark, entries);
+        }
+        drop(index);
+        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
+            self.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        self.check()?;
+        if self.durable == self.active.end {
+            return Ok(());
+        }
+        if let Err(error) = self.active.file.sync_data() {
+            // Also when it says that there is no room: what was written may be gone.
+            let error =
+                LogError::Io { path: self.active.path.display().to_string(), cause: error.cause };
+            return Err(self.fatal(error));
+        }
+        self.durable = self.active.end;
+        Ok(())
+    }
+
+    fn cut(&mut self, start: LogStart) -> Result<(), LogError> {
+        self.check()?;
+        let (now, last_index) = {
+            let index = self.index();
+            (index.start, index.last_index)
+        };
+        if start.index <= now.index {
+            return Ok(());
+        }
+        if start.index > last_index {
+            return self.restart(start);
+        }
+        self.buffer.clear();
+        self.buffer.resize(RECORD_HEADER_BYTES, 0);
+        self.buffer.extend_from_slice(&encode_start(start));
+        let header = RecordHeader {
+            payload_bytes: 0,
+            payload_crc: 0,
+            first_index: 0,
+            durable_before: 0,
+            entries: 0,
+            kind: Kind::Start,
+        };
+        // Not kept from the reserve: this is what makes room.
+        self.write_record(header, false)?;
+        self.sync()?;
+        let end = self.active.end;
+        {
+            let mut index = self.index();
+            if let Some(active) = index.segments.back_mut() {
+                active.end = end;
+            }
+            index.cut(start);
+        }
+        self.drop_segments()
+    }
+
+    fn restart(&mut self, start: LogStart) -> Result<(), LogError> {
+        self.check()?;
+        let hard_state =
+            HardState { commit: self.hard_state.commit.max(start.index), ..self.hard_state };
+        self.begin_segment(0, start, hard_state)?;
+        self.hard_state = hard_state;
+        let old = {
+            let mut index = self.index();
+            let active = index.segments.pop_back().expect("it was just begun");
+            let old = std::mem::take(&mut index.segments);
+            *index = Index::new(start);
+            index.segments.push_back(active);
+            old
+        };
+        for segment in old {
+            self.drop_segment(&segment)?;
+        }
+        self.sync_folder()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.index().size_bytes()
+    }
+}
+
+/// The encoding buffer is given back after a larger append than this.
+const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+fn lock(slot: &Mutex<SpareSlot>) -> MutexGuard<'_, SpareSlot> {
+    // Whoever panicked while it held the lock had already stored a whole value.
+    slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Makes a durable segment out of a spare file, or of a new one called `name`.
+pub(super) fn create_segment(
+    disk: &AnyDisk,
+    folder: &Path,
+    header: &SegmentHeader,
+    spare: Option<AnyFile>,
+    name: &str,
+    grow_bytes: u64,
+) -> Result<(Segment, u64), LogError> {
+    let from = folder.join(name);
+    let path = folder.join(segment_name(header.sequence));
+    let fail = |error| LogError::disk(&path, error);
+    let make = || {
+        let file = match &spare {
+            Some(file) => file.clone(),
+            None => disk.create(&from)?,
+        };
+        // The zeros behind the header say that no record follows, whatever the file held before.
+        let least = SEGMENT_HEADER_BYTES as usize + RECORD_HEADER_BYTES;
+        let len = match &spare {
+            Some(_) => least,
+            None => least.max(usize::try_from(grow_bytes).unwrap_or(least)),
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.resize(len, 0);
+        file.write_at(0, &bytes)?;
+        file.sync_data()?;
+        let allocated = file.len_bytes()?;
+        Ok((file, allocated))
+    };
+    let (file, allocated) = match make() {
+        Ok(made) => made,
+        Err(error) => {
+            let error: crate::disk::DiskError = error;
+            // What is left of it is nobody's; the next attempt empties it.
+            if error.kind == DiskErrorKind::Full && spare.is_none() {
+                disk.remove(&from).map_err(fail)?;
+            }
+            return Err(fail(error));
+        }
+    };
+    disk.rename(&from, &path).map_err(fail)?;
+    disk.sync_dir(folder).map_err(fail)?;
+    let segment = Segment {
+        sequence: header.sequence,
+        path,
+        file,
+        next_index: header.next_index,
+        end: SEGMENT_HEADER_BYTES,
+    };
+    Ok((segment, allocated))
+}
+
+/// The work of preparing a file for the next segment. Dropped undone, it may be asked for again.
+#[derive(Debug)]
+pub struct Spare {
+    disk: AnyDisk,
+    folder: PathBuf,
+    bytes: u64,
+    slot: Arc<Mutex<SpareSlot>>,
+}
+
+impl Spare {
+    /// Writes the file, durably: as many bytes as a segment has. An error harms nothing; the log
+    /// then grows its segments step by step.
+    pub fn prepare(self) -> Result<(), LogError> {
+        let path = self.folder.join(SPARE);
+        let zeros = vec![0; 1 << 20];
+        let make = || {
+            let file = self.disk.create(&path)?;
+            let mut at = 0;
+            while at < self.bytes {
+                let count = (self.bytes - at).min(zeros.len() as u64);
+                file.write_at(at, &zeros[..count as usize])?;
+                at += count;
+            }
+            file.sync_data()?;
+            Ok(file)
+        };
+        match make() {
+            Ok(file) => {
+                *lock(&self.slot) = SpareSlot::Ready(file);
+                Ok(())
+            }
+            Err(error) => {
+                let error: crate::disk::DiskError = error;
+                // If even this fails, the next opening or spare does away with the file.
+                let _ = self.disk.remove(&path);
+                Err(LogError::disk(&path, error))
+            }
+        }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        let mut slot = lock(&self.slot);
+        if matches!(*slot, SpareSlot::Preparing) {
+            *slot = SpareSlot::Empty;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A state in memory, for tests and the lab.
+//!
+//! It behaves as the real one may at worst: what was committed since the last
+//! [`MemoryState::persist`] is lost in a [`MemoryState::crash`], and [`MemoryState::damage`] makes
+//! every call fail until the owner clears it for a rebuild. Views share the map until the next
+//! commit, which then copies it: simple, and fast enough for what fits in a test.
+
+use super::{Batch, Read, State, StateError};
+use model::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+type Map = Arc<BTreeMap<Bytes, Bytes>>;
+
+/// The state. Clones are handles to the same one.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryState(Arc<RwLock<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    now: Map,
+    durable: Map,
+    bytes: u64,
+    damage: Option<String>,
+}
+
+/// A state as it was.
+#[derive(Clone, Debug)]
+pub struct MemoryView(Map);
+
+impl MemoryState {
+    /// An empty state.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is there now will survive a crash.
+    pub fn persist(&self) {
+        let inner = &mut *self.write();
+        inner.durable = inner.now.clone();
+    }
+
+    /// Goes back to what the last [`MemoryState::persist`] saw.
+    pub fn crash(&self) {
+        let inner = &mut *self.write();
+        inner.now = inner.durable.clone();
+        inner.bytes = inner.now.iter().map(|(key, value)| weight(key, value)).sum();
+    }
+
+    /// Every call fails as damaged from now on, until [`State::clear`].
+    pub fn damage(&self, cause: &str) {
+        self.write().damage = Some(cause.to_owned());
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        // A poisoned lock means that a test panicked; the map itself is never half changed.
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn map(&self) -> Result<Map, StateError> {
+        let inner = self.read();
+        inner.check()?;
+        Ok(inner.now.clone())
+    }
+}
+
+impl Inner {
+    fn check(&self) -> Result<(), StateError> {
+        match &self.damage {
+            None => Ok(()),
+            Some(cause) => {
+                Err(StateError::Damaged { path: "memory".to_owned(), cause: cause.clone() })
+            }
+        }
+    }
+}
+
+fn weight(key: &Bytes, value: &Bytes) -> u64 {
+    (key.len() + value.len()) as u64
+}
+
+fn scan(map: &Map, from: &[u8], until: Option<&[u8]>, visit: &mut dyn FnMut(Bytes, Bytes) -> bool) {
+    if until.is_some_and(|until| until <= from) {
+        return;
+    }
+    let until = until.map_or(Bound::Unbounded, Bound::Excluded);
+    for (key, value) in map.range::<[u8], _>((Bound::Included(from), until)) {
+        if !visit(key.clone(), value.clone()) {
+            return;
+        }
+    }
+}
+
+impl Read for MemoryState {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        let inner = self.read();
+        inner.check()?;
+        Ok(inner.now.get(key).cloned())
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        // Not under the lock: the visitor may use the state itself.
+        scan(&self.map()?, from, until, visit);
+        Ok(())
+    }
+}
+
+impl State for MemoryState {
+    type View = MemoryView;
+
+    fn commit(&self, batch: Batch) -> Result<(), StateError> {
+        let inner = &mut *self.write();
+        inner.check()?;
+        let map = Arc::make_mut(&mut inner.now);
+        for (key, value) in batch.changes {
+            let old = match value {
+                // The key kept in the map is the older one: it weighs the same.
+                Some(value) => {
+                    inner.bytes += weight(&key, &value);
+                    map.insert(key.clone(), value)
+                }
+                None => map.remove(&key),
+            };
+            if let Some(old) = old {
+                inner.bytes -= weight(&key, &old);
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> MemoryView {
+        MemoryView(self.read().now.clone())
+    }
+
+    fn clear(&self) -> Result<(), StateError> {
+        *self.write() = Inner::default();
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.read().bytes
+    }
+}
+
+impl Read for MemoryView {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        scan(&self.0, from, until, visit);
+        Ok(())
+    }
+}
