@@ -1,0 +1,160 @@
+//! What must hold for a configuration to be used, beyond each value by itself.
+
+use super::{Config, ConfigError, TlsConfig};
+use model::limits;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Refuses a configuration that cannot be served or must not be.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    if config.node.0 == 0 {
+        return Err(value("--node", "a node's id is 1 or more"));
+    }
+    check_names(config)?;
+    check_numbers(config)?;
+    check_tls(config)?;
+    check_credentials(config)
+}
+
+fn check_names(config: &Config) -> Result<(), ConfigError> {
+    let (mut names, mut prefixes, mut users) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for keyspace in &config.keyspaces {
+        keyspace.check()?;
+        if keyspace.name == "default" || !names.insert(&keyspace.name) {
+            return Err(twice("keyspace name", &keyspace.name));
+        }
+        if !prefixes.insert(&keyspace.prefix) {
+            return Err(twice("keyspace prefix", &String::from_utf8_lossy(&keyspace.prefix)));
+        }
+    }
+    if config.keyspaces.len() > limits::KEYSPACES_MAX {
+        let what = format!(
+            "there are {}, and at most {} can be",
+            config.keyspaces.len(),
+            limits::KEYSPACES_MAX
+        );
+        return Err(value("[[keyspace]]", &what));
+    }
+    for user in &config.users {
+        user.check().map_err(|what| value(&format!("[[user]] {:?}", user.name), &what))?;
+        if !users.insert(&user.name) {
+            return Err(twice("user name", &user.name));
+        }
+    }
+    let mut addresses = HashSet::new();
+    let ports = &config.ports;
+    for address in [ports.redis, ports.grpc, Some(ports.peer), ports.admin].into_iter().flatten() {
+        // Port 0 asks the system for any free one, so it may be asked for more than once.
+        if address.port() != 0 && !addresses.insert(address) {
+            return Err(twice("listening address", &address.to_string()));
+        }
+    }
+    Ok(())
+}
+
+fn check_numbers(config: &Config) -> Result<(), ConfigError> {
+    let raft = &config.raft;
+    if raft.heartbeat < Duration::from_millis(5) {
+        return Err(value("raft.heartbeat_ms", "must be at least 5"));
+    }
+    if raft.heartbeat * 3 > raft.election_timeout {
+        let what = format!(
+            "must be at least three heartbeats ({} ms): a follower that misses one must not stand for \
+             election",
+            3 * raft.heartbeat.as_millis()
+        );
+        return Err(value("raft.election_timeout_ms", &what));
+    }
+    if raft.election_timeout > Duration::from_secs(60) {
+        return Err(value("raft.election_timeout_ms", "must be at most 60000"));
+    }
+    let at_least = |setting, bytes: u64, min: u64| match bytes < min {
+        true => Err(value(setting, &format!("must be at least {min}"))),
+        false => Ok(()),
+    };
+    at_least(
+        "disk.log_bytes_before_snapshot",
+        config.disk.log_bytes_before_snapshot,
+        2 * limits::LOG_SEGMENT_BYTES,
+    )?;
+    at_least("memory.cache_bytes", config.memory.cache_bytes, 1 << 20)?;
+    at_least("memory.memtable_bytes", config.memory.memtable_bytes, 1 << 20)?;
+    let front = &config.front;
+    if !(1..=256).contains(&front.threads) {
+        return Err(value("front.threads", "must be 1 to 256"));
+    }
+    if !(1..=limits::CONNECTIONS_MAX).contains(&front.connections_max) {
+        let what = format!("must be 1 to {}", limits::CONNECTIONS_MAX);
+        return Err(value("front.connections_max", &what));
+    }
+    Ok(())
+}
+
+fn check_tls(config: &Config) -> Result<(), ConfigError> {
+    match &config.tls.peer {
+        Some(TlsConfig { ca: None, .. }) => Err(value(
+            "[tls.peer] ca",
+            "missing: nodes prove themselves to each other, so it must name who signs their \
+             certificates",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The rule of the module's head: not loopback, no credentials: no.
+fn check_credentials(config: &Config) -> Result<(), ConfigError> {
+    if config.insecure {
+        return Ok(());
+    }
+    let ports = &config.ports;
+    let clients = [("redis", ports.redis), ("grpc", ports.grpc), ("admin", ports.admin)];
+    for (port, address) in clients {
+        if let Some(address) = address.filter(is_remote)
+            && config.users.is_empty()
+        {
+            return Err(ConfigError::OpenToTheWorld { port, address });
+        }
+    }
+    if is_remote(&ports.peer) && config.tls.peer.is_none() {
+        return Err(ConfigError::OpenToTheWorld { port: "peer", address: ports.peer });
+    }
+    Ok(())
+}
+
+/// Allowed and still worth a word.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let (ports, tls) = (&config.ports, &config.tls);
+    if config.insecure {
+        warnings.push(
+            "--insecure: ports that other machines reach may be open without credentials"
+                .to_owned(),
+        );
+    }
+    let clients = [
+        ("redis", ports.redis, &tls.redis),
+        ("grpc", ports.grpc, &tls.grpc),
+        ("admin", ports.admin, &tls.admin),
+    ];
+    for (port, address, tls) in clients {
+        if address.is_some_and(|a| is_remote(&a)) && tls.is_none() && !config.users.is_empty() {
+            warnings.push(format!(
+                "--{port} is reachable from other machines without TLS: passwords travel in the clear"
+            ));
+        }
+    }
+    warnings
+}
+
+fn is_remote(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
+fn twice(what: &'static str, name: &str) -> ConfigError {
+    ConfigError::Twice { what, name: name.to_owned() }
+}
+
+fn value(setting: &str, what: &str) -> ConfigError {
+    ConfigError::Value { setting: setting.to_owned(), what: what.to_owned() }
+}

@@ -1,0 +1,169 @@
+//! One layer of configuration: what one source says, and silence about the rest.
+
+use super::{Config, ConfigError, INSECURE_WORDS, KeyspaceSpec, Ports, PortsTls, UserConfig};
+use model::{NodeId, SiteName};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What one source says. `None` and an empty list: nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "the fields are those of Config and its parts, which say it")]
+pub struct Layer {
+    pub site: Option<String>,
+    pub node: Option<u64>,
+    pub data: Option<PathBuf>,
+    pub join: Vec<String>,
+    pub witness: Option<bool>,
+    pub redis: Option<Listen>,
+    pub grpc: Option<Listen>,
+    pub peer: Option<Listen>,
+    pub admin: Option<Listen>,
+    pub advertise: Option<String>,
+    pub tls: PortsTls,
+    pub users: Vec<UserConfig>,
+    pub insecure: Option<String>,
+    pub keyspaces: Vec<KeyspaceSpec>,
+    pub election_timeout_ms: Option<u64>,
+    pub heartbeat_ms: Option<u64>,
+    pub reserve_bytes: Option<u64>,
+    pub log_bytes_before_snapshot: Option<u64>,
+    pub cache_bytes: Option<u64>,
+    pub memtable_bytes: Option<u64>,
+    pub threads: Option<usize>,
+    pub connections_max: Option<usize>,
+}
+
+/// Where one port listens: an address or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// Not at all (`off`).
+    Off,
+    /// Here.
+    At(SocketAddr),
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    /// `off`, `ADDRESS:PORT` or `localhost:PORT`.
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if text == "off" {
+            return Ok(Listen::Off);
+        }
+        let numeric = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.to_owned(),
+        };
+        numeric.parse().map(Listen::At).map_err(|_| {
+            format!(
+                "{text:?} is no address to listen on: use IP:PORT (like 127.0.0.1:7379), or off to \
+                 keep the port closed"
+            )
+        })
+    }
+}
+
+impl Layer {
+    /// What this layer says, and where it is silent what `below` says.
+    pub fn over(self, below: Layer) -> Layer {
+        fn list<T>(above: Vec<T>, below: Vec<T>) -> Vec<T> {
+            if above.is_empty() { below } else { above }
+        }
+        Layer {
+            site: self.site.or(below.site),
+            node: self.node.or(below.node),
+            data: self.data.or(below.data),
+            join: list(self.join, below.join),
+            witness: self.witness.or(below.witness),
+            redis: self.redis.or(below.redis),
+            grpc: self.grpc.or(below.grpc),
+            peer: self.peer.or(below.peer),
+            admin: self.admin.or(below.admin),
+            advertise: self.advertise.or(below.advertise),
+            tls: PortsTls {
+                redis: self.tls.redis.or(below.tls.redis),
+                grpc: self.tls.grpc.or(below.tls.grpc),
+                peer: self.tls.peer.or(below.tls.peer),
+                admin: self.tls.admin.or(below.tls.admin),
+            },
+            users: list(self.users, below.users),
+            insecure: self.insecure.or(below.insecure),
+            keyspaces: list(self.keyspaces, below.keyspaces),
+            election_timeout_ms: self.election_timeout_ms.or(below.election_timeout_ms),
+            heartbeat_ms: self.heartbeat_ms.or(below.heartbeat_ms),
+            reserve_bytes: self.reserve_bytes.or(below.reserve_bytes),
+            log_bytes_before_snapshot: self
+                .log_bytes_before_snapshot
+                .or(below.log_bytes_before_snapshot),
+            cache_bytes: self.cache_bytes.or(below.cache_bytes),
+            memtable_bytes: self.memtable_bytes.or(below.memtable_bytes),
+            threads: self.threads.or(below.threads),
+            connections_max: self.connections_max.or(below.connections_max),
+        }
+    }
+
+    /// The defaults, changed where this layer says something.
+    pub(super) fn onto_defaults(self) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        if let Some(site) = self.site {
+            config.site = SiteName::new(site).map_err(|what| value("--site", what))?;
+        }
+        config.node = self.node.map_or(config.node, NodeId);
+        config.data = self.data.unwrap_or(config.data);
+        config.join = self.join;
+        config.witness = self.witness.unwrap_or(false);
+        config.ports = ports(config.ports, [self.redis, self.grpc, self.peer, self.admin])?;
+        config.ports.advertise = self.advertise;
+        config.tls = self.tls;
+        config.users = self.users;
+        config.insecure = match self.insecure.as_deref() {
+            None => false,
+            Some(INSECURE_WORDS) => true,
+            Some(other) => {
+                let what =
+                    format!("{other:?} is not understood; the only value is {INSECURE_WORDS:?}");
+                return Err(value("--insecure", what));
+            }
+        };
+        config.keyspaces = self.keyspaces;
+        let raft = &mut config.raft;
+        set(&mut raft.election_timeout, self.election_timeout_ms.map(Duration::from_millis));
+        set(&mut raft.heartbeat, self.heartbeat_ms.map(Duration::from_millis));
+        set(&mut config.disk.reserve_bytes, self.reserve_bytes);
+        set(&mut config.disk.log_bytes_before_snapshot, self.log_bytes_before_snapshot);
+        set(&mut config.memory.cache_bytes, self.cache_bytes);
+        set(&mut config.memory.memtable_bytes, self.memtable_bytes);
+        set(&mut config.front.threads, self.threads);
+        set(&mut config.front.connections_max, self.connections_max);
+        Ok(config)
+    }
+}
+
+fn set<T>(setting: &mut T, said: Option<T>) {
+    if let Some(said) = said {
+        *setting = said;
+    }
+}
+
+fn ports(defaults: Ports, said: [Option<Listen>; 4]) -> Result<Ports, ConfigError> {
+    let choose = |said: Option<Listen>, default: Option<SocketAddr>| match said {
+        None => default,
+        Some(Listen::Off) => None,
+        Some(Listen::At(address)) => Some(address),
+    };
+    let [redis, grpc, peer, admin] = said;
+    Ok(Ports {
+        redis: choose(redis, defaults.redis),
+        grpc: choose(grpc, defaults.grpc),
+        peer: choose(peer, Some(defaults.peer)).ok_or_else(|| {
+            value("--peer", "the peer port cannot be off: a site can always be joined")
+        })?,
+        admin: choose(admin, defaults.admin),
+        advertise: None,
+    })
+}
+
+fn value(setting: &str, what: impl Into<String>) -> ConfigError {
+    ConfigError::Value { setting: setting.to_owned(), what: what.into() }
+}

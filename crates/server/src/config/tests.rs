@@ -1,0 +1,127 @@
+//! Each promise of the configuration, shown.
+
+use super::*;
+
+const HASH: &str = "$argon2id$v=19$m=7168,t=5,p=1$c29tZXNhbHRzb21lc2FsdA$\
+                    MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
+
+fn resolve(text: &str) -> Result<Config, ConfigError> {
+    Config::resolve(file::parse("portolan.toml", text)?, Layer::default())
+}
+
+fn refusal(text: &str) -> String {
+    resolve(text).expect_err("this configuration must be refused").to_string()
+}
+
+#[test]
+fn nothing_said_is_a_working_node_on_loopback() {
+    let config = resolve("").unwrap();
+    assert_eq!(config, Config::default());
+    assert_eq!(config.ports.redis.unwrap().to_string(), "127.0.0.1:7379");
+    assert_eq!(config.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn what_stands_higher_wins() {
+    let file = file::parse("f", "site = \"file\"\nnode = 7\n[listen]\nadmin = \"off\"").unwrap();
+    let over = Layer { site: Some("flag".into()), ..Layer::default() };
+    let config = Config::resolve(file, over).unwrap();
+    assert_eq!(config.site.as_str(), "flag", "a flag wins over the file");
+    assert_eq!(config.node, NodeId(7), "the file wins over the default");
+    assert_eq!(config.ports.admin, None);
+    assert_eq!(config.ports.grpc, Ports::default().grpc, "silence leaves the default");
+}
+
+#[test]
+fn an_unknown_key_is_located_and_corrected() {
+    let refused = refusal("site = \"a\"\n\n[raft]\nelction_timeout_ms = 3");
+    assert!(refused.starts_with("portolan.toml:4:1: unknown field"), "{refused}");
+    assert!(refused.ends_with("did you mean election_timeout_ms?"), "{refused}");
+    let far = refusal("zebra = 1");
+    assert!(!far.contains("did you mean"), "{far}");
+}
+
+#[test]
+fn a_wrong_value_is_located() {
+    let refused = refusal("[listen]\nredis = \"here\"");
+    assert!(refused.starts_with("portolan.toml:2:"), "{refused}");
+    assert!(refused.contains("IP:PORT"), "{refused}");
+    assert!(refusal("site = \"Pier 39\"").starts_with("--site: "));
+    assert!(refusal("node = 0").starts_with("--node: "));
+    assert!(refusal("[listen]\npeer = \"off\"").starts_with("--peer: "));
+}
+
+#[test]
+fn a_promise_that_cannot_be_kept_is_refused() {
+    let keyspace = |rest| format!("[[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\n{rest}");
+    assert_eq!(resolve(&keyspace("")).unwrap().keyspaces[0].name, "cars");
+    let refused = refusal(&keyspace("consistency = \"causal\"\nscope = \"region\""));
+    assert!(refused.contains("this version serves linearizable/site"), "{refused}");
+    let refused = refusal(&keyspace("consistency = \"strong\""));
+    assert!(refused.contains("use linearizable, causal"), "{refused}");
+    let twice = format!("{0}\n{0}", keyspace(""));
+    assert!(refusal(&twice).contains("is there twice"));
+}
+
+#[test]
+fn a_remote_port_needs_credentials() {
+    for port in ["redis", "grpc", "admin", "peer"] {
+        let open = format!("[listen]\n{port} = \"0.0.0.0:9999\"");
+        let refused = refusal(&open);
+        assert!(refused.contains(&format!("--{port} 0.0.0.0:9999")), "{refused}");
+        assert!(refused.contains("--insecure allow-remote-without-credentials"), "{refused}");
+
+        let said = format!("insecure = \"allow-remote-without-credentials\"\n{open}");
+        assert_eq!(resolve(&said).unwrap().warnings().len(), 1, "allowed, with a warning");
+        assert!(refusal(&format!("insecure = \"yes\"\n{open}")).starts_with("--insecure: "));
+
+        let user = format!("{open}\n[[user]]\nname = \"a\"\npassword_hash = \"{HASH}\"");
+        if port == "peer" {
+            let mutual = format!("{open}\n[tls.peer]\ncert = \"c\"\nkey = \"k\"");
+            assert!(refusal(&mutual).starts_with("[tls.peer] ca"));
+            resolve(&format!("{mutual}\nca = \"a\"")).unwrap();
+            refusal(&user);
+        } else {
+            let clear = resolve(&user).unwrap().warnings();
+            assert!(clear[0].contains("passwords travel in the clear"), "{clear:?}");
+        }
+    }
+    assert!(resolve("[listen]\nredis = \"[::1]:1\"\ngrpc = \"127.8.8.8:1\"").is_ok());
+}
+
+#[test]
+fn tls_is_shared_or_per_port() {
+    let shared = "[tls]\ncert = \"c\"\nkey = \"k\"\nca = \"a\"";
+    let config = resolve(&format!("{shared}\n[tls.redis]\ncert = \"rc\"\nkey = \"rk\"")).unwrap();
+    assert_eq!(config.tls.grpc.unwrap().cert, PathBuf::from("c"));
+    let redis = config.tls.redis.unwrap();
+    assert_eq!((redis.cert, redis.ca), (PathBuf::from("rc"), None));
+    assert!(refusal("[tls]\ncert = \"c\"").starts_with("[tls]: cert and key belong together"));
+}
+
+#[test]
+fn numbers_have_their_limits() {
+    assert!(refusal("[raft]\nheartbeat_ms = 400").starts_with("raft.election_timeout_ms: "));
+    assert!(refusal("[front]\nthreads = 0").starts_with("front.threads: "));
+    assert!(refusal("[front]\nconnections_max = 10001").starts_with("front.connections_max: "));
+    assert!(refusal("[memory]\ncache_bytes = 5").starts_with("memory.cache_bytes: "));
+    let same = "[listen]\nredis = \"127.0.0.1:5\"\ngrpc = \"127.0.0.1:5\"";
+    assert!(refusal(same).contains("127.0.0.1:5"));
+}
+
+#[test]
+fn the_effective_configuration_reads_back() {
+    let text = format!(
+        "site = \"a\"\nnode = 3\njoin = [\"x:1\", \"y:2\"]\nwitness = true\n\
+         [listen]\nadmin = \"off\"\nadvertise = \"h:1\"\n\
+         [tls]\ncert = \"c\\\"q\"\nkey = \"k\"\nca = \"a\"\n\
+         [[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\nlease_reads = true\n\
+         [[user]]\nname = \"u\"\npassword_hash = \"{HASH}\"\n\
+         rights = [{{ keyspace = \"*\", allow = [\"read\", \"admin\"] }}]\n\
+         [raft]\nheartbeat_ms = 77"
+    );
+    let config = resolve(&text).unwrap();
+    assert_eq!(resolve(&config.to_toml()).unwrap(), config);
+    let default = Config::default();
+    assert_eq!(resolve(&default.to_toml()).unwrap(), default);
+}

@@ -1,0 +1,278 @@
+//! TLS of each port, from PEM files.
+//!
+//! Towards clients a port proves itself, and asks them for a certificate only when a `ca` says whose
+//! word counts. Between nodes it is mutual: each side shows its certificate and accepts only what
+//! the site's `ca` has signed. Versions 1.2 and 1.3, the suites of `ring`. Files are read once, at
+//! start; a renewed certificate needs a restart of the node (one at a time, nobody notices).
+
+use crate::config::TlsConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a port's TLS cannot be set up. Each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file cannot be read, or holds nothing of the kind.
+    #[error("{path} must hold {what} in PEM form: {cause}", path = path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What it must hold.
+        what: &'static str,
+        /// What the reader said.
+        cause: String,
+    },
+    /// Certificate and key cannot be used (together).
+    #[error("{cert} and {key} cannot be used together: {cause}", cert = cert.display(), key = key.display())]
+    Pair {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The authority's certificates cannot be used.
+    #[error("{path} cannot be used as ca: {cause}", path = path.display())]
+    Ca {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// Nodes need an authority to believe each other.
+    #[error("[tls.peer] needs a ca: nodes prove themselves to each other")]
+    PeerWithoutCa,
+    /// The address of a peer names nobody that a certificate could be for.
+    #[error("{0:?} is no host name or IP address that a certificate could be for")]
+    Name(String),
+}
+
+/// The accepting side of a client port (Redis, gRPC, admin). `alpn`: the protocols it speaks, most
+/// wanted first (`h2` for gRPC, `http/1.1` for the admin port, none for Redis).
+pub fn client_port(tls: &TlsConfig, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = accepting(tls)?;
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+/// Both sides of the links between nodes.
+pub struct PeerTls {
+    /// For links that other nodes open.
+    pub accept: Arc<ServerConfig>,
+    /// For links that this node opens.
+    pub connect: Arc<ClientConfig>,
+}
+
+impl PeerTls {
+    /// Reads certificate, key and authority. The certificate must allow both roles.
+    pub fn load(tls: &TlsConfig) -> Result<PeerTls, TlsError> {
+        let ca = tls.ca.as_deref().ok_or(TlsError::PeerWithoutCa)?;
+        let (chain, key) = identity(tls)?;
+        let connect = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites for both versions")
+            .with_root_certificates(roots(ca)?)
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| unusable_pair(tls, &error))?;
+        Ok(PeerTls { accept: Arc::new(accepting(tls)?), connect: Arc::new(connect) })
+    }
+}
+
+/// The name that the certificate of the peer at `address` (`host:port`) must be for.
+pub fn peer_name(address: &str) -> Result<ServerName<'static>, TlsError> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(address.to_owned()))
+}
+
+fn accepting(tls: &TlsConfig) -> Result<ServerConfig, TlsError> {
+    let (chain, key) = identity(tls)?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has suites for both versions");
+    let builder = match &tls.ca {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(roots(ca)?.into(), provider())
+                    .build()
+                    .map_err(|error| TlsError::Ca { path: ca.clone(), cause: error.to_string() })?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    builder.with_single_cert(chain, key).map_err(|error| unusable_pair(tls, &error))
+}
+
+/// The suites are named here, and not by a process-wide default that somebody else may set.
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn identity(
+    tls: &TlsConfig,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let chain = certificates(&tls.cert)?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)
+        .map_err(|error| unreadable(&tls.key, "a private key", &error))?;
+    Ok((chain, key))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| TlsError::Ca { path: path.to_owned(), cause: error.to_string() })?;
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let what = "certificates";
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| unreadable(path, what, &error))?;
+    match found.is_empty() {
+        true => Err(unreadable(path, what, &"there is none in it")),
+        false => Ok(found),
+    }
+}
+
+fn unreadable(path: &Path, what: &'static str, cause: &impl ToString) -> TlsError {
+    TlsError::Pem { path: path.to_owned(), what, cause: cause.to_string() }
+}
+
+fn unusable_pair(tls: &TlsConfig, cause: &impl ToString) -> TlsError {
+    TlsError::Pair { cert: tls.cert.clone(), key: tls.key.clone(), cause: cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rustls::{ClientConnection, Connection, ServerConnection};
+
+    /// A directory with an authority and certificates that it signed.
+    struct Office {
+        dir: tempfile::TempDir,
+        ca: CertifiedIssuer<'static, KeyPair>,
+    }
+
+    impl Office {
+        fn new() -> Office {
+            let mut params = CertificateParams::new(vec![]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
+            Office { dir, ca }
+        }
+
+        /// A certificate for localhost; its files are named after `name`.
+        fn issue(&self, name: &str) -> TlsConfig {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            let cert = params.signed_by(&key, &self.ca).unwrap();
+            let path = |end: &str| self.dir.path().join(format!("{name}.{end}"));
+            std::fs::write(path("pem"), cert.pem()).unwrap();
+            std::fs::write(path("key"), key.serialize_pem()).unwrap();
+            TlsConfig {
+                cert: path("pem"),
+                key: path("key"),
+                ca: Some(self.dir.path().join("ca.pem")),
+            }
+        }
+    }
+
+    /// Shakes hands in memory. The error of whichever side refuses.
+    fn handshake(
+        client: Arc<ClientConfig>,
+        server: Arc<ServerConfig>,
+    ) -> Result<(), rustls::Error> {
+        let name = peer_name("localhost:7381").unwrap();
+        let mut client = Connection::from(ClientConnection::new(client, name).unwrap());
+        let mut server = Connection::from(ServerConnection::new(server).unwrap());
+        while client.is_handshaking() || server.is_handshaking() {
+            for turn in 0..2 {
+                let (from, to) = match turn {
+                    0 => (&mut client, &mut server),
+                    _ => (&mut server, &mut client),
+                };
+                let mut sent = Vec::new();
+                while from.wants_write() {
+                    from.write_tls(&mut sent).unwrap();
+                }
+                let mut unread = &sent[..];
+                while !unread.is_empty() {
+                    to.read_tls(&mut unread).unwrap();
+                    to.process_new_packets()?;
+                }
+            }
+        }
+        // In 1.3 a client is done before the server has judged its certificate.
+        let mut sent = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut sent).unwrap();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nodes_of_one_authority_believe_each_other_and_nobody_else() {
+        let (ours, theirs) = (Office::new(), Office::new());
+        let a = PeerTls::load(&ours.issue("a")).unwrap();
+        let b = PeerTls::load(&ours.issue("b")).unwrap();
+        let stranger = PeerTls::load(&theirs.issue("s")).unwrap();
+        handshake(a.connect.clone(), b.accept.clone()).unwrap();
+        handshake(b.connect, a.accept.clone()).unwrap();
+        handshake(a.connect, stranger.accept).unwrap_err();
+        handshake(stranger.connect, a.accept).unwrap_err();
+    }
+
+    #[test]
+    fn a_client_port_asks_for_certificates_only_with_a_ca() {
+        let office = Office::new();
+        let with_ca = office.issue("port");
+        let without_ca = TlsConfig { ca: None, ..with_ca.clone() };
+        let roots = roots(with_ca.ca.as_deref().unwrap()).unwrap();
+        let nameless = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let nameless = Arc::new(nameless);
+        handshake(nameless.clone(), client_port(&without_ca, &[]).unwrap()).unwrap();
+        handshake(nameless, client_port(&with_ca, &[]).unwrap()).unwrap_err();
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let office = Office::new();
+        let good = office.issue("good");
+        let said = |tls: TlsConfig| client_port(&tls, &[]).unwrap_err().to_string();
+
+        let absent = said(TlsConfig { key: "absent.key".into(), ..good.clone() });
+        assert!(absent.starts_with("absent.key must hold a private key"), "{absent}");
+        let swapped = said(TlsConfig { cert: good.key.clone(), ..good.clone() });
+        assert!(swapped.contains("good.key must hold certificates"), "{swapped}");
+        let mixed = said(TlsConfig { key: office.issue("other").key, ..good.clone() });
+        assert!(mixed.contains("cannot be used together"), "{mixed}");
+        let refused = PeerTls::load(&TlsConfig { ca: None, ..good });
+        assert!(matches!(refused, Err(TlsError::PeerWithoutCa)));
+    }
+
+    #[test]
+    fn a_peer_is_called_by_its_host() {
+        for (address, host) in
+            [("a.example:1", "a.example"), ("10.0.0.1:1", "10.0.0.1"), ("[::1]:7", "::1")]
+        {
+            assert_eq!(peer_name(address).unwrap().to_str(), host);
+        }
+        assert!(peer_name("a b:1").is_err());
+    }
+}

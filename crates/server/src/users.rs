@@ -1,0 +1,299 @@
+//! Who may come in, and what they may do where.
+//!
+//! A password is kept only as an argon2 hash in PHC form. Verifying one is slow on purpose, so a
+//! client that reconnects must not pay for it each time: the last password that was right for a
+//! user is remembered as a keyed hash under a key drawn at start (one entry a user, so the memory
+//! is bounded by the configuration). Verifications run one at a time: a flood of wrong passwords
+//! costs one core and one argon2's memory, never more.
+//!
+//! Without any user everybody may do everything; the configuration allows that on loopback only,
+//! unless told otherwise in so many words.
+
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Algorithm, Argon2, Params, Version};
+use blake2::Blake2sMac256;
+use blake2::digest::Mac;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// The keyspace pattern of a grant that means all of them.
+pub const EVERY_KEYSPACE: &str = "*";
+/// A user's name, in bytes.
+pub const USER_NAME_BYTES_MAX: usize = 128;
+/// A password, in bytes. Longer ones are refused unread.
+pub const PASSWORD_BYTES_MAX: usize = 1024;
+
+/// What one may do in a keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Right {
+    /// Read, scan, watch.
+    Read,
+    /// Write and delete.
+    Write,
+    /// Make and drop it, clear it; on `*` also members, status and backup of the site.
+    Admin,
+}
+
+impl Right {
+    /// The word of the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Right::Read => "read",
+            Right::Write => "write",
+            Right::Admin => "admin",
+        }
+    }
+}
+
+/// One `[[user]]` of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserConfig {
+    /// The name to log in with. Redis's `AUTH password` logs in as `default`.
+    pub name: String,
+    /// The argon2 hash of the password in PHC form, as `portolan hash-password` prints it.
+    pub password_hash: String,
+    /// What the user may do. Nothing without it.
+    #[serde(default)]
+    pub rights: Vec<Grant>,
+}
+
+/// What a user may do in one keyspace or in all.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// The keyspace's name, or `*`.
+    pub keyspace: String,
+    /// What.
+    pub allow: Vec<Right>,
+}
+
+impl UserConfig {
+    /// Whether this can be used; else a sentence that says why not.
+    pub fn check(&self) -> Result<(), String> {
+        let printable = self.name.chars().all(|c| !c.is_control() && c != ':');
+        if self.name.is_empty() || self.name.len() > USER_NAME_BYTES_MAX || !printable {
+            return Err(format!(
+                "a user's name has 1 to {USER_NAME_BYTES_MAX} bytes, without colons and control \
+                 characters"
+            ));
+        }
+        let hash = PasswordHash::new(&self.password_hash).map_err(|error| {
+            format!("password_hash is no PHC string ({error}); `portolan hash-password` makes one")
+        })?;
+        let params = Params::try_from(&hash).map_err(|error| format!("password_hash: {error}"))?;
+        if Algorithm::try_from(hash.algorithm).is_err() || params.m_cost() > PARAMS_M_COST_KIB_MAX {
+            return Err(format!(
+                "password_hash must be argon2 with at most {PARAMS_M_COST_KIB_MAX} KiB; \
+                 `portolan hash-password` makes one"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A user that has proved to be one, or the nobody of a node without users.
+#[derive(Debug, PartialEq, Eq)]
+pub struct User {
+    name: String,
+    rights: Vec<Grant>,
+}
+
+impl User {
+    /// The name it logged in with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it has the right in the keyspace of that name.
+    pub fn may(&self, keyspace: &str, right: Right) -> bool {
+        self.rights.iter().any(|grant| {
+            (grant.keyspace == EVERY_KEYSPACE || grant.keyspace == keyspace)
+                && grant.allow.contains(&right)
+        })
+    }
+
+    /// Whether it has the right in every keyspace, now and later. What concerns the whole site
+    /// (members, backup) needs [`Right::Admin`] so.
+    pub fn may_everywhere(&self, right: Right) -> bool {
+        self.may(EVERY_KEYSPACE, right)
+    }
+}
+
+/// Why somebody is not let in. It does not say which of name and password was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the user name or the password is wrong")]
+pub struct Denied;
+
+/// All users of a node.
+pub struct Users {
+    users: HashMap<String, Account>,
+    /// What a node without users lets everybody be.
+    nobody: Option<Arc<User>>,
+    /// Keys the memory of right passwords; drawn at start.
+    secret: [u8; 32],
+    /// One argon2 at a time.
+    turn: Mutex<()>,
+    /// Verified for names that are not there, so that a wrong name takes as long as a wrong password.
+    decoy_hash: String,
+}
+
+struct Account {
+    user: Arc<User>,
+    password_hash: String,
+    /// The keyed hash of the last password that was right.
+    verified: Mutex<Option<[u8; 32]>>,
+}
+
+/// OWASP's smallest recommended memory for argon2id, with the passes that go with it: an edge node
+/// has little of it.
+const PARAMS_M_COST_KIB: u32 = 7 * 1024;
+const PARAMS_T_COST: u32 = 5;
+/// What a configured hash may ask of this node's memory.
+const PARAMS_M_COST_KIB_MAX: u32 = 256 * 1024;
+
+impl Users {
+    /// The users of a checked configuration ([`UserConfig::check`]). `secret`: 32 random bytes.
+    pub fn new(configured: &[UserConfig], secret: [u8; 32]) -> Users {
+        let account = |config: &UserConfig| Account {
+            user: Arc::new(User { name: config.name.clone(), rights: config.rights.clone() }),
+            password_hash: config.password_hash.clone(),
+            verified: Mutex::new(None),
+        };
+        let everything = Grant {
+            keyspace: EVERY_KEYSPACE.to_owned(),
+            allow: vec![Right::Read, Right::Write, Right::Admin],
+        };
+        let nobody = User { name: "default".to_owned(), rights: vec![everything] };
+        Users {
+            users: configured.iter().map(|config| (config.name.clone(), account(config))).collect(),
+            nobody: configured.is_empty().then(|| Arc::new(nobody)),
+            secret,
+            turn: Mutex::new(()),
+            decoy_hash: configured.first().map(|c| c.password_hash.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Who a client is that has not logged in: nobody in particular with all rights when there are
+    /// no users, otherwise `None`: it must log in first.
+    pub fn anonymous(&self) -> Option<Arc<User>> {
+        self.nobody.clone()
+    }
+
+    /// Logs in with a password that was right before. Fast. `None`: [`Users::login`] must decide.
+    pub fn recall(&self, name: &str, password: &[u8]) -> Option<Arc<User>> {
+        let account = self.users.get(name)?;
+        let remembered = account.verified.lock().expect("no panic while it is held").to_owned();
+        (remembered? == self.keyed_hash(name, password)).then(|| account.user.clone())
+    }
+
+    /// Logs in. Slow (tens of milliseconds of one core) when [`Users::recall`] would not have
+    /// known: call it where blocking is allowed.
+    pub fn login(&self, name: &str, password: &[u8]) -> Result<Arc<User>, Denied> {
+        if let Some(user) = self.recall(name, password) {
+            return Ok(user);
+        }
+        if password.len() > PASSWORD_BYTES_MAX {
+            return Err(Denied);
+        }
+        let account = self.users.get(name);
+        let hash = account.map_or(&self.decoy_hash, |account| &account.password_hash);
+        let right = {
+            let _turn = self.turn.lock().expect("no panic while it is held");
+            PasswordHash::new(hash)
+                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
+        };
+        match account {
+            Some(account) if right => {
+                let keyed = self.keyed_hash(name, password);
+                *account.verified.lock().expect("no panic while it is held") = Some(keyed);
+                Ok(account.user.clone())
+            }
+            _ => Err(Denied),
+        }
+    }
+
+    fn keyed_hash(&self, name: &str, password: &[u8]) -> [u8; 32] {
+        <Blake2sMac256 as Mac>::new_from_slice(&self.secret)
+            .expect("32 bytes are a key")
+            .chain_update((name.len() as u64).to_le_bytes())
+            .chain_update(name)
+            .chain_update(password)
+            .finalize()
+            .into_bytes()
+            .into()
+    }
+}
+
+/// The argon2id hash of a password in PHC form, for the configuration. `salt`: 16 random bytes.
+pub fn hash_password(password: &[u8], salt: [u8; 16]) -> Result<String, String> {
+    if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+        return Err(format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes"));
+    }
+    let params = Params::new(PARAMS_M_COST_KIB, PARAMS_T_COST, 1, None);
+    let params = params.expect("the parameters are within argon2's range");
+    let salt = SaltString::encode_b64(&salt).expect("16 bytes are a salt");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password(password, &salt)
+        .map(|hash| hash.to_string())
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fleet() -> UserConfig {
+        UserConfig {
+            name: "fleet".into(),
+            password_hash: hash_password(b"secret", [7; 16]).unwrap(),
+            rights: vec![
+                Grant { keyspace: "cars".into(), allow: vec![Right::Read, Right::Write] },
+                Grant { keyspace: "*".into(), allow: vec![Right::Read] },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_right_password_comes_in_and_is_remembered() {
+        let users = Users::new(&[fleet()], [1; 32]);
+        assert_eq!(users.anonymous(), None);
+        assert_eq!(users.recall("fleet", b"secret"), None, "not seen yet");
+        assert_eq!(users.login("fleet", b"wrong"), Err(Denied));
+        assert_eq!(users.recall("fleet", b"wrong"), None, "a wrong one is not remembered");
+        assert_eq!(users.login("fleet", b"secret").unwrap().name(), "fleet");
+        assert!(users.recall("fleet", b"secret").is_some());
+        assert_eq!(users.login("fleet", b"wrong"), Err(Denied), "also after a right one");
+        assert_eq!(users.login("nobody", b"secret"), Err(Denied));
+        assert_eq!(users.login("fleet", &[b'x'; PASSWORD_BYTES_MAX + 1]), Err(Denied));
+    }
+
+    #[test]
+    fn rights_are_per_keyspace() {
+        let users = Users::new(&[fleet()], [1; 32]);
+        let user = users.login("fleet", b"secret").unwrap();
+        assert!(user.may("cars", Right::Write) && user.may("other", Right::Read));
+        assert!(!user.may("other", Right::Write) && !user.may("cars", Right::Admin));
+        assert!(user.may_everywhere(Right::Read) && !user.may_everywhere(Right::Write));
+    }
+
+    #[test]
+    fn without_users_everybody_may_do_everything() {
+        let users = Users::new(&[], [1; 32]);
+        let nobody = users.anonymous().unwrap();
+        assert!(nobody.may("any", Right::Write) && nobody.may_everywhere(Right::Admin));
+        assert_eq!(users.login("fleet", b"secret"), Err(Denied));
+    }
+
+    #[test]
+    fn a_user_is_checked_before_it_is_used() {
+        assert_eq!(fleet().check(), Ok(()));
+        let named = |name: &str| UserConfig { name: name.into(), ..fleet() };
+        assert!(named("").check().is_err() && named("a:b").check().is_err());
+        let hashed = |hash: &str| UserConfig { password_hash: hash.into(), ..fleet() };
+        assert!(hashed("secret").check().unwrap_err().contains("portolan hash-password"));
+        assert!(hashed("$scrypt$ln=16,r=8,p=1$aM15713r3Xsvxbi31lqr1Q").check().is_err());
+    }
+}
