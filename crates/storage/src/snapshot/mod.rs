@@ -3,8 +3,17 @@
 //! Three uses of one format: it lets the log be cut, it travels to a node that lags, and it is what
 //! `portolan backup` writes.
 
+mod file;
+mod folder;
+mod format;
+
+pub use file::{SnapshotFile, Verified, write_file};
+pub use folder::Folder;
+
+use crate::disk::{DiskError, DiskErrorKind};
 use crate::state::{Read, State, StateError};
 use model::Bytes;
+use std::path::Path;
 
 /// What a snapshot is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +82,21 @@ pub enum SnapshotError {
     /// The state could not be read or filled.
     #[error(transparent)]
     State(#[from] StateError),
+}
+
+impl SnapshotError {
+    fn disk(path: &Path, error: DiskError) -> Self {
+        let path = path.display().to_string();
+        let cause = error.cause;
+        match error.kind {
+            DiskErrorKind::Full => Self::Full { path, cause },
+            DiskErrorKind::Absent | DiskErrorKind::Other => Self::Io { path, cause },
+        }
+    }
+
+    fn damaged(path: &Path, offset: u64, what: &str) -> Self {
+        Self::Damaged { path: path.display().to_string(), offset, what: what.to_owned() }
+    }
 }
 
 /// One piece of a snapshot file.
