@@ -1,0 +1,268 @@
+//! One `portolan serve` process.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::{binary, eventually, ports};
+
+/// How long a node may take to become ready; a debug build on a busy machine is slow.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How long a node may take to end when it is asked to.
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+/// How a node is started: its place in the site, its ports, and whatever else a test wants.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// The program; the one under test unless said otherwise.
+    pub program: PathBuf,
+    /// `--site`.
+    pub site: String,
+    /// `--node`.
+    pub node: u64,
+    /// `--data`. Beside it lies the node's log, with `.log` added to the name.
+    pub data: PathBuf,
+    /// `--redis`.
+    pub redis: SocketAddr,
+    /// `--grpc`.
+    pub grpc: SocketAddr,
+    /// `--peer`.
+    pub peer: SocketAddr,
+    /// `--admin`.
+    pub admin: SocketAddr,
+    /// `--join`: the address of a member.
+    pub join: Option<SocketAddr>,
+    /// Arguments added at the end.
+    pub more: Vec<String>,
+    /// The admin port speaks TLS, so readiness is only that it can be connected to.
+    pub admin_tls: bool,
+}
+
+impl NodeOptions {
+    /// A node on free loopback ports, its data in a folder of its own inside `folder`.
+    #[must_use]
+    pub fn new(folder: &Path, node: u64) -> Self {
+        Self {
+            program: binary::portolan().to_owned(),
+            site: "field".into(),
+            node,
+            data: folder.join(format!("n{node}")),
+            redis: ports::free(),
+            grpc: ports::free(),
+            peer: ports::free(),
+            admin: ports::free(),
+            join: None,
+            more: Vec::new(),
+            admin_tls: false,
+        }
+    }
+
+    /// The command line.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["serve".to_owned()];
+        let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        flag("--site", self.site.clone());
+        flag("--node", self.node.to_string());
+        flag("--data", self.data.display().to_string());
+        flag("--redis", self.redis.to_string());
+        flag("--grpc", self.grpc.to_string());
+        flag("--peer", self.peer.to_string());
+        flag("--admin", self.admin.to_string());
+        if let Some(join) = self.join {
+            flag("--join", join.to_string());
+        }
+        arguments.extend(self.more.iter().cloned());
+        arguments
+    }
+
+    /// Starts the process, without waiting for it to be ready.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    #[must_use]
+    pub fn spawn(&self) -> Node {
+        let log = self.log();
+        let out = open_log(&log);
+        let child = Command::new(&self.program)
+            .args(self.arguments())
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().expect("a file handle can be doubled"))
+            .stderr(out)
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {}: {e}", self.program.display()));
+        Node { options: self.clone(), child: Some(child) }
+    }
+
+    /// Starts the process and waits until it serves.
+    ///
+    /// # Panics
+    /// When it does not become ready; its log says why.
+    #[must_use]
+    pub fn start(&self) -> Node {
+        let mut node = self.spawn();
+        node.wait_ready();
+        node
+    }
+
+    /// The file that takes what the process prints.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        let mut name = self.data.clone().into_os_string();
+        name.push(".log");
+        name.into()
+    }
+}
+
+fn open_log(path: &Path) -> File {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).expect("a test's folder can be made");
+    }
+    OpenOptions::new().create(true).append(true).open(path).expect("a log can be opened")
+}
+
+/// A running node. It is killed when dropped, and its log is shown when the test has failed.
+#[derive(Debug)]
+pub struct Node {
+    /// How it was started, and how [`Node::restart`] starts it again.
+    pub options: NodeOptions,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// Waits until `/readyz` answers 200.
+    ///
+    /// # Panics
+    /// When the process ends first, or takes longer than a minute.
+    pub fn wait_ready(&mut self) {
+        let ready = eventually(READY_MAX, || {
+            if let Some(status) = self.exited() {
+                // No use in waiting on: an answer that is an error ends the loop.
+                return Ok(Err(format!("ended with {status} before it was ready")));
+            }
+            self.ready().map(Ok)
+        });
+        let ready = ready.and_then(|inner| inner);
+        assert!(ready.is_ok(), "node {}: {}", self.options.node, ready.unwrap_err());
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.options.admin_tls {
+            return TcpStream::connect(self.options.admin).map(drop).map_err(|e| e.to_string());
+        }
+        let (status, body) = http_get(self.options.admin, "/readyz")?;
+        if status == 200 { Ok(()) } else { Err(format!("/readyz says {status}: {body}")) }
+    }
+
+    /// Its process id.
+    ///
+    /// # Panics
+    /// When it is not running.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the node runs").id()
+    }
+
+    /// Whether it was started and has not been killed or stopped by the test.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// How the process ended, if it has.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().expect("a child can be asked")
+    }
+
+    /// Waits until the process ends by itself.
+    pub fn wait_exit(&mut self, limit: Duration) -> Result<ExitStatus, String> {
+        eventually(limit, || self.exited().ok_or_else(|| "it runs on".to_owned()))
+    }
+
+    /// `kill -9`: what it had not made durable is gone, as after a power failure of the process.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // An error here means that it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn stop(&mut self) -> ExitStatus {
+        let pid = self.pid().to_string();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(asked.is_ok_and(|s| s.success()), "kill -TERM {pid}");
+        let status = self.wait_exit(STOP_MAX).expect("a node ends when asked");
+        self.child = None;
+        status
+    }
+
+    /// Starts it again on the same data and ports, and waits until it is ready.
+    pub fn restart(&mut self) {
+        self.respawn();
+        self.wait_ready();
+    }
+
+    /// Starts it again without waiting.
+    pub fn respawn(&mut self) {
+        self.kill();
+        self.child = self.options.spawn().child.take();
+    }
+
+    /// Everything that it has printed so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read(self.options.log())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Resident memory.
+    ///
+    /// # Panics
+    /// When it is not running.
+    #[must_use]
+    pub fn rss_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .expect("a running process has a status");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("VmRSS is there");
+        let kib = line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+        kib.expect("VmRSS is a number of KiB") * 1024
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(60)..];
+            eprintln!("--- node {}, the end of its log:\n{}", self.options.node, tail.join("\n"));
+        }
+    }
+}
+
+/// The status and body of an HTTP GET.
+pub fn http_get(address: SocketAddr, path: &str) -> Result<(u16, String), String> {
+    let ask = || -> std::io::Result<String> {
+        let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(socket, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = ask().map_err(|e| format!("{address}{path}: {e}"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    let status = status.ok_or_else(|| format!("{address}{path} answers {head:?}"))?;
+    Ok((status, body.to_owned()))
+}

@@ -1,0 +1,64 @@
+//! A group of nodes that replicate for each other.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::resp::Client;
+use crate::{Node, NodeOptions, eventually};
+
+/// How long a site may take to accept writes after a start or a failure.
+const WRITES_MAX: Duration = Duration::from_secs(60);
+
+/// Nodes 1 to n of one site, each a process; a node that was killed keeps its place.
+#[derive(Debug)]
+pub struct Site {
+    /// In the order of their numbers, which start at 1.
+    pub nodes: Vec<Node>,
+}
+
+impl Site {
+    /// Starts `count` nodes with their data in `folder`: the first founds the site, the others join
+    /// it one after the other. `adjust` may change each node's options first.
+    #[must_use]
+    pub fn start(folder: &Path, count: u64, adjust: impl Fn(&mut NodeOptions)) -> Self {
+        let mut nodes: Vec<Node> = Vec::new();
+        for number in 1..=count {
+            let mut options = NodeOptions::new(folder, number);
+            options.join = nodes.first().map(|first| first.options.peer);
+            adjust(&mut options);
+            nodes.push(options.start());
+        }
+        let site = Self { nodes };
+        site.wait_writable();
+        site
+    }
+
+    /// The Redis addresses of all nodes, those that are down included.
+    #[must_use]
+    pub fn redis(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.options.redis).collect()
+    }
+
+    /// Process ids of the nodes that are up.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().filter(|node| node.is_up()).map(Node::pid).collect()
+    }
+
+    /// Waits until a write through every node that is up succeeds.
+    ///
+    /// # Panics
+    /// When it does not within a minute.
+    pub fn wait_writable(&self) {
+        for node in self.nodes.iter().filter(|node| node.is_up()) {
+            let written = eventually(WRITES_MAX, || {
+                Client::connect(node.options.redis, Duration::from_secs(5))
+                    .map_err(|e| e.to_string())?
+                    .call(&["SET", "field:writable", "yes"])
+                    .map_err(|e| e.to_string())
+            });
+            assert!(written.is_ok(), "node {}: {}", node.options.node, written.unwrap_err());
+        }
+    }
+}
