@@ -49,14 +49,7 @@ impl Connection {
             Ok(TcpStream::from_std(socket))
         };
         let socket = connect().map_err(|e| format!("cannot connect to {peer}: {e}"))?;
-        Ok(Self {
-            socket,
-            peer,
-            session,
-            input: Vec::new(),
-            out: Vec::new(),
-            sent: 0,
-        })
+        Ok(Self { socket, peer, session, input: Vec::new(), out: Vec::new(), sent: 0 })
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -98,10 +91,8 @@ impl Connection {
             let named = |e: String| format!("{}: {e}", self.peer);
             // Whole answers are the rule; only a rest is copied and kept.
             if self.input.is_empty() {
-                let used = self
-                    .session
-                    .receive(now, fresh, &mut self.out, samples)
-                    .map_err(named)?;
+                let used =
+                    self.session.receive(now, fresh, &mut self.out, samples).map_err(named)?;
                 self.input.extend_from_slice(&fresh[used..]);
             } else {
                 self.input.extend_from_slice(fresh);

@@ -97,10 +97,9 @@ impl Calls {
     fn greet(out: &mut Vec<u8>) {
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
-        for (id, value) in [
-            (setting::ENABLE_PUSH, 0),
-            (setting::INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES),
-        ] {
+        for (id, value) in
+            [(setting::ENABLE_PUSH, 0), (setting::INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES)]
+        {
             settings.extend_from_slice(&id.to_be_bytes());
             settings.extend_from_slice(&u32::to_be_bytes(value));
         }
@@ -128,14 +127,7 @@ impl Calls {
         let mut data = Vec::with_capacity(FRAME_HEAD_BYTES + body.len());
         put_frame(&mut data, frame::DATA, frame::END_STREAM, stream, &body);
         self.blocked.push_back(data);
-        self.calls.insert(
-            stream,
-            Call {
-                kind,
-                started: now,
-                answer: Vec::new(),
-            },
-        );
+        self.calls.insert(stream, Call { kind, started: now, answer: Vec::new() });
     }
 
     /// Sends data frames, in order, as far as the peer's window for the connection allows.
@@ -157,9 +149,7 @@ impl Calls {
             let value = u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]);
             match id {
                 setting::HEADER_TABLE_SIZE if value < HeaderEncoder::TABLE_BYTES => {
-                    return Err(format!(
-                        "a header table of {value} bytes is too small for us"
-                    ));
+                    return Err(format!("a header table of {value} bytes is too small for us"));
                 }
                 setting::MAX_CONCURRENT_STREAMS if (value as usize) < self.clients => {
                     return Err(format!(
@@ -169,9 +159,7 @@ impl Calls {
                     ));
                 }
                 setting::INITIAL_WINDOW_SIZE if value < INITIAL_WINDOW_BYTES => {
-                    return Err(format!(
-                        "a stream window of {value} bytes is too small for us"
-                    ));
+                    return Err(format!("a stream window of {value} bytes is too small for us"));
                 }
                 _ => {}
             }
@@ -289,14 +277,7 @@ fn take_frame(input: &[u8]) -> Option<(FrameHead, &[u8])> {
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
     let payload = input.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + length)?;
     let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff;
-    Some((
-        FrameHead {
-            kind: head[3],
-            flags: head[4],
-            stream,
-        },
-        payload,
-    ))
+    Some((FrameHead { kind: head[3], flags: head[4], stream }, payload))
 }
 
 fn put_frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -366,10 +347,7 @@ mod tests {
         let first = encoder.encode(&[(b":path", b"/a"), (b"te", b"trailers")]);
         assert_eq!(first, b"\x40\x05:path\x02/a\x40\x02te\x08trailers");
         // "te" entered last, so it is the newest: 62.
-        assert_eq!(
-            encoder.encode(&[(b":path", b"/a"), (b"te", b"trailers")]),
-            [0xbf, 0xbe]
-        );
+        assert_eq!(encoder.encode(&[(b":path", b"/a"), (b"te", b"trailers")]), [0xbf, 0xbe]);
         // Another path becomes the newest and moves the others by one.
         let third = encoder.encode(&[(b":path", b"/b"), (b"te", b"trailers")]);
         assert_eq!(third, b"\x40\x05:path\x02/b\xbf");
@@ -383,10 +361,7 @@ mod tests {
             assert!(take_frame(&bytes[..cut]).is_none(), "cut at {cut}");
         }
         let (head, payload) = take_frame(&bytes).unwrap();
-        assert_eq!(
-            (head.kind, head.flags, head.stream, payload),
-            (0, 1, 7, &b"abc"[..])
-        );
+        assert_eq!((head.kind, head.flags, head.stream, payload), (0, 1, 7, &b"abc"[..]));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! clients ÷ latency, and a server's pause is seen once per client and not once per request that
 //! would have come (no correction for coordinated omission is made). All systems are driven alike.
 //!
-//! Two protocols: `resp` (Redis, Valkey, Portolan) and `etcd` (gRPC `etcdserverpb.KV`). It leaves out TLS, authentication and redirections.
+//! Three protocols: `resp` (Redis, Valkey, Portolan), `etcd` (gRPC `etcdserverpb.KV`) and
+//! `portolan` (gRPC `portolan.v1`). It leaves out TLS, authentication and redirections.
 
 mod connection;
 mod grpc;
@@ -39,6 +40,8 @@ enum Protocol {
     Resp,
     /// etcd v3: Range and Put.
     Etcd,
+    /// Portolan's own gRPC: Get and Put.
+    Portolan,
 }
 
 /// In which order keys are visited.
@@ -121,19 +124,14 @@ impl Options {
             return Err("--clients, --connections, --pipeline and --keys start at 1".into());
         }
         if !(0.0..=1.0).contains(&self.gets) {
-            return Err(format!(
-                "--gets {} is not a share between 0 and 1",
-                self.gets
-            ));
+            return Err(format!("--gets {} is not a share between 0 and 1", self.gets));
         }
         if self.protocol != Protocol::Resp {
             if self.pipeline != 1 {
                 return Err("--pipeline is for RESP; over gRPC raise --clients".into());
             }
             if self.value_bytes > GRPC_VALUE_BYTES_MAX {
-                return Err(format!(
-                    "--value-bytes over gRPC is at most {GRPC_VALUE_BYTES_MAX}"
-                ));
+                return Err(format!("--value-bytes over gRPC is at most {GRPC_VALUE_BYTES_MAX}"));
             }
         }
         Ok(())

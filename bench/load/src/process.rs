@@ -24,12 +24,8 @@ pub(crate) fn cpu_s(pid: u32) -> Result<f64, String> {
     let stat = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
     // The second field is the program's name in parentheses and may hold spaces; what follows the
     // last parenthesis starts with field 3. User and system time are fields 14 and 15.
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3).and_then(|t| t.parse::<f64>().ok());
     match (ticks(14), ticks(15)) {
         (Some(user), Some(system)) => Ok((user + system) / TICKS_PER_SECOND),

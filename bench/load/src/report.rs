@@ -32,21 +32,12 @@ impl Samples {
         let histogram = || {
             Histogram::new_with_bounds(1_000, LATENCY_MAX_NS, 3).expect("these bounds are valid")
         };
-        Self {
-            gets: histogram(),
-            puts: histogram(),
-            misses: 0,
-            errors: 0,
-            first_error: None,
-        }
+        Self { gets: histogram(), puts: histogram(), misses: 0, errors: 0, first_error: None }
     }
 
     /// Forgets everything: the warm-up is over. The first error is kept, since it explains.
     pub(crate) fn reset(&mut self) {
-        *self = Self {
-            first_error: self.first_error.take(),
-            ..Self::new()
-        };
+        *self = Self { first_error: self.first_error.take(), ..Self::new() };
     }
 
     pub(crate) fn record(&mut self, kind: Kind, latency_ns: u64, outcome: Outcome) {

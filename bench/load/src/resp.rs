@@ -17,12 +17,7 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn new(depth: usize) -> Self {
-        Self {
-            depth,
-            started: None,
-            kinds: Vec::with_capacity(depth),
-            answered: 0,
-        }
+        Self { depth, started: None, kinds: Vec::with_capacity(depth), answered: 0 }
     }
 }
 
@@ -109,16 +104,12 @@ fn reply(input: &[u8]) -> Result<Option<(usize, Outcome)>, String> {
         Some(b'-') => Ok(Some((end + 1, Outcome::Failed(text(&line[1..]))))),
         Some(b'$') if &line[1..] == b"-1" => Ok(Some((end + 1, Outcome::Missed))),
         Some(b'$') => {
-            let length: usize = text(&line[1..])
-                .parse()
-                .map_err(|_| format!("bad length in {:?}", text(line)))?;
+            let length: usize =
+                text(&line[1..]).parse().map_err(|_| format!("bad length in {:?}", text(line)))?;
             let whole = end + 1 + length + 2;
             Ok((input.len() >= whole).then_some((whole, Outcome::Done)))
         }
-        _ => Err(format!(
-            "a reply that GET and SET do not have: {:?}",
-            text(line)
-        )),
+        _ => Err(format!("a reply that GET and SET do not have: {:?}", text(line))),
     }
 }
 
@@ -130,10 +121,7 @@ mod tests {
     fn commands_are_arrays_of_bulk_strings() {
         let mut out = Vec::new();
         command(&mut out, &[b"SET", b"key:1", b"0123456789"]);
-        assert_eq!(
-            out,
-            b"*3\r\n$3\r\nSET\r\n$5\r\nkey:1\r\n$10\r\n0123456789\r\n"
-        );
+        assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$5\r\nkey:1\r\n$10\r\n0123456789\r\n");
     }
 
     #[test]

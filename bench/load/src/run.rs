@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::connection::{Connection, Session};
+use crate::grpc::Service;
 use crate::report::{Report, Samples};
 use crate::workload::Workload;
-use crate::{Options, Protocol, grpc, http2, process, resp};
+use crate::{Options, Protocol, http2, process, resp};
 
 /// Without a single answer for this long, the run is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
@@ -20,9 +21,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     let mut connections = open(options)?;
     for (number, connection) in connections.iter_mut().enumerate() {
         let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry()
-            .register(&mut connection.socket, Token(number), both)
-            .map_err(io)?;
+        poll.registry().register(&mut connection.socket, Token(number), both).map_err(io)?;
     }
 
     let mut workload = Workload::new(options);
@@ -54,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
 fn open(options: &Options) -> Result<Vec<Connection>, String> {
     let count = match options.protocol {
         Protocol::Resp => options.clients,
-        Protocol::Etcd => options.connections.min(options.clients),
+        Protocol::Etcd | Protocol::Portolan => options.connections.min(options.clients),
     };
     (0..count)
         .map(|number| {
@@ -63,7 +62,8 @@ fn open(options: &Options) -> Result<Vec<Connection>, String> {
             let clients = options.clients / count + usize::from(number < options.clients % count);
             let session: Box<dyn Session> = match options.protocol {
                 Protocol::Resp => Box::new(resp::Pipeline::new(options.pipeline)),
-                Protocol::Etcd => Box::new(http2::Calls::new(peer, clients, grpc::Service::Etcd)),
+                Protocol::Etcd => Box::new(http2::Calls::new(peer, clients, Service::Etcd)),
+                Protocol::Portolan => Box::new(http2::Calls::new(peer, clients, Service::Portolan)),
             };
             Connection::open(peer, session)
         })
@@ -106,19 +106,13 @@ impl Clock {
             self.answered = samples.answered();
             self.changed = now;
         } else if now - self.changed > SILENCE_MAX {
-            return Err(format!(
-                "no answer for {} s: given up",
-                SILENCE_MAX.as_secs()
-            ));
+            return Err(format!("no answer for {} s: given up", SILENCE_MAX.as_secs()));
         }
         let elapsed = now - self.began;
         if !self.measuring {
             if elapsed >= options.warmup() {
                 samples.reset();
-                *self = Self {
-                    measuring: true,
-                    ..Self::start(options)?
-                };
+                *self = Self { measuring: true, ..Self::start(options)? };
             }
             return Ok(false);
         }

@@ -82,10 +82,6 @@ impl Workload {
                 &self.bytes[start..start + self.value_bytes]
             }
         };
-        Some(Request {
-            kind,
-            key: self.key.as_bytes(),
-            value,
-        })
+        Some(Request { kind, key: self.key.as_bytes(), value })
     }
 }
