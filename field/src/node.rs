@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::{binary, eventually, ports};
 
 /// How long a node may take to become ready; a debug build on a busy machine is slow.
@@ -124,6 +126,23 @@ fn open_log(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).expect("a log can be opened")
 }
 
+/// The part of `/status` that tests look at.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Status {
+    /// The node that answered.
+    pub node: u64,
+    /// Who leads as far as it knows; 0 or nothing when it does not know.
+    pub leader: Option<u64>,
+}
+
+impl Status {
+    /// Whether the node that answered leads.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.leader == Some(self.node)
+    }
+}
+
 /// A running node. It is killed when dropped, and its log is shown when the test has failed.
 #[derive(Debug)]
 pub struct Node {
@@ -155,6 +174,15 @@ impl Node {
         }
         let (status, body) = http_get(self.options.admin, "/readyz")?;
         if status == 200 { Ok(()) } else { Err(format!("/readyz says {status}: {body}")) }
+    }
+
+    /// What `/status` says.
+    pub fn status(&self) -> Result<Status, String> {
+        let (code, body) = http_get(self.options.admin, "/status")?;
+        if code != 200 {
+            return Err(format!("/status says {code}: {body}"));
+        }
+        serde_json::from_str(&body).map_err(|e| format!("/status says {body:?}: {e}"))
     }
 
     /// Its process id.

@@ -46,6 +46,17 @@ impl Site {
         self.nodes.iter().filter(|node| node.is_up()).map(Node::pid).collect()
     }
 
+    /// Which of the nodes that are up leads, as an index into `nodes`.
+    ///
+    /// # Errors
+    /// When none of them says within a minute that it leads.
+    pub fn leader(&self) -> Result<usize, String> {
+        eventually(WRITES_MAX, || {
+            let leads = |node: &Node| node.is_up() && node.status().is_ok_and(|s| s.leads());
+            self.nodes.iter().position(leads).ok_or_else(|| "no node leads".to_owned())
+        })
+    }
+
     /// Waits until a write through every node that is up succeeds.
     ///
     /// # Panics

@@ -1,3 +1,34 @@
 //! Chores of the project.
 
-fn main() {}
+mod bench;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the project.
+#[derive(Parser)]
+enum Chore {
+    /// Measure Portolan beside other stores, on this machine.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// One site: throughput and latency beside etcd and Valkey, memory, start, a killed leader.
+    Site(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Bench(Bench::Site(options)) => bench::site(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Running other programs, and building ours.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Our programs, built for release.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    pub(super) portolan: PathBuf,
+    pub(super) load: PathBuf,
+}
+
+/// Where cargo puts what it builds: this program lies there, below its profile's folder.
+pub(super) fn target() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
+    own.ancestors()
+        .nth(2)
+        .map(PathBuf::from)
+        .ok_or_else(|| format!("{} does not lie in a target folder", own.display()))
+}
+
+/// Builds what is measured and what measures it.
+pub(super) fn build() -> Result<Programs, String> {
+    let target = target()?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo)
+        .args(["build", "--release", "-p", "portolan", "-p", "load", "--target-dir"])
+        .arg(&target)
+        .current_dir(field::binary::root()))?;
+    let release = target.join("release");
+    Ok(Programs { portolan: release.join("portolan"), load: release.join("load") })
+}
+
+/// Runs a command to its end; its output goes where ours goes.
+pub(super) fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
+}
+
+/// What a command prints, without the last line's end.
+pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+    output_of(Command::new(program).args(arguments))
+}
+
+/// See [`output`].
+pub(super) fn output_of(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} ended with {}: {}", output.status, said.trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}

@@ -1,0 +1,181 @@
+//! `cargo xtask bench site`: one site of Portolan beside etcd and Valkey.
+//!
+//! The rules, so that the figures can be compared: all systems on this machine and on one disk, one
+//! at a time, with equal durability (every acknowledged write is on disk, at a majority where there
+//! are three nodes), driven by the same load generator (`bench/load`). A repetition visits all
+//! systems in turn and starts each on an empty disk; there are five, and what counts is their median,
+//! printed with the smallest and the largest. The disk's own time for an fdatasync is measured in
+//! between, for it decides most of the figures and varies by the hour on rented machines.
+//!
+//! Raw samples go to `bench/results/`, the tables to `bench/RESULTS.md`. `--quick` is for trying
+//! things out: its tables go to the target folder and are not results.
+
+mod command;
+mod cost;
+mod disk;
+mod failover;
+mod load;
+mod machine;
+mod plan;
+mod results;
+mod statistics;
+mod systems;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use results::{LoadSample, Results};
+use systems::{Running, System};
+
+/// How `bench site` is run.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Few and short repetitions, to see whether everything works; not a result.
+    #[arg(long)]
+    quick: bool,
+
+    /// Only this row of the table; may be given more than once.
+    #[arg(long = "only", value_name = "ROW")]
+    only: Vec<String>,
+
+    /// Repetitions [default: 5, with --quick 1].
+    #[arg(long)]
+    repetitions: Option<usize>,
+
+    /// Write the tables again from the samples of an earlier run, and measure nothing.
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["quick", "only", "repetitions"])]
+    from: Option<PathBuf>,
+}
+
+/// How long each measurement of a run is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    repetitions: usize,
+    warmup_s: f64,
+    duration_s: f64,
+    /// Keys of the row that asks for a million.
+    keys_many: u64,
+}
+
+impl Options {
+    fn extent(&self) -> Extent {
+        let mut extent = if self.quick {
+            Extent { repetitions: 1, warmup_s: 0.5, duration_s: 1.5, keys_many: 100_000 }
+        } else {
+            Extent { repetitions: 5, warmup_s: 2.0, duration_s: 6.0, keys_many: 1_000_000 }
+        };
+        extent.repetitions = self.repetitions.unwrap_or(extent.repetitions);
+        extent
+    }
+
+    fn wants(&self, row: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == row)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let known = plan::names();
+        match self.only.iter().find(|only| !known.contains(&only.as_str())) {
+            Some(row) => Err(format!("there is no row {row:?}; there are {}", known.join(", "))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs the whole comparison and writes what came of it.
+pub(crate) fn site(options: &Options) -> Result<(), String> {
+    if let Some(path) = &options.from {
+        return publish(&Results::read(path)?, false);
+    }
+    options.check()?;
+    let programs = command::build()?;
+    let mut wanted: Vec<System> = plan::LOADS
+        .iter()
+        .filter(|row| options.wants(row.name))
+        .flat_map(|row| row.contestants.iter().map(|c| c.system))
+        .collect();
+    wanted.sort();
+    wanted.dedup();
+    for system in &wanted {
+        system.install()?;
+    }
+
+    let extent = options.extent();
+    let mut results = Results::new(machine::describe(&systems::root()?)?, &wanted)?;
+    for repetition in 1..=extent.repetitions {
+        eprintln!("repetition {repetition} of {}", extent.repetitions);
+        results.disk.push(disk::fdatasync(&systems::root()?)?);
+        for shape in plan::SHAPES {
+            for &system in &wanted {
+                loads(options, &programs, shape, system, &mut results)?;
+            }
+        }
+        if options.wants(plan::COST) {
+            results.cost.push(cost::measure(&programs, extent.keys_many)?);
+        }
+        if options.wants(plan::FAILOVER) {
+            results.failover.push(failover::measure(&programs)?);
+        }
+    }
+    results.disk.push(disk::fdatasync(&systems::root()?)?);
+    publish(&results, options.quick)
+}
+
+/// All rows of one shape that one system takes part in, on one freshly started instance.
+fn loads(
+    options: &Options,
+    programs: &command::Programs,
+    shape: plan::Shape,
+    system: System,
+    results: &mut Results,
+) -> Result<(), String> {
+    let rows: Vec<_> = plan::LOADS
+        .iter()
+        .filter(|row| row.shape == shape && options.wants(row.name))
+        .flat_map(|row| row.contestants.iter().map(move |contestant| (row, contestant)))
+        .filter(|(_, contestant)| contestant.system == system)
+        .collect();
+    let Some(&(first, contestant)) = rows.first() else { return Ok(()) };
+
+    let running = Running::start(system, shape, programs)?;
+    load::fill(programs, &running, contestant.protocol, first.value_bytes)?;
+    for (row, contestant) in rows {
+        let command = load::arguments(row, contestant, &running, options.extent())?;
+        let report = load::run(programs, &command)?;
+        eprintln!("  {:10} {:22} {}", row.name, contestant.label, report.line());
+        let second = load::second_opinion(row, &running, report.ops_per_s);
+        results.loads.push(LoadSample {
+            row: row.name.into(),
+            contestant: contestant.label.into(),
+            command: format!("load {}", command.join(" ")),
+            report,
+            second_opinion_ops_per_s: second,
+        });
+    }
+    Ok(())
+}
+
+fn publish(results: &Results, quick: bool) -> Result<(), String> {
+    let (folder, samples) = if quick {
+        (command::target()?.join("bench"), "quick.json".to_owned())
+    } else {
+        let name = results.date.replace(':', "");
+        (field::binary::root().join("bench"), format!("results/site-{name}.json"))
+    };
+    let path = folder.join(&samples);
+    let json = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
+    write(&path, &json)?;
+    let page = folder.join("RESULTS.md");
+    write(&page, &results.page(&samples))?;
+    eprintln!("written: {}", page.display());
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let make = || {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        fs::write(path, text)
+    };
+    make().map_err(|e: std::io::Error| format!("{}: {e}", path.display()))
+}
