@@ -74,7 +74,7 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
 /// be here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 2] = ["keyspaces", "cursors"];
+const PHRASES: [&str; 3] = ["keyspaces", "cursors", "steps of one transaction"];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.
 const UNKNOWN_PHRASE: &str = "see the log of the node that answered";

@@ -26,7 +26,7 @@ mod tests;
 pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint};
 
 use compact::{Code, Input};
-use model::{Answer, Bytes, Command, Failure, Refusal, Request, limits};
+use model::{Answer, Bytes, Command, Failure, Keyspace, Refusal, Request, limits};
 
 /// The version byte of everything this version writes.
 const FORMAT: u8 = 1;
@@ -195,6 +195,16 @@ pub fn encode_outcome(outcome: &Result<Answer, Refusal>) -> Bytes {
 
 /// Reads what came of a command.
 pub fn decode_outcome(bytes: Bytes) -> Result<Result<Answer, Refusal>, EntryError> {
+    decode_value(bytes)
+}
+
+/// Writes a keyspace.
+pub fn encode_keyspace(keyspace: &Keyspace) -> Bytes {
+    encode_value(keyspace)
+}
+
+/// Reads a keyspace.
+pub fn decode_keyspace(bytes: Bytes) -> Result<Keyspace, EntryError> {
     decode_value(bytes)
 }
 

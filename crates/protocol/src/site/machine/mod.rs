@@ -1,1 +1,244 @@
 //! The state machine: applies commands to the state and answers queries from it.
+//!
+//! Every replica of a site applies the same log entries in the same order, and this is what makes
+//! their states the same, byte for byte: what a command does depends on the state and on the log
+//! time that came with it, and on nothing else. No clock, no chance, no iteration over anything
+//! unordered, and nothing that depends on how entries were grouped into batches.
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | `apply` | one entry: time does its share, then the commands, each with its answer |
+//! | `keys` | one key under change, and everything that depends on it |
+//! | `strings`, `hashes`, `expiry` | the families of writes, as Redis does them |
+//! | `keyspaces` | generations: clearing a million keys is one small command |
+//! | `changes` | the change log and its cursors |
+//! | `requests` | a retried request is applied once |
+//! | `query`, `glob`, `reader` | questions, on any thread |
+//! | `tables`, `records`, `head`, `overlay` | where it all lies in the state |
+//!
+//! Left out: what is linearizable. Whether a state is new enough to answer from is for the replica
+//! to know; expiry aside, a state knows no time.
+
+mod apply;
+mod changes;
+mod expiry;
+mod glob;
+mod hashes;
+mod head;
+mod integer;
+mod keys;
+mod keyspaces;
+mod overlay;
+mod query;
+mod reader;
+mod records;
+mod requests;
+mod strings;
+mod tables;
+
+pub use head::Applied;
+pub use reader::Reader;
+
+use apply::Applying;
+use changes::Logs;
+use expiry::NextExpiry;
+use head::Head;
+use keyspaces::Keyspaces;
+use model::{Answer, Bytes, Refusal, Revision};
+use reader::Published;
+use requests::Clients;
+use std::sync::Arc;
+use storage::state::{Read, State, StateError};
+use wire::entry;
+
+/// Why a machine cannot go on. It must be opened again, from a state that can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The state's engine failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The engine gave back what was never written.
+    #[error("table {table:?} of the state holds what this version cannot read; it must be rebuilt")]
+    Damaged {
+        /// The table, as in the list of the tables.
+        table: char,
+    },
+    /// The entry is not the one after the last one applied.
+    #[error("the state has applied the log up to {applied}; entry {found} cannot be next")]
+    Gap {
+        /// The last index applied.
+        applied: u64,
+        /// The entry's index.
+        found: u64,
+    },
+}
+
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// It would have none on any replica.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The state cannot be read.
+    #[error(transparent)]
+    Failed(#[from] MachineError),
+}
+
+/// A committed log entry.
+#[derive(Clone, Debug)]
+pub struct Committed<'a> {
+    /// Its index: one more than that of the entry before.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+    /// Its commands, if it has any.
+    pub batch: Option<&'a entry::Batch>,
+    /// The site's members from here on, if it changes them: opaque, kept for [`Machine::members`].
+    pub members: Option<Bytes>,
+}
+
+/// The state machine of one replica. It alone writes to its state.
+#[derive(Debug)]
+pub struct Machine<S> {
+    state: S,
+    known: Known,
+    published: Arc<Published>,
+}
+
+/// What is kept at hand of the state. All of it can be read from there again.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    head: Head,
+    keyspaces: Keyspaces,
+    expiry: NextExpiry,
+    logs: Logs,
+    clients: Clients,
+}
+
+impl Known {
+    fn load(state: &impl Read) -> Result<Known, MachineError> {
+        Ok(Known {
+            head: Head::load(state)?,
+            keyspaces: Keyspaces::load(state)?,
+            expiry: NextExpiry::load(state)?,
+            logs: Logs::load(state)?,
+            clients: Clients::load(state)?,
+        })
+    }
+}
+
+impl<S: State> Machine<S> {
+    /// The machine of a state, as far as it has come. An empty state has applied nothing.
+    ///
+    /// # Errors
+    /// When the state cannot be read or makes no sense: it must then be rebuilt.
+    pub fn open(state: S) -> Result<Machine<S>, MachineError> {
+        let mut known = Known::load(&state)?;
+        let published = Arc::new(Published::default());
+        published.publish(&mut known);
+        Ok(Machine { state, known, published })
+    }
+
+    /// Looks at its state anew, after a snapshot replaced it. Its readers stay valid; between the
+    /// beginning of the replacement and the end of this they must not be asked.
+    ///
+    /// # Errors
+    /// As [`Machine::open`].
+    pub fn reload(&mut self) -> Result<(), MachineError> {
+        self.known = Known::load(&self.state)?;
+        self.published.publish(&mut self.known);
+        Ok(())
+    }
+
+    /// Applies the next entries, in order, as one batch of the state. `answers` gets one for each
+    /// command, in order. When this returns, readers see all of it.
+    ///
+    /// # Errors
+    /// All are fatal: the machine is torn and must be opened again. Nothing was committed.
+    pub fn apply(
+        &mut self,
+        entries: &[Committed<'_>],
+        answers: &mut Vec<Result<Answer, Refusal>>,
+    ) -> Result<(), MachineError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut applying = Applying::new(&self.state, &mut self.known);
+        for entry in entries {
+            let applied = applying.known.head.applied.index;
+            if entry.index != applied + 1 {
+                return Err(MachineError::Gap { applied, found: entry.index });
+            }
+            if let Some(batch) = entry.batch {
+                applying.entry(batch, answers)?;
+            }
+            if let Some(members) = &entry.members {
+                applying.overlay.put(tables::MEMBERS, members.clone());
+            }
+            applying.known.head.applied = Applied { index: entry.index, term: entry.term };
+        }
+        let batch = applying.finish();
+        self.state.commit(batch)?;
+        self.published.publish(&mut self.known);
+        Ok(())
+    }
+
+    /// The last entry that was applied.
+    pub fn applied(&self) -> Applied {
+        self.known.head.applied
+    }
+
+    /// The revision of the last command applied.
+    pub fn revision(&self) -> Revision {
+        self.known.head.revision
+    }
+
+    /// The latest log time applied, milliseconds since 1970. The leader proposes none before it.
+    pub fn log_time_ms(&self) -> u64 {
+        self.known.head.log_time_ms
+    }
+
+    /// The site's members, as the last entry that changed them left them.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn members(&self) -> Result<Option<Bytes>, MachineError> {
+        Ok(self.state.get(tables::MEMBERS)?)
+    }
+
+    /// The earliest expiry there may be; its key may have changed its mind since.
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.known.expiry.ms
+    }
+
+    /// When the leader should propose an entry if nobody else does, and a [`model::Command::Tick`]
+    /// with it: something expires then, or (a moment that has passed) something waits to be
+    /// trimmed or removed.
+    pub fn tick_due_ms(&self) -> Option<u64> {
+        if self.known.keyspaces.has_garbage() || self.known.logs.has_trims() {
+            return Some(0);
+        }
+        self.known.expiry.ms
+    }
+
+    /// A handle that answers queries.
+    pub fn reader(&self) -> Reader<S> {
+        Reader::new(self.state.clone(), self.published.clone())
+    }
+
+    /// The state, for snapshots of it.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+}
+
+/// The rows of a small table.
+fn rows(state: &impl Read, table: u8) -> Result<Vec<(Bytes, Bytes)>, StateError> {
+    let (from, until) = tables::whole(table);
+    let mut rows = Vec::new();
+    state.scan(&from, Some(&until), &mut |key, row| {
+        rows.push((key, row));
+        true
+    })?;
+    Ok(rows)
+}

@@ -1,0 +1,199 @@
+//! Commands to changes: one log entry after the other, all of them one batch of the state.
+//!
+//! Before the commands of an entry, time does its share: what has expired goes, what nobody needs
+//! any more is trimmed, idle clients are forgotten. Each within a bound, so that no entry takes
+//! long; what is left goes with the entries that follow, or with a tick.
+
+use super::keys::{Place, check_key};
+use super::overlay::Overlay;
+use super::query::{self, Sight};
+use super::requests::Admission;
+use super::strings::Put;
+use super::{Known, MachineError, Stopped, tables};
+use model::{Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Step, Write, limits};
+use storage::state::{Batch, State};
+use wire::entry;
+
+/// A batch under way. After an error it and what is known are torn: the machine must be opened
+/// again from its state.
+pub(super) struct Applying<'a, S> {
+    pub(super) overlay: Overlay<'a, S>,
+    pub(super) known: &'a mut Known,
+    /// Of the next change of this revision.
+    pub(super) ordinal: u32,
+    /// Of the answer under way.
+    answer_bytes: usize,
+}
+
+impl<'a, S: State> Applying<'a, S> {
+    pub(super) fn new(state: &'a S, known: &'a mut Known) -> Applying<'a, S> {
+        Applying { overlay: Overlay::new(state), known, ordinal: 0, answer_bytes: 0 }
+    }
+
+    /// Applies the batch of one entry.
+    pub(super) fn entry(
+        &mut self,
+        batch: &entry::Batch,
+        answers: &mut Vec<Result<Answer, Refusal>>,
+    ) -> Result<(), MachineError> {
+        let head = &mut self.known.head;
+        head.log_time_ms = head.log_time_ms.max(batch.log_time_ms);
+        self.expire_due()?;
+        self.trim_changes()?;
+        self.forget_idle();
+        for command in &batch.commands {
+            self.answer_bytes = 0;
+            answers.push(self.command(command)?);
+        }
+        Ok(())
+    }
+
+    /// The changes of all entries.
+    pub(super) fn finish(mut self) -> Batch {
+        self.write_counts();
+        self.write_logs();
+        self.overlay.put(tables::HEAD, self.known.head.encode());
+        self.overlay.into_batch()
+    }
+
+    fn command(&mut self, command: &Command) -> Result<Result<Answer, Refusal>, MachineError> {
+        let request = match command {
+            Command::Write { request, .. } | Command::Transaction { request, .. } => *request,
+            _ => None,
+        };
+        if let Some(id) = request
+            && let Admission::Repeated(outcome) = self.admit(id)?
+        {
+            return Ok(outcome);
+        }
+        let outcome = split(self.execute(command))?;
+        if let Some(id) = request {
+            self.remember(id, &outcome);
+        }
+        Ok(outcome)
+    }
+
+    fn execute(&mut self, command: &Command) -> Result<Answer, Stopped> {
+        match command {
+            Command::Write { keyspace, write, .. } => {
+                self.next_revision();
+                self.write(*keyspace, write)
+            }
+            Command::Transaction { keyspace, guards, steps, .. } => {
+                self.next_revision();
+                self.transaction(*keyspace, guards, steps)
+            }
+            Command::ClearAll => {
+                self.next_revision();
+                self.clear_all();
+                Ok(self.done())
+            }
+            Command::CreateKeyspace(spec) => self.create_keyspace(spec),
+            Command::DropKeyspace { name } => self.drop_keyspace(name),
+            Command::SetCursor { name, keyspace, position } => {
+                self.set_cursor(name, *keyspace, *position)
+            }
+            Command::DropCursor { name, keyspace } => Ok(self.drop_cursor(name, *keyspace)),
+            Command::Tick => {
+                self.collect_garbage()?;
+                Ok(self.done())
+            }
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        keyspace: KeyspaceId,
+        guards: &[Guard],
+        steps: &[Step],
+    ) -> Result<Answer, Stopped> {
+        let place = self.place(keyspace)?;
+        if steps.len().max(guards.len()) > limits::TRANSACTION_STEPS_MAX {
+            let max = limits::TRANSACTION_STEPS_MAX;
+            return Err(Refusal::TooMany { what: "steps of one transaction", max }.into());
+        }
+        for guard in guards {
+            check_key(&guard.key)?;
+            if self.slot(place, &guard.key)?.version() != guard.version {
+                return Ok(Answer::Aborted);
+            }
+        }
+        let mut outcomes = Vec::with_capacity(steps.len());
+        for step in steps {
+            outcomes.push(split(match step {
+                Step::Read(query) => self.read(keyspace, query),
+                Step::Write(write) => self.write(keyspace, write),
+            })?);
+        }
+        Ok(Answer::Steps(outcomes))
+    }
+
+    fn read(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+        let Place { generation, .. } = self.place(keyspace)?;
+        let sight = Sight {
+            read: &self.overlay,
+            keyspace,
+            generation,
+            log_time_ms: self.known.head.log_time_ms,
+            count: Some(self.known.keyspaces.count(keyspace)),
+        };
+        query::answer(&sight, query, &mut self.answer_bytes)
+    }
+
+    fn write(&mut self, keyspace: KeyspaceId, write: &Write) -> Result<Answer, Stopped> {
+        let place = self.place(keyspace)?;
+        match write {
+            Write::Put { key, value, condition, expiry, return_old } => {
+                let (condition, expiry, return_old) = (*condition, *expiry, *return_old);
+                self.put(place, key, Put { value, condition, expiry, return_old })
+            }
+            Write::PutMany { pairs, if_all_absent } => self.put_many(place, pairs, *if_all_absent),
+            Write::Append { key, suffix } => self.append(place, key, suffix),
+            Write::Add { key, delta } => self.add(place, key, *delta),
+            Write::Delete { keys } => self.delete(place, keys),
+            Write::DeleteIf { key, version } => self.delete_if(place, key, *version),
+            Write::Take { key } => self.take(place, key),
+            Write::SetExpiry { key, expiry, condition } => {
+                self.set_expiry(place, key, *expiry, *condition)
+            }
+            Write::HashSet { key, fields } => self.hash_set(place, key, fields),
+            Write::HashSetIfAbsent { key, field, value } => {
+                self.hash_set_if_absent(place, key, field, value)
+            }
+            Write::HashDelete { key, fields } => self.hash_delete(place, key, fields),
+            Write::HashAdd { key, field, delta } => self.hash_add(place, key, field, *delta),
+            Write::Clear => {
+                self.clear(keyspace);
+                Ok(self.done())
+            }
+        }
+    }
+
+    /// Begins the next revision (docs/adr/0002).
+    pub(super) fn next_revision(&mut self) {
+        self.known.head.revision = self.known.head.revision.next();
+        self.ordinal = 0;
+    }
+
+    /// Counts what an answer is going to carry, before anything is done for it.
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Refusal> {
+        query::charge(&mut self.answer_bytes, bytes)
+    }
+
+    fn done(&self) -> Answer {
+        Answer::Done(self.revision())
+    }
+
+    fn revision(&self) -> Revision {
+        self.known.head.revision
+    }
+}
+
+/// A refusal is an outcome, a failure ends the machine.
+fn split(result: Result<Answer, Stopped>) -> Result<Result<Answer, Refusal>, MachineError> {
+    match result {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Stopped::Refused(refusal)) => Ok(Err(refusal)),
+        Err(Stopped::Failed(error)) => Err(error),
+    }
+}

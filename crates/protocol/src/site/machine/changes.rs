@@ -1,0 +1,315 @@
+//! The change log: what happened to which key, for those who come to ask later.
+//!
+//! Changes are kept for a keyspace while it has a cursor, behind which its consumer has seen
+//! everything. They are trimmed behind the slowest cursor, and past
+//! [`limits::CHANGES_RETAINED_MAX`] from the longest log whatever its cursors say: a dead consumer
+//! must not fill the disk. Trimming is done piece by piece with the entries that follow; what a
+//! consumer may ask for is decided at once, by `kept_after`.
+//!
+//! ```text
+//! l keyspace                   → format 1 ‖ kept after (varint) ‖ changes in the table (varint)
+//! u keyspace name              → position (varint)
+//! h keyspace revision ordinal  → kind (1 byte) ‖ key
+//! ```
+
+use super::apply::Applying;
+use super::{MachineError, Stopped, keys, tables};
+use model::{Answer, Bytes, Change, ChangeKind, KeyspaceId, Refusal, Revision, limits};
+use std::collections::BTreeMap;
+use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+/// No change is kept: nobody is interested any more, and what is in the table waits to be trimmed.
+const NOTHING: u64 = u64::MAX;
+
+/// The logs that keyspaces have, and those that they had and that are still to be trimmed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Logs {
+    logs: BTreeMap<KeyspaceId, Log>,
+    changes: u64,
+    cursors: usize,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Log {
+    /// Changes of later revisions are kept, all of them.
+    kept_after: u64,
+    /// How many changes are in the table, kept or not.
+    changes: u64,
+    cursors: BTreeMap<String, u64>,
+    /// There may be something to trim.
+    trims: bool,
+    /// Its row is older than it.
+    is_dirty: bool,
+}
+
+fn damaged(table: u8) -> MachineError {
+    MachineError::Damaged { table: table as char }
+}
+
+fn decode_log(row: &[u8]) -> Option<(u64, u64)> {
+    let (&format, rest) = row.split_first()?;
+    let (kept_after, len) = take_varint(rest)?;
+    let (changes, _) = take_varint(&rest[len..])?;
+    (format == FORMAT).then_some((kept_after, changes))
+}
+
+impl Logs {
+    pub(super) fn load(state: &impl Read) -> Result<Logs, MachineError> {
+        let mut all = Logs::default();
+        for (key, row) in super::rows(state, tables::LOGS)? {
+            let id = tables::parse_keyspace(&key).ok_or_else(|| damaged(tables::LOGS))?;
+            let (kept_after, changes) = decode_log(&row).ok_or_else(|| damaged(tables::LOGS))?;
+            all.changes += changes;
+            all.logs.insert(id, Log { kept_after, changes, trims: true, ..Log::default() });
+        }
+        for (key, row) in super::rows(state, tables::CURSORS)? {
+            let cursor = tables::parse_keyspace(&key).and_then(|id| {
+                let name = std::str::from_utf8(&key[5..]).ok()?.to_string();
+                let (position, _) = take_varint(&row)?;
+                Some((all.logs.get_mut(&id)?, name, position))
+            });
+            let (log, name, position) = cursor.ok_or_else(|| damaged(tables::CURSORS))?;
+            log.cursors.insert(name, position);
+            all.cursors += 1;
+        }
+        Ok(all)
+    }
+
+    /// Whether some changes wait to be removed.
+    pub(super) fn has_trims(&self) -> bool {
+        self.changes > limits::CHANGES_RETAINED_MAX
+            || self.logs.values().any(|log| log.trims && log.changes > 0)
+    }
+
+    fn has_readers(&self, id: KeyspaceId) -> bool {
+        self.logs.get(&id).is_some_and(|log| !log.cursors.is_empty())
+    }
+}
+
+impl Log {
+    fn keep_after(&mut self, revision: u64) {
+        if revision > self.kept_after {
+            self.kept_after = revision;
+            self.trims = true;
+        }
+        self.is_dirty = true;
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    /// Says that a key changed, if anybody wants to know.
+    pub(super) fn log_change(&mut self, id: KeyspaceId, key: &[u8], kind: ChangeKind) {
+        if !self.known.logs.has_readers(id) {
+            return;
+        }
+        let log = self.known.logs.logs.get_mut(&id).expect("it has readers");
+        log.changes += 1;
+        log.is_dirty = true;
+        self.known.logs.changes += 1;
+        let mut row = Vec::with_capacity(1 + key.len());
+        row.push(kind_byte(kind));
+        row.extend_from_slice(key);
+        let revision = self.known.head.revision.0;
+        self.overlay.put(tables::change(id, revision, self.ordinal), row);
+        self.ordinal += 1;
+    }
+
+    pub(super) fn set_cursor(
+        &mut self,
+        name: &str,
+        id: KeyspaceId,
+        position: Revision,
+    ) -> Result<Answer, Stopped> {
+        self.place(id)?;
+        keys::check_key(name.as_bytes())?;
+        let revision = self.known.head.revision;
+        let logs = &mut self.known.logs;
+        let is_new = !logs.logs.get(&id).is_some_and(|log| log.cursors.contains_key(name));
+        if is_new && logs.cursors >= limits::CURSORS_MAX {
+            return Err(Refusal::TooMany { what: "cursors", max: limits::CURSORS_MAX }.into());
+        }
+        logs.cursors += usize::from(is_new);
+        let log = logs.logs.entry(id).or_default();
+        if log.cursors.is_empty() {
+            // Whatever is still in the table belongs to nobody, and it is not all there was.
+            log.kept_after = revision.0;
+            log.trims = true;
+        }
+        let cursor = log.cursors.entry(name.to_string()).or_insert(0);
+        *cursor = (*cursor).max(position.0.min(revision.0));
+        let mut row = Vec::new();
+        put_varint(*cursor, &mut row);
+        let slowest = log.cursors.values().copied().min().unwrap_or(revision.0);
+        log.keep_after(slowest);
+        self.overlay.put(tables::cursor(id, name), row);
+        Ok(Answer::Done(revision))
+    }
+
+    pub(super) fn drop_cursor(&mut self, name: &str, id: KeyspaceId) -> Answer {
+        if let Some(log) = self.known.logs.logs.get_mut(&id)
+            && log.cursors.remove(name).is_some()
+        {
+            log.keep_after(log.cursors.values().copied().min().unwrap_or(NOTHING));
+            self.known.logs.cursors -= 1;
+            self.overlay.remove(tables::cursor(id, name));
+        }
+        Answer::Done(self.known.head.revision)
+    }
+
+    /// Forgets all consumers of a keyspace.
+    pub(super) fn drop_cursors(&mut self, id: KeyspaceId) {
+        let log = self.known.logs.logs.get(&id);
+        let names: Vec<_> = log.into_iter().flat_map(|log| log.cursors.keys().cloned()).collect();
+        for name in names {
+            self.drop_cursor(&name, id);
+        }
+    }
+
+    /// Removes changes that nobody needs, up to an entry's share.
+    pub(super) fn trim_changes(&mut self) -> Result<(), MachineError> {
+        let mut left = limits::CHANGES_TRIMMED_PER_ENTRY_MAX as u64;
+        let ids: Vec<_> = self.known.logs.logs.keys().copied().collect();
+        for id in ids {
+            let log = &self.known.logs.logs[&id];
+            if left > 0 && log.trims {
+                let upto = log.kept_after;
+                let (removed, _) = self.trim(id, left, |revision| revision <= upto)?;
+                if removed < left {
+                    self.log_mut(id).trims = false;
+                }
+                left -= removed;
+            }
+        }
+        let excess = self.known.logs.changes.saturating_sub(limits::CHANGES_RETAINED_MAX);
+        let longest = self.known.logs.logs.iter().max_by_key(|(_, log)| log.changes);
+        if let Some((&id, _)) = longest
+            && excess.min(left) > 0
+        {
+            let (_, last) = self.trim(id, excess.min(left), |_| true)?;
+            self.log_mut(id).keep_after(last);
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest changes of a log. Says how many, and up to which revision.
+    fn trim(
+        &mut self,
+        id: KeyspaceId,
+        max: u64,
+        is_needless: impl Fn(u64) -> bool,
+    ) -> Result<(u64, u64), MachineError> {
+        let (from, until) = (tables::change(id, 0, 0), after_keyspace(id));
+        let mut found = Vec::new();
+        let mut last = 0;
+        self.overlay.scan(&from, Some(&until), &mut |key, _| {
+            let revision = tables::parse_change(&key).unwrap_or(0);
+            if found.len() as u64 == max || !is_needless(revision) {
+                return false;
+            }
+            last = revision;
+            found.push(key);
+            true
+        })?;
+        let removed = found.len() as u64;
+        for key in found {
+            self.overlay.remove(key);
+        }
+        self.known.logs.changes -= removed;
+        let log = self.log_mut(id);
+        log.changes -= removed;
+        log.is_dirty |= removed > 0;
+        Ok((removed, last))
+    }
+
+    /// Brings the rows of logs that changed into the state.
+    pub(super) fn write_logs(&mut self) {
+        let overlay = &mut self.overlay;
+        self.known.logs.logs.retain(|id, log| {
+            let is_over = log.changes == 0 && log.cursors.is_empty();
+            if is_over {
+                overlay.remove(tables::of_keyspace(tables::LOGS, *id));
+            } else if std::mem::take(&mut log.is_dirty) {
+                let mut row = vec![FORMAT];
+                put_varint(log.kept_after, &mut row);
+                put_varint(log.changes, &mut row);
+                overlay.put(tables::of_keyspace(tables::LOGS, *id), row);
+            }
+            !is_over
+        });
+    }
+
+    fn log_mut(&mut self, id: KeyspaceId) -> &mut Log {
+        self.known.logs.logs.get_mut(&id).expect("the log was found just now")
+    }
+}
+
+/// The changes of a keyspace after a revision, oldest first: `max` (at least 1) and as many more as
+/// belong to the last one's revision, so that the next call can go on after it. Empty when there are
+/// no more.
+pub(super) fn read(
+    view: &impl Read,
+    id: KeyspaceId,
+    after: Revision,
+    revision: Revision,
+    max: usize,
+) -> Result<Vec<Change>, Stopped> {
+    let row = view.get(&tables::of_keyspace(tables::LOGS, id)).map_err(MachineError::from)?;
+    let kept_after = match row {
+        Some(row) => decode_log(&row).ok_or_else(|| damaged(tables::LOGS))?.0,
+        None => NOTHING,
+    };
+    if after.0 < kept_after.min(revision.0) {
+        return Err(Refusal::ChangesTrimmed { oldest: kept_after.min(revision.0) }.into());
+    }
+    let (from, until) = (tables::change(id, after.0.saturating_add(1), 0), after_keyspace(id));
+    let mut changes: Vec<Change> = Vec::new();
+    let mut is_damaged = false;
+    let scanned = view.scan(&from, Some(&until), &mut |key, row| {
+        let Some(change) = decode_change(id, &key, &row) else {
+            is_damaged = true;
+            return false;
+        };
+        let is_whole = changes.last().is_none_or(|last| last.revision != change.revision);
+        if is_whole && changes.len() >= max.max(1) {
+            return false;
+        }
+        changes.push(change);
+        true
+    });
+    scanned.map_err(MachineError::from)?;
+    if is_damaged {
+        return Err(damaged(tables::CHANGES).into());
+    }
+    Ok(changes)
+}
+
+fn after_keyspace(id: KeyspaceId) -> Vec<u8> {
+    tables::change(id, u64::MAX, u32::MAX)
+}
+
+fn decode_change(keyspace: KeyspaceId, key: &[u8], row: &Bytes) -> Option<Change> {
+    let revision = Revision(tables::parse_change(key)?);
+    let kind = KINDS.get(usize::from(*row.first()?)).copied()?;
+    Some(Change { revision, keyspace, key: row.slice(1..), kind })
+}
+
+/// A kind's byte is its place here.
+const KINDS: [ChangeKind; 11] = [
+    ChangeKind::Put,
+    ChangeKind::Append,
+    ChangeKind::Add,
+    ChangeKind::Delete,
+    ChangeKind::Expire,
+    ChangeKind::SetExpiry,
+    ChangeKind::ClearExpiry,
+    ChangeKind::HashSet,
+    ChangeKind::HashDelete,
+    ChangeKind::HashAdd,
+    ChangeKind::Clear,
+];
+
+fn kind_byte(kind: ChangeKind) -> u8 {
+    KINDS.iter().position(|known| *known == kind).expect("every kind has its place") as u8
+}

@@ -1,0 +1,123 @@
+//! When keys go by themselves.
+//!
+//! Time is *log time* and nothing else: the leader's clock at each proposal, which never goes back
+//! because a state keeps the latest one it saw. So all nodes agree on what has expired, a node that
+//! replays its log decides as it did the first time, and a skewed clock can make keys live too
+//! short or too long but never differently here and there.
+//!
+//! A record whose expiry is not after log time is absent to every read and write at once; a table
+//! ordered by time finds those that must be removed, a bounded number of them with every entry.
+//! `e expires_ms generation key` is there exactly while the record has that expiry.
+
+use super::apply::Applying;
+use super::keys::Place;
+use super::{MachineError, Stopped, tables};
+use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
+use storage::state::{Read, State};
+
+/// The earliest expiry that may be there. Never later than the earliest that is: a moment whose
+/// key is gone again is found out when it comes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NextExpiry {
+    pub(super) ms: Option<u64>,
+}
+
+impl NextExpiry {
+    pub(super) fn load(state: &impl Read) -> Result<NextExpiry, MachineError> {
+        let (from, until) = tables::whole(tables::EXPIRIES);
+        let mut first = None;
+        state.scan(&from, Some(&until), &mut |key, _| {
+            first = Some(key);
+            false
+        })?;
+        let ms = first.map(|key| parse(&key).map(|(ms, ..)| ms)).transpose()?;
+        Ok(NextExpiry { ms })
+    }
+
+    /// There is one at this moment.
+    pub(super) fn expect(&mut self, ms: u64) {
+        self.ms = Some(self.ms.map_or(ms, |next| next.min(ms)));
+    }
+}
+
+fn parse(key: &Bytes) -> Result<(u64, u64, Bytes), MachineError> {
+    tables::parse_expiry(key).ok_or(MachineError::Damaged { table: tables::EXPIRIES as char })
+}
+
+impl<S: State> Applying<'_, S> {
+    /// Removes what has expired, up to an entry's share. If that is anything, it happens at a
+    /// revision of its own.
+    pub(super) fn expire_due(&mut self) -> Result<(), MachineError> {
+        let log_time_ms = self.known.head.log_time_ms;
+        if self.known.expiry.ms.is_none_or(|next| next > log_time_ms) {
+            return Ok(());
+        }
+        let (from, until) = tables::whole(tables::EXPIRIES);
+        let mut due = Vec::new();
+        let mut next = None;
+        self.overlay.scan(&from, Some(&until), &mut |key, _| {
+            let is_due = tables::parse_expiry(&key).is_none_or(|(ms, ..)| ms <= log_time_ms);
+            if is_due && due.len() < limits::EXPIRED_PER_ENTRY_MAX {
+                due.push(key);
+                return true;
+            }
+            next = Some(key);
+            false
+        })?;
+        self.known.expiry.ms = next.map(|key| parse(&key).map(|(ms, ..)| ms)).transpose()?;
+        let mut has_revision = false;
+        for at in due {
+            let (_, generation, key) = parse(&at)?;
+            self.overlay.remove(at);
+            // The records of a generation that nobody has any more are removed as garbage.
+            if let Some(keyspace) = self.known.keyspaces.owner(generation) {
+                if !has_revision {
+                    self.next_revision();
+                    has_revision = true;
+                }
+                self.expire(Place { keyspace, generation }, &key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The moment an expiry names, if any. `Keep` names the one there is.
+    pub(super) fn moment(&self, expiry: Expiry, now_ms: Option<u64>) -> Option<u64> {
+        match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => now_ms,
+            Expiry::AfterMs(ms) => Some(self.known.head.log_time_ms.saturating_add(ms)),
+            Expiry::AtMs(ms) => Some(ms),
+        }
+    }
+
+    pub(super) fn set_expiry(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        expiry: Expiry,
+        condition: ExpiryCondition,
+    ) -> Result<Answer, Stopped> {
+        let mut slot = self.slot(place, key)?;
+        let Some(record) = slot.record.clone() else { return Ok(Answer::Flag(false)) };
+        let old = record.expires_ms;
+        let new = self.moment(expiry, old);
+        // No expiry is later than any.
+        let (old_or_end, new_or_end) = (old.unwrap_or(u64::MAX), new.unwrap_or(u64::MAX));
+        let holds = match condition {
+            ExpiryCondition::Always => true,
+            ExpiryCondition::IfNone => old.is_none(),
+            ExpiryCondition::IfSome => old.is_some(),
+            ExpiryCondition::IfLater => new_or_end > old_or_end,
+            ExpiryCondition::IfEarlier => new_or_end < old_or_end,
+        };
+        // To clear what is not there, or to keep what is, changes nothing.
+        let is_idle = expiry == Expiry::Keep || (old.is_none() && new.is_none());
+        if !holds || is_idle {
+            return Ok(Answer::Flag(false));
+        }
+        let change = if new.is_some() { ChangeKind::SetExpiry } else { ChangeKind::ClearExpiry };
+        self.store(&mut slot, record.kind, new, &[&record.payload], change);
+        Ok(Answer::Flag(true))
+    }
+}

@@ -1,0 +1,110 @@
+//! How far the state has come. It is written with every batch, so that after a crash the log is
+//! repeated from the right place.
+
+use super::{MachineError, tables};
+use model::{Bytes, Revision};
+use storage::state::Read;
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+
+/// The last log entry that was applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Its index; 0 before the first one.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+}
+
+/// The counters of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) applied: Applied,
+    pub(super) revision: Revision,
+    /// The latest log time of any entry.
+    pub(super) log_time_ms: u64,
+    /// The id of the next keyspace to be made.
+    pub(super) keyspace_next: u32,
+    /// The next generation of a keyspace's records.
+    pub(super) generation_next: u64,
+}
+
+impl Default for Head {
+    /// A state that nothing was applied to: it has the default keyspace, of generation 0.
+    fn default() -> Head {
+        Head {
+            applied: Applied::default(),
+            revision: Revision(0),
+            log_time_ms: 0,
+            keyspace_next: 1,
+            generation_next: 1,
+        }
+    }
+}
+
+impl Head {
+    /// The head of a state, or of a fresh one.
+    pub(super) fn load(state: &impl Read) -> Result<Head, MachineError> {
+        match state.get(tables::HEAD)? {
+            Some(bytes) => Head::decode(&bytes).ok_or(MachineError::Damaged { table: 'm' }),
+            None => Ok(Head::default()),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(40);
+        out.push(FORMAT);
+        for number in [
+            self.applied.index,
+            self.applied.term,
+            self.revision.0,
+            self.log_time_ms,
+            u64::from(self.keyspace_next),
+            self.generation_next,
+        ] {
+            put_varint(number, &mut out);
+        }
+        out.into()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Head> {
+        let (&format, mut rest) = bytes.split_first()?;
+        if format != FORMAT {
+            return None;
+        }
+        let mut numbers = [0; 6];
+        for number in &mut numbers {
+            let (read, len) = take_varint(rest)?;
+            *number = read;
+            rest = &rest[len..];
+        }
+        let [index, term, revision, log_time_ms, keyspace_next, generation_next] = numbers;
+        rest.is_empty().then_some(Head {
+            applied: Applied { index, term },
+            revision: Revision(revision),
+            log_time_ms,
+            keyspace_next: u32::try_from(keyspace_next).ok()?,
+            generation_next,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let head = Head {
+            applied: Applied { index: 200, term: 3 },
+            revision: Revision(1000),
+            log_time_ms: 5,
+            keyspace_next: 2,
+            generation_next: 4,
+        };
+        assert_eq!(&head.encode()[..], b"\x01\xc8\x01\x03\xe8\x07\x05\x02\x04");
+        assert_eq!(Head::decode(&head.encode()), Some(head));
+        assert_eq!(Head::decode(b"\x02\x00\x00\x00\x00\x00\x00"), None);
+    }
+}

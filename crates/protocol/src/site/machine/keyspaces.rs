@@ -1,0 +1,273 @@
+//! The keyspaces, their generations, and how a million keys are cleared by one small command.
+//!
+//! Each keyspace has a *generation*, a number that no other one ever had, and its records lie under
+//! that number. To clear the keyspace is to give it a new generation: its old records are garbage
+//! from that moment, which no read and no write ever looks at, and ticks remove them piece by
+//! piece. So FLUSHALL and dropping a keyspace take the same time whatever they hold, and a log
+//! entry never blocks those behind it.
+//!
+//! ```text
+//! k keyspace   → format 1 ‖ generation (varint) ‖ the keyspace (wire::entry)
+//! c keyspace   → how many keys (varint)
+//! g generation → nothing
+//! ```
+//!
+//! The default keyspace has no row before it is cleared for the first time: its generation is 0.
+
+use super::apply::Applying;
+use super::records::Record;
+use super::{MachineError, Stopped, tables};
+use model::{Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, Refusal, limits};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::{Read, State};
+use wire::entry::{decode_keyspace, encode_keyspace, put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+
+/// All keyspaces, and the generations whose records are still to be removed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Keyspaces {
+    spaces: BTreeMap<KeyspaceId, Space>,
+    owners: BTreeMap<u64, KeyspaceId>,
+    garbage: BTreeSet<u64>,
+    /// Whose count is not yet in the state.
+    recounted: BTreeSet<KeyspaceId>,
+    /// Whether the catalog or a generation is not yet known to readers.
+    pub(super) changed: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Space {
+    keyspace: Keyspace,
+    generation: u64,
+    count: u64,
+}
+
+impl Keyspaces {
+    pub(super) fn load(state: &impl Read) -> Result<Keyspaces, MachineError> {
+        let damaged = |table: u8| MachineError::Damaged { table: table as char };
+        let mut spaces = BTreeMap::new();
+        for (_, row) in super::rows(state, tables::KEYSPACES)? {
+            let (generation, keyspace) =
+                decode_row(row).ok_or_else(|| damaged(tables::KEYSPACES))?;
+            spaces.insert(keyspace.id, Space { keyspace, generation, count: 0 });
+        }
+        spaces.entry(KeyspaceId::DEFAULT).or_insert_with(|| Space {
+            keyspace: Keyspace { id: KeyspaceId::DEFAULT, spec: KeyspaceSpec::default_keyspace() },
+            generation: 0,
+            count: 0,
+        });
+        for space in spaces.values_mut() {
+            space.count = count(state, space.keyspace.id)?;
+        }
+        let mut garbage = BTreeSet::new();
+        for (key, _) in super::rows(state, tables::GARBAGE)? {
+            let (generation, _) = take_varint(&key[1..]).ok_or_else(|| damaged(tables::GARBAGE))?;
+            garbage.insert(generation);
+        }
+        let owners = spaces.iter().map(|(id, space)| (space.generation, *id)).collect();
+        Ok(Keyspaces { spaces, owners, garbage, recounted: BTreeSet::new(), changed: true })
+    }
+
+    pub(super) fn generation(&self, id: KeyspaceId) -> Option<u64> {
+        self.spaces.get(&id).map(|space| space.generation)
+    }
+
+    /// Which keyspace has this generation now.
+    pub(super) fn owner(&self, generation: u64) -> Option<KeyspaceId> {
+        self.owners.get(&generation).copied()
+    }
+
+    pub(super) fn count(&self, id: KeyspaceId) -> u64 {
+        self.spaces.get(&id).map_or(0, |space| space.count)
+    }
+
+    /// One key more or less.
+    pub(super) fn recount(&mut self, id: KeyspaceId, by: i64) {
+        if let Some(space) = self.spaces.get_mut(&id) {
+            space.count = space.count.saturating_add_signed(by);
+            self.recounted.insert(id);
+        }
+    }
+
+    pub(super) fn has_garbage(&self) -> bool {
+        !self.garbage.is_empty()
+    }
+
+    pub(super) fn catalog(&self) -> Catalog {
+        Catalog::new(self.spaces.values().map(|space| space.keyspace.clone()).collect())
+    }
+
+    pub(super) fn generations(&self) -> BTreeMap<KeyspaceId, u64> {
+        self.spaces.iter().map(|(id, space)| (*id, space.generation)).collect()
+    }
+}
+
+/// How many keys a keyspace holds, by the state.
+pub(super) fn count(state: &impl Read, id: KeyspaceId) -> Result<u64, MachineError> {
+    match state.get(&tables::of_keyspace(tables::COUNTS, id))? {
+        Some(bytes) => match take_varint(&bytes) {
+            Some((count, _)) => Ok(count),
+            None => Err(MachineError::Damaged { table: tables::COUNTS as char }),
+        },
+        None => Ok(0),
+    }
+}
+
+/// The generation of a keyspace by the state; `None`: there is no such keyspace.
+pub(super) fn generation(state: &impl Read, id: KeyspaceId) -> Result<Option<u64>, MachineError> {
+    match state.get(&tables::of_keyspace(tables::KEYSPACES, id))? {
+        Some(row) => match decode_row(row) {
+            Some((generation, _)) => Ok(Some(generation)),
+            None => Err(MachineError::Damaged { table: tables::KEYSPACES as char }),
+        },
+        None => Ok((id == KeyspaceId::DEFAULT).then_some(0)),
+    }
+}
+
+fn decode_row(row: model::Bytes) -> Option<(u64, Keyspace)> {
+    if *row.first()? != FORMAT {
+        return None;
+    }
+    let (generation, len) = take_varint(&row[1..])?;
+    Some((generation, decode_keyspace(row.slice(1 + len..)).ok()?))
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Answer, Stopped> {
+        spec.check().map_err(Refusal::from)?;
+        let spaces = &self.known.keyspaces.spaces;
+        let taken = |space: &&Space| {
+            let there = &space.keyspace.spec;
+            there.name == spec.name || there.prefix == spec.prefix
+        };
+        if let Some(space) = spaces.values().find(taken) {
+            let name = space.keyspace.spec.name.clone();
+            return Err(Refusal::KeyspaceExists { name }.into());
+        }
+        if spaces.len() >= limits::KEYSPACES_MAX {
+            let max = limits::KEYSPACES_MAX;
+            return Err(Refusal::TooMany { what: "keyspaces", max }.into());
+        }
+        let id = KeyspaceId(self.known.head.keyspace_next);
+        self.known.head.keyspace_next += 1;
+        let keyspace = Keyspace { id, spec: spec.clone() };
+        let generation = self.next_generation();
+        let keyspaces = &mut self.known.keyspaces;
+        let space = Space { keyspace: keyspace.clone(), generation, count: 0 };
+        keyspaces.spaces.insert(id, space);
+        keyspaces.owners.insert(generation, id);
+        self.write_keyspace(id);
+        Ok(Answer::Keyspace(keyspace))
+    }
+
+    pub(super) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
+        let keyspaces = &mut self.known.keyspaces;
+        let found = keyspaces.spaces.values().find(|space| space.keyspace.spec.name == name);
+        let id = match found {
+            Some(space) => space.keyspace.id,
+            None => return Err(Refusal::NoKeyspace(name.to_string()).into()),
+        };
+        if id == KeyspaceId::DEFAULT {
+            return Err(Refusal::DefaultKeyspace.into());
+        }
+        let space = keyspaces.spaces.remove(&id).expect("it was found just now");
+        keyspaces.owners.remove(&space.generation);
+        keyspaces.recounted.remove(&id);
+        keyspaces.changed = true;
+        if space.count > 0 {
+            self.discard(space.generation);
+        }
+        self.overlay.remove(tables::of_keyspace(tables::KEYSPACES, id));
+        self.overlay.remove(tables::of_keyspace(tables::COUNTS, id));
+        self.drop_cursors(id);
+        Ok(Answer::Done(self.known.head.revision))
+    }
+
+    /// Removes every key of a keyspace.
+    pub(super) fn clear(&mut self, id: KeyspaceId) {
+        if self.known.keyspaces.count(id) > 0 {
+            let generation = self.next_generation();
+            let keyspaces = &mut self.known.keyspaces;
+            let space = keyspaces.spaces.get_mut(&id).expect("a keyspace with keys is there");
+            let old = std::mem::replace(&mut space.generation, generation);
+            space.count = 0;
+            keyspaces.recounted.insert(id);
+            keyspaces.owners.remove(&old);
+            keyspaces.owners.insert(generation, id);
+            self.discard(old);
+            self.write_keyspace(id);
+        }
+        self.log_change(id, b"", ChangeKind::Clear);
+    }
+
+    pub(super) fn clear_all(&mut self) {
+        let ids: Vec<_> = self.known.keyspaces.spaces.keys().copied().collect();
+        for id in ids {
+            self.clear(id);
+        }
+    }
+
+    /// Removes records of cleared generations, with their expiries, up to a tick's share.
+    pub(super) fn collect_garbage(&mut self) -> Result<(), MachineError> {
+        let mut records_left = limits::GARBAGE_PER_TICK_MAX;
+        let mut bytes_left = limits::GARBAGE_BYTES_PER_TICK_MAX;
+        while let Some(&generation) = self.known.keyspaces.garbage.first() {
+            let (from, until) = tables::records(generation);
+            let mut found = Vec::new();
+            let mut more = false;
+            self.overlay.scan(&from, Some(&until), &mut |key, row| {
+                more = records_left == 0 || bytes_left == 0;
+                if more {
+                    return false;
+                }
+                records_left -= 1;
+                bytes_left = bytes_left.saturating_sub(key.len() + row.len());
+                found.push((key, row));
+                true
+            })?;
+            let prefix_bytes = tables::record_prefix_bytes(generation);
+            for (key, row) in found {
+                if let Some(ms) = Record::decode(&row)?.expires_ms {
+                    self.overlay.remove(tables::expiry(ms, generation, &key[prefix_bytes..]));
+                }
+                self.overlay.remove(key);
+            }
+            if more {
+                return Ok(());
+            }
+            self.known.keyspaces.garbage.remove(&generation);
+            self.overlay.remove(tables::garbage(generation));
+        }
+        Ok(())
+    }
+
+    /// Brings the counts that changed into the state.
+    pub(super) fn write_counts(&mut self) {
+        for id in std::mem::take(&mut self.known.keyspaces.recounted) {
+            let mut row = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX);
+            put_varint(self.known.keyspaces.count(id), &mut row);
+            self.overlay.put(tables::of_keyspace(tables::COUNTS, id), row);
+        }
+    }
+
+    fn next_generation(&mut self) -> u64 {
+        let generation = self.known.head.generation_next;
+        self.known.head.generation_next += 1;
+        generation
+    }
+
+    fn discard(&mut self, generation: u64) {
+        self.known.keyspaces.garbage.insert(generation);
+        self.overlay.put(tables::garbage(generation), model::Bytes::new());
+    }
+
+    fn write_keyspace(&mut self, id: KeyspaceId) {
+        self.known.keyspaces.changed = true;
+        let space = &self.known.keyspaces.spaces[&id];
+        let mut row = vec![FORMAT];
+        put_varint(space.generation, &mut row);
+        row.extend_from_slice(&encode_keyspace(&space.keyspace));
+        self.overlay.put(tables::of_keyspace(tables::KEYSPACES, id), row);
+    }
+}

@@ -1,0 +1,80 @@
+//! The state as it will be once the batch under way is committed.
+
+use model::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use storage::state::{Batch, Read, StateError};
+
+/// Changes over a state that does not have them yet. Reads see both.
+pub(super) struct Overlay<'a, S> {
+    below: &'a S,
+    changes: BTreeMap<Bytes, Option<Bytes>>,
+}
+
+impl<'a, S: Read> Overlay<'a, S> {
+    pub(super) fn new(below: &'a S) -> Overlay<'a, S> {
+        Overlay { below, changes: BTreeMap::new() }
+    }
+
+    pub(super) fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
+        self.changes.insert(key.into(), Some(value.into()));
+    }
+
+    pub(super) fn remove(&mut self, key: impl Into<Bytes>) {
+        self.changes.insert(key.into(), None);
+    }
+
+    /// The changes, each key once.
+    pub(super) fn into_batch(self) -> Batch {
+        Batch { changes: self.changes.into_iter().collect() }
+    }
+}
+
+impl<S: Read> Read for Overlay<'_, S> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        match self.changes.get(key) {
+            Some(change) => Ok(change.clone()),
+            None => self.below.get(key),
+        }
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        if until.is_some_and(|until| until <= from) {
+            return Ok(());
+        }
+        let upper = until.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.changes.range::<[u8], _>((Bound::Included(from), upper));
+        let mut changes = range.peekable();
+        let mut goes_on = true;
+        self.below.scan(from, until, &mut |key, value| {
+            while let Some((changed, change)) = changes.next_if(|(changed, _)| **changed < key) {
+                if let Some(value) = change {
+                    goes_on = visit(changed.clone(), value.clone());
+                    if !goes_on {
+                        return false;
+                    }
+                }
+            }
+            goes_on = match changes.next_if(|(changed, _)| **changed == key) {
+                Some((_, Some(newer))) => visit(key, newer.clone()),
+                Some((_, None)) => true,
+                None => visit(key, value),
+            };
+            goes_on
+        })?;
+        for (changed, change) in changes {
+            if !goes_on {
+                break;
+            }
+            if let Some(value) = change {
+                goes_on = visit(changed.clone(), value.clone());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! Answers to questions, from any sight of the state: as it is, as it was, or as it will be in the
+//! middle of a transaction.
+
+use super::glob::{literal_prefix, matches};
+use super::hashes::find;
+use super::keys::check_key;
+use super::records::{Record, fields};
+use super::{MachineError, Stopped, keyspaces, tables};
+use model::{
+    Answer, Bytes, Expiring, Item, KeyspaceId, Kind, Query, Refusal, Revision, ScanFilter,
+    Versioned, limits,
+};
+use std::collections::BTreeMap;
+use storage::state::Read;
+
+/// One keyspace at one moment.
+pub(super) struct Sight<'a, R> {
+    pub(super) read: &'a R,
+    pub(super) keyspace: KeyspaceId,
+    pub(super) generation: u64,
+    pub(super) log_time_ms: u64,
+    /// How many keys there are, if that is known better than by the state.
+    pub(super) count: Option<u64>,
+}
+
+/// Counts what an answer is going to carry.
+pub(super) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refusal> {
+    *answer_bytes = answer_bytes.saturating_add(bytes);
+    if *answer_bytes > limits::ANSWER_BYTES_MAX {
+        return Err(Refusal::AnswerTooLong);
+    }
+    Ok(())
+}
+
+/// Whether a query looks at more than one row, and so needs a view to see them at one moment.
+pub(super) fn needs_view(query: &Query) -> bool {
+    match query {
+        Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
+            keys.len() > 1
+        }
+        Query::Scan { .. } => true,
+        _ => false,
+    }
+}
+
+/// Answers a query; `answer_bytes` counts what it carries.
+pub(super) fn answer<R: Read>(
+    sight: &Sight<'_, R>,
+    query: &Query,
+    answer_bytes: &mut usize,
+) -> Result<Answer, Stopped> {
+    Ok(match query {
+        Query::Get { key } => {
+            let record = sight.record_of(key, Kind::String)?;
+            charge(answer_bytes, record.as_ref().map_or(0, |record| record.payload.len()))?;
+            Answer::Value(record.map(|r| Versioned { value: r.payload, version: r.version }))
+        }
+        Query::GetMany { keys } => {
+            let mut values = Vec::new();
+            for key in keys {
+                let record = sight.record(key)?.filter(|record| record.kind == Kind::String);
+                charge(answer_bytes, record.as_ref().map_or(0, |record| record.payload.len()))?;
+                values.push(record.map(|record| record.payload));
+            }
+            Answer::Values(values)
+        }
+        Query::Exists { keys } => {
+            let mut there = 0;
+            for key in keys {
+                there += i64::from(sight.record(key)?.is_some());
+            }
+            Answer::Integer(there)
+        }
+        Query::Expiry { key } => Answer::Expiry(match sight.record(key)? {
+            None => Expiring::Absent,
+            Some(record) => record.expires_ms.map_or(Expiring::Never, Expiring::AtMs),
+        }),
+        Query::Kind { key } => Answer::Kind(sight.record(key)?.map(|record| record.kind)),
+        Query::Length { key } => {
+            let record = sight.record_of(key, Kind::String)?;
+            Answer::Integer(record.map_or(0, |record| record.payload.len() as i64))
+        }
+        Query::Versions { keys } => {
+            let mut versions = Vec::new();
+            for key in keys {
+                versions.push(sight.record(key)?.map_or(Revision(0), |record| record.version));
+            }
+            Answer::Versions(versions)
+        }
+        Query::HashGet { key, field } => {
+            let Some(record) = sight.record_of(key, Kind::Hash)? else {
+                return Ok(Answer::Value(None));
+            };
+            let value = find(&record.payload, field)?.map(|value| record.payload.slice_ref(value));
+            Answer::Value(value.map(|value| Versioned { value, version: record.version }))
+        }
+        Query::HashGetMany { key, fields: names } => {
+            let payload = sight.hash(key)?;
+            let mut by_name = BTreeMap::new();
+            for field in fields(&payload) {
+                let field = field?;
+                by_name.insert(field.name, field.value);
+            }
+            let mut values = Vec::new();
+            for name in names {
+                let value = by_name.get(&name[..]).map(|value| payload.slice_ref(value));
+                charge(answer_bytes, value.as_ref().map_or(0, Bytes::len))?;
+                values.push(value);
+            }
+            Answer::Values(values)
+        }
+        Query::HashGetAll { key } => {
+            let payload = sight.hash(key)?;
+            charge(answer_bytes, payload.len())?;
+            let mut all = Vec::new();
+            for field in fields(&payload) {
+                let field = field?;
+                all.push((payload.slice_ref(field.name), payload.slice_ref(field.value)));
+            }
+            Answer::Fields(all)
+        }
+        Query::HashExists { key, field } => Answer::Flag(find(&sight.hash(key)?, field)?.is_some()),
+        Query::HashLen { key } => {
+            let payload = sight.hash(key)?;
+            let mut len = 0;
+            for field in fields(&payload) {
+                field?;
+                len += 1;
+            }
+            Answer::Integer(len)
+        }
+        Query::Count => Answer::Integer(match sight.count {
+            Some(count) => count as i64,
+            None => keyspaces::count(sight.read, sight.keyspace)? as i64,
+        }),
+        Query::Scan { from, until, examine_max, filter, with_values } => {
+            let page = Page {
+                from,
+                until: until.as_deref(),
+                examine_max: (*examine_max).clamp(1, limits::SCAN_PAGE_ITEMS_MAX),
+                filter,
+                with_values: *with_values,
+            };
+            sight.scan(&page, answer_bytes)?
+        }
+    })
+}
+
+/// Which page of a scan.
+struct Page<'a> {
+    from: &'a [u8],
+    until: Option<&'a [u8]>,
+    examine_max: usize,
+    filter: &'a ScanFilter,
+    with_values: bool,
+}
+
+impl<R: Read> Sight<'_, R> {
+    /// What a key holds, if it is there and its time has not come.
+    fn record(&self, key: &[u8]) -> Result<Option<Record>, Stopped> {
+        check_key(key)?;
+        let at = tables::record(self.generation, key);
+        let Some(row) = self.read.get(&at).map_err(MachineError::from)? else { return Ok(None) };
+        let record = Record::decode(&row)?;
+        Ok((!record.is_expired(self.log_time_ms)).then_some(record))
+    }
+
+    /// What a key holds if that is of this kind.
+    fn record_of(&self, key: &[u8], kind: Kind) -> Result<Option<Record>, Stopped> {
+        match self.record(key)? {
+            Some(record) if record.kind != kind => Err(Refusal::WrongType.into()),
+            record => Ok(record),
+        }
+    }
+
+    /// The payload of a hash, empty when it is absent.
+    fn hash(&self, key: &[u8]) -> Result<Bytes, Stopped> {
+        Ok(self.record_of(key, Kind::Hash)?.map(|record| record.payload).unwrap_or_default())
+    }
+
+    /// A page ends after so many keys were looked at, or so many bytes of them: matching or not,
+    /// returned or not, so that no filter makes it long.
+    fn scan(&self, page: &Page<'_>, answer_bytes: &mut usize) -> Result<Answer, Stopped> {
+        let glob = page.filter.glob.as_deref();
+        let prefix = glob.map(literal_prefix).unwrap_or_default();
+        let first = page.from.max(&prefix[..]);
+        let from = tables::record(self.generation, first);
+        let (_, end) = tables::records(self.generation);
+        let until = page.until.map(|until| tables::record(self.generation, until));
+        let until = until.as_deref().unwrap_or(&end);
+        let prefix_bytes = tables::record_prefix_bytes(self.generation);
+
+        let mut items = Vec::new();
+        let mut next = None;
+        let mut examined = 0;
+        let mut examined_bytes = 0;
+        let mut damage = None;
+        let scanned = self.read.scan(&from, Some(until), &mut |at, row| {
+            let key = at.slice(prefix_bytes..);
+            if !key.starts_with(&prefix) {
+                return false;
+            }
+            if examined == page.examine_max || examined_bytes >= limits::SCAN_PAGE_BYTES_MAX {
+                next = Some(key);
+                return false;
+            }
+            examined += 1;
+            examined_bytes += key.len() + row.len();
+            match Record::decode(&row) {
+                Ok(record) => items.extend(self.item(page, glob, key, record)),
+                Err(error) => damage = Some(error),
+            }
+            damage.is_none()
+        });
+        scanned.map_err(MachineError::from)?;
+        if let Some(error) = damage {
+            return Err(error.into());
+        }
+        charge(answer_bytes, examined_bytes)?;
+        Ok(Answer::Page { items, next })
+    }
+
+    fn item(
+        &self,
+        page: &Page<'_>,
+        glob: Option<&[u8]>,
+        key: Bytes,
+        record: Record,
+    ) -> Option<Item> {
+        let is_wanted = !record.is_expired(self.log_time_ms)
+            && page.filter.kind.is_none_or(|kind| kind == record.kind)
+            && glob.is_none_or(|glob| matches(glob, &key));
+        let value = (page.with_values && record.kind == Kind::String).then_some(record.payload);
+        is_wanted.then_some(Item { key, kind: record.kind, version: record.version, value })
+    }
+}

@@ -1,0 +1,178 @@
+//! What a key holds: one record, a string or a whole hash.
+//!
+//! ```text
+//! record  = flags (1 byte) ‖ version (varint) ‖ expiry (varint, milliseconds; if flagged) ‖ payload
+//! flags   = format 1 in the high four bits ‖ bit 1: it expires ‖ bit 0: it is a hash
+//! string  = its bytes
+//! hash    = (field length (varint) ‖ field ‖ value length (varint) ‖ value)*, ordered by field
+//! ```
+//!
+//! A hash is read and written as a whole. That is right for what hashes are used for at the edge (a
+//! vehicle's handful of attributes) and wrong for one with a million fields, which is what keys are
+//! for.
+
+use super::{MachineError, tables};
+use model::{Bytes, Kind, Revision};
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1 << 4;
+const FORMAT_MASK: u8 = 0xf0;
+const EXPIRES: u8 = 2;
+const HASH: u8 = 1;
+
+/// One record, with its payload as it lies in the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) kind: Kind,
+    /// The revision that wrote it last.
+    pub(super) version: Revision,
+    pub(super) expires_ms: Option<u64>,
+    pub(super) payload: Bytes,
+}
+
+impl Record {
+    /// Reads a record of the state.
+    pub(super) fn decode(bytes: &Bytes) -> Result<Record, MachineError> {
+        Record::parse(bytes).ok_or(MachineError::Damaged { table: tables::RECORDS as char })
+    }
+
+    fn parse(bytes: &Bytes) -> Option<Record> {
+        let flags = *bytes.first()?;
+        if flags & FORMAT_MASK != FORMAT || flags & !(FORMAT_MASK | EXPIRES | HASH) != 0 {
+            return None;
+        }
+        let (version, len) = take_varint(&bytes[1..])?;
+        let mut at = 1 + len;
+        let mut expires_ms = None;
+        if flags & EXPIRES != 0 {
+            let (ms, len) = take_varint(&bytes[at..])?;
+            expires_ms = Some(ms);
+            at += len;
+        }
+        let kind = if flags & HASH != 0 { Kind::Hash } else { Kind::String };
+        Some(Record { kind, version: Revision(version), expires_ms, payload: bytes.slice(at..) })
+    }
+
+    /// Writes a record whose payload is these pieces.
+    pub(super) fn encode(
+        kind: Kind,
+        version: Revision,
+        expires_ms: Option<u64>,
+        payload: &[&[u8]],
+    ) -> Bytes {
+        const HEAD_BYTES_MAX: usize = 1 + 2 * wire::entry::VARINT_BYTES_MAX;
+        let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
+        head.push(
+            FORMAT
+                | if expires_ms.is_some() { EXPIRES } else { 0 }
+                | if kind == Kind::Hash { HASH } else { 0 },
+        );
+        put_varint(version.0, &mut head);
+        if let Some(ms) = expires_ms {
+            put_varint(ms, &mut head);
+        }
+        let payload_bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        // Exactly as long as it gets: a longer one would cost a second allocation when shared.
+        let mut out = Vec::with_capacity(head.len() + payload_bytes);
+        out.extend_from_slice(&head);
+        for piece in payload {
+            out.extend_from_slice(piece);
+        }
+        out.into()
+    }
+
+    /// Whether it is gone by this log time.
+    pub(super) fn is_expired(&self, log_time_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|ms| ms <= log_time_ms)
+    }
+}
+
+/// The fields of a hash in a payload, in order.
+pub(super) fn fields(payload: &Bytes) -> Fields<'_> {
+    Fields { payload, at: 0 }
+}
+
+/// See [`fields`]. Yields offsets as [`Field`], because most readers want few of them as values.
+pub(super) struct Fields<'a> {
+    payload: &'a Bytes,
+    at: usize,
+}
+
+/// One field of a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) value: &'a [u8],
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, MachineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == self.payload.len() {
+            return None;
+        }
+        let field = self.piece().and_then(|name| Some(Field { name, value: self.piece()? }));
+        if field.is_none() {
+            self.at = self.payload.len();
+        }
+        Some(field.ok_or(MachineError::Damaged { table: tables::RECORDS as char }))
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn piece(&mut self) -> Option<&'a [u8]> {
+        let (len, len_bytes) = take_varint(&self.payload[self.at..])?;
+        let from = self.at + len_bytes;
+        let until = from.checked_add(usize::try_from(len).ok()?)?;
+        let piece = self.payload.get(from..until)?;
+        self.at = until;
+        Some(piece)
+    }
+}
+
+/// Appends a field to the payload of a hash.
+pub(super) fn put_field(field: Field<'_>, payload: &mut Vec<u8>) {
+    for piece in [field.name, field.value] {
+        put_varint(piece.len() as u64, payload);
+        payload.extend_from_slice(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let string = Record::encode(Kind::String, Revision(300), None, &[b"va", b"lue"]);
+        assert_eq!(&string[..], b"\x10\xac\x02value");
+        let mut payload = Vec::new();
+        put_field(Field { name: b"f", value: b"1" }, &mut payload);
+        put_field(Field { name: b"g", value: b"" }, &mut payload);
+        let hash = Record::encode(Kind::Hash, Revision(1), Some(1000), &[&payload]);
+        assert_eq!(&hash[..], b"\x13\x01\xe8\x07\x01f\x011\x01g\x00");
+        let record = Record::decode(&hash).unwrap();
+        assert_eq!(record.expires_ms, Some(1000));
+        let names: Vec<_> = fields(&record.payload).map(|f| f.unwrap().name).collect();
+        assert_eq!(names, [b"f", b"g"]);
+    }
+
+    #[test]
+    fn a_damaged_record_is_said_to_be_one() {
+        for bytes in [&b""[..], b"\x20\x01", b"\x14\x01", b"\x10", b"\x12\x01"] {
+            assert!(Record::decode(&Bytes::from_static(bytes)).is_err(), "{bytes:?}");
+        }
+        let payload = Bytes::from_static(b"\x01f\x05v");
+        let read: Vec<_> = fields(&payload).collect();
+        assert!(matches!(read[..], [Err(MachineError::Damaged { .. })]));
+    }
+
+    #[test]
+    fn expiry_counts_from_its_own_moment() {
+        let bytes = Record::encode(Kind::String, Revision(1), Some(10), &[]);
+        let record = Record::decode(&bytes).unwrap();
+        assert!(!record.is_expired(9));
+        assert!(record.is_expired(10));
+    }
+}

@@ -1,0 +1,128 @@
+//! Writes to strings.
+
+use super::apply::Applying;
+use super::keys::{Place, check_key, check_value};
+use super::{Stopped, integer};
+use model::{Answer, Bytes, ChangeKind, Condition, Expiry, Kind, Refusal, Revision, Versioned};
+use storage::state::State;
+
+/// A put without its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Put<'a> {
+    pub(super) value: &'a [u8],
+    pub(super) condition: Condition,
+    pub(super) expiry: Expiry,
+    pub(super) return_old: bool,
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn put(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        put: Put<'_>,
+    ) -> Result<Answer, Stopped> {
+        check_value(put.value.len())?;
+        let mut slot = self.slot(place, key)?;
+        let old = if put.return_old { slot.payload(Kind::String)? } else { None };
+        self.charge(old.as_ref().map_or(0, Bytes::len))?;
+        let version = slot.version();
+        let holds = match put.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => slot.record.is_none(),
+            Condition::IfPresent => slot.record.is_some(),
+            Condition::IfVersion(expected) => version == expected,
+        };
+        if !holds {
+            return Ok(Answer::Put { applied: false, version, old });
+        }
+        let expires_ms = self.moment(put.expiry, slot.expires_ms());
+        let version =
+            self.store(&mut slot, Kind::String, expires_ms, &[put.value], ChangeKind::Put);
+        Ok(Answer::Put { applied: true, version, old })
+    }
+
+    pub(super) fn put_many(
+        &mut self,
+        place: Place,
+        pairs: &[(Bytes, Bytes)],
+        if_all_absent: bool,
+    ) -> Result<Answer, Stopped> {
+        for (key, value) in pairs {
+            check_key(key)?;
+            check_value(value.len())?;
+        }
+        if if_all_absent {
+            for (key, _) in pairs {
+                if self.slot(place, key)?.record.is_some() {
+                    return Ok(Answer::Flag(false));
+                }
+            }
+        }
+        for (key, value) in pairs {
+            let mut slot = self.slot(place, key)?;
+            self.store(&mut slot, Kind::String, None, &[value], ChangeKind::Put);
+        }
+        Ok(Answer::Flag(true))
+    }
+
+    pub(super) fn append(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        suffix: &[u8],
+    ) -> Result<Answer, Stopped> {
+        let mut slot = self.slot(place, key)?;
+        let old = slot.payload(Kind::String)?.unwrap_or_default();
+        let len = old.len() + suffix.len();
+        check_value(len)?;
+        let expires_ms = slot.expires_ms();
+        self.store(&mut slot, Kind::String, expires_ms, &[&old, suffix], ChangeKind::Append);
+        Ok(Answer::Integer(len as i64))
+    }
+
+    pub(super) fn add(&mut self, place: Place, key: &[u8], delta: i64) -> Result<Answer, Stopped> {
+        let mut slot = self.slot(place, key)?;
+        let old = match slot.payload(Kind::String)? {
+            Some(text) => integer::parse(&text).ok_or(Refusal::NotAnInteger)?,
+            None => 0,
+        };
+        let sum = old.checked_add(delta).ok_or(Refusal::Overflow)?;
+        let expires_ms = slot.expires_ms();
+        let text = sum.to_string();
+        self.store(&mut slot, Kind::String, expires_ms, &[text.as_bytes()], ChangeKind::Add);
+        Ok(Answer::Integer(sum))
+    }
+
+    pub(super) fn delete(&mut self, place: Place, keys: &[Bytes]) -> Result<Answer, Stopped> {
+        for key in keys {
+            check_key(key)?;
+        }
+        let mut removed = 0;
+        for key in keys {
+            let mut slot = self.slot(place, key)?;
+            removed += i64::from(self.erase(&mut slot, ChangeKind::Delete));
+        }
+        Ok(Answer::Integer(removed))
+    }
+
+    pub(super) fn delete_if(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        version: Revision,
+    ) -> Result<Answer, Stopped> {
+        let mut slot = self.slot(place, key)?;
+        let holds = slot.version() == version;
+        Ok(Answer::Flag(holds && self.erase(&mut slot, ChangeKind::Delete)))
+    }
+
+    pub(super) fn take(&mut self, place: Place, key: &[u8]) -> Result<Answer, Stopped> {
+        let mut slot = self.slot(place, key)?;
+        let version = slot.version();
+        let Some(value) = slot.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
+        self.charge(value.len())?;
+        self.erase(&mut slot, ChangeKind::Delete);
+        Ok(Answer::Value(Some(Versioned { value, version })))
+    }
+}
