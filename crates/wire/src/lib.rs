@@ -2,3 +2,4 @@
 
 pub mod entry;
 pub mod peer;
+pub mod resp;
