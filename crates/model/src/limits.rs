@@ -62,7 +62,7 @@ pub const READS_WAITING_MAX: usize = 65_536;
 /// Inputs that wait for a site's thread.
 pub const INPUTS_WAITING_MAX: usize = 65_536;
 /// Entries of the log that stay in memory for followers, in bytes.
-pub const ENTRIES_CACHED_BYTES_MAX: usize = 64 << 20;
+pub const ENTRIES_CACHED_BYTES_MAX: usize = 8 << 20;
 /// Bytes of entries in one message to a follower.
 pub const APPEND_BYTES_MAX: usize = 4 << 20;
 /// Append messages on their way to one follower.
