@@ -10,7 +10,6 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
-use prost::Message as _;
 
 /// The version of this protocol that this build speaks.
 pub const PROTOCOL: u32 = 1;

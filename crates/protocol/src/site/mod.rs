@@ -1,4 +1,372 @@
 //! A site's replica: raft, the state machine it drives, and the requests that wait for it.
+//!
+//! [`Site`] is the core that `server` runs on a thread with clocks, sockets and disks, and the lab
+//! in virtual time. It composes parts that each have one idea:
+//!
+//! - [`raft`]: the consensus, behind a façade;
+//! - [`machine`]: what committed commands do to the state, and what the state answers;
+//! - `writes`, `reads`: requests of this node's clients, batched;
+//! - `forwarding`: what this node hands to the leader;
+//! - `membership`, `transfer`: who belongs to the site, and snapshots for those who lag;
+//! - [`recovery`]: what a replica does with its disk before it starts.
+//!
+//! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next
+//! entry. A client's answer is given when its entry is applied, and an entry is applied when a
+//! majority has it on disk, so *acknowledged* means *durable*.
+//!
+//! Left out on purpose: nothing here knows Redis or gRPC, an address is only passed through, and
+//! nobody's clock but the leader's decides about expiry (it goes through the log).
 
+mod advance;
+mod forwarding;
 pub mod machine;
+pub mod membership;
 pub mod raft;
+pub mod reads;
+pub mod recovery;
+mod status;
+mod transfer;
+mod writes;
+
+use crate::Core;
+use forwarding::Forwarding;
+use machine::{Machine, Reader};
+use membership::Membership;
+use model::{Answer, ClientId, Failure, NodeId, Request, Time, limits};
+use raft::{Committed, Persist, Raft, Ticks};
+use reads::Reads;
+pub use status::Status;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use storage::log::{LogReader, LogStart, Recovered};
+use storage::snapshot::{SnapshotHead, Snapshots};
+use storage::state::State;
+use transfer::Incoming;
+use wire::peer;
+use writes::Writes;
+
+/// The shell's name for a request; it comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client of this node.
+    Client(Ticket),
+    /// Another node, under its own number.
+    Node { node: NodeId, id: u64 },
+    /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
+    Nobody,
+}
+
+/// How a replica behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This node.
+    pub node: NodeId,
+    /// This process, among those that number requests. Random, new at each start.
+    pub client: ClientId,
+    /// Where the differences between nodes' election timeouts come from. Random.
+    pub seed: u64,
+    /// It votes and keeps the log, but no data.
+    pub witness: bool,
+    /// The length of a tick.
+    pub tick: Duration,
+    /// Heartbeats and elections, in ticks.
+    pub ticks: Ticks,
+    /// A snapshot is made when the log has grown by this much and by the size of the state.
+    pub log_bytes_before_snapshot: u64,
+}
+
+impl Options {
+    /// The defaults: a heartbeat every 100 ms, elections after 500 to 1,000 ms of silence.
+    pub fn new(node: NodeId, client: ClientId, seed: u64) -> Options {
+        Options {
+            node,
+            client,
+            seed,
+            witness: false,
+            tick: Duration::from_millis(50),
+            ticks: Ticks { heartbeat: 2, election: 10 },
+            log_bytes_before_snapshot: limits::LOG_BYTES_BEFORE_SNAPSHOT,
+        }
+    }
+
+    /// The shortest silence after which a follower stands for election.
+    pub fn election_timeout(&self) -> Duration {
+        self.tick * self.ticks.election as u32
+    }
+
+    /// How often a leader is heard of; also how long to wait before asking again.
+    pub fn heartbeat(&self) -> Duration {
+        self.tick * self.ticks.heartbeat as u32
+    }
+}
+
+/// What happens to a replica.
+#[derive(Debug)]
+pub enum Input {
+    /// A client of this node asks.
+    Request {
+        /// The shell's name for it.
+        ticket: Ticket,
+        /// What it asks.
+        request: Request,
+    },
+    /// Another node says something.
+    Message {
+        /// Who.
+        from: NodeId,
+        /// What.
+        message: peer::Message,
+    },
+    /// The link to a node broke: messages may have been lost.
+    LinkLost(NodeId),
+    /// A [`Output::Persist`] is durable, and all before it.
+    Persisted(u64),
+    /// There is no room for a persist (it goes on being tried), or writing altogether should stop
+    /// before it comes to that.
+    DiskFull(String),
+    /// There is room again.
+    DiskHasRoom,
+    /// A [`Output::WriteSnapshot`] is durable, or failed.
+    SnapshotWritten(Result<SnapshotHead, String>),
+    /// A [`Output::InstallSnapshot`] is durable and loaded into the state, or failed.
+    SnapshotInstalled(Result<SnapshotHead, String>),
+}
+
+/// What a replica wants done.
+#[derive(Debug)]
+pub enum Output<V> {
+    /// Make something durable, then say [`Input::Persisted`]. In order.
+    Persist(Persist),
+    /// Forget entries that a snapshot covers.
+    CutLog(LogStart),
+    /// Say something to a node. May be lost.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        message: peer::Message,
+    },
+    /// Answer a client of this node.
+    Answer {
+        /// The shell's name for the request.
+        ticket: Ticket,
+        /// The answer.
+        outcome: Result<Answer, Failure>,
+    },
+    /// Which reads may be answered from the state without asking this core.
+    Gate(ReadGate),
+    /// The state has moved on; whoever watches the change log may look.
+    Applied,
+    /// The members are these now, with their addresses.
+    Members(peer::Members),
+    /// Write `view` as a snapshot, beside everything else; then say [`Input::SnapshotWritten`].
+    WriteSnapshot {
+        /// What it is of.
+        head: SnapshotHead,
+        /// The state then.
+        view: V,
+    },
+    /// Finish the snapshot received for `index` and load it into the state, beside everything
+    /// else; then say [`Input::SnapshotInstalled`].
+    InstallSnapshot {
+        /// Which.
+        index: u64,
+    },
+    /// This node cannot go on. The process must end, loudly; its disk is left as it is.
+    Fatal(String),
+}
+
+/// Which reads may be answered from the state, on any thread, without asking the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadGate {
+    /// None: the state is being replaced, or this node holds none.
+    Closed,
+    /// Stale ones.
+    Stale,
+    /// Stale ones, and until this moment (monotonic) linearizable ones of keyspaces with lease
+    /// reads.
+    Lease(Duration),
+    /// All: this node is the only voter, so nobody else can have acknowledged anything.
+    Open,
+}
+
+/// A site's replica. See the module's documentation.
+pub struct Site<S: State, R: LogReader, N: Snapshots> {
+    options: Options,
+    now: Time,
+    next_tick: Duration,
+
+    raft: Raft<R>,
+    members: peer::Members,
+    /// Who led, in which term, when requests were last sent there.
+    led_by: (Option<NodeId>, u64),
+
+    state: S,
+    machine: Machine<S>,
+    /// Committed entries that wait while a snapshot is being loaded.
+    held: Vec<Committed>,
+    applied: u64,
+
+    writes: Writes,
+    reads: Reads,
+    forwarding: Forwarding,
+    membership: Membership,
+    last_log_time_ms: u64,
+    tick_proposed: bool,
+    disk_full: Option<String>,
+    lease_until: Option<Duration>,
+    gate: ReadGate,
+    removed: bool,
+
+    snapshots: N,
+    snapshot: Option<SnapshotHead>,
+    writing_snapshot: bool,
+    log_bytes: u64,
+    snapshot_at_bytes: u64,
+    incoming: Option<Incoming>,
+    last_chunk_served: Option<Duration>,
+
+    replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
+    outputs: VecDeque<Output<S::View>>,
+    failed: bool,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// A replica as [`recovery`] left its disk.
+    pub fn new(
+        options: Options,
+        now: Time,
+        recovered: &Recovered,
+        reader: R,
+        snapshots: N,
+        recovery: recovery::Replica<S>,
+    ) -> Site<S, R, N> {
+        let recovery::Replica { state, machine, members, snapshot } = recovery;
+        let applied = machine.applied().index;
+        let mut raft = Raft::new(
+            options.node,
+            options.ticks,
+            options.seed,
+            reader,
+            recovered,
+            (&members, snapshot.as_ref()),
+            applied,
+        );
+        // A witness is elected only where no data node can be.
+        raft.set_priority(i64::from(!options.witness));
+        if members.voters == [options.node.0] {
+            raft.campaign();
+        }
+        let mut site = Site {
+            now,
+            next_tick: now.monotonic + options.tick,
+            raft,
+            led_by: (None, 0),
+            last_log_time_ms: machine.log_time_ms(),
+            state,
+            machine,
+            held: Vec::new(),
+            applied,
+            writes: Writes::default(),
+            reads: Reads::default(),
+            forwarding: Forwarding::new(options.client),
+            membership: Membership::default(),
+            tick_proposed: false,
+            disk_full: None,
+            lease_until: None,
+            gate: ReadGate::Closed,
+            removed: false,
+            snapshots,
+            snapshot,
+            writing_snapshot: false,
+            log_bytes: 0,
+            snapshot_at_bytes: options.log_bytes_before_snapshot,
+            incoming: None,
+            last_chunk_served: None,
+            replies: BTreeMap::new(),
+            outputs: VecDeque::from([Output::Members(members.clone())]),
+            failed: false,
+            members,
+            options,
+        };
+        site.move_gate();
+        site
+    }
+
+    /// Reads the state on any thread, as far as [`Output::Gate`] allows.
+    pub fn reader(&self) -> Reader<S> {
+        self.machine.reader()
+    }
+
+    /// The state itself, for a snapshot's loading.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    fn leads(&self) -> bool {
+        self.raft.role() == raft::Role::Leader
+    }
+
+    fn fail(&mut self, why: impl std::fmt::Display) {
+        self.failed = true;
+        self.outputs.push_back(Output::Fatal(why.to_string()));
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
+    type Input = Input;
+    type Output = Output<S::View>;
+
+    fn handle(&mut self, now: Time, input: Input) {
+        self.now = now;
+        if self.failed {
+            return;
+        }
+        match input {
+            Input::Request { ticket, request } => self.take_request(ticket, request),
+            Input::Message { from, message } => self.take_message(from, message),
+            Input::LinkLost(node) => self.link_lost(node),
+            Input::Persisted(number) => self.raft.persisted(number),
+            Input::DiskFull(why) => self.disk_is_full(why),
+            Input::DiskHasRoom => self.disk_full = None,
+            Input::SnapshotWritten(written) => self.snapshot_written(written),
+            Input::SnapshotInstalled(installed) => self.snapshot_installed(installed),
+        }
+    }
+
+    fn timeout(&mut self, now: Time) {
+        self.now = now;
+        if self.failed || self.next_tick > now.monotonic {
+            return;
+        }
+        // After a pause time is not made up for: a burst of ticks would depose a leader that could
+        // not have been heard.
+        self.next_tick = now.monotonic + self.options.tick;
+        self.raft.tick();
+        self.on_tick();
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        if self.outputs.is_empty() && !self.failed {
+            self.advance();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        if self.failed {
+            return None;
+        }
+        if !self.is_quiet() {
+            return Some(self.next_tick);
+        }
+        // The only voter has nobody to hear from or to reassure: it sleeps until a key expires.
+        let due_ms = self.machine.tick_due_ms()?;
+        let left = Duration::from_millis(due_ms.saturating_sub(self.now.wall_ms));
+        Some(self.next_tick.max(self.now.monotonic + left))
+    }
+}

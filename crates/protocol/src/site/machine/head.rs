@@ -47,7 +47,7 @@ impl Head {
     /// The head of a state, or of a fresh one.
     pub(super) fn load(state: &impl Read) -> Result<Head, MachineError> {
         match state.get(tables::HEAD)? {
-            Some(bytes) => Head::decode(&bytes).ok_or(MachineError::Damaged { table: 'm' }),
+            Some(bytes) => Head::decode(&bytes).ok_or(MachineError::Damaged { table: 'z' }),
             None => Ok(Head::default()),
         }
     }

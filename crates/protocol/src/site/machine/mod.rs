@@ -183,6 +183,19 @@ impl<S: State> Machine<S> {
         Ok(())
     }
 
+    /// Goes on from `applied` without what lies before: a witness, which keeps no data, takes no
+    /// more of a snapshot than what it is of.
+    ///
+    /// # Errors
+    /// As [`Machine::apply`].
+    pub fn skip_to(&mut self, applied: Applied, members: Bytes) -> Result<(), MachineError> {
+        self.known.head.applied = applied;
+        let mut batch = storage::state::Batch::default();
+        batch.put(tables::HEAD, self.known.head.encode());
+        batch.put(tables::MEMBERS, members);
+        Ok(self.state.commit(batch)?)
+    }
+
     /// The last entry that was applied.
     pub fn applied(&self) -> Applied {
         self.known.head.applied
@@ -230,6 +243,15 @@ impl<S: State> Machine<S> {
     pub fn state(&self) -> &S {
         &self.state
     }
+}
+
+/// How far a view has come, its revision, and the site's members then.
+///
+/// # Errors
+/// When the view cannot be read.
+pub fn head_of(view: &impl Read) -> Result<(Applied, Revision, Option<Bytes>), MachineError> {
+    let head = Head::load(view)?;
+    Ok((head.applied, head.revision, view.get(tables::MEMBERS)?))
 }
 
 /// The rows of a small table.

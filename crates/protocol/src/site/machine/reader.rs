@@ -127,6 +127,11 @@ impl<S: State> Reader<S> {
         super::keyspaces::count(&self.state, keyspace).map_err(Stopped::from)
     }
 
+    /// The whole state as it is now, for a backup of it.
+    pub fn view(&self) -> S::View {
+        self.state.view()
+    }
+
     /// Bytes that the state takes.
     pub fn size_bytes(&self) -> u64 {
         self.state.size_bytes()

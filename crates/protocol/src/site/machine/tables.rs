@@ -1,8 +1,6 @@
 //! Where everything lies in the state: one ordered map, divided by the first byte of its keys.
 //!
 //! ```text
-//! m a                              → head: how far the state has come            (head.rs)
-//! m m                              → the site's members, opaque here
 //! k keyspace                       → generation, id and spec of a keyspace       (keyspaces.rs)
 //! c keyspace                       → how many keys it holds
 //! g generation                     → nothing: records of a cleared generation    (garbage.rs)
@@ -13,7 +11,12 @@
 //! h keyspace revision ordinal      → change
 //! q client                         → what is known of a client                   (requests.rs)
 //! a client sequence                → the answer it got
+//! z a                              → head: how far the state has come            (head.rs)
+//! z m                              → the site's members, opaque here
 //! ```
+//!
+//! The head comes last in byte order, which is the order in which a snapshot is loaded: a state
+//! whose loading was cut short has no head, and counts as one that nothing was applied to.
 //!
 //! Keyspaces, clients, revisions and moments are big-endian and of fixed length, so that byte order
 //! is numeric order. A *generation* is a varint: varints are prefix-free, so that each generation's
@@ -23,9 +26,9 @@ use model::{Bytes, ClientId, KeyspaceId};
 use wire::entry::{put_varint, take_varint};
 
 /// The key of the head.
-pub(super) const HEAD: &[u8] = b"ma";
+pub(super) const HEAD: &[u8] = b"za";
 /// The key of the members.
-pub(super) const MEMBERS: &[u8] = b"mm";
+pub(super) const MEMBERS: &[u8] = b"zm";
 
 /// The first bytes of the tables' keys.
 pub(super) const KEYSPACES: u8 = b'k';

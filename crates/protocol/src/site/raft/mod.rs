@@ -27,6 +27,7 @@ use raft::eraftpb::{Entry, Message, MessageType};
 use raft::{Config, INVALID_ID, ProgressState, RawNode, ReadOnlyOption, StateRole};
 use std::collections::VecDeque;
 use storage::log::{Append, HardState, LogReader, LogStart, Recovered};
+use storage::snapshot::SnapshotHead;
 use store::Store;
 use wire::peer;
 
@@ -53,27 +54,22 @@ pub enum Role {
 
 /// A committed entry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Committed {
-    /// A batch of commands; an empty payload is a new leader's first entry.
-    Commands { index: u64, term: u64, payload: Bytes },
-    /// A change of the membership.
-    Members { index: u64, term: u64, change: peer::MembersChange },
+pub struct Committed {
+    /// Where it stands in the log.
+    pub index: u64,
+    /// The term of the leader that proposed it.
+    pub term: u64,
+    /// What it carries.
+    pub content: Content,
 }
 
-impl Committed {
-    /// Where it stands in the log.
-    pub fn index(&self) -> u64 {
-        match self {
-            Committed::Commands { index, .. } | Committed::Members { index, .. } => *index,
-        }
-    }
-
-    /// The term of the leader that proposed it.
-    pub fn term(&self) -> u64 {
-        match self {
-            Committed::Commands { term, .. } | Committed::Members { term, .. } => *term,
-        }
-    }
+/// What an entry carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A batch of commands; empty for a new leader's first entry.
+    Commands(Bytes),
+    /// A change of the membership.
+    Members(peer::MembersChange),
 }
 
 /// Something to make durable; [`Raft::persisted`] with its number says that it is.
@@ -121,7 +117,7 @@ impl<R: LogReader> Raft<R> {
         seed: u64,
         reader: R,
         recovered: &Recovered,
-        members: &peer::Members,
+        (members, snapshot): (&peer::Members, Option<&SnapshotHead>),
         applied: u64,
     ) -> Raft<R> {
         let mut store = Store::new(
@@ -130,9 +126,9 @@ impl<R: LogReader> Raft<R> {
             convert::conf_state(members),
             limits::ENTRIES_CACHED_BYTES_MAX,
         );
-        if recovered.start.index > 0 {
-            let LogStart { index, term } = recovered.start;
-            store.set_snapshot(convert::snapshot(index, term, members));
+        if let Some(head) = snapshot {
+            let members = peer::Members::decode(head.members.clone()).unwrap_or_default();
+            store.set_snapshot(convert::snapshot(head.index, head.term, &members));
         }
         let config = Config {
             id: node.0,
@@ -432,10 +428,11 @@ impl<R: LogReader> Raft<R> {
 
 fn committed(entry: Entry) -> Committed {
     let (index, term) = (entry.index, entry.term);
-    match convert::members_change(&entry) {
-        Some(change) => Committed::Members { index, term, change },
-        None => Committed::Commands { index, term, payload: entry.data },
-    }
+    let content = match convert::members_change(&entry) {
+        Some(change) => Content::Members(change),
+        None => Content::Commands(entry.data),
+    };
+    Committed { index, term, content }
 }
 
 /// SplitMix64's finaliser: spreads numbers that differ in few bits.

@@ -1,0 +1,165 @@
+//! Linearizable reads without writing to the log (Raft thesis, 6.4).
+//!
+//! All reads that wait become one *round*: the leader notes its commit index, makes sure by a
+//! heartbeat that it still leads, and the round is answered from this node's state once that index
+//! is applied here. The next round gathers while one is under way. A round that gets no answer
+//! (a message was lost, the leader is new) is asked again under a new number.
+//!
+//! A round that the *leader* completes also is a lease: its followers will not vote for anybody
+//! else for an election timeout after the heartbeats it was made of were sent. Keyspaces that say so
+//! may read by it, less [`LEASE_MARGIN`] for clocks that run at different rates; others never do.
+
+use super::Ticket;
+use model::{KeyspaceId, Query, limits};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The share of an election timeout that a lease does not use. Safe while no clock of the site runs
+/// more than a fifth faster or slower than another.
+pub const LEASE_MARGIN: f64 = 0.2;
+
+/// A read that waits.
+#[derive(Debug)]
+pub(super) struct WaitingRead {
+    pub(super) ticket: Ticket,
+    pub(super) keyspace: KeyspaceId,
+    pub(super) query: Query,
+    pub(super) deadline: Duration,
+}
+
+struct Round {
+    number: u64,
+    started: Duration,
+    ask_again: Duration,
+    reads: Vec<WaitingRead>,
+}
+
+/// The reads of one node.
+#[derive(Default)]
+pub(super) struct Reads {
+    gathering: Vec<WaitingRead>,
+    round: Option<Round>,
+    confirmed: VecDeque<(u64, Vec<WaitingRead>)>,
+    rounds: u64,
+}
+
+impl Reads {
+    /// Takes in a read; `false`: too many wait.
+    #[must_use]
+    pub(super) fn push(&mut self, read: WaitingRead) -> bool {
+        if self.waiting() >= limits::READS_WAITING_MAX {
+            return false;
+        }
+        self.gathering.push(read);
+        true
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.gathering.len() + self.round.as_ref().map_or(0, |round| round.reads.len())
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.gathering.is_empty() && self.round.is_none() && self.confirmed.is_empty()
+    }
+
+    /// Begins a round, or the one under way anew when it has waited too long. Answers with the
+    /// number to ask under.
+    pub(super) fn next_round(&mut self, now: Duration, patience: Duration) -> Option<u64> {
+        let mut reads = match &mut self.round {
+            Some(round) if round.ask_again > now => return None,
+            Some(round) => std::mem::take(&mut round.reads),
+            None if self.gathering.is_empty() => return None,
+            None => Vec::new(),
+        };
+        reads.append(&mut self.gathering);
+        self.rounds += 1;
+        let number = self.rounds;
+        self.round = Some(Round { number, started: now, ask_again: now + patience, reads });
+        Some(number)
+    }
+
+    /// The leader or the term is another: whatever was asked is asked again.
+    pub(super) fn ask_again(&mut self) {
+        if let Some(round) = &mut self.round {
+            round.ask_again = Duration::ZERO;
+        }
+    }
+
+    /// A round was answered: its reads are good once `index` is applied. When it began, if it is
+    /// the one under way.
+    pub(super) fn confirmed(&mut self, number: u64, index: u64) -> Option<Duration> {
+        let round = self.round.take_if(|round| round.number == number)?;
+        self.confirmed.push_back((index, round.reads));
+        Some(round.started)
+    }
+
+    /// The reads that may be answered now.
+    pub(super) fn take_ready(&mut self, applied: u64) -> Option<Vec<WaitingRead>> {
+        let (index, _) = self.confirmed.front()?;
+        if *index > applied {
+            return None;
+        }
+        self.confirmed.pop_front().map(|(_, reads)| reads)
+    }
+
+    /// Those that have waited past their deadline.
+    pub(super) fn give_up(&mut self, now: Duration) -> Vec<Ticket> {
+        let queues = [Some(&mut self.gathering), self.round.as_mut().map(|round| &mut round.reads)];
+        let confirmed = self.confirmed.iter_mut().map(|(_, reads)| reads);
+        let mut late = Vec::new();
+        for queue in queues.into_iter().flatten().chain(confirmed) {
+            queue.retain(|read| {
+                let keep = read.deadline > now;
+                if !keep {
+                    late.push(read.ticket);
+                }
+                keep
+            });
+        }
+        if self.round.as_ref().is_some_and(|round| round.reads.is_empty()) {
+            self.round = None;
+        }
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(ticket: u64) -> WaitingRead {
+        WaitingRead {
+            ticket: Ticket(ticket),
+            keyspace: KeyspaceId::DEFAULT,
+            query: Query::Count,
+            deadline: Duration::from_secs(10),
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn reads_gather_while_a_round_is_under_way() {
+        let mut reads = Reads::default();
+        assert!(reads.push(read(1)));
+        let first = reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        assert!(reads.push(read(2)));
+        assert_eq!(reads.next_round(Duration::from_millis(1), PATIENCE), None);
+        assert_eq!(reads.confirmed(first, 5), Some(Duration::ZERO));
+        assert!(reads.take_ready(4).is_none(), "index 5 is not applied yet");
+        assert_eq!(reads.take_ready(5).unwrap()[0].ticket, Ticket(1));
+        assert!(reads.next_round(Duration::from_millis(2), PATIENCE).is_some());
+    }
+
+    #[test]
+    fn an_answer_to_a_round_that_was_asked_again_counts_for_nothing() {
+        let mut reads = Reads::default();
+        assert!(reads.push(read(1)));
+        let first = reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        assert!(reads.push(read(2)));
+        let second = reads.next_round(PATIENCE, PATIENCE).unwrap();
+        assert_eq!(reads.confirmed(first, 5), None);
+        assert_eq!(reads.confirmed(second, 6), Some(PATIENCE));
+        assert_eq!(reads.take_ready(6).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,88 @@
+//! What can be seen of a replica from outside.
+
+use super::Site;
+use super::raft::Role;
+use model::{NodeId, Revision};
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::peer;
+
+/// A replica at one moment, for `portolan status` and for metrics.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// This node.
+    pub node: NodeId,
+    /// What it is now.
+    pub role: Role,
+    /// Whether it holds no data.
+    pub witness: bool,
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// The current term.
+    pub term: u64,
+    /// The last entry of its log.
+    pub last_index: u64,
+    /// How far the log is known to be committed.
+    pub committed_index: u64,
+    /// How far it is applied here.
+    pub applied_index: u64,
+    /// How many writes the state has seen.
+    pub revision: Revision,
+    /// The index of its latest snapshot; 0: none.
+    pub snapshot_index: u64,
+    /// The first entry its log still holds.
+    pub first_index: u64,
+    /// The members and what they are.
+    pub members: peer::Members,
+    /// For a leader: how far each other member holds the log, and whether it was heard of lately.
+    pub progress: Vec<(NodeId, u64, bool)>,
+    /// Writes that wait for their turn.
+    pub writes_waiting: usize,
+    /// Writes in the log whose entry is not applied yet.
+    pub writes_in_flight: usize,
+    /// Reads that wait for a read index.
+    pub reads_waiting: usize,
+    /// Requests that wait for the leader's answer.
+    pub forwarded: usize,
+    /// Why the disk takes no writes, if it takes none.
+    pub disk_full: Option<String>,
+    /// Whether this node can answer a request now: it leads, or knows who does, and is a member.
+    pub ready: bool,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// This replica now.
+    pub fn status(&self) -> Status {
+        let leader = self.raft.leader();
+        let others = self.members.nodes.iter().filter(|member| member.node != self.options.node.0);
+        let progress = others.filter_map(|member| {
+            let node = NodeId(member.node);
+            let (matched, active) = self.raft.progress(node)?;
+            Some((node, matched, active))
+        });
+        let leads = self.raft.role() == Role::Leader;
+        let serves = if leads { self.raft.committed_in_term() } else { leader.is_some() };
+        Status {
+            node: self.options.node,
+            role: self.raft.role(),
+            witness: self.options.witness,
+            leader,
+            term: self.raft.term(),
+            last_index: self.raft.last_index(),
+            committed_index: self.raft.committed_index(),
+            applied_index: self.applied,
+            revision: self.machine.reader().revision(),
+            snapshot_index: self.snapshot.as_ref().map_or(0, |head| head.index),
+            first_index: self.raft.start().index + 1,
+            members: self.members.clone(),
+            progress: if leads { progress.collect() } else { Vec::new() },
+            writes_waiting: self.writes.waiting(),
+            writes_in_flight: self.writes.in_flight(),
+            reads_waiting: self.reads.waiting(),
+            forwarded: self.forwarding.waiting(),
+            disk_full: self.disk_full.clone(),
+            ready: serves && !self.removed,
+        }
+    }
+}

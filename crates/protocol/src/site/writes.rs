@@ -1,0 +1,234 @@
+//! Writes on their way through the log.
+//!
+//! A write waits until no append is on its way to disk; then all that wait become one entry. Who
+//! asked is kept beside the entry's index and term: when that index is applied with the same term,
+//! the entry's answers are theirs; with another term, another leader's entry stands there and ours
+//! is known never to happen, so its writes simply wait again. Only a write whose entry's fate is
+//! open when its deadline comes is answered as unknown.
+
+use super::{Origin, Ticket};
+use model::{Answer, Command, Failure, NodeId, Refusal, limits};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use wire::entry::BatchEncoder;
+
+/// A write that is not in the log yet.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) origin: Origin,
+    pub(super) command: Command,
+    pub(super) size_bytes: usize,
+    pub(super) deadline: Duration,
+}
+
+/// An entry this node proposed and has not seen applied.
+struct Proposed {
+    term: u64,
+    writes: Vec<Waiting>,
+}
+
+/// Who is to be told what.
+pub(super) type Settled = (Origin, Result<Answer, Failure>);
+
+/// The writes of one node.
+#[derive(Default)]
+pub(super) struct Writes {
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    proposed: BTreeMap<u64, Proposed>,
+    proposed_count: usize,
+}
+
+impl Writes {
+    /// Takes in a write, or says that too many wait.
+    pub(super) fn push(&mut self, write: Waiting) -> Result<(), Settled> {
+        let too_many = self.waiting.len() >= limits::WRITES_WAITING_MAX;
+        let too_much = self.waiting_bytes + write.size_bytes > limits::WRITES_WAITING_BYTES_MAX;
+        if too_many || too_much {
+            return Err((write.origin, Err(Failure::Overloaded { what: "writes" })));
+        }
+        self.waiting_bytes += write.size_bytes;
+        self.waiting.push_back(write);
+        Ok(())
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.proposed_count
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.proposed.is_empty()
+    }
+
+    /// Takes what fits one entry off the queue.
+    pub(super) fn take_batch(&mut self, encoder: &mut BatchEncoder) -> Vec<Waiting> {
+        let mut batch = Vec::with_capacity(self.waiting.len().min(limits::BATCH_COMMANDS_MAX));
+        while !encoder.is_full() {
+            let Some(write) = self.waiting.pop_front() else { break };
+            self.waiting_bytes -= write.size_bytes;
+            encoder.push(&write.command);
+            batch.push(write);
+        }
+        batch
+    }
+
+    /// All that wait, to be forwarded.
+    pub(super) fn take_all(&mut self) -> VecDeque<Waiting> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Puts writes back to the front of the queue, in their order.
+    pub(super) fn put_back(&mut self, writes: Vec<Waiting>) {
+        for write in writes.into_iter().rev() {
+            self.waiting_bytes += write.size_bytes;
+            self.waiting.push_front(write);
+        }
+    }
+
+    /// Remembers whose writes an entry carries.
+    pub(super) fn proposed(&mut self, index: u64, term: u64, writes: Vec<Waiting>) {
+        self.proposed_count += writes.len();
+        // An older proposal at this index was cut from the log: it never happens.
+        if let Some(replaced) = self.proposed.insert(index, Proposed { term, writes }) {
+            self.proposed_count -= replaced.writes.len();
+            self.put_back(replaced.writes);
+        }
+    }
+
+    /// An entry was applied. If it is one of ours its writes are settled by `answers`, one a
+    /// command; if another stands in its place they wait again.
+    pub(super) fn applied(
+        &mut self,
+        index: u64,
+        term: u64,
+        answers: impl Iterator<Item = Result<Answer, Refusal>>,
+        settled: &mut Vec<Settled>,
+    ) {
+        let Some(proposed) = self.proposed.remove(&index) else { return };
+        self.proposed_count -= proposed.writes.len();
+        if proposed.term != term {
+            return self.put_back(proposed.writes);
+        }
+        for (write, answer) in proposed.writes.into_iter().zip(answers) {
+            settled.push((write.origin, answer.map_err(Failure::Refused)));
+        }
+    }
+
+    /// A snapshot took the place of all entries up to `index`: what became of ours among them
+    /// cannot be told any more.
+    pub(super) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
+        let later = self.proposed.split_off(&(index + 1));
+        for proposed in std::mem::replace(&mut self.proposed, later).into_values() {
+            self.proposed_count -= proposed.writes.len();
+            for write in proposed.writes {
+                settled
+                    .push((write.origin, Err(unknown("the node was behind and took a snapshot"))));
+            }
+        }
+    }
+
+    /// Gives up what has waited past its deadline.
+    pub(super) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
+        if self.waiting.iter().any(|write| write.deadline <= now) {
+            let (late, waiting): (VecDeque<_>, _) =
+                std::mem::take(&mut self.waiting).into_iter().partition(|w| w.deadline <= now);
+            self.waiting = waiting;
+            for write in late {
+                self.waiting_bytes -= write.size_bytes;
+                settled.push((write.origin, Err(Failure::NoLeader)));
+            }
+        }
+        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.writes) {
+            if write.deadline <= now && write.origin != Origin::Nobody {
+                let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
+                settled.push((origin, Err(unknown("its deadline passed on the way to a quorum"))));
+            }
+        }
+    }
+
+    /// Refuses all that wait: the disk is full.
+    pub(super) fn refuse_waiting(&mut self, failure: &Failure, settled: &mut Vec<Settled>) {
+        for write in self.take_all() {
+            settled.push((write.origin, Err(failure.clone())));
+        }
+    }
+
+    /// Answers what is in the log and not durable: it may be, once there is room.
+    pub(super) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
+        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.writes) {
+            let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
+            settled.push((origin, Err(unknown("the disk became full under it"))));
+        }
+    }
+
+    /// Requests of other nodes that wait here, when this node no longer leads: they are sent back.
+    pub(super) fn take_foreign(&mut self) -> Vec<(NodeId, u64)> {
+        let mut foreign = Vec::new();
+        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        for write in waiting {
+            match write.origin {
+                Origin::Node { node, id } => foreign.push((node, id)),
+                Origin::Client(_) | Origin::Nobody => {
+                    self.waiting_bytes += write.size_bytes;
+                    self.waiting.push_back(write);
+                }
+            }
+        }
+        foreign
+    }
+}
+
+/// A write whose fate is open.
+pub(super) fn unknown(why: &'static str) -> Failure {
+    Failure::Unknown { why }
+}
+
+/// Roughly the bytes that a command holds.
+pub(super) fn size_bytes(command: &Command) -> usize {
+    use model::{Step, Write};
+    fn of_write(write: &Write) -> usize {
+        match write {
+            Write::Put { key, value, .. } => key.len() + value.len(),
+            Write::PutMany { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
+            Write::Append { key, suffix } => key.len() + suffix.len(),
+            Write::Delete { keys } => keys.iter().map(|key| key.len()).sum(),
+            Write::HashSet { key, fields } => {
+                key.len() + fields.iter().map(|(f, v)| f.len() + v.len()).sum::<usize>()
+            }
+            Write::HashSetIfAbsent { key, field, value } => key.len() + field.len() + value.len(),
+            Write::HashDelete { key, fields } => {
+                key.len() + fields.iter().map(|field| field.len()).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+    const OVERHEAD_BYTES: usize = 64;
+    OVERHEAD_BYTES
+        + match command {
+            Command::Write { write, .. } => of_write(write),
+            Command::Transaction { steps, .. } => steps
+                .iter()
+                .map(|step| match step {
+                    Step::Write(write) => OVERHEAD_BYTES + of_write(write),
+                    Step::Read(_) => OVERHEAD_BYTES,
+                })
+                .sum(),
+            _ => 0,
+        }
+}
+
+/// The ticket of a local client, if this is one.
+impl Origin {
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Origin::Client(ticket) => Some(*ticket),
+            Origin::Node { .. } | Origin::Nobody => None,
+        }
+    }
+}
