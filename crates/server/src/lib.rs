@@ -1,5 +1,30 @@
 //! How a site runs: event loop, peer links, clocks, TLS, metrics, configuration.
+//!
+//! The shell around `protocol`'s pure core. It reads clocks, opens sockets and files, and starts
+//! threads, so that nothing above the I/O line has to. [`Node::start`] brings a node up; a front
+//! talks to it through a [`Handle`].
 
+pub mod backup;
+mod chores;
+mod clock;
 pub mod config;
+mod desk;
+mod disk_loop;
+mod handle;
+mod identity;
+mod links;
+pub mod metrics;
+mod node;
+mod site_loop;
 pub mod tls;
 pub mod users;
+mod watch;
+
+pub use clock::Clock;
+pub use desk::{CALL_REQUESTS_MAX, DESKS_MAX, Outcome};
+pub use handle::Handle;
+pub use identity::IdentityError;
+pub use node::{Node, StartError, Stopped};
+pub use protocol::site::Status;
+pub use protocol::site::raft::Role;
+pub use watch::{Watch, all_keyspaces};

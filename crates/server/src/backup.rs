@@ -1,0 +1,113 @@
+//! Backup of a site while it runs, and a new site from a backup.
+//!
+//! A backup is a snapshot file like those the log is cut behind: a whole state as of one log entry,
+//! checksummed. Any data node can write one of what it has applied. Restoring makes the data
+//! directory of a new site of one node; more join as they would any site.
+
+use crate::handle::Shared;
+use crate::identity::{self, Identity, IdentityError};
+use crate::node::open_state;
+use model::{NodeId, Revision, SiteName};
+use protocol::site::machine::{self, Machine};
+use protocol::site::recovery::{self, RecoveryError};
+use std::path::Path;
+use storage::disk::real::RealDisk;
+use storage::log::{LogError, LogStart, LogWriter as _};
+use storage::snapshot::{
+    Folder, SnapshotError, SnapshotFile, SnapshotHead, Snapshots as _, write_file,
+};
+use storage::state::fjall::Options;
+use storage::state::{State as _, StateError};
+use wire::peer::Member;
+
+pub(crate) fn write(shared: &Shared, path: &Path) -> Result<Revision, SnapshotError> {
+    let view = shared.reader.view();
+    let (head, revision) = recovery::head_of(&view).map_err(|error| SnapshotError::Io {
+        path: path.display().to_string(),
+        cause: error.to_string(),
+    })?;
+    write_file(&RealDisk::shared(), path, &head, &view)?;
+    Ok(revision)
+}
+
+/// Why a backup cannot be restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The backup cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The directory is not empty.
+    #[error("--data {0} holds data already; restore into an empty directory")]
+    NotEmpty(String),
+    /// The log cannot be begun.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The state cannot be filled.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The backup's content makes no sense.
+    #[error(transparent)]
+    Machine(#[from] machine::MachineError),
+    /// The site cannot be begun.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// The system refuses random numbers.
+    #[error("the system refuses random numbers: {0}")]
+    System(String),
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The revision the state is of.
+    pub revision: Revision,
+    /// Rows that were loaded.
+    pub rows: u64,
+}
+
+/// Makes the data directory of a new site of one node from a backup, checking every block of it
+/// first. `address`: the node's peer port. The directory must be empty or absent.
+pub fn restore(
+    backup: &Path,
+    data: &Path,
+    site: &SiteName,
+    node: NodeId,
+    address: &str,
+) -> Result<Restored, RestoreError> {
+    let disk = RealDisk::shared();
+    let file = SnapshotFile::open(&disk, backup)?;
+    let verified = file.verify()?;
+    let occupied = data.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if occupied {
+        return Err(RestoreError::NotEmpty(data.display().to_string()));
+    }
+    let _lock = identity::lock_directory(data)?;
+    let snapshots = Folder::open(&disk, &data.join("snapshots"))?;
+    let head = snapshots.import(&file)?;
+    let state = open_state(data, Options::default())?;
+    snapshots.load(head.index, &state)?;
+
+    // One entry more than the backup has: the new site's membership.
+    let incarnation = getrandom::u64().map_err(|error| RestoreError::System(error.to_string()))?;
+    let incarnation = incarnation.max(1);
+    let address = address.to_string();
+    let member = Member { node: node.0, address, incarnation, witness: false };
+    let members = recovery::first_members(member);
+    let mut machine = Machine::open(state.clone())?;
+    let last = machine.applied();
+    let encoded = recovery::encode_members(&members);
+    let (index, term) = (last.index + 1, last.term + 1);
+    let entry = machine::Committed { index, term, batch: None, members: Some(encoded.clone()) };
+    machine.apply(&[entry], &mut Vec::new())?;
+    snapshots.write(&SnapshotHead { index, term, members: encoded }, &state.view())?;
+    let (_, mut writer, _) = storage::log::open(&disk, &data.join("log"))?;
+    writer.restart(LogStart { index, term })?;
+
+    // Last of all, so that a directory half restored is never taken for a member's.
+    let mut own = Identity::open(data, site, node, false, incarnation)?;
+    own.became_member(data, &members)?;
+    Ok(Restored { revision: machine.revision(), rows: verified.rows })
+}

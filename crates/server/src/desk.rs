@@ -1,0 +1,187 @@
+//! Where requests of one front thread wait for their answers.
+//!
+//! The site's thread answers in batches, so waking every waiting task by itself would cost a system
+//! call each. Instead each front thread has a desk: the site's thread lays all its answers down at
+//! once and wakes the desk's own task once, which hands them out on its own thread.
+
+use model::{Answer, Failure};
+use protocol::site::Ticket;
+use slab::Slab;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use tokio::sync::Notify;
+
+/// What comes back for a request.
+pub type Outcome = Result<Answer, Failure>;
+
+/// A ticket names a desk (8 bits), a call waiting there (32 bits) and a request of it (24 bits).
+const CALL_SHIFT: u32 = 24;
+const DESK_SHIFT: u32 = 56;
+/// Requests of one call.
+pub const CALL_REQUESTS_MAX: usize = 1 << CALL_SHIFT;
+/// Desks of a node.
+pub const DESKS_MAX: usize = 1 << (64 - DESK_SHIFT);
+
+/// Which desk a ticket belongs to.
+pub(crate) fn desk_of(ticket: Ticket) -> usize {
+    (ticket.0 >> DESK_SHIFT) as usize
+}
+
+struct Call {
+    outcomes: Vec<Option<Outcome>>,
+    missing: usize,
+    waker: Option<Waker>,
+    /// Nobody waits any more; the place is free again when the last answer has come.
+    abandoned: bool,
+}
+
+/// One front thread's waiting requests.
+pub(crate) struct Desk {
+    number: usize,
+    calls: Mutex<Slab<Call>>,
+    inbox: Mutex<Vec<(Ticket, Outcome)>>,
+    arrived: Notify,
+}
+
+impl Desk {
+    pub(crate) fn new(number: usize) -> Arc<Desk> {
+        Arc::new(Desk {
+            number,
+            calls: Mutex::default(),
+            inbox: Mutex::default(),
+            arrived: Notify::new(),
+        })
+    }
+
+    /// Opens a call of so many requests. Its tickets are [`WaitingCall::ticket`]s.
+    pub(crate) fn open(self: &Arc<Desk>, requests: usize) -> WaitingCall {
+        debug_assert!(requests < CALL_REQUESTS_MAX);
+        let outcomes = std::iter::repeat_with(|| None).take(requests).collect();
+        let call = Call { outcomes, missing: requests, waker: None, abandoned: false };
+        let call = lock(&self.calls).insert(call);
+        WaitingCall { desk: self.clone(), call, taken: false }
+    }
+
+    /// Lays answers down. Called by the site's thread.
+    pub(crate) fn deliver(&self, answers: &mut Vec<(Ticket, Outcome)>) {
+        lock(&self.inbox).append(answers);
+        self.arrived.notify_one();
+    }
+
+    /// Hands answers out, for as long as the desk is there. Runs on the front's thread.
+    pub(crate) async fn hand_out(self: Arc<Desk>) {
+        let mut answers = Vec::new();
+        loop {
+            self.arrived.notified().await;
+            std::mem::swap(&mut *lock(&self.inbox), &mut answers);
+            let mut calls = lock(&self.calls);
+            for (ticket, outcome) in answers.drain(..) {
+                settle(&mut calls, ticket, outcome);
+            }
+        }
+    }
+}
+
+fn settle(calls: &mut Slab<Call>, ticket: Ticket, outcome: Outcome) {
+    let key = (ticket.0 >> CALL_SHIFT) as u32 as usize;
+    let nth = ticket.0 as usize % CALL_REQUESTS_MAX;
+    let Some(call) = calls.get_mut(key) else { return };
+    if call.outcomes[nth].replace(outcome).is_some() {
+        return;
+    }
+    call.missing -= 1;
+    if call.missing > 0 {
+        return;
+    }
+    if call.abandoned {
+        calls.remove(key);
+    } else if let Some(waker) = call.waker.take() {
+        waker.wake();
+    }
+}
+
+/// A call that waits for its answers.
+pub(crate) struct WaitingCall {
+    desk: Arc<Desk>,
+    call: usize,
+    taken: bool,
+}
+
+impl WaitingCall {
+    /// The ticket of the `nth` request.
+    pub(crate) fn ticket(&self, nth: usize) -> Ticket {
+        let desk = (self.desk.number as u64) << DESK_SHIFT;
+        Ticket(desk | (self.call as u64) << CALL_SHIFT | nth as u64)
+    }
+
+    /// All answers, in the order of the requests.
+    pub(crate) async fn answers(mut self) -> Vec<Outcome> {
+        poll_fn(|context| {
+            let mut calls = lock(&self.desk.calls);
+            let call = calls.get_mut(self.call).expect("open until its answers are taken");
+            if call.missing > 0 {
+                call.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            let outcomes = calls.remove(self.call).outcomes;
+            self.taken = true;
+            Poll::Ready(outcomes.into_iter().flatten().collect())
+        })
+        .await
+    }
+}
+
+impl Drop for WaitingCall {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        // The place must not be given to another call while answers to this one may still come.
+        let mut calls = lock(&self.desk.calls);
+        match calls.get_mut(self.call) {
+            Some(call) if call.missing > 0 => call.abandoned = true,
+            _ => drop(calls.try_remove(self.call)),
+        }
+    }
+}
+
+/// A poisoned lock means that a thread panicked while it held these plain values, which are whole
+/// between any two statements here.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_gets_all_its_answers_in_order() {
+        let desk = Desk::new(3);
+        tokio::spawn(desk.clone().hand_out());
+        let call = desk.open(2);
+        assert_eq!(desk_of(call.ticket(0)), 3);
+        let mut answers = vec![
+            (call.ticket(1), Ok(Answer::Integer(1))),
+            (call.ticket(0), Ok(Answer::Integer(0))),
+        ];
+        desk.deliver(&mut answers);
+        assert_eq!(call.answers().await, [Ok(Answer::Integer(0)), Ok(Answer::Integer(1))]);
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_never_reaches_another_call() {
+        let desk = Desk::new(0);
+        tokio::spawn(desk.clone().hand_out());
+        let given_up = desk.open(1);
+        let late = given_up.ticket(0);
+        drop(given_up);
+        let call = desk.open(1);
+        assert_ne!(call.ticket(0), late);
+        desk.deliver(&mut vec![(late, Ok(Answer::Integer(1)))]);
+        desk.deliver(&mut vec![(call.ticket(0), Ok(Answer::Integer(2)))]);
+        assert_eq!(call.answers().await, [Ok(Answer::Integer(2))]);
+        assert!(lock(&desk.calls).is_empty());
+    }
+}

@@ -1,0 +1,218 @@
+//! What a front sees of its site.
+
+use crate::clock::Clock;
+use crate::desk::{Desk, Outcome};
+use crate::metrics::Metrics;
+use crate::node::Event;
+use crate::users::Users;
+use crate::watch::{Watch, Watched};
+use model::{
+    Catalog, Failure, KeyspaceId, Query, ReadConsistency, Request, Revision, SiteName, limits,
+};
+use protocol::site::machine::{self, Reader};
+use protocol::site::{ReadGate, Status};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock, mpsc};
+use std::time::Duration;
+use storage::snapshot::SnapshotError;
+use storage::state::fjall::FjallState;
+
+/// What all handles of a node share.
+pub(crate) struct Shared {
+    pub(crate) site: SiteName,
+    pub(crate) clock: Clock,
+    pub(crate) reader: Reader<FjallState>,
+    pub(crate) gate: Gate,
+    pub(crate) events: mpsc::Sender<Event>,
+    /// Requests that the site's thread has not taken yet.
+    pub(crate) requests_waiting: AtomicUsize,
+    pub(crate) status: RwLock<Arc<Status>>,
+    pub(crate) applied: tokio::sync::watch::Sender<u64>,
+    pub(crate) watched: Watched,
+    pub(crate) users: Users,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) data: PathBuf,
+}
+
+/// A node, as seen from one front thread. Clones share that thread's desk; for another runtime take
+/// another from [`crate::Node::handle`].
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) desk: Arc<Desk>,
+}
+
+impl Handle {
+    /// Answers a query on the calling thread, if that is allowed now: a stale one, one of a
+    /// keyspace with lease reads while the lease lasts, any on a node that is its site's only
+    /// voter. `None`: ask by [`Handle::call`].
+    pub fn answer_here(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Outcome> {
+        let shared = &*self.shared;
+        let here = match shared.gate.get() {
+            ReadGate::Open => true,
+            ReadGate::Closed => false,
+            _ if consistency == ReadConsistency::Stale => true,
+            ReadGate::Lease(until) => {
+                shared.clock.monotonic() < until
+                    && shared.reader.catalog().by_id(keyspace).is_some_and(|k| k.spec.lease_reads)
+            }
+            ReadGate::Stale => false,
+        };
+        if !here {
+            return None;
+        }
+        match shared.reader.query(keyspace, query) {
+            Ok(answer) => Some(Ok(answer)),
+            Err(machine::Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
+            // The site's thread meets the same error and says what happens next.
+            Err(machine::Stopped::Failed(_)) => None,
+        }
+    }
+
+    /// Asks the site and waits for its answer.
+    pub async fn call(&self, request: Request) -> Outcome {
+        let mut outcomes = self.call_many(vec![request]).await;
+        outcomes.pop().expect("one answer a request")
+    }
+
+    /// Asks several things at once; they take effect in this order, if none is refused. The
+    /// answers come when all are there.
+    pub async fn call_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
+        let shared = &*self.shared;
+        let count = requests.len();
+        if shared.requests_waiting.fetch_add(count, Ordering::Relaxed) > limits::INPUTS_WAITING_MAX
+        {
+            shared.requests_waiting.fetch_sub(count, Ordering::Relaxed);
+            let failure = Failure::Overloaded { what: "requests for the site's thread" };
+            return vec![Err(failure); count];
+        }
+        let call = self.desk.open(count);
+        let numbered = requests.into_iter().enumerate();
+        let requests = numbered.map(|(nth, request)| (call.ticket(nth), request)).collect();
+        if shared.events.send(Event::Requests(requests)).is_err() {
+            return vec![Err(Failure::NotServing("it is stopping")); count];
+        }
+        call.answers().await
+    }
+
+    /// The keyspaces there are, as this node knows them.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.reader.catalog()
+    }
+
+    /// Watches the changes of some keyspaces, from now on or from just after a revision.
+    pub async fn watch(
+        &self,
+        keyspaces: Vec<KeyspaceId>,
+        after: Option<Revision>,
+    ) -> Result<Watch, Failure> {
+        Watch::open(self.clone(), keyspaces, after).await
+    }
+
+    /// Who may do what.
+    pub fn users(&self) -> &Users {
+        &self.shared.users
+    }
+
+    /// What is counted and timed.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
+    /// The replica, at most a tick ago.
+    pub fn status(&self) -> Arc<Status> {
+        self.shared.status.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// The site this node belongs to.
+    pub fn site(&self) -> &SiteName {
+        &self.shared.site
+    }
+
+    /// This process's clocks.
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
+    /// Where the node keeps its files.
+    pub fn data(&self) -> &PathBuf {
+        &self.shared.data
+    }
+
+    /// The latest log time this node has applied, in milliseconds since 1970: what expiry is
+    /// decided by.
+    pub fn log_time_ms(&self) -> u64 {
+        self.shared.reader.log_time_ms()
+    }
+
+    /// How many keys all keyspaces hold.
+    pub fn key_count(&self) -> u64 {
+        let catalog = self.catalog();
+        let counts =
+            catalog.all().into_iter().map(|keyspace| self.shared.reader.count(keyspace.id));
+        counts.map(Result::unwrap_or_default).sum()
+    }
+
+    /// Writes a backup of the state as it is here and now to `path` (which must not exist), while
+    /// everything goes on. Long: call it on a thread that may block. Returns the revision it is of.
+    pub fn write_backup(&self, path: &std::path::Path) -> Result<Revision, SnapshotError> {
+        crate::backup::write(&self.shared, path)
+    }
+}
+
+/// The gate as the site's thread last set it, readable without a lock.
+pub(crate) struct Gate(AtomicU64);
+
+const CLOSED: u64 = 0;
+const STALE: u64 = 1;
+const OPEN: u64 = u64::MAX;
+
+impl Gate {
+    pub(crate) fn new() -> Gate {
+        Gate(AtomicU64::new(CLOSED))
+    }
+
+    pub(crate) fn set(&self, gate: ReadGate) {
+        let value = match gate {
+            ReadGate::Closed => CLOSED,
+            ReadGate::Stale => STALE,
+            ReadGate::Lease(until) => (until.as_nanos() as u64).clamp(STALE + 1, OPEN - 1),
+            ReadGate::Open => OPEN,
+        };
+        self.0.store(value, Ordering::SeqCst);
+    }
+
+    pub(crate) fn get(&self) -> ReadGate {
+        match self.0.load(Ordering::SeqCst) {
+            CLOSED => ReadGate::Closed,
+            STALE => ReadGate::Stale,
+            OPEN => ReadGate::Open,
+            until => ReadGate::Lease(Duration::from_nanos(until)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_keeps_what_it_is_set_to() {
+        let gate = Gate::new();
+        for set in [
+            ReadGate::Stale,
+            ReadGate::Open,
+            ReadGate::Lease(Duration::from_millis(7)),
+            ReadGate::Closed,
+        ] {
+            gate.set(set);
+            assert_eq!(gate.get(), set);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Who this data directory belongs to: a small file that outlives everything else in it.
+
+use model::{NodeId, SiteName};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use wire::peer::{Member, Members};
+
+const FILE: &str = "identity.toml";
+const FORMAT: u32 = 1;
+
+/// The content of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Identity {
+    /// The version of this format.
+    format: u32,
+    /// The site.
+    pub(crate) site: String,
+    /// The node.
+    pub(crate) node: u64,
+    /// Which life of the node: drawn when the directory was empty.
+    pub(crate) incarnation: u64,
+    /// Whether it holds no data.
+    pub(crate) witness: bool,
+    /// Whether the directory belongs to a member: it began the site, or was taken in.
+    pub(crate) member: bool,
+    /// The nodes of the site when it was taken in; the log knows better as soon as it is there.
+    #[serde(default, rename = "peer")]
+    pub(crate) peers: Vec<Peer>,
+}
+
+/// A node of the site and its peer port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Peer {
+    node: u64,
+    address: String,
+}
+
+/// Why the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The system failed.
+    #[error("{path}: {cause}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The file cannot be understood.
+    #[error("{path} is not readable: {cause}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The directory belongs to another node.
+    #[error(
+        "{path} belongs to node {found_node} of site {found_site:?}, but this is started as node \
+         {node} of site {site:?}; check --data, --node and --site"
+    )]
+    SomebodyElses {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is: the site.
+        found_site: String,
+        /// Whose it is: the node.
+        found_node: u64,
+        /// Who started: the site.
+        site: String,
+        /// Who started: the node.
+        node: u64,
+    },
+    /// A process has it open.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
+}
+
+impl Identity {
+    /// Reads the directory's identity, or gives an empty directory one.
+    pub(crate) fn open(
+        data: &Path,
+        site: &SiteName,
+        node: NodeId,
+        witness: bool,
+        incarnation: u64,
+    ) -> Result<Identity, IdentityError> {
+        let path = data.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let identity = Identity {
+                    format: FORMAT,
+                    site: site.to_string(),
+                    node: node.0,
+                    incarnation,
+                    witness,
+                    member: false,
+                    peers: Vec::new(),
+                };
+                identity.save(data)?;
+                return Ok(identity);
+            }
+            Err(cause) => return Err(IdentityError::Io { path, cause }),
+        };
+        let found: Identity = toml::from_str(&text).map_err(|error| IdentityError::Malformed {
+            path: path.clone(),
+            cause: error.to_string(),
+        })?;
+        if found.format > FORMAT {
+            let cause =
+                format!("its format is {}, this version reads up to {FORMAT}", found.format);
+            return Err(IdentityError::Malformed { path, cause });
+        }
+        if found.site != site.as_str() || found.node != node.0 {
+            return Err(IdentityError::SomebodyElses {
+                path: data.to_path_buf(),
+                found_site: found.site,
+                found_node: found.node,
+                site: site.to_string(),
+                node: node.0,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Remembers, durably, that this node is a member among these.
+    pub(crate) fn became_member(
+        &mut self,
+        data: &Path,
+        members: &Members,
+    ) -> Result<(), IdentityError> {
+        let others = members.nodes.iter().filter(|member| member.node != self.node);
+        let peers = others.map(|one| Peer { node: one.node, address: one.address.clone() });
+        self.peers = peers.collect();
+        self.member = true;
+        self.save(data)
+    }
+
+    /// The members as far as this file knows: where they are, not who votes.
+    pub(crate) fn members(&self) -> Members {
+        let nodes = self.peers.iter().map(|peer| Member {
+            node: peer.node,
+            address: peer.address.clone(),
+            ..Member::default()
+        });
+        Members { nodes: nodes.collect(), ..Members::default() }
+    }
+
+    fn save(&self, data: &Path) -> Result<(), IdentityError> {
+        let text = toml::to_string(self).expect("plain fields are always TOML");
+        let (path, new) = (data.join(FILE), data.join("identity.new"));
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            File::open(data)?.sync_all()
+        };
+        write().map_err(|cause| IdentityError::Io { path: path.clone(), cause })
+    }
+}
+
+/// Holds the data directory for this process alone, for as long as it is kept.
+pub(crate) fn lock_directory(data: &Path) -> Result<File, IdentityError> {
+    let io = |cause| IdentityError::Io { path: data.to_path_buf(), cause };
+    fs::create_dir_all(data).map_err(io)?;
+    let file = File::create(data.join("lock")).map_err(io)?;
+    file.try_lock().map_err(|_| IdentityError::InUse(data.to_path_buf()))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_keeps_its_identity() {
+        let data = tempfile::tempdir().unwrap();
+        let site = SiteName::new("pier").unwrap();
+        let mut first = Identity::open(data.path(), &site, NodeId(1), false, 7).unwrap();
+        let member = Member { node: 2, address: "b:1".into(), ..Member::default() };
+        let members = Members { nodes: vec![member], ..Members::default() };
+        first.became_member(data.path(), &members).unwrap();
+        let again = Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap();
+        assert_eq!((again.incarnation, again.member), (7, true));
+        assert_eq!(again.members().nodes[0].address, "b:1");
+        let other = Identity::open(data.path(), &site, NodeId(2), false, 9).unwrap_err();
+        assert!(other.to_string().contains("--node"), "{other}");
+    }
+
+    #[test]
+    fn format_1_is_read() {
+        let data = tempfile::tempdir().unwrap();
+        let format_1 = "format = 1\nsite = \"pier\"\nnode = 3\nincarnation = 5\nwitness = true\n\
+                        member = true\n\n[[peer]]\nnode = 1\naddress = \"a:1\"\n";
+        fs::write(data.path().join(FILE), format_1).unwrap();
+        let site = SiteName::new("pier").unwrap();
+        let read = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap();
+        assert_eq!((read.incarnation, read.witness, read.peers.len()), (5, true, 1));
+    }
+
+    #[test]
+    fn a_directory_is_for_one_process() {
+        let data = tempfile::tempdir().unwrap();
+        let _held = lock_directory(data.path()).unwrap();
+        assert!(matches!(lock_directory(data.path()), Err(IdentityError::InUse(_))));
+    }
+}

@@ -1,0 +1,143 @@
+//! One connection to a node: greeting, reading, writing.
+
+use super::{Identity, Link, LinkError};
+use crate::desk::lock;
+use crate::node::Event;
+use bytes::{Bytes, BytesMut};
+use model::NodeId;
+use std::sync::mpsc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::net::TcpStream;
+use wire::peer::{self, Hello};
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Room to read into at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection that has been greeted, or is about to be.
+pub(crate) struct Connection {
+    stream: Box<dyn Stream>,
+    buffer: BytesMut,
+    node: NodeId,
+}
+
+impl Connection {
+    pub(super) fn plain(stream: TcpStream) -> Connection {
+        Connection { stream: Box::new(stream), buffer: BytesMut::new(), node: NodeId(0) }
+    }
+
+    pub(super) fn tls(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Connection {
+        Connection { stream: Box::new(stream), buffer: BytesMut::new(), node: NodeId(0) }
+    }
+
+    /// Whom it leads to.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Says who we are and hears who they are.
+    pub(super) async fn greet(&mut self, own: &Identity) -> Result<(), LinkError> {
+        self.say(&own.hello()).await?;
+        let hello: Hello = peer::decode(next_frame(&mut self.stream, &mut self.buffer).await?)?;
+        if !(peer::PROTOCOL_OLDEST..=peer::PROTOCOL).contains(&hello.protocol) {
+            return Err(LinkError::Protocol { found: hello.protocol });
+        }
+        if hello.site != own.site.as_str() {
+            return Err(LinkError::OtherSite { found: hello.site, own: own.site.to_string() });
+        }
+        self.node = NodeId(hello.node);
+        if self.node == own.node {
+            return Err(LinkError::OwnId(own.node));
+        }
+        Ok(())
+    }
+
+    /// Sends one message at once.
+    pub(crate) async fn say(&mut self, message: &impl prost::Message) -> Result<(), LinkError> {
+        let mut frame = BytesMut::new();
+        peer::encode_frame(message, &mut frame);
+        self.stream.write_all(&frame).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    /// Waits for one message.
+    pub(crate) async fn hear(&mut self) -> Result<peer::Message, LinkError> {
+        Ok(peer::decode(next_frame(&mut self.stream, &mut self.buffer).await?)?)
+    }
+
+    pub(super) fn split(self) -> (Reader, Writer) {
+        let (stream, sink) = split(self.stream);
+        (Reader { stream, buffer: self.buffer }, Writer { sink })
+    }
+}
+
+async fn next_frame(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+) -> Result<Bytes, LinkError> {
+    loop {
+        if let Some(frame) = peer::split_frame(buffer)? {
+            return Ok(frame);
+        }
+        buffer.reserve(READ_BYTES);
+        if stream.read_buf(buffer).await? == 0 {
+            return Err(LinkError::Closed);
+        }
+    }
+}
+
+pub(super) struct Reader {
+    stream: ReadHalf<Box<dyn Stream>>,
+    buffer: BytesMut,
+}
+
+impl Reader {
+    /// Hands messages to the site until something breaks.
+    pub(super) async fn run(&mut self, from: NodeId, events: &mpsc::Sender<Event>) -> LinkError {
+        loop {
+            let message = match next_frame(&mut self.stream, &mut self.buffer).await {
+                Ok(frame) => peer::decode(frame),
+                Err(error) => return error,
+            };
+            match message {
+                Ok(message) => {
+                    if events.send(Event::Message { from, message }).is_err() {
+                        return LinkError::Stopping;
+                    }
+                }
+                Err(error) => return error.into(),
+            }
+        }
+    }
+}
+
+pub(super) struct Writer {
+    sink: WriteHalf<Box<dyn Stream>>,
+}
+
+impl Writer {
+    /// Sends what gathers in the link until something breaks.
+    pub(super) async fn run(&mut self, link: &Link, connection: u64) -> LinkError {
+        loop {
+            let frames = {
+                let mut outgoing = lock(&link.outgoing);
+                if outgoing.connection != connection {
+                    return LinkError::Replaced;
+                }
+                outgoing.frames.split()
+            };
+            if frames.is_empty() {
+                link.wake.notified().await;
+                continue;
+            }
+            if let Err(error) = self.sink.write_all(&frames).await {
+                return error.into();
+            }
+            if let Err(error) = self.sink.flush().await {
+                return error.into();
+            }
+        }
+    }
+}

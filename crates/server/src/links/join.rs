@@ -1,0 +1,83 @@
+//! How a node with an empty disk becomes part of a site.
+//!
+//! It asks the nodes it was told of, and those they name, until the leader has made it a learner.
+//! Until then it takes no part in consensus: it may have been a member before and have forgotten
+//! its votes with its disk.
+
+use super::{LinkError, Links};
+use model::{Failure, limits};
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::entry;
+use wire::peer::{Forward, ForwardedRequest, Member, Members, Message, Say};
+
+/// How long to wait before asking everybody again.
+const ASK_AGAIN: Duration = Duration::from_millis(300);
+/// Addresses that are asked in one round.
+const ADDRESSES_MAX: usize = 4 * limits::NODES_MAX;
+
+/// Asks until the site has taken `member` in; then answers with the site's members. Ends early
+/// only when the site says that it will never be.
+pub(crate) async fn join(
+    links: &Links,
+    addresses: &[String],
+    member: &Member,
+) -> Result<Members, String> {
+    let mut told = false;
+    loop {
+        let mut to_ask: VecDeque<_> = addresses.iter().cloned().collect();
+        let mut asked = Vec::new();
+        while let Some(address) = to_ask.pop_front() {
+            if asked.contains(&address) || asked.len() >= ADDRESSES_MAX || address == member.address
+            {
+                continue;
+            }
+            match ask(links, &address, member).await {
+                Ok(Answer::Joined(members)) => return Ok(members),
+                Ok(Answer::Never(why)) => return Err(why),
+                Ok(Answer::AskAlso(members)) => {
+                    to_ask.extend(members.nodes.into_iter().map(|known| known.address));
+                }
+                Err(error) if !told => {
+                    tracing::warn!(address, "cannot join yet, and goes on trying: {error}");
+                    told = true;
+                }
+                Err(error) => tracing::debug!(address, "cannot join yet: {error}"),
+            }
+            asked.push(address);
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+enum Answer {
+    Joined(Members),
+    AskAlso(Members),
+    Never(String),
+}
+
+async fn ask(links: &Links, address: &str, member: &Member) -> Result<Answer, LinkError> {
+    let mut connection = links.dial(address, None).await?;
+    let request = ForwardedRequest { id: 1, join: Some(member.clone()), ..Default::default() };
+    let message: Message = Say::Forward(Forward { requests: vec![request] }).into();
+    connection.say(&message).await?;
+    let waiting = async {
+        loop {
+            if let Some(Say::Answered(answered)) = connection.hear().await?.say
+                && let Some(answer) = answered.answers.into_iter().next()
+            {
+                return Ok::<_, LinkError>(answer);
+            }
+        }
+    };
+    let answer = match tokio::time::timeout(limits::REQUEST_DEADLINE, waiting).await {
+        Ok(answer) => answer?,
+        Err(_) => return Err(LinkError::Timeout),
+    };
+    let members = answer.members.unwrap_or_default();
+    Ok(match entry::decode_reply(answer.outcome) {
+        Ok(Ok(_)) => Answer::Joined(members),
+        Ok(Err(Failure::Membership(error))) => Answer::Never(error.to_string()),
+        _ => Answer::AskAlso(members),
+    })
+}

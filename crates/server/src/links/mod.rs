@@ -1,0 +1,286 @@
+//! Links to the other nodes: one connection a pair, frames in order, nothing kept across a break.
+//!
+//! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
+//! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
+//! thread appends to it, the connection's writer sends whatever has gathered with one system call.
+//! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
+//! matters, and whoever waits for an answer has a deadline.
+
+mod connection;
+pub(crate) mod join;
+
+use crate::desk::lock;
+use crate::node::Event;
+use crate::tls::{PeerTls, peer_name};
+use bytes::BytesMut;
+use connection::Connection;
+use model::{NodeId, SiteName, limits};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use wire::peer::{self, Hello, Members};
+
+/// How long connecting, the handshakes of it, may take.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// How long to wait before dialling again: doubled from the first to the second.
+const REDIAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Who this node is to others.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) site: SiteName,
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: u64,
+}
+
+impl Identity {
+    fn hello(&self) -> Hello {
+        Hello {
+            protocol: peer::PROTOCOL,
+            site: self.site.to_string(),
+            node: self.node.0,
+            incarnation: self.incarnation,
+        }
+    }
+}
+
+/// What waits to be sent to one node.
+#[derive(Default)]
+pub(crate) struct Link {
+    outgoing: Mutex<Outgoing>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Outgoing {
+    frames: BytesMut,
+    /// Which connection sends them; 0: none, and frames are dropped.
+    connection: u64,
+    connections: u64,
+}
+
+impl Link {
+    /// Appends a message, or drops it: there is no connection, or too much waits for it already.
+    fn push(&self, message: &peer::Message) {
+        let mut outgoing = lock(&self.outgoing);
+        if outgoing.connection != 0 && outgoing.frames.len() < limits::PEER_BACKLOG_BYTES_MAX {
+            peer::encode_frame(message, &mut outgoing.frames);
+        }
+    }
+
+    /// Takes over from whatever connection there was.
+    fn attach(&self) -> u64 {
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.connections += 1;
+        outgoing.connection = outgoing.connections;
+        outgoing.frames.clear();
+        self.wake.notify_one();
+        outgoing.connection
+    }
+
+    /// `false`: another connection has taken over already.
+    fn detach(&self, connection: u64) -> bool {
+        let mut outgoing = lock(&self.outgoing);
+        let was_ours = outgoing.connection == connection;
+        if was_ours {
+            outgoing.connection = 0;
+            outgoing.frames = BytesMut::new();
+        }
+        was_ours
+    }
+}
+
+/// All links of a node. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Links(Arc<Inner>);
+
+struct Inner {
+    identity: Identity,
+    tls: Option<PeerTls>,
+    events: mpsc::Sender<Event>,
+    links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
+    dialled: Mutex<BTreeMap<NodeId, String>>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Links {
+    /// Links that run on `runtime`.
+    pub(crate) fn new(
+        identity: Identity,
+        tls: Option<PeerTls>,
+        events: mpsc::Sender<Event>,
+        runtime: tokio::runtime::Handle,
+    ) -> Links {
+        let (links, dialled) = (Mutex::default(), Mutex::default());
+        Links(Arc::new(Inner { identity, tls, events, links, dialled, runtime }))
+    }
+
+    /// Says something to a node. May be lost. Sent at the next [`Links::flush`].
+    pub(crate) fn send(&self, to: NodeId, message: &peer::Message) {
+        if let Some(link) = lock(&self.0.links).get(&to) {
+            link.push(message);
+        }
+    }
+
+    /// Wakes the writers that have something to send.
+    pub(crate) fn flush(&self) {
+        for link in lock(&self.0.links).values() {
+            if !lock(&link.outgoing).frames.is_empty() {
+                link.wake.notify_one();
+            }
+        }
+    }
+
+    /// Dials whom this node has to dial, at the addresses that the members have now.
+    pub(crate) fn set_members(&self, members: &Members) {
+        let own = self.0.identity.node;
+        let mut dialled = lock(&self.0.dialled);
+        dialled.retain(|node, _| members.nodes.iter().any(|member| member.node == node.0));
+        for member in &members.nodes {
+            let node = NodeId(member.node);
+            if node >= own {
+                continue;
+            }
+            let before = dialled.insert(node, member.address.clone());
+            if before.is_none() {
+                self.0.runtime.spawn(self.clone().keep_dialling(node));
+            }
+        }
+    }
+
+    fn link(&self, node: NodeId) -> Arc<Link> {
+        lock(&self.0.links).entry(node).or_default().clone()
+    }
+
+    /// Connects to a node again and again, for as long as it is a member.
+    async fn keep_dialling(self, node: NodeId) {
+        let mut wait = REDIAL.0;
+        loop {
+            let Some(address) = lock(&self.0.dialled).get(&node).cloned() else { return };
+            match self.dial(&address, Some(node)).await {
+                Ok(connection) => {
+                    wait = REDIAL.0;
+                    self.run(connection).await;
+                }
+                Err(error) => {
+                    tracing::debug!(%node, address, "cannot reach a node of the site: {error}");
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(REDIAL.1);
+        }
+    }
+
+    /// Connects to an address; `expected`: the node that must be there.
+    pub(crate) async fn dial(
+        &self,
+        address: &str,
+        expected: Option<NodeId>,
+    ) -> Result<Connection, LinkError> {
+        let connecting = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let mut connection = match &self.0.tls {
+                None => Connection::plain(stream),
+                Some(tls) => {
+                    let name = peer_name(address).map_err(|e| LinkError::Tls(e.to_string()))?;
+                    let tls = tokio_rustls::TlsConnector::from(tls.connect.clone());
+                    Connection::tls(tls.connect(name, stream).await?)
+                }
+            };
+            connection.greet(&self.0.identity).await?;
+            Ok::<_, LinkError>(connection)
+        };
+        let connection = match tokio::time::timeout(CONNECT_DEADLINE, connecting).await {
+            Ok(connection) => connection?,
+            Err(_) => return Err(LinkError::Timeout),
+        };
+        match expected {
+            Some(expected) if connection.node() != expected => {
+                Err(LinkError::WrongNode { expected, found: connection.node() })
+            }
+            _ => Ok(connection),
+        }
+    }
+
+    /// Accepts connections for as long as the runtime runs.
+    pub(crate) async fn accept(self, listener: TcpListener) {
+        loop {
+            let Ok((stream, address)) = listener.accept().await else {
+                // Out of descriptors: wait for some to be freed instead of spinning.
+                tokio::time::sleep(REDIAL.0).await;
+                continue;
+            };
+            let links = self.clone();
+            tokio::spawn(async move {
+                match tokio::time::timeout(CONNECT_DEADLINE, links.welcome(stream)).await {
+                    Ok(Ok(connection)) => links.run(connection).await,
+                    Ok(Err(error)) => {
+                        tracing::warn!(%address, "a peer connection was refused: {error}");
+                    }
+                    Err(_) => tracing::debug!(%address, "a peer connection said nothing"),
+                }
+            });
+        }
+    }
+
+    async fn welcome(&self, stream: TcpStream) -> Result<Connection, LinkError> {
+        stream.set_nodelay(true)?;
+        let mut connection = match &self.0.tls {
+            None => Connection::plain(stream),
+            Some(tls) => {
+                let acceptor = tokio_rustls::TlsAcceptor::from(tls.accept.clone());
+                Connection::tls(acceptor.accept(stream).await?)
+            }
+        };
+        connection.greet(&self.0.identity).await?;
+        Ok(connection)
+    }
+
+    /// Carries frames both ways until the connection breaks.
+    async fn run(&self, connection: Connection) {
+        let node = connection.node();
+        let link = self.link(node);
+        let attached = link.attach();
+        let (mut reader, mut writer) = connection.split();
+        let reading = reader.run(node, &self.0.events);
+        let writing = writer.run(&link, attached);
+        let error = tokio::select! {
+            error = reading => error,
+            error = writing => error,
+        };
+        tracing::debug!(%node, "the link broke: {error}");
+        if link.detach(attached) {
+            let _ = self.0.events.send(Event::LinkLost(node));
+        }
+    }
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Tls(String),
+    #[error("no answer within {} s", CONNECT_DEADLINE.as_secs())]
+    Timeout,
+    #[error("{0}")]
+    Frame(#[from] peer::FrameError),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("another connection took over")]
+    Replaced,
+    #[error("this node is stopping")]
+    Stopping,
+    #[error("it speaks protocol {found}; this node speaks {oldest} to {newest}", oldest = peer::PROTOCOL_OLDEST, newest = peer::PROTOCOL)]
+    Protocol { found: u32 },
+    #[error("it belongs to site {found:?}, not {own:?}; check --site and --join")]
+    OtherSite { found: String, own: String },
+    #[error("it has this node's own id {0}; give every node of a site its own --node")]
+    OwnId(NodeId),
+    #[error("{found} answers there, not {expected}")]
+    WrongNode { expected: NodeId, found: NodeId },
+}

@@ -1,0 +1,208 @@
+//! What is counted and timed, and how Prometheus is shown it.
+//!
+//! One registry a node, not one a process: a test or a demo runs many nodes in one process.
+
+use crate::handle::Handle;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use protocol::site::raft::Role;
+
+/// Which operation, at which front.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OperationLabels {
+    /// `redis` or `grpc`.
+    pub front: &'static str,
+    /// The command or method, in lower case.
+    pub operation: &'static str,
+}
+
+/// Which front.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct FrontLabels {
+    /// `redis` or `grpc`.
+    pub front: &'static str,
+}
+
+/// Which peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PeerLabels {
+    /// The peer's node id.
+    pub peer: u64,
+}
+
+/// Everything a node measures.
+pub struct Metrics {
+    registry: Registry,
+    operations: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    errors: Family<OperationLabels, Counter>,
+    connections: Family<FrontLabels, Gauge>,
+    pub(crate) fsync: Histogram,
+    pub(crate) log_bytes: Gauge,
+    pub(crate) disk_free_bytes: Gauge,
+    replica: ReplicaGauges,
+}
+
+#[derive(Default)]
+struct ReplicaGauges {
+    is_leader: Gauge,
+    has_leader: Gauge,
+    term: Gauge,
+    last_index: Gauge,
+    committed_index: Gauge,
+    applied_index: Gauge,
+    snapshot_index: Gauge,
+    revision: Gauge,
+    members: Gauge,
+    writes_waiting: Gauge,
+    writes_in_flight: Gauge,
+    reads_waiting: Gauge,
+    forwarded: Gauge,
+    disk_full: Gauge,
+    keys: Gauge,
+    lag_entries: Family<PeerLabels, Gauge>,
+}
+
+/// From 10 µs to about 20 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(10e-6, 2.0, 22))
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("portolan");
+        let operations = Family::new_with_constructor(seconds as fn() -> Histogram);
+        registry.register_with_unit(
+            "operation_duration",
+            "From the request's arrival to its answer, by front and operation",
+            Unit::Seconds,
+            operations.clone(),
+        );
+        let errors = Family::default();
+        registry.register(
+            "operation_errors",
+            "Requests answered with an error, by front and operation",
+            errors.clone(),
+        );
+        let connections = Family::default();
+        registry.register("connections", "Open client connections, by front", connections.clone());
+        let fsync = seconds();
+        registry.register_with_unit(
+            "log_fsync_duration",
+            "One fsync of the log, which makes one batch durable",
+            Unit::Seconds,
+            fsync.clone(),
+        );
+        let log_bytes = Gauge::default();
+        registry.register_with_unit(
+            "log_size",
+            "The replica's log",
+            Unit::Bytes,
+            log_bytes.clone(),
+        );
+        let disk_free_bytes = Gauge::default();
+        registry.register_with_unit(
+            "disk_free",
+            "Room left where the data is",
+            Unit::Bytes,
+            disk_free_bytes.clone(),
+        );
+        let replica = ReplicaGauges::default();
+        replica.register(&mut registry);
+        Metrics {
+            registry,
+            operations,
+            errors,
+            connections,
+            fsync,
+            log_bytes,
+            disk_free_bytes,
+            replica,
+        }
+    }
+}
+
+impl ReplicaGauges {
+    fn register(&self, registry: &mut Registry) {
+        let gauges = [
+            ("raft_is_leader", "1 on the site's leader", &self.is_leader),
+            ("raft_has_leader", "1 where a leader is known", &self.has_leader),
+            ("raft_term", "The current term", &self.term),
+            ("raft_last_index", "The last entry of the log", &self.last_index),
+            ("raft_committed_index", "The last entry known committed", &self.committed_index),
+            ("raft_applied_index", "The last entry applied to the state", &self.applied_index),
+            ("raft_snapshot_index", "The entry of the latest snapshot", &self.snapshot_index),
+            ("revision", "Writes the state has seen", &self.revision),
+            ("members", "Nodes of the site", &self.members),
+            ("writes_waiting", "Writes waiting for their turn", &self.writes_waiting),
+            ("writes_in_flight", "Writes in the log, not yet applied", &self.writes_in_flight),
+            ("reads_waiting", "Reads waiting for a read index", &self.reads_waiting),
+            ("forwarded", "Requests waiting for the leader's answer", &self.forwarded),
+            ("disk_full", "1 while writes are refused for want of room", &self.disk_full),
+            ("keys", "Keys of all keyspaces", &self.keys),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        registry.register(
+            "raft_peer_lag",
+            "On the leader: entries that a peer is behind",
+            self.lag_entries.clone(),
+        );
+    }
+}
+
+impl Metrics {
+    /// The histogram of one operation. Keep the clone: looking it up costs a lock.
+    pub fn operation(&self, front: &'static str, operation: &'static str) -> Histogram {
+        self.operations.get_or_create(&OperationLabels { front, operation }).clone()
+    }
+
+    /// The error counter of one operation. Keep the clone.
+    pub fn errors(&self, front: &'static str, operation: &'static str) -> Counter {
+        self.errors.get_or_create(&OperationLabels { front, operation }).clone()
+    }
+
+    /// The gauge of a front's open connections. Keep the clone.
+    pub fn connections(&self, front: &'static str) -> Gauge {
+        self.connections.get_or_create(&FrontLabels { front }).clone()
+    }
+
+    /// Everything in the text format that Prometheus reads.
+    pub fn render(&self, handle: &Handle) -> String {
+        let status = handle.status();
+        let replica = &self.replica;
+        replica.is_leader.set(i64::from(status.role == Role::Leader));
+        replica.has_leader.set(i64::from(status.leader.is_some()));
+        let numbers = [
+            (&replica.term, status.term),
+            (&replica.last_index, status.last_index),
+            (&replica.committed_index, status.committed_index),
+            (&replica.applied_index, status.applied_index),
+            (&replica.snapshot_index, status.snapshot_index),
+            (&replica.revision, status.revision.0),
+            (&replica.members, status.members.nodes.len() as u64),
+            (&replica.writes_waiting, status.writes_waiting as u64),
+            (&replica.writes_in_flight, status.writes_in_flight as u64),
+            (&replica.reads_waiting, status.reads_waiting as u64),
+            (&replica.forwarded, status.forwarded as u64),
+            (&replica.keys, handle.key_count()),
+        ];
+        for (gauge, number) in numbers {
+            gauge.set(number as i64);
+        }
+        replica.disk_full.set(i64::from(status.disk_full.is_some()));
+        replica.lag_entries.clear();
+        for (node, matched, _) in &status.progress {
+            let lag = status.last_index.saturating_sub(*matched);
+            replica.lag_entries.get_or_create(&PeerLabels { peer: node.0 }).set(lag as i64);
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a String takes everything");
+        text
+    }
+}

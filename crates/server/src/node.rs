@@ -1,0 +1,381 @@
+//! A node: its threads, how they start and how they stop.
+//!
+//! | thread | what it does |
+//! | --- | --- |
+//! | `site` | runs the core; the only one that changes the state |
+//! | `disk` | writes and fsyncs the log |
+//! | `chores` | writes and loads snapshots, prepares log segments |
+//! | `links` | a runtime of its own for the connections to other nodes |
+//!
+//! Fronts bring their own threads; each takes a [`Handle`].
+
+use crate::chores;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::desk::{DESKS_MAX, Desk, lock};
+use crate::disk_loop::DiskLoop;
+use crate::handle::{Gate, Handle, Shared};
+use crate::identity::{self, Identity, IdentityError};
+use crate::links::{self, Links, join};
+use crate::metrics::Metrics;
+use crate::site_loop::{RealSite, SiteLoop};
+use crate::tls::{PeerTls, TlsError};
+use crate::users::Users;
+use crate::watch::Watched;
+use model::{ClientId, Command, Failure, NodeId, Refusal, Request};
+use protocol::site::raft::Ticks;
+use protocol::site::recovery::{self, RecoveryError};
+use protocol::site::{Options, Ticket};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, RwLock, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use storage::disk::real::RealDisk;
+use storage::log::{LogError, Spare};
+use storage::snapshot::{Folder, SnapshotError, SnapshotHead};
+use storage::state::StateError;
+use storage::state::fjall::{self, FjallState};
+use tokio::net::TcpListener;
+use wire::peer::{self, Member};
+
+/// What the site's thread is told.
+pub(crate) enum Event {
+    Requests(Vec<(Ticket, Request)>),
+    Message { from: NodeId, message: peer::Message },
+    LinkLost(NodeId),
+    Persisted(u64),
+    DiskFull(String),
+    DiskHasRoom,
+    SnapshotWritten(Result<SnapshotHead, String>),
+    SnapshotInstalled(Result<SnapshotHead, String>),
+    SpareDue(Spare),
+    Failed(String),
+    Stop,
+}
+
+/// The desks of a node, by number.
+pub(crate) type Desks = Arc<Mutex<Vec<Arc<Desk>>>>;
+
+/// Why a node is not running any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Somebody asked it to.
+    Asked,
+    /// It cannot go on; the reason was logged.
+    Failed(String),
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory is not this node's, or cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The snapshots cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The state cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Log, snapshot and state do not fit together.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// A certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A port cannot be opened.
+    #[error("--{flag} {address} cannot be opened: {cause}")]
+    Port {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The site does not take this node in.
+    #[error("the site does not take this node in: {0}")]
+    Join(String),
+    /// The system refuses a thread or random numbers.
+    #[error("the system refuses {what}: {cause}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it said.
+        cause: String,
+    },
+}
+
+/// A running node.
+pub struct Node {
+    shared: Arc<Shared>,
+    desks: Desks,
+    stopped: tokio::sync::watch::Receiver<Option<Stopped>>,
+    threads: Vec<JoinHandle<()>>,
+    runtime: Option<tokio::runtime::Runtime>,
+    peer_address: SocketAddr,
+    _lock: File,
+}
+
+impl Node {
+    /// Starts a node on its data directory: recovers it, or begins a site, or joins one (which
+    /// waits until the site has taken it in). The fronts' ports are not opened here.
+    pub fn start(config: &Config) -> Result<Node, StartError> {
+        let lock = identity::lock_directory(&config.data)?;
+        let incarnation = random()?.max(1);
+        let mut own =
+            Identity::open(&config.data, &config.site, config.node, config.witness, incarnation)?;
+        let clock = Clock::start();
+        let metrics = Arc::new(Metrics::default());
+        let (events, inbox) = mpsc::channel();
+
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("links")
+            .enable_all()
+            .build()
+            .map_err(|error| system("a runtime", error))?;
+        let listener = runtime.block_on(TcpListener::bind(config.ports.peer)).map_err(|cause| {
+            StartError::Port { flag: "peer", address: config.ports.peer, cause }
+        })?;
+        let peer_address = listener.local_addr().map_err(|error| system("an address", error))?;
+        let tls = config.tls.peer.as_ref().map(PeerTls::load).transpose()?;
+        let who = links::Identity {
+            site: config.site.clone(),
+            node: config.node,
+            incarnation: own.incarnation,
+        };
+        let links = Links::new(who, tls, events.clone(), runtime.handle().clone());
+
+        let (mut recovered, mut writer, reader, snapshots, state) = open_files(config)?;
+        if recovered.torn_bytes > 0 {
+            tracing::warn!(
+                "the log ended in {} bytes of a torn write, which were cut; nothing acknowledged is lost",
+                recovered.torn_bytes
+            );
+        }
+        if !own.member {
+            let advertised = config.ports.advertise.clone();
+            let member = Member {
+                node: config.node.0,
+                address: advertised.unwrap_or_else(|| peer_address.to_string()),
+                incarnation: own.incarnation,
+                witness: config.witness,
+            };
+            let members = if config.join.is_empty() {
+                recovery::begin_site(member.clone(), &mut writer, &snapshots, &state)?;
+                recovery::first_members(member)
+            } else {
+                tracing::info!("asking {} to be taken in", config.join.join(", "));
+                let joining = join::join(&links, &config.join, &member);
+                runtime.block_on(joining).map_err(StartError::Join)?
+            };
+            own.became_member(&config.data, &members)?;
+        }
+        let mut warn = |what: String| tracing::warn!("{what}");
+        let replica =
+            recovery::recover(&mut recovered, &mut writer, &snapshots, state.clone(), &mut warn)?;
+
+        let site = RealSite::new(
+            options(config)?,
+            clock.now(),
+            &recovered,
+            reader,
+            snapshots.clone(),
+            replica,
+        );
+        links.set_members(&own.members());
+        runtime.spawn(links.clone().accept(listener));
+
+        let (applied, _) = tokio::sync::watch::channel(0);
+        let shared = Arc::new(Shared {
+            site: config.site.clone(),
+            clock,
+            reader: site.reader(),
+            gate: Gate::new(),
+            events: events.clone(),
+            requests_waiting: AtomicUsize::new(0),
+            status: RwLock::new(Arc::new(site.status())),
+            applied,
+            watched: Watched::default(),
+            users: Users::new(&config.users, secret()?),
+            metrics: metrics.clone(),
+            data: config.data.clone(),
+        });
+        let desks = Desks::default();
+        let (disk_jobs, jobs) = mpsc::channel();
+        let (chores, chores_inbox) = mpsc::channel();
+        let (stop_sender, stopped) = tokio::sync::watch::channel(None);
+
+        let disk = DiskLoop {
+            writer,
+            jobs,
+            events: events.clone(),
+            metrics,
+            data: config.data.clone(),
+            reserve_bytes: config.disk.reserve_bytes,
+        };
+        let site_loop = SiteLoop {
+            site,
+            events: inbox,
+            shared: shared.clone(),
+            desks: desks.clone(),
+            links,
+            disk: disk_jobs,
+            chores,
+            stopped: stop_sender,
+        };
+        let threads = vec![
+            spawn("disk", move || disk.run())?,
+            spawn("chores", move || chores::run(chores_inbox, snapshots, state, events))?,
+            spawn("site", move || site_loop.run())?,
+        ];
+        let runtime = Some(runtime);
+        let node = Node { shared, desks, stopped, threads, runtime, peer_address, _lock: lock };
+        node.start_drivers(config);
+        Ok(node)
+    }
+
+    /// What runs beside the site for as long as the node does, and begins anew when it does.
+    fn start_drivers(&self, config: &Config) {
+        let Some(runtime) = &self.runtime else { return };
+        let handle = runtime.block_on(async { self.handle() });
+        runtime.spawn(handle.clone().keep_cursors());
+        runtime.spawn(make_keyspaces(handle, config.keyspaces.clone()));
+    }
+
+    /// A handle for a front. Its answers are handed out by a task on the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, or when there are [`DESKS_MAX`] already.
+    pub fn handle(&self) -> Handle {
+        let mut desks = lock(&self.desks);
+        assert!(desks.len() < DESKS_MAX, "a node has at most {DESKS_MAX} front threads");
+        let desk = Desk::new(desks.len());
+        desks.push(desk.clone());
+        tokio::spawn(desk.clone().hand_out());
+        Handle { shared: self.shared.clone(), desk }
+    }
+
+    /// Where the peer port is bound.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.peer_address
+    }
+
+    /// Waits until the node has stopped by itself or was asked to.
+    pub async fn stopped(&self) -> Stopped {
+        let mut stopped = self.stopped.clone();
+        match stopped.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(Stopped::Asked),
+            Err(_) => Stopped::Failed("its thread panicked".into()),
+        }
+    }
+
+    /// Stops the node and waits for its threads. Nothing needs to be flushed: what was acknowledged
+    /// is durable, so stopping and crashing are the same to everybody else. Must not be called on a
+    /// thread of a runtime.
+    pub fn stop(mut self) {
+        let _ = self.shared.events.send(Event::Stop);
+        for thread in self.threads.drain(..) {
+            // A panic has been reported by the thread itself.
+            let _ = thread.join();
+        }
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+    }
+}
+
+type Files =
+    (storage::log::Recovered, storage::log::Writer, storage::log::Reader, Folder, FjallState);
+
+fn open_files(config: &Config) -> Result<Files, StartError> {
+    let disk = RealDisk::shared();
+    let (recovered, writer, reader) = storage::log::open(&disk, &config.data.join("log"))?;
+    let snapshots = Folder::open(&disk, &config.data.join("snapshots"))?;
+    let state = open_state(&config.data, state_options(config))?;
+    Ok((recovered, writer, reader, snapshots, state))
+}
+
+fn state_options(config: &Config) -> fjall::Options {
+    fjall::Options {
+        cache_bytes: config.memory.cache_bytes,
+        memtable_bytes: config.memory.memtable_bytes,
+        ..fjall::Options::default()
+    }
+}
+
+/// Opens the state, or begins a new one if it is damaged: it is rebuilt from snapshot and log.
+pub(crate) fn open_state(data: &Path, options: fjall::Options) -> Result<FjallState, StateError> {
+    let path = data.join("state");
+    match FjallState::open(&path, options) {
+        Err(StateError::Damaged { path: at, cause }) => {
+            tracing::warn!("the state in {at} is damaged and will be rebuilt: {cause}");
+            FjallState::remove(&path)?;
+            FjallState::open(&path, options)
+        }
+        opened => opened,
+    }
+}
+
+fn options(config: &Config) -> Result<Options, StartError> {
+    let heartbeats = config.raft.election_timeout.as_nanos() / config.raft.heartbeat.as_nanos();
+    Ok(Options {
+        witness: config.witness,
+        tick: config.raft.heartbeat,
+        ticks: Ticks { heartbeat: 1, election: heartbeats as usize },
+        log_bytes_before_snapshot: config.disk.log_bytes_before_snapshot,
+        ..Options::new(config.node, ClientId(random()?), random()?)
+    })
+}
+
+/// Makes the keyspaces that the configuration names and the site does not have. Tries until it is
+/// done; what is there already is left as it is.
+async fn make_keyspaces(handle: Handle, wanted: Vec<model::KeyspaceSpec>) {
+    const TRY_AGAIN: Duration = Duration::from_millis(200);
+    for spec in wanted {
+        while handle.catalog().by_name(&spec.name).is_none() {
+            match handle.call(Request::write(Command::CreateKeyspace(spec.clone()))).await {
+                Ok(_) | Err(Failure::Refused(Refusal::KeyspaceExists { .. })) => break,
+                Err(Failure::Refused(refusal)) => {
+                    tracing::error!("keyspace {:?} of the configuration: {refusal}", spec.name);
+                    break;
+                }
+                Err(_) => tokio::time::sleep(TRY_AGAIN).await,
+            }
+        }
+        if let Some(found) = handle.catalog().by_name(&spec.name)
+            && found.spec != spec
+        {
+            tracing::warn!(
+                "keyspace {:?} exists with other properties than the configuration gives it; they stay",
+                spec.name
+            );
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(|error| system("a thread", error))
+}
+
+fn system(what: &'static str, cause: impl ToString) -> StartError {
+    StartError::System { what, cause: cause.to_string() }
+}
+
+fn random() -> Result<u64, StartError> {
+    getrandom::u64().map_err(|error| system("random numbers", error))
+}
+
+fn secret() -> Result<[u8; 32], StartError> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| system("random numbers", error))?;
+    Ok(secret)
+}

@@ -1,0 +1,191 @@
+//! Watching what changes, fed by the site's change log.
+//!
+//! A watch holds a position, not a queue: it reads the log from there whenever the state has moved
+//! on, so that a slow reader costs nothing but the log's retention. The first watch of a keyspace
+//! makes a durable cursor named `watch-n<node>`, from which on its changes are kept; a chore of the
+//! node moves the cursor along and drops it when nobody has watched for a while.
+
+use crate::desk::lock;
+use crate::handle::Handle;
+use model::{
+    Answer, Catalog, Change, Command, Failure, KeyspaceId, Refusal, Request, Revision, limits,
+};
+use protocol::site::machine;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How often a node's cursors are moved along. Changes stay at least this long for a watch that
+/// was cut off and comes back.
+const CURSOR_INTERVAL: Duration = Duration::from_secs(30);
+/// Rounds without a watch after which the cursor is dropped.
+const IDLE_ROUNDS_MAX: u32 = 20;
+/// Changes read at once.
+const CHANGES_PER_READ_MAX: usize = 1_000;
+
+/// Changes of some keyspaces, as they come.
+pub struct Watch {
+    handle: Handle,
+    positions: BTreeMap<KeyspaceId, Revision>,
+    applied: tokio::sync::watch::Receiver<u64>,
+}
+
+impl Watch {
+    pub(crate) async fn open(
+        handle: Handle,
+        keyspaces: Vec<KeyspaceId>,
+        after: Option<Revision>,
+    ) -> Result<Watch, Failure> {
+        let applied = handle.shared.applied.subscribe();
+        let mut positions = BTreeMap::new();
+        for keyspace in keyspaces {
+            handle.shared.watched.add(keyspace)?;
+            positions.insert(keyspace, Revision(0));
+        }
+        let mut watch = Watch { handle, positions, applied };
+        for keyspace in watch.positions.keys().copied().collect::<Vec<_>>() {
+            let mut now = watch.handle.shared.reader.revision();
+            if !watch.handle.shared.watched.has_cursor(keyspace) {
+                let made = watch.handle.call(watch.handle.set_cursor(keyspace, now)).await?;
+                if let Answer::Done(revision) = made {
+                    now = now.max(revision);
+                }
+                watch.handle.shared.watched.cursor_made(keyspace);
+            }
+            watch.positions.insert(keyspace, after.unwrap_or(now));
+        }
+        Ok(watch)
+    }
+
+    /// The next changes, at least one, in the order of their revisions within a keyspace.
+    /// [`Refusal::ChangesTrimmed`]: it lagged too far, or asked for too old a revision.
+    pub async fn next(&mut self) -> Result<Vec<Change>, Failure> {
+        loop {
+            self.applied.borrow_and_update();
+            let mut changes = Vec::new();
+            for (keyspace, position) in &mut self.positions {
+                let read =
+                    self.handle.shared.reader.changes(*keyspace, *position, CHANGES_PER_READ_MAX);
+                let read = match read {
+                    Ok(read) => read,
+                    Err(machine::Stopped::Refused(refusal)) => {
+                        return Err(Failure::Refused(refusal));
+                    }
+                    Err(machine::Stopped::Failed(_)) => {
+                        return Err(Failure::NotServing("its state cannot be read"));
+                    }
+                };
+                if let Some(last) = read.last() {
+                    *position = last.revision;
+                }
+                changes.extend(read);
+            }
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+            if self.applied.changed().await.is_err() {
+                return Err(Failure::NotServing("it is stopping"));
+            }
+        }
+    }
+
+    /// Up to which revision everything has been handed out.
+    pub fn position(&self) -> Revision {
+        self.positions.values().copied().min().unwrap_or_default()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for keyspace in self.positions.keys() {
+            self.handle.shared.watched.remove(*keyspace);
+        }
+    }
+}
+
+impl Handle {
+    fn cursor_name(&self) -> String {
+        format!("watch-{}", self.status().node)
+    }
+
+    fn set_cursor(&self, keyspace: KeyspaceId, position: Revision) -> Request {
+        Request::write(Command::SetCursor { name: self.cursor_name(), keyspace, position })
+    }
+
+    /// Moves the cursors of watched keyspaces along, for as long as the node runs.
+    pub(crate) async fn keep_cursors(self) {
+        let mut before = self.shared.reader.revision();
+        loop {
+            tokio::time::sleep(CURSOR_INTERVAL).await;
+            let now = self.shared.reader.revision();
+            for (keyspace, wanted) in self.shared.watched.round() {
+                let name = self.cursor_name();
+                let request = match wanted {
+                    true => self.set_cursor(keyspace, before),
+                    false => Request::write(Command::DropCursor { name, keyspace }),
+                };
+                // Tried again in the next round.
+                let _ = self.call(request).await;
+            }
+            before = now;
+        }
+    }
+}
+
+#[derive(Default)]
+struct WatchedKeyspace {
+    watches: usize,
+    has_cursor: bool,
+    idle_rounds: u32,
+}
+
+/// Which keyspaces are watched at this node.
+#[derive(Default)]
+pub(crate) struct Watched(Mutex<BTreeMap<KeyspaceId, WatchedKeyspace>>);
+
+impl Watched {
+    fn add(&self, keyspace: KeyspaceId) -> Result<(), Failure> {
+        let mut watched = lock(&self.0);
+        if watched.values().map(|one| one.watches).sum::<usize>() >= limits::WATCHES_MAX {
+            let (what, max) = ("watches of this node", limits::WATCHES_MAX);
+            return Err(Failure::Refused(Refusal::TooMany { what, max }));
+        }
+        watched.entry(keyspace).or_default().watches += 1;
+        Ok(())
+    }
+
+    fn remove(&self, keyspace: KeyspaceId) {
+        if let Some(one) = lock(&self.0).get_mut(&keyspace) {
+            one.watches = one.watches.saturating_sub(1);
+        }
+    }
+
+    fn has_cursor(&self, keyspace: KeyspaceId) -> bool {
+        lock(&self.0).get(&keyspace).is_some_and(|one| one.has_cursor)
+    }
+
+    fn cursor_made(&self, keyspace: KeyspaceId) {
+        lock(&self.0).entry(keyspace).or_default().has_cursor = true;
+    }
+
+    /// The keyspaces with a cursor, and whether it is still wanted; those that are not are
+    /// forgotten.
+    fn round(&self) -> Vec<(KeyspaceId, bool)> {
+        let mut watched = lock(&self.0);
+        let mut round = Vec::new();
+        watched.retain(|keyspace, one| {
+            one.idle_rounds = if one.watches > 0 { 0 } else { one.idle_rounds + 1 };
+            let wanted = one.idle_rounds < IDLE_ROUNDS_MAX;
+            if one.has_cursor {
+                round.push((*keyspace, wanted));
+            }
+            wanted
+        });
+        round
+    }
+}
+
+/// Every keyspace there is, for a watch of everything.
+pub fn all_keyspaces(catalog: &Catalog) -> Vec<KeyspaceId> {
+    catalog.all().into_iter().map(|keyspace| keyspace.id).collect()
+}
