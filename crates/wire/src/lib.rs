@@ -1,5 +1,7 @@
 //! Bytes to words and back: RESP, peer frames, gRPC definitions.
 
 pub mod entry;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod peer;
 pub mod resp;

@@ -1,0 +1,139 @@
+//! Failures as gRPC statuses, and back. The table of both is at the head of `kv.proto`.
+
+use model::{Failure, Refusal};
+use tonic::{Code, Status};
+
+/// The metadata key of a failure's [`Reason`].
+pub const FAILURE_KEY: &str = "portolan-failure";
+
+/// A request that breaks a rule before anybody has looked at the state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A field that must be there is not.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A field has a value that it cannot have.
+    #[error("{field}: {what}")]
+    Value {
+        /// Which.
+        field: &'static str,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+}
+
+/// Why a call failed, for programs: the word under [`FAILURE_KEY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the table at the head of kv.proto says what each means")]
+pub enum Reason {
+    UnknownOutcome,
+    NoLeader,
+    NotServing,
+    Overloaded,
+    DiskFull,
+    Refused,
+    NoKeyspace,
+    KeyspaceExists,
+    ChangesTrimmed,
+    RequestForgotten,
+    Membership,
+    Invalid,
+    Unauthenticated,
+    Denied,
+}
+
+/// Every reason with its word and its status, in the order of the reasons.
+const TABLE: [(Reason, &str, Code); 14] = [
+    (Reason::UnknownOutcome, "unknown-outcome", Code::Unknown),
+    (Reason::NoLeader, "no-leader", Code::Unavailable),
+    (Reason::NotServing, "not-serving", Code::Unavailable),
+    (Reason::Overloaded, "overloaded", Code::ResourceExhausted),
+    (Reason::DiskFull, "disk-full", Code::ResourceExhausted),
+    (Reason::Refused, "refused", Code::FailedPrecondition),
+    (Reason::NoKeyspace, "no-keyspace", Code::NotFound),
+    (Reason::KeyspaceExists, "keyspace-exists", Code::AlreadyExists),
+    (Reason::ChangesTrimmed, "changes-trimmed", Code::OutOfRange),
+    (Reason::RequestForgotten, "request-forgotten", Code::Aborted),
+    (Reason::Membership, "membership", Code::FailedPrecondition),
+    (Reason::Invalid, "invalid", Code::InvalidArgument),
+    (Reason::Unauthenticated, "unauthenticated", Code::Unauthenticated),
+    (Reason::Denied, "denied", Code::PermissionDenied),
+];
+
+impl Reason {
+    /// The reason of a failed call. `None`: it does not say one, so it came from the connection or
+    /// from a proxy, and a write's outcome is unknown.
+    pub fn of(status: &Status) -> Option<Reason> {
+        let word = status.metadata().get(FAILURE_KEY)?.to_str().ok()?;
+        TABLE.iter().find(|(_, known, _)| *known == word).map(|(reason, ..)| *reason)
+    }
+
+    /// A status that says so, with a sentence for people.
+    pub fn status(self, message: impl Into<String>) -> Status {
+        let (_, word, code) = TABLE[self as usize];
+        let mut status = Status::new(code, message);
+        let word = tonic::metadata::MetadataValue::from_static(word);
+        status.metadata_mut().insert(FAILURE_KEY, word);
+        status
+    }
+}
+
+/// The status of a failure.
+pub fn status(failure: &Failure) -> Status {
+    let reason = match failure {
+        Failure::Refused(refusal) => of_refusal(refusal),
+        Failure::NoLeader => Reason::NoLeader,
+        Failure::Overloaded { .. } => Reason::Overloaded,
+        Failure::DiskFull(_) => Reason::DiskFull,
+        Failure::Unknown { .. } => Reason::UnknownOutcome,
+        Failure::NotServing(_) => Reason::NotServing,
+        Failure::Membership(_) => Reason::Membership,
+    };
+    reason.status(failure.to_string())
+}
+
+fn of_refusal(refusal: &Refusal) -> Reason {
+    match refusal {
+        Refusal::NoKeyspace(_) => Reason::NoKeyspace,
+        Refusal::KeyspaceExists { .. } => Reason::KeyspaceExists,
+        Refusal::RequestForgotten => Reason::RequestForgotten,
+        Refusal::ChangesTrimmed { .. } => Reason::ChangesTrimmed,
+        Refusal::Keyspace(_) | Refusal::KeyTooLong(_) | Refusal::ValueTooLong(_) => Reason::Invalid,
+        Refusal::WrongType
+        | Refusal::NotAnInteger
+        | Refusal::Overflow
+        | Refusal::AnswerTooLong
+        | Refusal::DefaultKeyspace
+        | Refusal::TooMany { .. } => Reason::Refused,
+    }
+}
+
+impl From<Invalid> for Status {
+    fn from(invalid: Invalid) -> Status {
+        Reason::Invalid.status(invalid.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_survives_the_way_over_the_wire() {
+        for (at, (reason, _, code)) in TABLE.into_iter().enumerate() {
+            assert_eq!(reason as usize, at, "the table is indexed by the reason");
+            let status = reason.status("why");
+            assert_eq!(status.code(), code);
+            assert_eq!(Reason::of(&status), Some(reason));
+        }
+        assert_eq!(Reason::of(&Status::unavailable("connection reset")), None);
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_recognised() {
+        let status = status(&Failure::Unknown { why: "the deadline passed" });
+        assert_eq!(status.code(), Code::Unknown);
+        assert_eq!(Reason::of(&status), Some(Reason::UnknownOutcome));
+        assert!(status.message().contains("may or may not"));
+    }
+}

@@ -1,0 +1,240 @@
+//! The requests of `Kv` as commands and queries, and answers as its responses.
+//!
+//! Only what can be seen on the request itself is checked here; whether the state allows it is the
+//! site's to say. The keyspace's name has been looked up already.
+
+use super::{Invalid, v1};
+use model::{
+    Answer, Bytes, ClientId, Command, Condition, Expiry, Failure, Guard, KeyspaceId, Query,
+    ReadConsistency, RequestId, Revision, Step, Versioned, Write, limits,
+};
+
+mod scan;
+pub use scan::ScanPlan;
+
+/// How fresh a read must be.
+pub fn consistency(asked: i32) -> Result<ReadConsistency, Invalid> {
+    match v1::Consistency::try_from(asked) {
+        Ok(v1::Consistency::Linearizable) => Ok(ReadConsistency::Linearizable),
+        Ok(v1::Consistency::Stale) => Ok(ReadConsistency::Stale),
+        Err(_) => Err(unknown_word("consistency", asked)),
+    }
+}
+
+/// A get.
+pub fn get(request: v1::GetRequest) -> Result<Query, Invalid> {
+    Ok(Query::Get { key: key(request.key)? })
+}
+
+/// A put.
+pub fn put(keyspace: KeyspaceId, request: v1::PutRequest) -> Result<Command, Invalid> {
+    let write = Write::Put {
+        key: key(request.key)?,
+        value: value(request.value)?,
+        condition: condition(request.condition)?,
+        expiry: expiry(request.expiry)?,
+        return_old: request.return_old,
+    };
+    Ok(Command::Write { keyspace, write, request: request_id(request.request)? })
+}
+
+/// A delete.
+pub fn delete(keyspace: KeyspaceId, request: v1::DeleteRequest) -> Result<Command, Invalid> {
+    let key = key(request.key)?;
+    let write = match request.if_version {
+        None => Write::Delete { keys: vec![key] },
+        Some(version) => Write::DeleteIf { key, version: Revision(version) },
+    };
+    Ok(Command::Write { keyspace, write, request: request_id(request.request)? })
+}
+
+/// A put with the condition that nothing has changed.
+pub fn compare_and_set(
+    keyspace: KeyspaceId,
+    request: v1::CompareAndSetRequest,
+) -> Result<Command, Invalid> {
+    let write = Write::Put {
+        key: key(request.key)?,
+        value: value(request.value)?,
+        condition: Condition::IfVersion(Revision(request.expected_version)),
+        expiry: expiry(request.expiry)?,
+        return_old: false,
+    };
+    Ok(Command::Write { keyspace, write, request: request_id(request.request)? })
+}
+
+/// Several steps at one moment.
+pub fn batch(keyspace: KeyspaceId, request: v1::BatchRequest) -> Result<Command, Invalid> {
+    at_most("guards", request.guards.len())?;
+    at_most("steps", request.steps.len())?;
+    if request.steps.is_empty() {
+        return Err(Invalid::Missing("steps"));
+    }
+    let guard = |guard: v1::Guard| -> Result<Guard, Invalid> {
+        Ok(Guard { key: key(guard.key)?, version: Revision(guard.version) })
+    };
+    Ok(Command::Transaction {
+        keyspace,
+        guards: request.guards.into_iter().map(guard).collect::<Result<_, _>>()?,
+        steps: request.steps.into_iter().map(step).collect::<Result<_, _>>()?,
+        request: request_id(request.request)?,
+    })
+}
+
+fn step(step: v1::Step) -> Result<Step, Invalid> {
+    use v1::step::Step as Asked;
+    Ok(match step.step.ok_or(Invalid::Missing("steps.step"))? {
+        Asked::Get(asked) => Step::Read(Query::Get { key: key(asked)? }),
+        Asked::Put(asked) => Step::Write(Write::Put {
+            key: key(asked.key)?,
+            value: value(asked.value)?,
+            condition: condition(asked.condition)?,
+            expiry: expiry(asked.expiry)?,
+            return_old: asked.return_old,
+        }),
+        Asked::Delete(asked) => Step::Write(Write::Delete { keys: vec![key(asked.key)?] }),
+    })
+}
+
+/// The answer to a get.
+pub fn got(answer: Answer) -> v1::GetResponse {
+    let Answer::Value(found) = answer else { unreachable!("a get is answered with a value") };
+    v1::GetResponse { found: found.map(versioned) }
+}
+
+/// The answer to a put or a compare-and-set.
+pub fn was_put(answer: Answer) -> v1::PutResponse {
+    let Answer::Put { applied, version, old } = answer else {
+        unreachable!("a put is answered with its outcome");
+    };
+    v1::PutResponse { applied, version: version.0, old }
+}
+
+/// The answer to a delete, with or without a version.
+pub fn was_deleted(answer: Answer) -> v1::DeleteResponse {
+    let deleted = match answer {
+        Answer::Integer(count) => count > 0,
+        Answer::Flag(deleted) => deleted,
+        _ => unreachable!("a delete is answered with a count or a flag"),
+    };
+    v1::DeleteResponse { deleted }
+}
+
+/// The answer to a batch.
+pub fn was_batched(answer: Answer) -> v1::BatchResponse {
+    use v1::step_result::Result as Did;
+    let steps = match answer {
+        Answer::Steps(steps) => steps,
+        Answer::Aborted => return v1::BatchResponse { applied: false, results: Vec::new() },
+        _ => unreachable!("a transaction is answered with its steps"),
+    };
+    let result = |step| {
+        let did = match step {
+            Err(refusal) => Did::Refused(Failure::Refused(refusal).to_string()),
+            Ok(answer @ Answer::Value(_)) => Did::Get(got(answer)),
+            Ok(answer @ Answer::Put { .. }) => Did::Put(was_put(answer)),
+            Ok(answer) => Did::Delete(was_deleted(answer)),
+        };
+        v1::StepResult { result: Some(did) }
+    };
+    v1::BatchResponse { applied: true, results: steps.into_iter().map(result).collect() }
+}
+
+/// A string with its version.
+pub fn versioned(found: Versioned) -> v1::Versioned {
+    v1::Versioned { value: found.value, version: found.version.0 }
+}
+
+/// A change, without the string that it led to.
+pub fn change(change: model::Change) -> v1::Change {
+    use model::ChangeKind as Happened;
+    let kind = match change.kind {
+        Happened::Put => v1::ChangeKind::Put,
+        Happened::Append => v1::ChangeKind::Append,
+        Happened::Add => v1::ChangeKind::Add,
+        Happened::Delete => v1::ChangeKind::Delete,
+        Happened::Expire => v1::ChangeKind::Expire,
+        Happened::SetExpiry => v1::ChangeKind::SetExpiry,
+        Happened::ClearExpiry => v1::ChangeKind::ClearExpiry,
+        Happened::HashSet => v1::ChangeKind::HashSet,
+        Happened::HashDelete => v1::ChangeKind::HashDelete,
+        Happened::HashAdd => v1::ChangeKind::HashAdd,
+        Happened::Clear => v1::ChangeKind::Clear,
+    };
+    v1::Change { revision: change.revision.0, key: change.key, kind: kind.into(), now: None }
+}
+
+fn key(key: Bytes) -> Result<Bytes, Invalid> {
+    match key.len() {
+        1..=limits::KEY_BYTES_MAX => Ok(key),
+        0 => Err(Invalid::Missing("key")),
+        bytes => Err(too_long("key", bytes, limits::KEY_BYTES_MAX)),
+    }
+}
+
+fn value(value: Bytes) -> Result<Bytes, Invalid> {
+    match value.len() {
+        0..=limits::VALUE_BYTES_MAX => Ok(value),
+        bytes => Err(too_long("value", bytes, limits::VALUE_BYTES_MAX)),
+    }
+}
+
+fn condition(asked: i32) -> Result<Condition, Invalid> {
+    match v1::PutCondition::try_from(asked) {
+        Ok(v1::PutCondition::Always) => Ok(Condition::Always),
+        Ok(v1::PutCondition::IfAbsent) => Ok(Condition::IfAbsent),
+        Ok(v1::PutCondition::IfPresent) => Ok(Condition::IfPresent),
+        Err(_) => Err(unknown_word("condition", asked)),
+    }
+}
+
+fn expiry(asked: Option<v1::Expiry>) -> Result<Expiry, Invalid> {
+    use v1::expiry::When;
+    let Some(asked) = asked else { return Ok(Expiry::Never) };
+    match asked.when.ok_or(Invalid::Missing("expiry.when"))? {
+        When::AfterMs(0) => Err(Invalid::Value {
+            field: "expiry.after_ms",
+            what: "must be 1 or more; to remove a key, delete it".to_owned(),
+        }),
+        When::AfterMs(ms) => Ok(Expiry::AfterMs(ms)),
+        When::AtMs(ms) => Ok(Expiry::AtMs(ms)),
+        When::Keep(true) => Ok(Expiry::Keep),
+        When::Keep(false) => Ok(Expiry::Never),
+    }
+}
+
+fn request_id(id: Option<v1::RequestId>) -> Result<Option<RequestId>, Invalid> {
+    let Some(v1::RequestId { client, sequence, acknowledged_below }) = id else { return Ok(None) };
+    if client == 0 {
+        return Err(Invalid::Missing("request.client"));
+    }
+    if sequence == 0 {
+        return Err(Invalid::Missing("request.sequence"));
+    }
+    if acknowledged_below > sequence {
+        return Err(Invalid::Value {
+            field: "request.acknowledged_below",
+            what: format!("must not be above the request's own sequence {sequence}"),
+        });
+    }
+    Ok(Some(RequestId { client: ClientId(client), sequence, acknowledged_below }))
+}
+
+fn at_most(field: &'static str, count: usize) -> Result<(), Invalid> {
+    let max = limits::TRANSACTION_STEPS_MAX;
+    if count <= max {
+        return Ok(());
+    }
+    Err(Invalid::Value { field, what: format!("there are {count}, and at most {max} can be") })
+}
+
+fn too_long(field: &'static str, bytes: usize, max: usize) -> Invalid {
+    Invalid::Value { field, what: format!("has {bytes} bytes, and at most {max} can be") }
+}
+
+fn unknown_word(field: &'static str, number: i32) -> Invalid {
+    Invalid::Value { field, what: format!("{number} is not known to this version") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+//! gRPC: the definitions of `proto/portolan/v1`, and their words turned into the model's and back.
+//!
+//! The only part of this crate that needs an async ecosystem, and only for its types, so it stands
+//! behind the feature `grpc` and the rest of the crate stays free of it. Nothing here does I/O.
+
+mod cluster;
+mod failure;
+mod kv;
+
+pub use cluster::keyspace;
+pub use failure::{FAILURE_KEY, Invalid, Reason, status};
+pub use kv::*;
+
+/// What `tonic` and `prost` generate from the definitions; the documents are in the `.proto` files.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+pub mod v1 {
+    tonic::include_proto!("portolan.v1");
+}
