@@ -73,6 +73,9 @@ pub enum Write {
     DeleteIf { key: Bytes, version: Revision },
     /// Removes a key that holds a string and answers with it (GETDEL). [`crate::Answer::Value`].
     Take { key: Bytes },
+    /// Answers with a key's string and sets or clears its expiry, if it is there (GETEX).
+    /// [`crate::Answer::Value`].
+    GetAndExpire { key: Bytes, expiry: Expiry },
     /// Sets or clears a key's expiry. A moment that has passed deletes the key.
     /// [`crate::Answer::Flag`]: whether something was changed.
     SetExpiry { key: Bytes, expiry: Expiry, condition: ExpiryCondition },

@@ -12,6 +12,7 @@ mod catalog;
 mod change;
 mod command;
 mod failure;
+pub mod glob;
 mod id;
 mod keyspace;
 pub mod limits;

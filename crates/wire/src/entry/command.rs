@@ -35,6 +35,7 @@ code_enum!(Write as "write" {
     11 => HashDelete { key, fields },
     12 => HashAdd { key, field, delta },
     13 => Clear,
+    14 => GetAndExpire { key, expiry },
 });
 
 code_enum!(Condition as "condition" {

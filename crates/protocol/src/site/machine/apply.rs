@@ -153,6 +153,7 @@ impl<'a, S: State> Applying<'a, S> {
             Write::Delete { keys } => self.delete(place, keys),
             Write::DeleteIf { key, version } => self.delete_if(place, key, *version),
             Write::Take { key } => self.take(place, key),
+            Write::GetAndExpire { key, expiry } => self.get_and_expire(place, key, *expiry),
             Write::SetExpiry { key, expiry, condition } => {
                 self.set_expiry(place, key, *expiry, *condition)
             }

@@ -13,7 +13,7 @@
 //! | `keyspaces` | generations: clearing a million keys is one small command |
 //! | `changes` | the change log and its cursors |
 //! | `requests` | a retried request is applied once |
-//! | `query`, `glob`, `reader` | questions, on any thread |
+//! | `query`, `reader` | questions, on any thread |
 //! | `tables`, `records`, `head`, `overlay` | where it all lies in the state |
 //!
 //! Left out: what is linearizable. Whether a state is new enough to answer from is for the replica
@@ -22,7 +22,6 @@
 mod apply;
 mod changes;
 mod expiry;
-mod glob;
 mod hashes;
 mod head;
 mod integer;

@@ -1,11 +1,11 @@
 //! Answers to questions, from any sight of the state: as it is, as it was, or as it will be in the
 //! middle of a transaction.
 
-use super::glob::{literal_prefix, matches};
 use super::hashes::find;
 use super::keys::check_key;
 use super::records::{Record, fields};
 use super::{MachineError, Stopped, keyspaces, tables};
+use model::glob::{literal_prefix, matches};
 use model::{
     Answer, Bytes, Expiring, Item, KeyspaceId, Kind, Query, Refusal, Revision, ScanFilter,
     Versioned, limits,

@@ -3,7 +3,10 @@
 use super::apply::Applying;
 use super::keys::{Place, check_key, check_value};
 use super::{Stopped, integer};
-use model::{Answer, Bytes, ChangeKind, Condition, Expiry, Kind, Refusal, Revision, Versioned};
+use model::{
+    Answer, Bytes, ChangeKind, Condition, Expiry, ExpiryCondition, Kind, Refusal, Revision,
+    Versioned,
+};
 use storage::state::State;
 
 /// A put without its key.
@@ -115,6 +118,20 @@ impl<S: State> Applying<'_, S> {
         let mut slot = self.slot(place, key)?;
         let holds = slot.version() == version;
         Ok(Answer::Flag(holds && self.erase(&mut slot, ChangeKind::Delete)))
+    }
+
+    pub(super) fn get_and_expire(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        expiry: Expiry,
+    ) -> Result<Answer, Stopped> {
+        let mut slot = self.slot(place, key)?;
+        let version = slot.version();
+        let Some(value) = slot.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
+        self.charge(value.len())?;
+        self.set_expiry(place, key, expiry, ExpiryCondition::Always)?;
+        Ok(Answer::Value(Some(Versioned { value, version })))
     }
 
     pub(super) fn take(&mut self, place: Place, key: &[u8]) -> Result<Answer, Stopped> {

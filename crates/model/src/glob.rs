@@ -9,7 +9,7 @@
 //! pattern costs at most the product of both lengths.
 
 /// Whether a pattern matches all of a text.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut rest = pattern;
     let mut at = 0;
     // Behind the last star, and where in the text it was tried last.
@@ -82,7 +82,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
 }
 
 /// What every text that a pattern matches begins with: keys without it need not be looked at.
-pub(super) fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
+pub fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
     let mut prefix = Vec::new();
     let mut rest = pattern;
     loop {
@@ -97,5 +97,39 @@ pub(super) fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
                 behind
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_corners_are_those_of_redis() {
+        for (pattern, text) in [
+            ("*", ""),
+            ("a*c", "abbc"),
+            ("a**", "a"),
+            ("h[ae]llo", "hallo"),
+            ("h[^e]llo", "hallo"),
+            ("[z-a]", "m"),
+            ("[abc", "b"),
+            ("a\\*", "a*"),
+            ("a\\", "a\\"),
+            ("[\\]]", "]"),
+        ] {
+            assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+        }
+        for (pattern, text) in
+            [("", "a"), ("?", ""), ("h[^e]llo", "hello"), ("a\\*", "ab"), ("a*b", "abc")]
+        {
+            assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_where_choice_begins() {
+        assert_eq!(literal_prefix(b"car:\\*:*x"), b"car:*:");
+        assert_eq!(literal_prefix(b"[a]"), b"");
     }
 }
