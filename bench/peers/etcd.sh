@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real etcd 3.6 of three nodes on loopback, at its defaults: every commit is on a majority's disk.
 #
-#   etcd.sh install     build it from the Go module proxy (go 1.24 or newer; a minute)
+#   etcd.sh install     build it from the Go module proxy (needs go; a minute)
 #   etcd.sh start       start three nodes, wait until all answer
 #   etcd.sh stop        end them, by pid
 #   etcd.sh wipe        stop, and remove their data

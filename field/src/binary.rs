@@ -21,11 +21,7 @@ pub fn portolan() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    // A test lies in <target>/<profile>/deps.
-    let test = std::env::current_exe().expect("a process knows its own program");
-    let profile = test.ancestors().nth(2).expect("a test lies two folders below its profile's");
-    let target = profile.parent().expect("a profile's folder lies in the target folder");
-
+    let (target, profile) = (target(), profile());
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--workspace", "--bin", "portolan", "--target-dir"]);
     cargo.arg(target).current_dir(root());
@@ -35,6 +31,23 @@ fn build() -> PathBuf {
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "`{cargo:?}` failed: see above");
     profile.join("portolan")
+}
+
+/// Where the running program's profile has its results: `<target>/debug`, say.
+fn profile() -> PathBuf {
+    let own = std::env::current_exe().expect("a process knows its own program");
+    let folder = own.parent().expect("a program lies in a folder");
+    // Tests lie one folder deeper, in `deps`.
+    if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder }.to_owned()
+}
+
+/// The folder where cargo puts what it builds.
+///
+/// # Panics
+/// When the running program was not put there by cargo.
+#[must_use]
+pub fn target() -> PathBuf {
+    profile().parent().expect("a profile's folder lies in the target folder").to_owned()
 }
 
 /// The root of the source tree.

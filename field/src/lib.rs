@@ -14,6 +14,8 @@ pub mod node;
 pub mod ports;
 pub mod resp;
 pub mod site;
+pub mod tls;
+pub mod toolchain;
 
 pub use ledger::Ledger;
 pub use node::{Node, NodeOptions};

@@ -62,6 +62,16 @@ impl NodeOptions {
         }
     }
 
+    /// Gives it a configuration file with this text.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn configure(&mut self, toml: &str) {
+        let path = self.beside("toml");
+        fs::write(&path, toml).expect("a test's folder can be written");
+        self.more.extend(["--config".to_owned(), path.display().to_string()]);
+    }
+
     /// The command line.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
@@ -113,8 +123,13 @@ impl NodeOptions {
     /// The file that takes what the process prints.
     #[must_use]
     pub fn log(&self) -> PathBuf {
+        self.beside("log")
+    }
+
+    /// A file beside the data folder, with its name and this ending.
+    fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.data.clone().into_os_string();
-        name.push(".log");
+        name.push(format!(".{ending}"));
         name.into()
     }
 }

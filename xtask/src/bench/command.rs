@@ -10,18 +10,9 @@ pub(super) struct Programs {
     pub(super) load: PathBuf,
 }
 
-/// Where cargo puts what it builds: this program lies there, below its profile's folder.
-pub(super) fn target() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
-    own.ancestors()
-        .nth(2)
-        .map(PathBuf::from)
-        .ok_or_else(|| format!("{} does not lie in a target folder", own.display()))
-}
-
 /// Builds what is measured and what measures it.
 pub(super) fn build() -> Result<Programs, String> {
-    let target = target()?;
+    let target = field::binary::target();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     run(Command::new(cargo)
         .args(["build", "--release", "-p", "portolan", "-p", "load", "--target-dir"])

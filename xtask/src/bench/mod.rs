@@ -158,7 +158,7 @@ fn loads(
 
 fn publish(results: &Results, quick: bool) -> Result<(), String> {
     let (folder, samples) = if quick {
-        (command::target()?.join("bench"), "quick.json".to_owned())
+        (field::binary::target().join("bench"), "quick.json".to_owned())
     } else {
         let name = results.date.replace(':', "");
         (field::binary::root().join("bench"), format!("results/site-{name}.json"))

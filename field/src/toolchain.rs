@@ -1,0 +1,122 @@
+//! Other languages' clients, installed into the target folder and never into the source tree.
+//!
+//! Each is pinned by the file its own installer reads (`requirements.txt`, `package-lock.json`,
+//! `go.sum`), and is installed again only when that file has changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::binary;
+
+/// Whether `program --version` (or `version`) can be run; a line on standard error says so when not.
+///
+/// A missing language is no fault of ours and skips a test, loudly; in CI (`CI` or
+/// `PORTOLAN_FIELD=require` in the environment) it is one.
+///
+/// # Panics
+/// In CI, when the program is missing.
+#[must_use]
+pub fn present(program: &str, version: &str) -> bool {
+    let found = Command::new(program)
+        .arg(version)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !found {
+        let required = std::env::var_os("CI").is_some()
+            || std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require");
+        assert!(!required, "{program} is needed and not there");
+        eprintln!("SKIPPED: {program} is not installed, so its client is not tested");
+    }
+    found
+}
+
+/// A command that runs the Python program `name` of `field/clients/python` with its packages.
+///
+/// # Panics
+/// When they cannot be installed.
+#[must_use]
+pub fn python(name: &str) -> Command {
+    let source = clients().join("python");
+    let home = installed("python", &source.join("requirements.txt"), |home, pinned| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(home));
+        run(Command::new(home.join("bin/pip"))
+            .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
+            .arg(pinned));
+    });
+    let mut command = Command::new(home.join("bin/python"));
+    command.arg(source.join(name));
+    command
+}
+
+/// A command that runs the Node program `name` of `field/clients/node` with its packages.
+///
+/// # Panics
+/// When they cannot be installed.
+#[must_use]
+pub fn node(name: &str) -> Command {
+    let source = clients().join("node");
+    let home = installed("node", &source.join("package-lock.json"), |home, pinned| {
+        for file in [pinned, &source.join("package.json")] {
+            copy(file, home);
+        }
+        run(Command::new("npm")
+            .args(["ci", "--silent", "--no-audit", "--no-fund"])
+            .current_dir(home));
+    });
+    // A program finds its packages beside itself.
+    copy(&source.join(name), &home);
+    let mut command = Command::new("node");
+    command.arg(home.join(name));
+    command
+}
+
+/// A command that runs the Go program of `field/clients/go`.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn go() -> Command {
+    let source = clients().join("go");
+    let program = home("go").join("client");
+    run(Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source));
+    Command::new(program)
+}
+
+fn clients() -> PathBuf {
+    binary::root().join("field/clients")
+}
+
+fn home(language: &str) -> PathBuf {
+    let home = binary::target().join("field").join(language);
+    fs::create_dir_all(&home).expect("the target folder can be written");
+    home
+}
+
+/// The folder with a language's packages, made by `install` unless it was made from the same pins.
+fn installed(language: &str, pins: &Path, install: impl FnOnce(&Path, &Path)) -> PathBuf {
+    let home = home(language);
+    let stamp = home.join("installed-from");
+    let wanted = fs::read(pins).expect("the pins are in the source tree");
+    if fs::read(&stamp).ok().as_ref() != Some(&wanted) {
+        install(&home, pins);
+        fs::write(stamp, wanted).expect("the target folder can be written");
+    }
+    home
+}
+
+fn copy(file: &Path, folder: &Path) {
+    let name = file.file_name().expect("a file has a name");
+    fs::copy(file, folder.join(name)).expect("the target folder can be written");
+}
+
+/// Runs a command to its end and shows what it prints.
+///
+/// # Panics
+/// When it fails.
+pub fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
+    assert!(status.success(), "{command:?} ended with {status}");
+}
