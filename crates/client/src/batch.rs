@@ -1,0 +1,115 @@
+//! Several steps at one moment, or none of them.
+
+use crate::keyspace::{PutOutcome, expiry, put_outcome, versioned};
+use crate::v1;
+use model::{Bytes, Expiry, Revision, Versioned};
+
+/// Steps that are done together if all guards hold. At most
+/// [`model::limits::TRANSACTION_STEPS_MAX`] of each.
+///
+/// ```
+/// # use client::Batch;
+/// # use model::Revision;
+/// let batch = Batch::new()
+///     .only_if("from", Revision(41))
+///     .put("from", "60")
+///     .put("to", "140")
+///     .get("to");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    guards: Vec<v1::Guard>,
+    steps: Vec<v1::Step>,
+}
+
+/// What a batch did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchOutcome {
+    /// A guard did not hold; nothing was done.
+    NotApplied,
+    /// All was done at one moment; one outcome a step.
+    Applied(Vec<StepOutcome>),
+}
+
+/// What one step did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepOutcome {
+    /// What a get found, the steps before it included.
+    Got(Option<Versioned>),
+    /// What a put did.
+    Put(PutOutcome),
+    /// Whether there was something to delete.
+    Deleted(bool),
+    /// The step was refused and changed nothing; the others stand.
+    Refused(String),
+}
+
+impl Batch {
+    /// Nothing yet.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Do nothing at all unless the key has this version; 0: is absent.
+    pub fn only_if(mut self, key: impl Into<Bytes>, version: Revision) -> Batch {
+        self.guards.push(v1::Guard { key: key.into(), version: version.0 });
+        self
+    }
+
+    /// Reads a key.
+    pub fn get(self, key: impl Into<Bytes>) -> Batch {
+        self.step(v1::step::Step::Get(key.into()))
+    }
+
+    /// Puts a string.
+    pub fn put(self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Batch {
+        self.put_expiring(key, value, Expiry::Never)
+    }
+
+    /// Puts a string that disappears by itself.
+    pub fn put_expiring(
+        self,
+        key: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+        expires: Expiry,
+    ) -> Batch {
+        self.step(v1::step::Step::Put(v1::PutStep {
+            key: key.into(),
+            value: value.into(),
+            condition: v1::PutCondition::Always.into(),
+            expiry: expiry(expires),
+            return_old: false,
+        }))
+    }
+
+    /// Removes a key.
+    pub fn delete(self, key: impl Into<Bytes>) -> Batch {
+        self.step(v1::step::Step::Delete(v1::DeleteStep { key: key.into() }))
+    }
+
+    fn step(mut self, step: v1::step::Step) -> Batch {
+        self.steps.push(v1::Step { step: Some(step) });
+        self
+    }
+
+    pub(crate) fn into_request(self, keyspace: String, id: v1::RequestId) -> v1::BatchRequest {
+        v1::BatchRequest { keyspace, guards: self.guards, steps: self.steps, request: Some(id) }
+    }
+}
+
+impl From<v1::BatchResponse> for BatchOutcome {
+    fn from(response: v1::BatchResponse) -> BatchOutcome {
+        use v1::step_result::Result as Did;
+        if !response.applied {
+            return BatchOutcome::NotApplied;
+        }
+        let outcome = |step: v1::StepResult| match step.result {
+            Some(Did::Get(got)) => StepOutcome::Got(got.found.map(versioned)),
+            Some(Did::Put(put)) => StepOutcome::Put(put_outcome(put)),
+            Some(Did::Delete(delete)) => StepOutcome::Deleted(delete.deleted),
+            Some(Did::Refused(why)) => StepOutcome::Refused(why),
+            None => StepOutcome::Refused("the answer is of a newer version".to_owned()),
+        };
+        BatchOutcome::Applied(response.results.into_iter().map(outcome).collect())
+    }
+}

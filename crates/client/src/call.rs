@@ -1,0 +1,186 @@
+//! One call: attempts at one node after the other until it succeeds, is refused or is late.
+
+use crate::error::{Verdict, judge};
+use crate::nodes::Nodes;
+use crate::sequence::Sequence;
+use crate::{ConnectError, Credentials, Error, Options};
+use model::{ClientId, limits};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::future::Future;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use wire::grpc::v1::cluster_client::ClusterClient;
+use wire::grpc::v1::kv_client::KvClient;
+
+/// The first pause before the same site is asked again; it doubles up to the last.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_LAST: Duration = Duration::from_millis(300);
+
+/// What may be done with a call whose outcome is unknown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Send it again: it is a read, or a write with a request id.
+    Freely,
+    /// Not: it would be done twice, or be refused for having been done.
+    Never,
+}
+
+/// Calls the nodes of one site.
+pub(crate) struct Caller {
+    nodes: Nodes,
+    options: Options,
+    authorization: Option<MetadataValue<Ascii>>,
+    /// The numbers of this client's writes.
+    pub(crate) sequence: Sequence,
+    /// Spreads the pauses of clients that lost the same node.
+    jitter: Mutex<StdRng>,
+}
+
+impl Caller {
+    pub(crate) fn new<S: AsRef<str>>(
+        nodes: impl IntoIterator<Item = S>,
+        options: Options,
+    ) -> Result<Caller, ConnectError> {
+        let mut random = StdRng::from_os_rng();
+        Ok(Caller {
+            nodes: Nodes::new(nodes, &options)?,
+            authorization: options.credentials.as_ref().map(basic).transpose()?,
+            options,
+            sequence: Sequence::new(ClientId(random.random_range(1..=u64::MAX))),
+            jitter: Mutex::new(random),
+        })
+    }
+
+    /// Performs one call. `attempt` makes a request of `message` on a channel.
+    pub(crate) async fn call<M, R, F>(
+        &self,
+        repeat: Repeat,
+        message: M,
+        attempt: impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<R, Error>
+    where
+        M: Clone,
+        F: Future<Output = Result<R, Status>>,
+    {
+        let late = Instant::now() + self.options.deadline;
+        let mut perhaps_done = false;
+        let mut last = "no node has answered".to_owned();
+        for tried in 0usize.. {
+            let this_late = late.min(Instant::now() + self.options.attempt_deadline);
+            let (at, channel) = self.nodes.current();
+            let request = self.request(message.clone(), this_late);
+            let answer = match timeout_at(this_late, attempt(channel, request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Status::new(Code::DeadlineExceeded, "the node did not answer")),
+            };
+            let status = match answer {
+                Ok(answer) => return Ok(answer),
+                Err(status) => status,
+            };
+            match judge(&status) {
+                Verdict::Final(error) if !perhaps_done || error.settles() => return Err(error),
+                Verdict::Final(error) => return Err(Error::Unknown(error.to_string())),
+                Verdict::Again(why) => last = why,
+                Verdict::Perhaps(why) if repeat == Repeat::Freely => {
+                    (perhaps_done, last) = (true, why);
+                }
+                Verdict::Perhaps(why) => return Err(Error::Unknown(why)),
+            }
+            self.nodes.leave(at);
+            let pause = self.pause(tried);
+            if Instant::now() + pause >= late {
+                break;
+            }
+            sleep(pause).await;
+        }
+        Err(if perhaps_done { Error::Unknown(last) } else { Error::Unavailable(last) })
+    }
+
+    /// A request that carries credentials and a deadline.
+    fn request<M>(&self, message: M, late: Instant) -> Request<M> {
+        let mut request = self.open_ended(message);
+        request.set_timeout(late.saturating_duration_since(Instant::now()));
+        request
+    }
+
+    /// A request that carries credentials: for a stream, which goes on.
+    fn open_ended<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
+    }
+
+    /// Strips the deadline of a call that opens a stream: it is only for the opening.
+    pub(crate) fn streaming<M>(&self, request: Request<M>) -> Request<M> {
+        self.open_ended(request.into_inner())
+    }
+
+    /// How long to wait before the next attempt: not at all before every node was asked once.
+    fn pause(&self, tried: usize) -> Duration {
+        let Some(round) = (tried + 1).checked_sub(self.nodes.len()) else { return Duration::ZERO };
+        let longest = PAUSE_LAST.min(PAUSE_FIRST * 2u32.pow(round.min(10) as u32));
+        longest
+            .mul_f64(self.jitter.lock().expect("no panic while it is held").random_range(0.5..1.0))
+    }
+}
+
+/// The keys' service on a channel.
+pub(crate) fn kv(channel: Channel) -> KvClient<Channel> {
+    let bytes_max = limits::COMMAND_BYTES_MAX;
+    KvClient::new(channel).max_decoding_message_size(bytes_max).max_encoding_message_size(bytes_max)
+}
+
+/// The administration's service on a channel.
+pub(crate) fn cluster(channel: Channel) -> ClusterClient<Channel> {
+    ClusterClient::new(channel).max_decoding_message_size(limits::COMMAND_BYTES_MAX)
+}
+
+/// The `authorization` metadata of HTTP's Basic scheme (RFC 7617).
+fn basic(credentials: &Credentials) -> Result<MetadataValue<Ascii>, ConnectError> {
+    if credentials.name.contains(':') {
+        return Err(ConnectError::Credentials);
+    }
+    let pair = format!("{}:{}", credentials.name, credentials.password);
+    let mut value: MetadataValue<Ascii> = format!("Basic {}", base64(pair.as_bytes()))
+        .parse()
+        .expect("base64 is made of printable characters");
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Base64 with padding (RFC 4648).
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let number =
+            three.iter().fold(0u32, |n, &b| n << 8 | u32::from(b)) << (8 * (3 - three.len()));
+        for digit in 0..4 {
+            let known = digit <= three.len();
+            let value = (number >> (18 - 6 * digit)) & 63;
+            text.push(if known { DIGITS[value as usize] as char } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The site's members, keyspaces and backup. Needs the right `admin` on `*`, where there are users.
+//!
+//! Except for reads, a call whose outcome is unknown is not sent again: [`Cluster::status`] and
+//! [`Cluster::keyspaces`] show what came of it.
+
+use crate::call::{Caller, Repeat, cluster};
+use crate::error::{Verdict, judge};
+use crate::{Error, v1};
+use model::{Bytes, KeyspaceSpec, NodeId};
+use std::sync::Arc;
+use tonic::Streaming;
+
+/// The administration of one site.
+#[derive(Clone)]
+pub struct Cluster {
+    caller: Arc<Caller>,
+}
+
+/// A keyspace as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceInfo {
+    /// Its id.
+    pub id: u32,
+    /// What was stated at its creation.
+    pub spec: KeyspaceSpec,
+}
+
+impl Cluster {
+    pub(crate) fn new(caller: Arc<Caller>) -> Cluster {
+        Cluster { caller }
+    }
+
+    /// The site as the asked node sees it.
+    pub async fn status(&self) -> Result<v1::StatusResponse, Error> {
+        let ask = |channel, request| async move { cluster(channel).status(request).await };
+        Ok(self.caller.call(Repeat::Freely, v1::StatusRequest {}, ask).await?.into_inner())
+    }
+
+    /// Adds a node, which becomes a voter once it has caught up. `address`: its peer port.
+    pub async fn add_node(
+        &self,
+        node: NodeId,
+        address: impl Into<String>,
+        witness: bool,
+    ) -> Result<(), Error> {
+        let message = v1::AddNodeRequest { node: node.0, address: address.into(), witness };
+        let add = |channel, request| async move { cluster(channel).add_node(request).await };
+        self.caller.call(Repeat::Never, message, add).await.map(drop)
+    }
+
+    /// Removes a node.
+    pub async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
+        let message = v1::RemoveNodeRequest { node: node.0 };
+        let remove = |channel, request| async move { cluster(channel).remove_node(request).await };
+        self.caller.call(Repeat::Never, message, remove).await.map(drop)
+    }
+
+    /// Hands leadership to a node.
+    pub async fn transfer_leader(&self, node: NodeId) -> Result<(), Error> {
+        let message = v1::TransferLeaderRequest { node: node.0 };
+        let hand =
+            |channel, request| async move { cluster(channel).transfer_leader(request).await };
+        self.caller.call(Repeat::Never, message, hand).await.map(drop)
+    }
+
+    /// Makes a keyspace.
+    pub async fn create_keyspace(&self, spec: &KeyspaceSpec) -> Result<KeyspaceInfo, Error> {
+        let message = v1::CreateKeyspaceRequest {
+            spec: Some(v1::KeyspaceSpec {
+                name: spec.name.clone(),
+                prefix: spec.prefix.clone(),
+                consistency: spec.consistency.to_string(),
+                scope: spec.scope.to_string(),
+                lease_reads: spec.lease_reads,
+            }),
+        };
+        let make =
+            |channel, request| async move { cluster(channel).create_keyspace(request).await };
+        info(self.caller.call(Repeat::Never, message, make).await?.into_inner())
+    }
+
+    /// All keyspaces, ordered by id.
+    pub async fn keyspaces(&self) -> Result<Vec<KeyspaceInfo>, Error> {
+        let list = |channel, request| async move { cluster(channel).list_keyspaces(request).await };
+        let message = v1::ListKeyspacesRequest {};
+        let listed = self.caller.call(Repeat::Freely, message, list).await?.into_inner();
+        listed.keyspaces.into_iter().map(info).collect()
+    }
+
+    /// One keyspace, and how many keys it holds.
+    pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, u64), Error> {
+        let show = |channel, request| async move { cluster(channel).show_keyspace(request).await };
+        let message = v1::ShowKeyspaceRequest { name: name.to_owned() };
+        let shown = self.caller.call(Repeat::Freely, message, show).await?.into_inner();
+        Ok((info(shown.keyspace.unwrap_or_default())?, shown.keys))
+    }
+
+    /// Removes a keyspace with all it holds.
+    pub async fn drop_keyspace(&self, name: &str) -> Result<(), Error> {
+        let drop_it =
+            |channel, request| async move { cluster(channel).drop_keyspace(request).await };
+        let message = v1::DropKeyspaceRequest { name: name.to_owned() };
+        self.caller.call(Repeat::Never, message, drop_it).await.map(drop)
+    }
+
+    /// The whole site as of one moment, as one file in pieces.
+    pub async fn backup(&self) -> Result<Backup, Error> {
+        let caller = &self.caller;
+        let begin = |channel, request| async move {
+            cluster(channel).backup(caller.streaming(request)).await
+        };
+        let opened = caller.call(Repeat::Freely, v1::BackupRequest {}, begin).await?;
+        Ok(Backup { stream: opened.into_inner(), position: 0 })
+    }
+}
+
+/// A backup under way. It does not go on after a broken connection: the file is one moment's.
+pub struct Backup {
+    stream: Streaming<v1::BackupChunk>,
+    position: u64,
+}
+
+impl Backup {
+    /// The next bytes of the file and the length of the whole; `None`: it is complete.
+    pub async fn next(&mut self) -> Result<Option<(Bytes, u64)>, Error> {
+        let chunk = match self.stream.message().await {
+            Ok(chunk) => chunk,
+            Err(status) => {
+                return Err(match judge(&status) {
+                    Verdict::Final(error) => error,
+                    Verdict::Again(why) | Verdict::Perhaps(why) => Error::Unavailable(why),
+                });
+            }
+        };
+        let Some(chunk) = chunk else { return Ok(None) };
+        if chunk.offset != self.position {
+            let what = format!("a piece at {} came where {} was due", chunk.offset, self.position);
+            return Err(Error::Unavailable(what));
+        }
+        self.position += chunk.bytes.len() as u64;
+        Ok(Some((chunk.bytes, chunk.total_bytes)))
+    }
+}
+
+fn info(keyspace: v1::Keyspace) -> Result<KeyspaceInfo, Error> {
+    let spec = keyspace.spec.unwrap_or_default();
+    let spec = KeyspaceSpec::try_from(spec).map_err(|error| Error::Invalid(error.to_string()))?;
+    Ok(KeyspaceInfo { id: keyspace.id, spec })
+}

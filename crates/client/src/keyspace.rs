@@ -1,0 +1,220 @@
+//! The keys of one keyspace.
+
+use crate::batch::{Batch, BatchOutcome};
+use crate::call::{Caller, Repeat, kv};
+use crate::stream::{Scan, ScanRange, Watch};
+use crate::{Error, v1};
+use model::{Bytes, Condition, Expiry, ReadConsistency, Revision, Versioned};
+use std::sync::Arc;
+
+/// One keyspace, as one client uses it. Cheap to clone.
+///
+/// A key has at least 1 byte and at most [`model::limits::KEY_BYTES_MAX`], a value at most
+/// [`model::limits::VALUE_BYTES_MAX`]. A keyspace that does not exist is [`Error::Refused`] with
+/// `NoKeyspace`, a key that holds a Redis hash the same with `Refused`.
+#[derive(Clone)]
+pub struct Keyspace {
+    caller: Arc<Caller>,
+    name: String,
+    consistency: ReadConsistency,
+}
+
+/// How a value is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Put {
+    /// Only if. [`Condition::IfVersion`] cannot ask for the old value.
+    pub condition: Condition,
+    /// When the key disappears by itself.
+    pub expiry: Expiry,
+    /// Answer with the string before.
+    pub return_old: bool,
+}
+
+/// What a put did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutOutcome {
+    /// Whether its condition held; if not, nothing was changed.
+    pub applied: bool,
+    /// The key's version now; 0 when it is absent.
+    pub version: Revision,
+    /// The string before, if it was asked for and there was one.
+    pub old: Option<Bytes>,
+}
+
+impl Keyspace {
+    pub(crate) fn new(caller: Arc<Caller>, name: String) -> Keyspace {
+        Keyspace { caller, name, consistency: ReadConsistency::Linearizable }
+    }
+
+    /// The same keyspace, read as the asked node has it: perhaps old, but without waiting, also
+    /// while the site has no leader.
+    pub fn stale(mut self) -> Keyspace {
+        self.consistency = ReadConsistency::Stale;
+        self
+    }
+
+    /// A key's string and version; `None`: there is no such key.
+    pub async fn get(&self, key: impl Into<Bytes>) -> Result<Option<Versioned>, Error> {
+        let message = v1::GetRequest {
+            keyspace: self.name.clone(),
+            key: key.into(),
+            consistency: self.consistency(),
+        };
+        let get = |channel, request| async move { kv(channel).get(request).await };
+        let found = self.caller.call(Repeat::Freely, message, get).await?.into_inner().found;
+        Ok(found.map(versioned))
+    }
+
+    /// Puts a string. Returns its version.
+    pub async fn put(
+        &self,
+        key: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+    ) -> Result<Revision, Error> {
+        Ok(self.put_with(key, value, Put::default()).await?.version)
+    }
+
+    /// Puts a string under a condition, with an expiry, or asking for the one before.
+    pub async fn put_with(
+        &self,
+        key: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+        put: Put,
+    ) -> Result<PutOutcome, Error> {
+        let (key, value) = (key.into(), value.into());
+        let condition = match put.condition {
+            Condition::Always => v1::PutCondition::Always,
+            Condition::IfAbsent => v1::PutCondition::IfAbsent,
+            Condition::IfPresent => v1::PutCondition::IfPresent,
+            Condition::IfVersion(version) => {
+                return self.set_if(key, version, value, put.expiry).await;
+            }
+        };
+        let begun = self.caller.sequence.begin();
+        let message = v1::PutRequest {
+            keyspace: self.name.clone(),
+            key,
+            value,
+            condition: condition.into(),
+            expiry: expiry(put.expiry),
+            return_old: put.return_old,
+            request: Some(begun.id()),
+        };
+        let put = |channel, request| async move { kv(channel).put(request).await };
+        Ok(put_outcome(self.caller.call(Repeat::Freely, message, put).await?.into_inner()))
+    }
+
+    /// Puts a string if the key still has this version (0: is still absent). The key keeps no expiry.
+    pub async fn compare_and_set(
+        &self,
+        key: impl Into<Bytes>,
+        expected: Revision,
+        value: impl Into<Bytes>,
+    ) -> Result<PutOutcome, Error> {
+        self.set_if(key.into(), expected, value.into(), Expiry::Never).await
+    }
+
+    async fn set_if(
+        &self,
+        key: Bytes,
+        expected: Revision,
+        value: Bytes,
+        expires: Expiry,
+    ) -> Result<PutOutcome, Error> {
+        let begun = self.caller.sequence.begin();
+        let message = v1::CompareAndSetRequest {
+            keyspace: self.name.clone(),
+            key,
+            expected_version: expected.0,
+            value,
+            expiry: expiry(expires),
+            request: Some(begun.id()),
+        };
+        let set = |channel, request| async move { kv(channel).compare_and_set(request).await };
+        Ok(put_outcome(self.caller.call(Repeat::Freely, message, set).await?.into_inner()))
+    }
+
+    /// Removes a key. Whether there was one.
+    pub async fn delete(&self, key: impl Into<Bytes>) -> Result<bool, Error> {
+        self.remove(key.into(), None).await
+    }
+
+    /// Removes a key if it still has this version. Whether it was removed.
+    pub async fn delete_if(&self, key: impl Into<Bytes>, version: Revision) -> Result<bool, Error> {
+        self.remove(key.into(), Some(version.0)).await
+    }
+
+    async fn remove(&self, key: Bytes, if_version: Option<u64>) -> Result<bool, Error> {
+        let begun = self.caller.sequence.begin();
+        let message = v1::DeleteRequest {
+            keyspace: self.name.clone(),
+            key,
+            if_version,
+            request: Some(begun.id()),
+        };
+        let delete = |channel, request| async move { kv(channel).delete(request).await };
+        Ok(self.caller.call(Repeat::Freely, message, delete).await?.into_inner().deleted)
+    }
+
+    /// Does several steps at one moment, or none of them.
+    pub async fn batch(&self, batch: Batch) -> Result<BatchOutcome, Error> {
+        let begun = self.caller.sequence.begin();
+        let message = batch.into_request(self.name.clone(), begun.id());
+        let all = |channel, request| async move { kv(channel).batch(request).await };
+        let response = self.caller.call(Repeat::Freely, message, all).await?.into_inner();
+        Ok(BatchOutcome::from(response))
+    }
+
+    /// Goes through keys in byte order.
+    pub fn scan(&self, range: ScanRange) -> Scan {
+        Scan::new(self.caller.clone(), self.name.clone(), range, self.consistency())
+    }
+
+    /// Follows the changes of keys that begin with `prefix`, from now on.
+    pub async fn watch(&self, prefix: impl Into<Bytes>) -> Result<Watch, Error> {
+        self.watch_after(prefix, None, false).await
+    }
+
+    /// Follows the changes after a revision (`None`: from now), with or without the strings.
+    /// [`Error::Refused`] with `ChangesTrimmed`: they are no longer kept; scan, and watch again.
+    pub async fn watch_after(
+        &self,
+        prefix: impl Into<Bytes>,
+        after: Option<Revision>,
+        with_values: bool,
+    ) -> Result<Watch, Error> {
+        let request = v1::WatchRequest {
+            keyspace: self.name.clone(),
+            prefix: prefix.into(),
+            after_revision: after.map(|revision| revision.0),
+            with_values,
+        };
+        Watch::open(self.caller.clone(), request).await
+    }
+
+    fn consistency(&self) -> i32 {
+        match self.consistency {
+            ReadConsistency::Linearizable => v1::Consistency::Linearizable.into(),
+            ReadConsistency::Stale => v1::Consistency::Stale.into(),
+        }
+    }
+}
+
+pub(crate) fn versioned(found: v1::Versioned) -> Versioned {
+    Versioned { value: found.value, version: Revision(found.version) }
+}
+
+pub(crate) fn put_outcome(response: v1::PutResponse) -> PutOutcome {
+    PutOutcome { applied: response.applied, version: Revision(response.version), old: response.old }
+}
+
+pub(crate) fn expiry(expiry: Expiry) -> Option<v1::Expiry> {
+    use v1::expiry::When;
+    let when = match expiry {
+        Expiry::Never => return None,
+        Expiry::Keep => When::Keep(true),
+        Expiry::AfterMs(ms) => When::AfterMs(ms),
+        Expiry::AtMs(ms) => When::AtMs(ms),
+    };
+    Some(v1::Expiry { when: Some(when) })
+}

@@ -1,0 +1,220 @@
+//! Scans and watches: streams that go on where they were when a connection breaks.
+
+use crate::call::{Caller, Repeat, kv};
+use crate::error::{Verdict, judge};
+use crate::keyspace::versioned;
+use crate::{Error, v1};
+use model::{Bytes, ChangeKind, Item, Kind, Revision, Versioned};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tonic::Streaming;
+
+/// Which keys a scan goes through. All of them by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanRange {
+    /// Only keys that begin with this.
+    pub prefix: Bytes,
+    /// Only keys from this one on.
+    pub from: Bytes,
+    /// Only keys before this one; empty: to the end.
+    pub until: Bytes,
+    /// Only keys that match this glob, as in Redis; empty: all.
+    pub glob: Bytes,
+    /// Return the strings too.
+    pub with_values: bool,
+    /// Stop after this many keys; 0: at the end.
+    pub limit: u64,
+}
+
+/// A scan under way. Keys that are written meanwhile may or may not be seen; every other key is
+/// seen once.
+pub struct Scan {
+    caller: Arc<Caller>,
+    request: v1::ScanRequest,
+    stream: Option<Streaming<v1::ScanResponse>>,
+    page: VecDeque<Item>,
+    done: bool,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        caller: Arc<Caller>,
+        keyspace: String,
+        range: ScanRange,
+        consistency: i32,
+    ) -> Scan {
+        let request = v1::ScanRequest {
+            keyspace,
+            prefix: range.prefix,
+            from: range.from,
+            until: range.until,
+            glob: range.glob,
+            with_values: range.with_values,
+            limit: range.limit,
+            consistency,
+        };
+        Scan { caller, request, stream: None, page: VecDeque::new(), done: false }
+    }
+
+    /// The next key in byte order; `None`: there is no more.
+    pub async fn next(&mut self) -> Result<Option<Item>, Error> {
+        loop {
+            if let Some(item) = self.page.pop_front() {
+                return Ok(Some(item));
+            }
+            if self.done {
+                return Ok(None);
+            }
+            self.next_page().await?;
+        }
+    }
+
+    async fn next_page(&mut self) -> Result<(), Error> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let caller = &self.caller;
+                let scan = |channel, request| async move {
+                    kv(channel).scan(caller.streaming(request)).await
+                };
+                let opened = caller.call(Repeat::Freely, self.request.clone(), scan).await?;
+                self.stream.insert(opened.into_inner())
+            }
+        };
+        match stream.message().await {
+            Ok(Some(page)) => {
+                self.done = page.next.is_empty();
+                self.request.from = page.next;
+                if self.request.limit > 0 {
+                    self.request.limit = self.request.limit.saturating_sub(page.items.len() as u64);
+                    self.done |= self.request.limit == 0;
+                }
+                self.page = page.items.into_iter().map(item).collect();
+                Ok(())
+            }
+            Ok(None) => {
+                self.stream = None;
+                Ok(())
+            }
+            Err(status) => {
+                self.stream = None;
+                broken(&status)
+            }
+        }
+    }
+}
+
+/// A watch under way.
+pub struct Watch {
+    caller: Arc<Caller>,
+    request: v1::WatchRequest,
+    stream: Option<Streaming<v1::WatchResponse>>,
+}
+
+/// What a watch has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// In order; perhaps none.
+    pub changes: Vec<Change>,
+    /// Everything up to this revision has been told: a good place to go on from later.
+    pub progress: Revision,
+}
+
+/// One change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The write that made it.
+    pub revision: Revision,
+    /// Which key; empty when the whole keyspace was cleared.
+    pub key: Bytes,
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// If values were asked for: its string now, of this change or of a later one.
+    pub now: Option<Versioned>,
+}
+
+impl Watch {
+    /// Returns once the node watches, so that no change after that is missed.
+    pub(crate) async fn open(
+        caller: Arc<Caller>,
+        request: v1::WatchRequest,
+    ) -> Result<Watch, Error> {
+        let mut watch = Watch { caller, request, stream: None };
+        if watch.request.after_revision.is_none() {
+            watch.next().await?;
+        }
+        Ok(watch)
+    }
+
+    /// Waits for news. A connection that breaks is opened again at the last progress, so a change
+    /// may be told twice and none is missed.
+    pub async fn next(&mut self) -> Result<News, Error> {
+        loop {
+            let stream = match &mut self.stream {
+                Some(stream) => stream,
+                None => {
+                    let caller = &self.caller;
+                    let watch = |channel, request| async move {
+                        kv(channel).watch(caller.streaming(request)).await
+                    };
+                    let opened = caller.call(Repeat::Freely, self.request.clone(), watch).await?;
+                    self.stream.insert(opened.into_inner())
+                }
+            };
+            match stream.message().await {
+                Ok(Some(news)) => {
+                    self.request.after_revision = Some(news.progress);
+                    return Ok(News {
+                        changes: news.changes.into_iter().filter_map(change).collect(),
+                        progress: Revision(news.progress),
+                    });
+                }
+                Ok(None) => self.stream = None,
+                Err(status) => {
+                    self.stream = None;
+                    broken(&status)?;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a stream that broke may be opened again.
+fn broken(status: &tonic::Status) -> Result<(), Error> {
+    match judge(status) {
+        Verdict::Final(error) => Err(error),
+        Verdict::Again(_) | Verdict::Perhaps(_) => Ok(()),
+    }
+}
+
+fn item(item: v1::Item) -> Item {
+    let kind = match item.kind() {
+        v1::Kind::String => Kind::String,
+        v1::Kind::Hash => Kind::Hash,
+    };
+    Item { key: item.key, kind, version: Revision(item.version), value: item.value }
+}
+
+/// A change; `None`: of a kind that only a newer version knows.
+fn change(change: v1::Change) -> Option<Change> {
+    let kind = match change.kind() {
+        v1::ChangeKind::ChangeUnspecified => return None,
+        v1::ChangeKind::Put => ChangeKind::Put,
+        v1::ChangeKind::Append => ChangeKind::Append,
+        v1::ChangeKind::Add => ChangeKind::Add,
+        v1::ChangeKind::Delete => ChangeKind::Delete,
+        v1::ChangeKind::Expire => ChangeKind::Expire,
+        v1::ChangeKind::SetExpiry => ChangeKind::SetExpiry,
+        v1::ChangeKind::ClearExpiry => ChangeKind::ClearExpiry,
+        v1::ChangeKind::HashSet => ChangeKind::HashSet,
+        v1::ChangeKind::HashDelete => ChangeKind::HashDelete,
+        v1::ChangeKind::HashAdd => ChangeKind::HashAdd,
+        v1::ChangeKind::Clear => ChangeKind::Clear,
+    };
+    Some(Change {
+        revision: Revision(change.revision),
+        key: change.key,
+        kind,
+        now: change.now.map(versioned),
+    })
+}
