@@ -16,7 +16,12 @@ fn fjall(path: &Path) -> FjallState {
 
 /// A state that flushes and compacts all the time.
 fn tiny(path: &Path) -> Result<FjallState, StateError> {
-    let options = Options { memtable_bytes: 16 << 10, cache_bytes: 64 << 10, ..Options::default() };
+    let options = Options {
+        memtable_bytes: 16 << 10,
+        block_cache_bytes: 64 << 10,
+        row_cache_bytes: 64 << 10,
+        ..Options::default()
+    };
     FjallState::open(path, options)
 }
 

@@ -5,8 +5,9 @@
 //! killed process loses at most the last few kilobytes of it and a power cut some more; each time a
 //! clean prefix of the batches is left, and the owner applies the rest from the log.
 //!
-//! Memory is bounded by two numbers, [`Options::memtable_bytes`] (at most five of them: one being
-//! filled, four waiting to be flushed) and [`Options::cache_bytes`].
+//! Memory is bounded by three numbers: [`Options::memtable_bytes`] (at most five of them: one being
+//! filled, four waiting to be flushed), [`Options::block_cache_bytes`] and
+//! [`Options::row_cache_bytes`].
 //!
 //! fjall was written to stop at trouble: after a failed write it refuses all others, and on some
 //! kinds of damage it panics. Here a panic inside it becomes [`StateError::Damaged`], as damage
@@ -16,6 +17,7 @@
 //! batch's change a moment before the commit has returned, because a snapshot for every point read
 //! would cost more than the read. Scans and views see batches whole.
 
+use super::rows::Rows;
 use super::{Batch, KEY_BYTES_MAX, Read, State, StateError};
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
@@ -24,7 +26,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The only fjall keyspace.
 const NAME: &str = "state";
@@ -33,16 +35,24 @@ const NAME: &str = "state";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Blocks of files kept in memory.
-    pub cache_bytes: u64,
+    pub block_cache_bytes: u64,
+    /// Values kept in memory as they are, because they were read.
+    pub row_cache_bytes: u64,
     /// New changes kept in memory before they are written to a sorted file.
     pub memtable_bytes: u64,
-    /// Threads that flush and compact. At least 1.
+    /// Threads that flush and compact. With one, commits wait while it compacts; with more, one of
+    /// them only flushes.
     pub workers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: 16 << 20, memtable_bytes: 8 << 20, workers: 1 }
+        Self {
+            block_cache_bytes: 16 << 20,
+            row_cache_bytes: 32 << 20,
+            memtable_bytes: 8 << 20,
+            workers: 2,
+        }
     }
 }
 
@@ -53,6 +63,9 @@ pub struct FjallState(Arc<Inner>);
 struct Inner {
     database: Database,
     keyspace: Keyspace,
+    rows: Rows,
+    /// Held for a commit or a clear.
+    changing: Mutex<()>,
     path: String,
 }
 
@@ -71,7 +84,7 @@ impl FjallState {
         let shown = path.display().to_string();
         let (database, keyspace) = guard(&shown, || {
             let database = Database::builder(path)
-                .cache_size(options.cache_bytes)
+                .cache_size(options.block_cache_bytes)
                 .manual_journal_persist(true)
                 .worker_threads(options.workers.max(1))
                 .open()?;
@@ -84,7 +97,9 @@ impl FjallState {
             })?;
             Ok((database, keyspace))
         })?;
-        Ok(Self(Arc::new(Inner { database, keyspace, path: shown })))
+        let rows = Rows::new(options.row_cache_bytes);
+        let changing = Mutex::new(());
+        Ok(Self(Arc::new(Inner { database, keyspace, rows, changing, path: shown })))
     }
 
     /// Removes the folder of a damaged state. No handle to it may be left.
@@ -100,6 +115,12 @@ impl FjallState {
                 Err(StateError::Io { path: path.display().to_string(), cause: error.to_string() })
             }
         }
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        // It guards no value.
+        let changing = self.0.changing.lock();
+        changing.unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn guard<T>(&self, body: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, StateError> {
@@ -156,10 +177,16 @@ fn translate(path: &str, error: &fjall::Error) -> StateError {
 
 impl Read for FjallState {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
-        self.guard(|| {
-            let found = self.0.keyspace.get(key)?;
-            Ok(found.map(|value| Bytes::copy_from_slice(&value)))
-        })
+        let Inner { keyspace, rows, .. } = &*self.0;
+        if let Some(value) = rows.get(key) {
+            return Ok(Some(value));
+        }
+        let ticket = rows.ticket();
+        let found = self.guard(|| keyspace.get(key))?;
+        Ok(found.map(|value| {
+            rows.add(ticket, key, &value);
+            Bytes::copy_from_slice(&value)
+        }))
     }
 
     fn scan(
@@ -176,7 +203,7 @@ impl State for FjallState {
     type View = FjallView;
 
     fn commit(&self, batch: Batch) -> Result<(), StateError> {
-        let Inner { database, keyspace, .. } = &*self.0;
+        let Inner { database, keyspace, rows, .. } = &*self.0;
         for (key, _) in &batch.changes {
             assert!(
                 (1..=KEY_BYTES_MAX).contains(&key.len()),
@@ -184,7 +211,7 @@ impl State for FjallState {
                 key.len()
             );
         }
-        self.guard(|| {
+        let engine = || {
             let mut changes =
                 fjall::OwnedWriteBatch::with_capacity(database.clone(), batch.changes.len());
             for (key, value) in &batch.changes {
@@ -195,7 +222,9 @@ impl State for FjallState {
                 }
             }
             changes.commit()
-        })
+        };
+        let _alone = self.change();
+        rows.commit(&batch, || self.guard(engine))
     }
 
     fn view(&self) -> FjallView {
@@ -203,7 +232,9 @@ impl State for FjallState {
     }
 
     fn clear(&self) -> Result<(), StateError> {
-        self.guard(|| self.0.keyspace.clear())
+        let _alone = self.change();
+        let engine = || self.0.keyspace.clear();
+        self.0.rows.clear(|| self.guard(engine))
     }
 
     fn size_bytes(&self) -> u64 {

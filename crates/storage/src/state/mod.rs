@@ -7,6 +7,7 @@
 
 pub mod fjall;
 pub mod memory;
+mod rows;
 
 use model::Bytes;
 
