@@ -49,7 +49,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             block_cache_bytes: 16 << 20,
-            row_cache_bytes: 32 << 20,
+            row_cache_bytes: 48 << 20,
             memtable_bytes: 8 << 20,
             workers: 2,
         }
