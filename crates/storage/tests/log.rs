@@ -257,7 +257,7 @@ fn a_killed_process_loses_nothing_that_the_system_has() {
     let disk = memory.shared();
     let (_, mut writer, _) = open(&disk, Path::new("/log"));
     writer.write(&entries(1..=50, 1, 100)).expect("write");
-    memory.crash(&Survival::Everything);
+    memory.kill();
     let (recovered, _, _) = open(&disk, Path::new("/log"));
     assert_eq!(recovered.last_index, 50);
     // Now it was taken for durable, so it must be.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// order in which they were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// All of it: the process died and the system did not.
+    /// All of it, as if the system had just written it back.
     Everything,
     /// None of it.
     Nothing,
@@ -165,11 +165,14 @@ impl MemoryDisk {
         inner.files.retain(|file, _| inner.names.values().any(|named| named == file));
         for content in inner.files.values_mut() {
             content.now.clone_from(&content.durable);
-            content.handles = 0;
         }
-        inner.crashes += 1;
-        inner.faults.clear();
-        inner.stopped = false;
+        inner.forget_process();
+    }
+
+    /// Kills the process, not the system: what was written is still there, and still not durable.
+    /// Open files are stale, and faults that were ordered are forgotten.
+    pub fn kill(&self) {
+        self.inner().forget_process();
     }
 
     /// How many operations that change the disk (create, write, sync, truncate, rename, remove,
@@ -297,6 +300,15 @@ impl Inner {
             .get_mut(&handle.file)
             .filter(|_| handle.crashes == self.crashes)
             .ok_or_else(|| other("the file was opened before a crash"))
+    }
+
+    fn forget_process(&mut self) {
+        for content in self.files.values_mut() {
+            content.handles = 0;
+        }
+        self.crashes += 1;
+        self.faults.clear();
+        self.stopped = false;
     }
 
     /// Forgets files that nobody can reach any more.
