@@ -44,8 +44,8 @@
 //! log_bytes_before_snapshot = 134217728
 //!
 //! [memory]
-//! cache_bytes = 33554432
-//! memtable_bytes = 16777216
+//! cache_bytes = 67108864
+//! memtable_bytes = 8388608
 //!
 //! [front]
 //! threads = 2

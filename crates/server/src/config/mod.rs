@@ -123,7 +123,7 @@ pub struct DiskConfig {
 /// What a node may take of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Blocks of the state that are kept in memory.
+    /// What is kept of the state in memory: a quarter blocks of its files, the rest single rows.
     pub cache_bytes: u64,
     /// New records of the state before they go to disk.
     pub memtable_bytes: u64,
@@ -193,7 +193,7 @@ impl Default for DiskConfig {
 
 impl Default for MemoryConfig {
     fn default() -> MemoryConfig {
-        MemoryConfig { cache_bytes: 32 << 20, memtable_bytes: 16 << 20 }
+        MemoryConfig { cache_bytes: 64 << 20, memtable_bytes: 8 << 20 }
     }
 }
 
