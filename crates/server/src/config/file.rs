@@ -44,7 +44,8 @@
 //! log_bytes_before_snapshot = 134217728
 //!
 //! [memory]
-//! cache_bytes = 67108864
+//! block_cache_bytes = 16777216
+//! row_cache_bytes = 50331648
 //! memtable_bytes = 8388608
 //!
 //! [front]
@@ -167,7 +168,8 @@ struct DiskTable {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct MemoryTable {
-    cache_bytes: Option<u64>,
+    block_cache_bytes: Option<u64>,
+    row_cache_bytes: Option<u64>,
     memtable_bytes: Option<u64>,
 }
 
@@ -208,7 +210,8 @@ impl File {
             heartbeat_ms: self.raft.heartbeat_ms,
             reserve_bytes: self.disk.reserve_bytes,
             log_bytes_before_snapshot: self.disk.log_bytes_before_snapshot,
-            cache_bytes: self.memory.cache_bytes,
+            block_cache_bytes: self.memory.block_cache_bytes,
+            row_cache_bytes: self.memory.row_cache_bytes,
             memtable_bytes: self.memory.memtable_bytes,
             threads: self.front.threads,
             connections_max: self.front.connections_max,
