@@ -1,0 +1,176 @@
+//! The admin port: plain HTTP for orchestrators, monitoring and people.
+//!
+//! | path | answer | who |
+//! | --- | --- | --- |
+//! | `GET /healthz` | 200 `ok` while the process serves at all | everybody |
+//! | `GET /readyz` | 200 `ready` when this node can answer requests: it leads, or knows who does, and is a member; else 503 and why | everybody |
+//! | `GET /metrics` | Prometheus text | users with the right `admin` on `*` |
+//! | `GET /status` | JSON, see [`status::Status`] | users with the right `admin` on `*` |
+//!
+//! Credentials are HTTP's Basic scheme. Anything else is 404. It has a thread of its own, so that a
+//! busy gRPC or Redis front does not make a node look dead.
+
+pub mod status;
+
+use crate::doors::{self, Connection, Doorman, OpenError};
+use crate::login;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use server::config::TlsConfig;
+use server::users::Right;
+use server::{Handle, Node};
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+
+const FLAG: &str = "admin";
+/// Monitoring needs a few; more is a mistake or worse.
+const CONNECTIONS_MAX: usize = 256;
+
+/// An open admin port. It closes when this is dropped.
+pub struct Admin {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Admin {
+    /// Opens the port of a node.
+    pub fn open(
+        node: &Node,
+        address: SocketAddr,
+        tls: Option<&TlsConfig>,
+    ) -> Result<Admin, OpenError> {
+        let refused = |cause| OpenError::Thread { flag: FLAG, cause };
+        let tls = doors::acceptor(FLAG, tls, &[b"http/1.1"])?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .map_err(refused)?;
+        let listener = runtime.block_on(doors::bind(FLAG, address))?;
+        let address = listener.local_addr().map_err(refused)?;
+        let handle = {
+            let _on_it = runtime.enter();
+            node.handle()
+        };
+        let open = handle.metrics().connections(FLAG);
+        let doorman = Doorman { listener, connections_max: CONNECTIONS_MAX, open };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let work = async move {
+            let (sender, inbox) = doors::inbox();
+            tokio::spawn(doorman.run(vec![sender]));
+            let listener = Welcomed { connections: doors::welcome(inbox, tls), address };
+            tokio::select! {
+                served = axum::serve(listener, router(handle)) => if let Err(error) = served {
+                    tracing::error!("the admin port failed: {error}");
+                },
+                _ = stopped => {}
+            }
+        };
+        let thread = std::thread::Builder::new().name(FLAG.to_owned());
+        let thread = thread.spawn(move || {
+            runtime.block_on(work);
+            runtime.shutdown_background();
+        });
+        Ok(Admin { address, stop: Some(stop), thread: Some(thread.map_err(refused)?) })
+    }
+
+    /// Where it listens; asked for port 0, this says which it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Welcomed connections, as axum takes them.
+struct Welcomed {
+    connections: mpsc::Receiver<Connection>,
+    address: SocketAddr,
+}
+
+impl axum::serve::Listener for Welcomed {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        match self.connections.recv().await {
+            Some(connection) => (connection, self.address),
+            // The doorman has gone, so the port is being closed: there is nothing to wait for.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+fn router(handle: Handle) -> Router {
+    let guarded = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/status", get(status))
+        .route_layer(middleware::from_fn_with_state(handle.clone(), only_administrators));
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .merge(guarded)
+        .with_state(handle)
+}
+
+async fn ready(State(handle): State<Handle>) -> Response {
+    let status = handle.status();
+    if status.ready {
+        return "ready\n".into_response();
+    }
+    let why = match status.leader {
+        None => "the site has no leader that this node can reach",
+        Some(_) => "this node is no member of its site, or leads it only since a moment",
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response()
+}
+
+async fn metrics(State(handle): State<Handle>) -> Response {
+    let text = handle.metrics().render(&handle);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn status(State(handle): State<Handle>) -> Response {
+    let json = serde_json::to_string_pretty(&status::Status::of(&handle));
+    let json = json.expect("plain fields are always JSON");
+    ([(header::CONTENT_TYPE, "application/json")], json + "\n").into_response()
+}
+
+async fn only_administrators(
+    State(handle): State<Handle>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let header =
+        request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_vec());
+    match login::caller(&handle, header.as_deref()).await {
+        Ok(user) if user.may_everywhere(Right::Admin) => next.run(request).await,
+        Ok(user) => {
+            let why = format!("user {:?} lacks the right \"admin\" on \"*\"\n", user.name());
+            (StatusCode::FORBIDDEN, why).into_response()
+        }
+        Err(not) => {
+            let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"portolan\"")];
+            (StatusCode::UNAUTHORIZED, challenge, format!("{not}\n")).into_response()
+        }
+    }
+}

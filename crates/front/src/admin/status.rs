@@ -1,0 +1,138 @@
+//! The shape of `GET /status`. Fields are added, never changed or removed, within version 1.
+
+use serde::Serialize;
+use server::{Handle, Role};
+
+/// A node and its site as the node sees it. The content of `GET /status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The version of this shape: 1.
+    pub format: u32,
+    /// The version of the program.
+    pub version: &'static str,
+    /// The site.
+    pub site: String,
+    /// This node.
+    pub node: u64,
+    /// `leader`, `follower` or `candidate`.
+    pub role: &'static str,
+    /// Whether this node holds no data.
+    pub witness: bool,
+    /// Whether it can answer requests now.
+    pub ready: bool,
+    /// Who leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// The current term.
+    pub term: u64,
+    /// The log's entries here.
+    pub log: Log,
+    /// Writes the state has seen.
+    pub revision: u64,
+    /// Keys of all keyspaces.
+    pub keys: u64,
+    /// Log time applied here, in milliseconds since 1970.
+    pub log_time_ms: u64,
+    /// What waits.
+    pub queues: Queues,
+    /// Why writes are refused, if the disk is the reason.
+    pub disk_full: Option<String>,
+    /// The nodes of the site, ordered by id.
+    pub members: Vec<Member>,
+}
+
+/// Entries of the log, by index; 0: none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Log {
+    /// The first that is still held.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// The last that is known to be committed.
+    pub committed: u64,
+    /// The last that is applied to the state.
+    pub applied: u64,
+    /// The last that the newest snapshot contains.
+    pub snapshot: u64,
+}
+
+/// What waits in this node, in requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Queues {
+    /// Writes that wait for their turn.
+    pub writes_waiting: usize,
+    /// Writes in the log that are not applied yet.
+    pub writes_in_flight: usize,
+    /// Reads that wait for a read index.
+    pub reads_waiting: usize,
+    /// Requests that wait for the leader's answer.
+    pub forwarded: usize,
+}
+
+/// A node of the site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// Its id.
+    pub node: u64,
+    /// Its peer port.
+    pub address: String,
+    /// `voter`, `learner` or `witness`.
+    pub role: &'static str,
+    /// On the leader: the last entry the member holds.
+    pub match_index: Option<u64>,
+    /// On the leader: whether the member was heard of lately.
+    pub active: Option<bool>,
+}
+
+impl Status {
+    /// The node behind a handle, now.
+    pub fn of(handle: &Handle) -> Status {
+        let status = handle.status();
+        let member = |member: &wire::peer::Member| {
+            let known = status.progress.iter().find(|(node, ..)| node.0 == member.node);
+            Member {
+                node: member.node,
+                address: member.address.clone(),
+                role: match (member.witness, status.members.voters.contains(&member.node)) {
+                    (true, _) => "witness",
+                    (false, true) => "voter",
+                    (false, false) => "learner",
+                },
+                match_index: known.map(|(_, index, _)| *index),
+                active: known.map(|(.., active)| *active),
+            }
+        };
+        Status {
+            format: 1,
+            version: env!("CARGO_PKG_VERSION"),
+            site: handle.site().to_string(),
+            node: status.node.0,
+            role: match status.role {
+                Role::Leader => "leader",
+                Role::Follower => "follower",
+                Role::Candidate => "candidate",
+            },
+            witness: status.witness,
+            ready: status.ready,
+            leader: status.leader.map(|leader| leader.0),
+            term: status.term,
+            log: Log {
+                first: status.first_index,
+                last: status.last_index,
+                committed: status.committed_index,
+                applied: status.applied_index,
+                snapshot: status.snapshot_index,
+            },
+            revision: status.revision.0,
+            keys: handle.key_count(),
+            log_time_ms: handle.log_time_ms(),
+            queues: Queues {
+                writes_waiting: status.writes_waiting,
+                writes_in_flight: status.writes_in_flight,
+                reads_waiting: status.reads_waiting,
+                forwarded: status.forwarded,
+            },
+            disk_full: status.disk_full.clone(),
+            members: status.members.nodes.iter().map(member).collect(),
+        }
+    }
+}

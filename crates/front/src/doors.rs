@@ -1,0 +1,238 @@
+//! A port that is open: connections accepted, counted, limited, wrapped in TLS.
+//!
+//! One [`Doorman`] a port accepts and deals the connections out to workers in turn. A worker is a
+//! thread with a runtime of its own, so that a connection, its requests and the desk where their
+//! answers arrive stay on one thread; each turns what it is dealt into [`Connection`]s there.
+
+use prometheus_client::metrics::gauge::Gauge;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// A client that has not finished its TLS handshake by then is sent away.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Connections that wait for one worker to take them.
+const DEALT_MAX: usize = 64;
+/// After a failed accept (no file descriptor, say) the port rests this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a front does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The port cannot be opened.
+    #[error("--{flag} {address} cannot be opened: {cause}")]
+    Port {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A certificate or key cannot be used.
+    #[error("TLS of --{flag}: {cause}")]
+    Tls {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// What is wrong with it.
+        cause: server::tls::TlsError,
+    },
+    /// The system refuses a thread.
+    #[error("the system refuses a thread for --{flag}: {cause}")]
+    Thread {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// What it said.
+        cause: io::Error,
+    },
+}
+
+/// A connection that was accepted, on its way to the worker that will serve it.
+pub(crate) struct Dealt {
+    stream: std::net::TcpStream,
+    seat: Seat,
+}
+
+/// One of the connections there may be; free again when it is dropped.
+struct Seat {
+    _permit: OwnedSemaphorePermit,
+    open: Gauge,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.open.dec();
+    }
+}
+
+/// Accepts the connections of one port.
+pub(crate) struct Doorman {
+    pub(crate) listener: TcpListener,
+    /// How many connections there may be.
+    pub(crate) connections_max: usize,
+    /// How many there are.
+    pub(crate) open: Gauge,
+}
+
+impl Doorman {
+    /// Deals connections out in turn, for ever. One that finds no free seat is closed at once,
+    /// which tells its client more than silence would.
+    pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Dealt>>) {
+        let seats = Arc::new(Semaphore::new(self.connections_max));
+        for worker in workers.iter().cycle() {
+            let dealt = loop {
+                match self.accept(&seats).await {
+                    Ok(Some(dealt)) => break dealt,
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!("a connection could not be accepted: {error}");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            };
+            if worker.send(dealt).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn accept(&self, seats: &Arc<Semaphore>) -> io::Result<Option<Dealt>> {
+        let (stream, from) = self.listener.accept().await?;
+        let Ok(permit) = seats.clone().try_acquire_owned() else {
+            let max = self.connections_max;
+            tracing::warn!("{from} was sent away: all {max} connections of the port are taken");
+            return Ok(None);
+        };
+        stream.set_nodelay(true)?;
+        self.open.inc();
+        let seat = Seat { _permit: permit, open: self.open.clone() };
+        Ok(Some(Dealt { stream: stream.into_std()?, seat }))
+    }
+}
+
+/// A place where connections are dealt out to a worker.
+pub(crate) fn inbox() -> (mpsc::Sender<Dealt>, mpsc::Receiver<Dealt>) {
+    mpsc::channel(DEALT_MAX)
+}
+
+/// On the worker's own runtime: turns what it is dealt into connections, shaking hands beside one
+/// another, until nobody wants them.
+pub(crate) fn welcome(
+    mut dealt: mpsc::Receiver<Dealt>,
+    tls: Option<TlsAcceptor>,
+) -> mpsc::Receiver<Connection> {
+    let (welcomed, connections) = mpsc::channel(DEALT_MAX);
+    tokio::spawn(async move {
+        while let Some(Dealt { stream, seat }) = dealt.recv().await {
+            let stream = match TcpStream::from_std(stream) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!("a connection was lost before it was served: {error}");
+                    continue;
+                }
+            };
+            let Some(tls) = tls.clone() else {
+                if welcomed.send(Connection { io: Box::new(stream), _seat: seat }).await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let welcomed = welcomed.clone();
+            tokio::spawn(async move {
+                match timeout(HANDSHAKE_DEADLINE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let io = Box::new(stream);
+                        // Nobody takes it only when the port is being closed.
+                        let _ = welcomed.send(Connection { io, _seat: seat }).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
+                    Err(_) => tracing::debug!("a TLS handshake took too long"),
+                }
+            });
+        }
+    });
+    connections
+}
+
+/// What bytes come from and go to.
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// A connection that can be served, with or without TLS.
+pub(crate) struct Connection {
+    io: Box<dyn Io>,
+    _seat: Seat,
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, parts)
+    }
+}
+
+impl tonic::transport::server::Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+/// Binds a port.
+pub(crate) async fn bind(
+    flag: &'static str,
+    address: SocketAddr,
+) -> Result<TcpListener, OpenError> {
+    TcpListener::bind(address).await.map_err(|cause| OpenError::Port { flag, address, cause })
+}
+
+/// The accepting side of a port's TLS, if it has any.
+pub(crate) fn acceptor(
+    flag: &'static str,
+    tls: Option<&server::config::TlsConfig>,
+    alpn: &[&[u8]],
+) -> Result<Option<TlsAcceptor>, OpenError> {
+    let load = |tls| server::tls::client_port(tls, alpn);
+    let config = tls.map(load).transpose().map_err(|cause| OpenError::Tls { flag, cause })?;
+    Ok(config.map(TlsAcceptor::from))
+}

@@ -1,0 +1,84 @@
+//! A backup on its way: written to a file beside the node's data first, then sent in pieces, so that
+//! a slow reader does not hold the state's view open and cannot make memory grow.
+
+use model::{Bytes, limits};
+use server::Handle;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use wire::grpc::{Reason, v1};
+
+/// Tells backups of one process apart.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// The file of a backup under way; it is removed when this is dropped.
+struct Written {
+    path: PathBuf,
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // One that cannot be removed is found by its name.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Writes a backup and streams it.
+pub(super) async fn stream(
+    handle: Handle,
+) -> Result<ReceiverStream<Result<v1::BackupChunk, Status>>, Status> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = handle.data().join(format!("backup-{number}.sending"));
+    let (pieces, stream) = mpsc::channel(1);
+    let write = move || {
+        let written = Written { path };
+        match handle.write_backup(&written.path) {
+            Ok(_) => File::open(&written.path).map_err(|e| failed(&e)).map(|file| (written, file)),
+            Err(error) => Err(failed(&error)),
+        }
+    };
+    let (written, file) =
+        tokio::task::spawn_blocking(write).await.map_err(|error| failed(&error))??;
+    tokio::task::spawn_blocking(move || {
+        let _until_sent = written;
+        // An error here means that the reader went away.
+        let _ = send(file, &pieces);
+    });
+    Ok(ReceiverStream::new(stream))
+}
+
+type Pieces = mpsc::Sender<Result<v1::BackupChunk, Status>>;
+
+fn send(
+    mut file: File,
+    pieces: &Pieces,
+) -> Result<(), mpsc::error::SendError<Result<v1::BackupChunk, Status>>> {
+    let total_bytes = match file.metadata() {
+        Ok(metadata) => metadata.len(),
+        Err(error) => return pieces.blocking_send(Err(failed(&error))),
+    };
+    let mut offset = 0;
+    while offset < total_bytes {
+        let mut bytes = Vec::new();
+        let read =
+            (&mut file).take(limits::SNAPSHOT_CHUNK_BYTES_MAX as u64).read_to_end(&mut bytes);
+        match read {
+            Ok(0) => return pieces.blocking_send(Err(failed(&"the file ended early"))),
+            Ok(count) => {
+                let bytes = Bytes::from(bytes);
+                pieces.blocking_send(Ok(v1::BackupChunk { offset, bytes, total_bytes }))?;
+                offset += count as u64;
+            }
+            Err(error) => return pieces.blocking_send(Err(failed(&error))),
+        }
+    }
+    Ok(())
+}
+
+fn failed(cause: &impl ToString) -> Status {
+    Reason::DiskFull.status(format!("the backup cannot be written: {}", cause.to_string()))
+}

@@ -1,0 +1,206 @@
+//! What every call has in common: who calls, may they, how long may it take, how did it end.
+
+use crate::login::{self, NotLetIn};
+use model::{Answer, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use server::users::{Right, User};
+use server::{Handle, Outcome};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Response, Status};
+use wire::grpc::{Reason, status};
+
+/// The keyspace of a request that names none.
+const DEFAULT_KEYSPACE: &str = "default";
+
+/// The methods, in the order of [`Method`].
+const NAMES: [&str; 16] = [
+    "get",
+    "put",
+    "delete",
+    "compare_and_set",
+    "batch",
+    "scan",
+    "watch",
+    "status",
+    "add_node",
+    "remove_node",
+    "transfer_leader",
+    "create_keyspace",
+    "list_keyspaces",
+    "show_keyspace",
+    "drop_keyspace",
+    "backup",
+];
+
+/// A method of the two services, by its place in [`NAMES`].
+#[derive(Clone, Copy)]
+pub(crate) enum Method {
+    Get,
+    Put,
+    Delete,
+    CompareAndSet,
+    Batch,
+    Scan,
+    Watch,
+    Status,
+    AddNode,
+    RemoveNode,
+    TransferLeader,
+    CreateKeyspace,
+    ListKeyspaces,
+    ShowKeyspace,
+    DropKeyspace,
+    Backup,
+}
+
+/// The node as one worker calls it. Both services are this.
+#[derive(Clone)]
+pub(crate) struct Callee {
+    pub(crate) handle: Handle,
+    metrics: Arc<[(Histogram, Counter)]>,
+}
+
+impl Callee {
+    pub(crate) fn new(handle: Handle) -> Callee {
+        let of = |name| {
+            (handle.metrics().operation("grpc", name), handle.metrics().errors("grpc", name))
+        };
+        let metrics = NAMES.into_iter().map(of).collect();
+        Callee { handle, metrics }
+    }
+
+    /// Performs a call: measures it, and counts it if it fails.
+    pub(crate) async fn measured<T>(
+        &self,
+        method: Method,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<Response<T>, Status> {
+        let (duration, errors) = &self.metrics[method as usize];
+        let clock = self.handle.clock();
+        let began = clock.monotonic();
+        let outcome = call.await;
+        duration.observe((clock.monotonic() - began).as_secs_f64());
+        if outcome.is_err() {
+            errors.inc();
+        }
+        outcome.map(Response::new)
+    }
+
+    /// Who calls.
+    pub(crate) async fn caller<T>(&self, request: &tonic::Request<T>) -> Result<Arc<User>, Status> {
+        let header = request.metadata().get("authorization").map(|value| value.as_bytes());
+        let user = login::caller(&self.handle, header).await;
+        user.map_err(|not: NotLetIn| Reason::Unauthenticated.status(not.to_string()))
+    }
+
+    /// The keyspace a call names, if the caller has the right there. Somebody without it is not
+    /// told whether the keyspace exists.
+    pub(crate) async fn keyspace<T>(
+        &self,
+        request: &tonic::Request<T>,
+        name: impl Fn(&T) -> &str,
+        right: Right,
+    ) -> Result<Keyspace, Status> {
+        let name = match name(request.get_ref()) {
+            "" => DEFAULT_KEYSPACE,
+            name => name,
+        };
+        let user = self.caller(request).await?;
+        if !user.may(name, right) {
+            return Err(denied(&user, right, name));
+        }
+        let catalog = self.handle.catalog();
+        let found = catalog.by_name(name).cloned();
+        found.ok_or_else(|| status(&Refusal::NoKeyspace(name.to_owned()).into()))
+    }
+
+    /// Whether the caller may run the site.
+    pub(crate) async fn administrator<T>(&self, request: &tonic::Request<T>) -> Result<(), Status> {
+        let user = self.caller(request).await?;
+        match user.may_everywhere(Right::Admin) {
+            true => Ok(()),
+            false => Err(denied(&user, Right::Admin, "*")),
+        }
+    }
+
+    /// A question to the state.
+    pub(crate) async fn read(
+        &self,
+        keyspace: KeyspaceId,
+        query: Query,
+        consistency: ReadConsistency,
+        deadline_ms: Option<u64>,
+    ) -> Result<Answer, Status> {
+        if let Some(outcome) = self.handle.answer_here(keyspace, &query, consistency) {
+            return answered(outcome);
+        }
+        let request = Request::read(keyspace, query, consistency);
+        self.ask(Request { deadline_ms, ..request }).await
+    }
+
+    /// Anything to the site.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Status> {
+        answered(self.handle.call(request).await)
+    }
+}
+
+fn answered(outcome: Outcome) -> Result<Answer, Status> {
+    outcome.map_err(|failure| status(&failure))
+}
+
+fn denied(user: &User, right: Right, keyspace: &str) -> Status {
+    let (name, right) = (user.name(), right.as_str());
+    Reason::Denied
+        .status(format!("user {name:?} lacks the right {right:?} on keyspace {keyspace:?}"))
+}
+
+/// How long the site may take: as long as the caller waits, by the header `grpc-timeout`, and no
+/// longer than the site's own limit. `None`: the caller does not say.
+pub(crate) fn deadline_ms<T>(request: &tonic::Request<T>) -> Option<u64> {
+    let header = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let asked = timeout(header)?.min(limits::REQUEST_DEADLINE);
+    Some((asked.as_millis() as u64).max(1))
+}
+
+/// A `grpc-timeout`: up to eight digits and a unit.
+fn timeout(header: &str) -> Option<Duration> {
+    let (digits, unit) = header.split_at_checked(header.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_those_of_the_specification() {
+        assert_eq!(timeout("2S"), Some(Duration::from_secs(2)));
+        assert_eq!(timeout("99999999m"), Some(Duration::from_millis(99_999_999)));
+        assert_eq!(timeout("1H"), Some(Duration::from_secs(3600)));
+        for not_one in ["", "S", "1", "-1S", "123456789S", "1é", "1s"] {
+            assert_eq!(timeout(not_one), None, "{not_one}");
+        }
+    }
+
+    #[test]
+    fn every_method_has_its_name() {
+        assert_eq!(NAMES[Method::Backup as usize], "backup");
+        assert_eq!(NAMES.len(), Method::Backup as usize + 1);
+        assert_eq!(NAMES[Method::Watch as usize], "watch");
+    }
+}

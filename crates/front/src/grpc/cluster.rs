@@ -1,0 +1,188 @@
+//! The service `Cluster`: members, keyspaces, status.
+
+use super::call::{Callee, Method, deadline_ms};
+use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal};
+use server::users::Right;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, async_trait};
+use wire::grpc::{self as convert, Invalid, status, v1};
+
+#[async_trait]
+impl v1::cluster_server::Cluster for Callee {
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        self.measured(Method::Status, async {
+            self.administrator(&request).await?;
+            Ok(status_of(&self.handle))
+        })
+        .await
+    }
+
+    async fn add_node(
+        &self,
+        request: Request<v1::AddNodeRequest>,
+    ) -> Result<Response<v1::AddNodeResponse>, Status> {
+        self.measured(Method::AddNode, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let add = request.into_inner();
+            if add.address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                let what = format!("{:?} is not host:port", add.address);
+                return Err(Invalid::Value { field: "address", what }.into());
+            }
+            let node = node_id(add.node)?;
+            let body = Body::AddNode { node, address: add.address, witness: add.witness };
+            self.ask(model::Request { body, deadline_ms }).await?;
+            Ok(v1::AddNodeResponse {})
+        })
+        .await
+    }
+
+    async fn remove_node(
+        &self,
+        request: Request<v1::RemoveNodeRequest>,
+    ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
+        self.measured(Method::RemoveNode, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let body = Body::RemoveNode { node: node_id(request.into_inner().node)? };
+            self.ask(model::Request { body, deadline_ms }).await?;
+            Ok(v1::RemoveNodeResponse {})
+        })
+        .await
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
+        self.measured(Method::TransferLeader, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let body = Body::TransferLeader { node: node_id(request.into_inner().node)? };
+            self.ask(model::Request { body, deadline_ms }).await?;
+            Ok(v1::TransferLeaderResponse {})
+        })
+        .await
+    }
+
+    async fn create_keyspace(
+        &self,
+        request: Request<v1::CreateKeyspaceRequest>,
+    ) -> Result<Response<v1::Keyspace>, Status> {
+        self.measured(Method::CreateKeyspace, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let spec = request.into_inner().spec.ok_or(Invalid::Missing("spec"))?;
+            let spec = KeyspaceSpec::try_from(spec)?;
+            spec.check().map_err(|error| status(&Refusal::Keyspace(error).into()))?;
+            let body = Body::Write(Command::CreateKeyspace(spec));
+            match self.ask(model::Request { body, deadline_ms }).await? {
+                Answer::Keyspace(made) => Ok(convert::keyspace(&made)),
+                _ => unreachable!("a creation is answered with the keyspace"),
+            }
+        })
+        .await
+    }
+
+    async fn list_keyspaces(
+        &self,
+        request: Request<v1::ListKeyspacesRequest>,
+    ) -> Result<Response<v1::ListKeyspacesResponse>, Status> {
+        self.measured(Method::ListKeyspaces, async {
+            self.caller(&request).await?;
+            let catalog = self.handle.catalog();
+            let keyspaces = catalog.all().into_iter().map(convert::keyspace).collect();
+            Ok(v1::ListKeyspacesResponse { keyspaces })
+        })
+        .await
+    }
+
+    async fn show_keyspace(
+        &self,
+        request: Request<v1::ShowKeyspaceRequest>,
+    ) -> Result<Response<v1::ShowKeyspaceResponse>, Status> {
+        self.measured(Method::ShowKeyspace, async {
+            let found = self.keyspace(&request, |show| &show.name, Right::Read).await?;
+            let consistency = ReadConsistency::Linearizable;
+            let count = self.read(found.id, Query::Count, consistency, deadline_ms(&request));
+            let Answer::Integer(keys) = count.await? else {
+                unreachable!("a count is answered with a number");
+            };
+            let keyspace = Some(convert::keyspace(&found));
+            Ok(v1::ShowKeyspaceResponse { keyspace, keys: keys.unsigned_abs() })
+        })
+        .await
+    }
+
+    async fn drop_keyspace(
+        &self,
+        request: Request<v1::DropKeyspaceRequest>,
+    ) -> Result<Response<v1::DropKeyspaceResponse>, Status> {
+        self.measured(Method::DropKeyspace, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let body = Body::Write(Command::DropKeyspace { name: request.into_inner().name });
+            self.ask(model::Request { body, deadline_ms }).await?;
+            Ok(v1::DropKeyspaceResponse {})
+        })
+        .await
+    }
+
+    type BackupStream = ReceiverStream<Result<v1::BackupChunk, Status>>;
+
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        self.measured(Method::Backup, async {
+            self.administrator(&request).await?;
+            super::backup::stream(self.handle.clone()).await
+        })
+        .await
+    }
+}
+
+fn node_id(node: u64) -> Result<NodeId, Invalid> {
+    match node {
+        0 => Err(Invalid::Missing("node")),
+        node => Ok(NodeId(node)),
+    }
+}
+
+fn status_of(handle: &server::Handle) -> v1::StatusResponse {
+    let status = handle.status();
+    let member = |member: &wire::peer::Member| {
+        let role = if member.witness {
+            v1::Role::Witness
+        } else if status.members.voters.contains(&member.node) {
+            v1::Role::Voter
+        } else {
+            v1::Role::Learner
+        };
+        let known = status.progress.iter().find(|(node, ..)| node.0 == member.node);
+        let match_index = match member.node == status.node.0 {
+            true => Some(status.last_index),
+            false => known.map(|(_, index, _)| *index),
+        };
+        v1::Member {
+            node: member.node,
+            address: member.address.clone(),
+            role: role.into(),
+            match_index,
+        }
+    };
+    v1::StatusResponse {
+        site: handle.site().to_string(),
+        node: status.node.0,
+        leader: status.leader.map_or(0, |leader| leader.0),
+        term: status.term,
+        commit_index: status.committed_index,
+        applied_index: status.applied_index,
+        revision: status.revision.0,
+        members: status.members.nodes.iter().map(member).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}

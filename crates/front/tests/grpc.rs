@@ -1,0 +1,341 @@
+//! The gRPC and admin ports of a real node, spoken to by the real client.
+
+use client::{Batch, BatchOutcome, Client, Credentials, Error, Put, ScanRange, StepOutcome};
+use front::admin::Admin;
+use front::grpc::{self, Grpc};
+use model::{Bytes, ChangeKind, Condition, Expiry, KeyspaceSpec, NodeId, Revision};
+use server::Node;
+use server::config::{Config, TlsConfig};
+use server::users::{Grant, Right, UserConfig, hash_password};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use wire::grpc::Reason;
+
+/// A node with both ports open. Closed in the order of the fields.
+struct Site {
+    grpc: Grpc,
+    admin: Admin,
+    node: Option<Node>,
+    _data: tempfile::TempDir,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.stop();
+        }
+    }
+}
+
+fn site(change: impl FnOnce(&mut Config), tls: Option<TlsConfig>) -> Site {
+    let data = tempfile::tempdir().unwrap();
+    let mut config = Config { data: data.path().join("node"), ..Config::default() };
+    config.ports.peer = "127.0.0.1:0".parse().unwrap();
+    change(&mut config);
+    let node = Node::start(&config).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let options = grpc::Options { address: any, tls: tls.clone(), threads: 2, connections_max: 64 };
+    Site {
+        grpc: Grpc::open(&node, &options).unwrap(),
+        admin: Admin::open(&node, any, tls.as_ref()).unwrap(),
+        node: Some(node),
+        _data: data,
+    }
+}
+
+fn options() -> client::Options {
+    client::Options { deadline: Duration::from_secs(30), ..client::Options::default() }
+}
+
+fn client(site: &Site) -> Client {
+    Client::connect([site.grpc.address().to_string()], options()).unwrap()
+}
+
+/// Runs the client's side on a runtime of its own: a node may not be stopped on one.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(test)
+}
+
+/// The status code and the body of an HTTP request to the admin port.
+fn http(site: &Site, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(site.admin.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn keys_are_put_got_compared_and_deleted() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("");
+        assert_eq!(keys.get("a").await.unwrap(), None);
+        let first = keys.put("a", "1").await.unwrap();
+        let found = keys.get("a").await.unwrap().unwrap();
+        assert_eq!((&found.value[..], found.version), (&b"1"[..], first));
+        let old = keys.clone().stale().get("a").await.unwrap().unwrap();
+        assert_eq!(old.version, first, "a site of one node is never behind itself");
+
+        let second = keys.compare_and_set("a", first, "2").await.unwrap();
+        assert!(second.applied && second.version > first);
+        let late = keys.compare_and_set("a", first, "3").await.unwrap();
+        assert_eq!((late.applied, late.version), (false, second.version));
+
+        let absent = Put { condition: Condition::IfAbsent, ..Put::default() };
+        assert!(!keys.put_with("a", "4", absent).await.unwrap().applied);
+        let old = Put { return_old: true, ..Put::default() };
+        assert_eq!(keys.put_with("a", "5", old).await.unwrap().old, Some(Bytes::from("2")));
+        let past = Put { expiry: Expiry::AtMs(1), ..Put::default() };
+        keys.put_with("gone", "x", past).await.unwrap();
+        assert_eq!(keys.get("gone").await.unwrap(), None);
+
+        assert!(!keys.delete_if("a", first).await.unwrap());
+        assert!(keys.delete("a").await.unwrap());
+        assert!(!keys.delete("a").await.unwrap());
+        assert!(matches!(keys.put("", "x").await, Err(Error::Invalid(_))));
+    });
+}
+
+#[test]
+fn a_batch_is_done_at_one_moment_or_not_at_all() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("default");
+        let batch = || Batch::new().only_if("a", Revision(0)).put("a", "1").get("a").delete("b");
+        let BatchOutcome::Applied(steps) = keys.batch(batch()).await.unwrap() else {
+            panic!("the guard holds");
+        };
+        assert!(matches!(&steps[0], StepOutcome::Put(put) if put.applied));
+        assert!(matches!(&steps[1], StepOutcome::Got(Some(got)) if got.value == "1"));
+        assert_eq!(steps[2], StepOutcome::Deleted(false));
+        assert_eq!(keys.batch(batch()).await.unwrap(), BatchOutcome::NotApplied);
+    });
+}
+
+#[test]
+fn a_scan_goes_over_pages() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("");
+        for thousand in 0..3 {
+            let mut batch = Batch::new();
+            for n in 0..1_000 {
+                batch = batch.put(format!("k{thousand}{n:03}"), "v");
+            }
+            keys.batch(batch).await.unwrap();
+        }
+        keys.put("other", "v").await.unwrap();
+        let count = async |range: ScanRange| {
+            let mut scan = keys.scan(range);
+            let mut found = Vec::new();
+            while let Some(item) = scan.next().await.unwrap() {
+                found.push(item);
+            }
+            assert!(found.is_sorted_by(|a, b| a.key < b.key));
+            found
+        };
+        let prefix = ScanRange { prefix: "k".into(), with_values: true, ..ScanRange::default() };
+        let all = count(prefix.clone()).await;
+        assert_eq!(all.len(), 3_000);
+        assert_eq!(all[0].value.as_deref(), Some(&b"v"[..]));
+        assert_eq!(count(ScanRange { limit: 1_500, ..prefix.clone() }).await.len(), 1_500);
+        let glob = ScanRange { glob: "k?007".into(), limit: 2, ..ScanRange::default() };
+        assert_eq!(count(glob).await.len(), 2);
+        let bounds = ScanRange { from: "k2".into(), until: "k2010".into(), ..ScanRange::default() };
+        assert_eq!(count(bounds).await.len(), 10);
+    });
+}
+
+#[test]
+fn a_watch_tells_every_change_and_goes_on_from_a_revision() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("");
+        let mut watch = keys.watch_after("car:", None, true).await.unwrap();
+        let first = keys.put("car:1", "a").await.unwrap();
+        keys.put("bus:1", "a").await.unwrap();
+        keys.delete("car:1").await.unwrap();
+        let mut changes = Vec::new();
+        while changes.len() < 2 {
+            changes.extend(watch.next().await.unwrap().changes);
+        }
+        assert_eq!((changes[0].revision, &changes[0].key[..]), (first, &b"car:1"[..]));
+        assert_eq!(changes[0].kind, ChangeKind::Put);
+        assert_eq!((changes[1].kind, &changes[1].now), (ChangeKind::Delete, &None));
+
+        let mut again = keys.watch_after("car:", Some(first), false).await.unwrap();
+        let mut changes = Vec::new();
+        while changes.is_empty() {
+            changes = again.next().await.unwrap().changes;
+        }
+        assert_eq!(changes[0].kind, ChangeKind::Delete);
+    });
+}
+
+#[test]
+fn a_site_is_administered() {
+    let site = site(|_| {}, None);
+    run(async {
+        let client = client(&site);
+        let cluster = client.cluster();
+        let cars = KeyspaceSpec::linearizable_site("cars", "car:");
+        let made = cluster.create_keyspace(&cars).await.unwrap();
+        assert_eq!(made.spec, cars);
+        client.keyspace("cars").put("car:1", "x").await.unwrap();
+        assert_eq!(cluster.keyspace("cars").await.unwrap().1, 1);
+        assert_eq!(cluster.keyspaces().await.unwrap().len(), 2);
+        let reason = |error| match error {
+            Error::Refused { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        };
+        let again = cluster.create_keyspace(&cars).await.unwrap_err();
+        assert_eq!(reason(again), Reason::KeyspaceExists);
+        cluster.drop_keyspace("cars").await.unwrap();
+        let gone = client.keyspace("cars").get("car:1").await.unwrap_err();
+        assert_eq!(reason(gone), Reason::NoKeyspace);
+
+        let status = cluster.status().await.unwrap();
+        assert_eq!((status.node, status.leader, status.members.len()), (1, 1, 1));
+        let last = cluster.remove_node(NodeId(1)).await.unwrap_err();
+        assert_eq!(reason(last), Reason::Membership);
+    });
+}
+
+#[test]
+fn a_backup_is_restored_as_it_was() {
+    let office = tempfile::tempdir().unwrap();
+    let (file, data) = (office.path().join("site.backup"), office.path().join("restored"));
+    {
+        let site = site(|_| {}, None);
+        let bytes = run(async {
+            let client = client(&site);
+            let big = vec![7u8; 3 << 20];
+            client.keyspace("").put("big", big).await.unwrap();
+            client.keyspace("").put("small", "s").await.unwrap();
+            let mut backup = client.cluster().backup().await.unwrap();
+            let mut bytes = Vec::new();
+            let mut total = 0;
+            while let Some((piece, total_bytes)) = backup.next().await.unwrap() {
+                bytes.extend_from_slice(&piece);
+                total = total_bytes;
+            }
+            assert_eq!(bytes.len() as u64, total);
+            bytes
+        });
+        std::fs::write(&file, bytes).unwrap();
+    }
+    let name = Config::default().site;
+    let peer = "127.0.0.1:0";
+    server::backup::restore(&file, &data, &name, NodeId(1), peer).unwrap();
+    let site = site(|config| config.data = data.clone(), None);
+    run(async {
+        let keys = client(&site).keyspace("");
+        assert_eq!(keys.get("big").await.unwrap().unwrap().value.len(), 3 << 20);
+        assert_eq!(keys.get("small").await.unwrap().unwrap().value, "s");
+    });
+}
+
+fn with_users(config: &mut Config) {
+    let user = |name: &str, keyspace: &str, allow: &[Right]| UserConfig {
+        name: name.into(),
+        password_hash: hash_password(b"secret", [3; 16]).unwrap(),
+        rights: vec![Grant { keyspace: keyspace.into(), allow: allow.into() }],
+    };
+    config.users = vec![
+        user("root", "*", &[Right::Read, Right::Write, Right::Admin]),
+        user("reader", "default", &[Right::Read]),
+    ];
+}
+
+#[test]
+fn users_do_what_they_have_the_right_to() {
+    let site = site(with_users, None);
+    run(async {
+        let as_user = |name: &str, password: &str| {
+            let credentials = Credentials { name: name.into(), password: password.into() };
+            let options = client::Options { credentials: Some(credentials), ..options() };
+            Client::connect([site.grpc.address().to_string()], options).unwrap()
+        };
+        let nobody = client(&site).keyspace("").get("a").await;
+        assert!(matches!(nobody, Err(Error::Unauthenticated(_))), "{nobody:?}");
+        let wrong = as_user("root", "guess").keyspace("").get("a").await;
+        assert!(matches!(wrong, Err(Error::Unauthenticated(_))), "{wrong:?}");
+
+        as_user("root", "secret").keyspace("").put("a", "1").await.unwrap();
+        let reader = as_user("reader", "secret");
+        assert!(reader.keyspace("").get("a").await.unwrap().is_some());
+        let write = reader.keyspace("").put("a", "2").await;
+        assert!(matches!(write, Err(Error::Denied(_))), "{write:?}");
+        let hidden = reader.keyspace("absent").get("a").await;
+        assert!(matches!(hidden, Err(Error::Denied(_))), "not told that it is absent: {hidden:?}");
+        let admin = reader.cluster().status().await;
+        assert!(matches!(admin, Err(Error::Denied(_))), "{admin:?}");
+    });
+    let basic = |pair: &str| format!("authorization: Basic {pair}\r\n");
+    assert_eq!(http(&site, "/status", "").0, 401);
+    assert_eq!(http(&site, "/status", &basic("cmVhZGVyOnNlY3JldA==")).0, 403);
+    assert_eq!(http(&site, "/metrics", &basic("cm9vdDpzZWNyZXQ=")).0, 200);
+    assert_eq!(http(&site, "/healthz", "").0, 200, "an orchestrator has no password");
+}
+
+#[test]
+fn the_admin_port_tells_how_the_node_is() {
+    let site = site(|_| {}, None);
+    run(async {
+        client(&site).keyspace("").put("a", "1").await.unwrap();
+    });
+    assert_eq!(http(&site, "/healthz", ""), (200, "ok\n".into()));
+    assert_eq!(http(&site, "/readyz", ""), (200, "ready\n".into()));
+    let (code, metrics) = http(&site, "/metrics", "");
+    assert_eq!(code, 200);
+    for needed in [
+        "portolan_operation_duration_seconds_count{front=\"grpc\",operation=\"put\"} 1",
+        "portolan_raft_is_leader 1",
+        "portolan_log_fsync_duration_seconds_bucket",
+        "portolan_connections{front=\"grpc\"} ",
+    ] {
+        assert!(metrics.contains(needed), "{needed} is not in\n{metrics}");
+    }
+    let (code, status) = http(&site, "/status", "");
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!((code, &status["role"], &status["ready"]), (200, &"leader".into(), &true.into()));
+    assert_eq!((&status["members"][0]["role"], &status["keys"]), (&"voter".into(), &1.into()));
+    assert_eq!(http(&site, "/else", "").0, 404);
+}
+
+#[test]
+fn tls_is_spoken_with_clients_that_know_the_authority() {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let cert = params.signed_by(&key, &ca).unwrap();
+    let office = tempfile::tempdir().unwrap();
+    let (cert_file, key_file) = (office.path().join("port.pem"), office.path().join("port.key"));
+    std::fs::write(&cert_file, cert.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    let site = site(|_| {}, Some(TlsConfig { cert: cert_file, key: key_file, ca: None }));
+
+    run(async {
+        let tls = client::Tls { ca: ca.pem(), ..client::Tls::default() };
+        let options = client::Options { tls: Some(tls), ..options() };
+        let trusting = Client::connect([site.grpc.address().to_string()], options).unwrap();
+        trusting.keyspace("").put("a", "1").await.unwrap();
+        let short = Duration::from_millis(300);
+        let plain = client::Options {
+            deadline: short,
+            attempt_deadline: short,
+            ..client::Options::default()
+        };
+        let plain = Client::connect([site.grpc.address().to_string()], plain).unwrap();
+        plain.keyspace("").get("a").await.unwrap_err();
+    });
+}
