@@ -44,6 +44,9 @@ pub(super) const ALIGNMENT: u64 = 8;
 /// A record is never longer than this; a length beyond it is not believed.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
+/// No log comes this far; arithmetic on indexes up to it does not overflow.
+const INDEX_MAX: u64 = 1 << 62;
+
 const _: () = assert!(ENTRY_BYTES_MAX < PAYLOAD_BYTES_MAX);
 
 const MAGIC: [u8; 8] = *b"PTLNLOG\0";
@@ -102,13 +105,18 @@ impl SegmentHeader {
         if version != FORMAT {
             return Err(HeaderError::Version(version));
         }
-        Ok(Self {
+        let header = Self {
             sequence: u64_at(bytes, 16),
             previous_end: u64_at(bytes, 24),
             next_index: u64_at(bytes, 32),
             start: LogStart { index: u64_at(bytes, 40), term: u64_at(bytes, 48) },
             hard_state: hard_state_at(bytes, 56),
-        })
+        };
+        // The log never starts behind its end, and indexes can be counted on with.
+        if header.start.index >= header.next_index || header.next_index > INDEX_MAX {
+            return Err(HeaderError::Damaged);
+        }
+        Ok(header)
     }
 }
 

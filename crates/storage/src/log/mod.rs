@@ -6,6 +6,8 @@
 //! (another leader's entries replace them), and add entries.
 
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod reader;
 mod recovery;

@@ -235,8 +235,9 @@ impl Replay {
     ) -> Result<(), LogError> {
         let damaged = |what: &str| LogError::damaged(&segment.path, offset, what);
         if record.kind == Kind::Start {
-            let start = decode_start(payload).ok_or_else(|| damaged("a malformed start"))?;
-            self.recovered.start = start;
+            self.recovered.start = decode_start(payload)
+                .filter(|start| start.index <= self.index.last_index)
+                .ok_or_else(|| damaged("a malformed start"))?;
             return Ok(());
         }
         if record.entries > 0 {
