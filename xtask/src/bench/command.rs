@@ -10,16 +10,22 @@ pub(super) struct Programs {
     pub(super) load: PathBuf,
 }
 
-/// Builds what is measured and what measures it.
+/// Builds what is measured and what measures it. `$PORTOLAN_BIN` is measured instead where it is set.
 pub(super) fn build() -> Result<Programs, String> {
     let target = field::binary::target();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo)
-        .args(["build", "--release", "-p", "portolan", "-p", "load", "--target-dir"])
-        .arg(&target)
-        .current_dir(field::binary::root()))?;
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "-p", "load"]);
+    let given = std::env::var_os("PORTOLAN_BIN").map(PathBuf::from);
+    if given.is_none() {
+        build.args(["-p", "portolan"]);
+    }
+    run(build.arg("--target-dir").arg(&target).current_dir(field::binary::root()))?;
     let release = target.join("release");
-    Ok(Programs { portolan: release.join("portolan"), load: release.join("load") })
+    Ok(Programs {
+        portolan: given.unwrap_or_else(|| release.join("portolan")),
+        load: release.join("load"),
+    })
 }
 
 /// Runs a command to its end; its output goes where ours goes.

@@ -172,6 +172,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
             return self.take_join(origin, member, deadline);
         }
+        if membership::find(&self.members, from).is_none() {
+            let failure = Failure::NotServing("it was removed from its site");
+            return self.settle(vec![(origin, Err(failure))]);
+        }
         // A request that does not decode is of a newer version: say so by not answering it as ours.
         let Ok(request) = entry::decode_request(request.request) else {
             let failure = Failure::NotServing("its version does not know this request");
@@ -256,6 +260,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         while let Some(reads) = self.reads.take_ready(self.applied) {
             reads.into_iter().for_each(|read| self.answer_read(read));
+        }
+        if self.raft.take_snapshot_wanted() && !self.writing_snapshot {
+            self.write_snapshot();
         }
         self.want_chunk();
         self.move_gate();
@@ -455,6 +462,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.snapshot_at_bytes = state_bytes;
             return;
         }
+        self.write_snapshot();
+    }
+
+    fn write_snapshot(&mut self) {
         self.writing_snapshot = true;
         self.log_bytes = 0;
         self.snapshot_at_bytes = self.options.log_bytes_before_snapshot;

@@ -78,7 +78,7 @@ fn check_numbers(config: &Config) -> Result<(), ConfigError> {
         config.disk.log_bytes_before_snapshot,
         2 * limits::LOG_SEGMENT_BYTES,
     )?;
-    at_least("memory.block_cache_bytes", config.memory.block_cache_bytes, 1 << 20)?;
+    at_least("memory.cache_bytes", config.memory.cache_bytes, 1 << 20)?;
     at_least("memory.memtable_bytes", config.memory.memtable_bytes, 1 << 20)?;
     let front = &config.front;
     if !(1..=256).contains(&front.threads) {

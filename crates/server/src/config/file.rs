@@ -44,8 +44,7 @@
 //! log_bytes_before_snapshot = 134217728
 //!
 //! [memory]
-//! block_cache_bytes = 16777216
-//! row_cache_bytes = 50331648
+//! cache_bytes = 67108864
 //! memtable_bytes = 8388608
 //!
 //! [front]
@@ -168,8 +167,7 @@ struct DiskTable {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct MemoryTable {
-    block_cache_bytes: Option<u64>,
-    row_cache_bytes: Option<u64>,
+    cache_bytes: Option<u64>,
     memtable_bytes: Option<u64>,
 }
 
@@ -210,8 +208,7 @@ impl File {
             heartbeat_ms: self.raft.heartbeat_ms,
             reserve_bytes: self.disk.reserve_bytes,
             log_bytes_before_snapshot: self.disk.log_bytes_before_snapshot,
-            block_cache_bytes: self.memory.block_cache_bytes,
-            row_cache_bytes: self.memory.row_cache_bytes,
+            cache_bytes: self.memory.cache_bytes,
             memtable_bytes: self.memory.memtable_bytes,
             threads: self.front.threads,
             connections_max: self.front.connections_max,

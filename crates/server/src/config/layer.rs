@@ -28,8 +28,7 @@ pub struct Layer {
     pub heartbeat_ms: Option<u64>,
     pub reserve_bytes: Option<u64>,
     pub log_bytes_before_snapshot: Option<u64>,
-    pub block_cache_bytes: Option<u64>,
-    pub row_cache_bytes: Option<u64>,
+    pub cache_bytes: Option<u64>,
     pub memtable_bytes: Option<u64>,
     pub threads: Option<usize>,
     pub connections_max: Option<usize>,
@@ -97,8 +96,7 @@ impl Layer {
             log_bytes_before_snapshot: self
                 .log_bytes_before_snapshot
                 .or(below.log_bytes_before_snapshot),
-            block_cache_bytes: self.block_cache_bytes.or(below.block_cache_bytes),
-            row_cache_bytes: self.row_cache_bytes.or(below.row_cache_bytes),
+            cache_bytes: self.cache_bytes.or(below.cache_bytes),
             memtable_bytes: self.memtable_bytes.or(below.memtable_bytes),
             threads: self.threads.or(below.threads),
             connections_max: self.connections_max.or(below.connections_max),
@@ -134,8 +132,7 @@ impl Layer {
         set(&mut raft.heartbeat, self.heartbeat_ms.map(Duration::from_millis));
         set(&mut config.disk.reserve_bytes, self.reserve_bytes);
         set(&mut config.disk.log_bytes_before_snapshot, self.log_bytes_before_snapshot);
-        set(&mut config.memory.block_cache_bytes, self.block_cache_bytes);
-        set(&mut config.memory.row_cache_bytes, self.row_cache_bytes);
+        set(&mut config.memory.cache_bytes, self.cache_bytes);
         set(&mut config.memory.memtable_bytes, self.memtable_bytes);
         set(&mut config.front.threads, self.threads);
         set(&mut config.front.connections_max, self.connections_max);

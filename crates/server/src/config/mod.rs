@@ -123,10 +123,8 @@ pub struct DiskConfig {
 /// What a node may take of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Blocks of the state's files that are kept in memory.
-    pub block_cache_bytes: u64,
-    /// Values of the state that are kept in memory because they were read.
-    pub row_cache_bytes: u64,
+    /// What is kept of the state in memory: a quarter blocks of its files, the rest single rows.
+    pub cache_bytes: u64,
     /// New records of the state before they go to disk.
     pub memtable_bytes: u64,
 }
@@ -194,14 +192,8 @@ impl Default for DiskConfig {
 }
 
 impl Default for MemoryConfig {
-    /// What the engine was measured best with.
     fn default() -> MemoryConfig {
-        let engine = storage::state::fjall::Options::default();
-        MemoryConfig {
-            block_cache_bytes: engine.block_cache_bytes,
-            row_cache_bytes: engine.row_cache_bytes,
-            memtable_bytes: engine.memtable_bytes,
-        }
+        MemoryConfig { cache_bytes: 64 << 20, memtable_bytes: 8 << 20 }
     }
 }
 

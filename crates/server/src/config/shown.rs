@@ -81,8 +81,7 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
     writeln!(out, "reserve_bytes = {}", disk.reserve_bytes)?;
     writeln!(out, "log_bytes_before_snapshot = {}", disk.log_bytes_before_snapshot)?;
     writeln!(out, "\n[memory]")?;
-    writeln!(out, "block_cache_bytes = {}", memory.block_cache_bytes)?;
-    writeln!(out, "row_cache_bytes = {}", memory.row_cache_bytes)?;
+    writeln!(out, "cache_bytes = {}", memory.cache_bytes)?;
     writeln!(out, "memtable_bytes = {}", memory.memtable_bytes)?;
     writeln!(out, "\n[front]")?;
     writeln!(out, "threads = {}", front.threads)?;

@@ -104,7 +104,7 @@ fn numbers_have_their_limits() {
     assert!(refusal("[raft]\nheartbeat_ms = 400").starts_with("raft.election_timeout_ms: "));
     assert!(refusal("[front]\nthreads = 0").starts_with("front.threads: "));
     assert!(refusal("[front]\nconnections_max = 10001").starts_with("front.connections_max: "));
-    assert!(refusal("[memory]\nblock_cache_bytes = 5").starts_with("memory.block_cache_bytes: "));
+    assert!(refusal("[memory]\ncache_bytes = 5").starts_with("memory.cache_bytes: "));
     let same = "[listen]\nredis = \"127.0.0.1:5\"\ngrpc = \"127.0.0.1:5\"";
     assert!(refusal(same).contains("127.0.0.1:5"));
 }

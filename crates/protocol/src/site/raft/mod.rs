@@ -120,12 +120,9 @@ impl<R: LogReader> Raft<R> {
         (members, snapshot): (&peer::Members, Option<&SnapshotHead>),
         applied: u64,
     ) -> Raft<R> {
-        let mut store = Store::new(
-            reader,
-            recovered,
-            convert::conf_state(members),
-            limits::ENTRIES_CACHED_BYTES_MAX,
-        );
+        let members = convert::conf_state(members);
+        let mut store =
+            Store::new(reader, recovered, members, applied, limits::ENTRIES_CACHED_BYTES_MAX);
         if let Some(head) = snapshot {
             let members = peer::Members::decode(head.members.clone()).unwrap_or_default();
             store.set_snapshot(convert::snapshot(head.index, head.term, &members));
@@ -325,6 +322,11 @@ impl<R: LogReader> Raft<R> {
     pub fn snapshot_written(&mut self, at: LogStart, members: &peer::Members, start: LogStart) {
         self.node.mut_store().set_snapshot(convert::snapshot(at.index, at.term, members));
         self.node.mut_store().cut(start);
+    }
+
+    /// Whether a follower needs a newer snapshot than the latest.
+    pub fn take_snapshot_wanted(&self) -> bool {
+        self.node.store().take_snapshot_wanted()
     }
 
     /// The snapshot that was on its way to `node` has arrived, or has not.

@@ -3,6 +3,7 @@
 use super::convert;
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use storage::log::{LogReader, LogStart, Recovered};
 
@@ -20,6 +21,8 @@ pub(super) struct Store<R> {
     cached_bytes_max: usize,
     /// What a follower behind the log's start is sent; the content travels in chunks.
     snapshot: Snapshot,
+    /// A follower needs a snapshot and this one will not do.
+    snapshot_wanted: Cell<bool>,
 }
 
 impl<R: LogReader> Store<R> {
@@ -27,15 +30,15 @@ impl<R: LogReader> Store<R> {
         reader: R,
         recovered: &Recovered,
         members: ConfState,
+        applied: u64,
         cached_bytes_max: usize,
     ) -> Store<R> {
         let mut hard_state = HardState::default();
         hard_state.term = recovered.hard_state.term;
         hard_state.vote = recovered.hard_state.vote;
-        hard_state.commit = recovered
-            .hard_state
-            .commit
-            .clamp(recovered.start.index, recovered.last_index.max(recovered.start.index));
+        // The commit index on disk is a hint that may lag behind what the state has applied.
+        hard_state.commit = recovered.hard_state.commit.max(applied).max(recovered.start.index);
+        hard_state.commit = hard_state.commit.min(recovered.last_index);
         Store {
             reader,
             initial: RaftState { hard_state, conf_state: members },
@@ -46,6 +49,7 @@ impl<R: LogReader> Store<R> {
             cached_bytes: 0,
             cached_bytes_max,
             snapshot: Snapshot::default(),
+            snapshot_wanted: Cell::new(false),
         }
     }
 
@@ -108,6 +112,11 @@ impl<R: LogReader> Store<R> {
 
     pub(super) fn set_snapshot(&mut self, snapshot: Snapshot) {
         self.snapshot = snapshot;
+    }
+
+    /// Whether a newer snapshot has been wished for since the last call.
+    pub(super) fn take_snapshot_wanted(&self) -> bool {
+        self.snapshot_wanted.take()
     }
 
     pub(super) fn start(&self) -> LogStart {
@@ -179,9 +188,14 @@ impl<R: LogReader> raft::Storage for Store<R> {
         Ok(self.last_index)
     }
 
-    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
-        let index = self.snapshot.get_metadata().index;
-        if index == 0 || index < request_index || index < self.start.index {
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        let metadata = self.snapshot.get_metadata();
+        let index = metadata.index;
+        // A node takes no snapshot of a time before it was a member.
+        let members = metadata.get_conf_state();
+        let knows = members.voters.contains(&to) || members.learners.contains(&to);
+        if index == 0 || index < request_index || index < self.start.index || !knows {
+            self.snapshot_wanted.set(true);
             return Err(StorageError::SnapshotTemporarilyUnavailable.into());
         }
         Ok(self.snapshot.clone())
