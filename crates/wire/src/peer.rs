@@ -43,6 +43,7 @@ pub struct Message {
 
 /// What a message says.
 #[derive(Clone, PartialEq, prost::Oneof)]
+#[expect(clippy::large_enum_variant, reason = "nearly all messages are the large one, Raft's")]
 pub enum Say {
     /// Consensus.
     #[prost(message, tag = "1")]

@@ -70,7 +70,7 @@ impl Forwarding {
     }
 
     /// The requests to send to `leader` now.
-    pub(super) fn to_send(
+    pub(super) fn take_unsent(
         &mut self,
         leader: NodeId,
         term: u64,

@@ -7,8 +7,11 @@
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `writes`, `reads`: requests of this node's clients, batched;
 //! - `forwarding`: what this node hands to the leader;
-//! - `membership`, `transfer`: who belongs to the site, and snapshots for those who lag;
-//! - [`recovery`]: what a replica does with its disk before it starts.
+//! - `membership`: who belongs to the site;
+//! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
+//! - `requests`, `advance`: what comes in, and what follows from it;
+//! - [`recovery`]: what a replica does with its disk before it starts;
+//! - [`status`](Status): what can be seen of it.
 //!
 //! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next
 //! entry. A client's answer is given when its entry is applied, and an entry is applied when a
@@ -24,6 +27,8 @@ pub mod membership;
 pub mod raft;
 pub mod reads;
 pub mod recovery;
+mod requests;
+mod snapshots;
 mod status;
 mod transfer;
 mod writes;

@@ -4,6 +4,11 @@
 //! its own protobuf in the entry; it is made here from our payload and turned back here, so that
 //! the library's parser only ever sees what the library wrote (RUSTSEC-2024-0437).
 
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's generated messages have fields that a literal cannot name"
+)]
+
 use bytes::Bytes;
 use prost::Message as _;
 use protobuf::Message as _;

@@ -1,0 +1,233 @@
+//! What comes in: requests of this node's clients and messages of other nodes. And what goes back to
+//! whoever asked.
+
+use super::machine;
+use super::membership::{self, Wanted};
+use super::reads::WaitingRead;
+use super::writes::{self, Settled, Waiting};
+use super::{Origin, Output, ReadGate, Site, Ticket};
+use model::{
+    Answer, Body, Command, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, limits,
+};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::entry;
+use wire::peer::{self, Say};
+
+/// etcd's number for the message that brings a snapshot.
+const MSG_SNAPSHOT: u32 = 7;
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    pub(super) fn take_request(&mut self, ticket: Ticket, request: Request) {
+        let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
+        let deadline = self.now.monotonic + deadline;
+        let origin = Origin::Client(ticket);
+        if self.removed {
+            let failure = Failure::NotServing("it was removed from its site");
+            return self.settle(vec![(origin, Err(failure))]);
+        }
+        match request.body {
+            Body::Read { keyspace, query, consistency } => {
+                self.take_read(WaitingRead { ticket, keyspace, query, deadline }, consistency);
+            }
+            body if self.leads() => self.take_for_leader(origin, body, deadline),
+            body => {
+                if let Err(refused) = self.forwarding.push(ticket, body, deadline) {
+                    self.settle(vec![refused]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn take_read(&mut self, read: WaitingRead, consistency: ReadConsistency) {
+        if self.options.witness {
+            let failure = Failure::NotServing("it is a witness and holds no data");
+            return self.settle(vec![(Origin::Client(read.ticket), Err(failure))]);
+        }
+        let lease = matches!(self.gate, ReadGate::Lease(until) if until > self.now.monotonic);
+        let here = match self.gate {
+            ReadGate::Open => true,
+            ReadGate::Closed => false,
+            _ if consistency == ReadConsistency::Stale => true,
+            _ => lease && self.reads_by_lease(read.keyspace),
+        };
+        if here {
+            return self.answer_read(read);
+        }
+        let ticket = read.ticket;
+        if !self.reads.push(read) {
+            let failure = Failure::Overloaded { what: "linearizable reads" };
+            self.settle(vec![(Origin::Client(ticket), Err(failure))]);
+        }
+    }
+
+    pub(super) fn reads_by_lease(&self, keyspace: KeyspaceId) -> bool {
+        let catalog = self.machine.reader().catalog();
+        catalog.by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads)
+    }
+
+    pub(super) fn answer_read(&mut self, read: WaitingRead) {
+        let outcome = self.query(read.keyspace, &read.query);
+        self.outputs.push_back(Output::Answer { ticket: read.ticket, outcome });
+    }
+
+    pub(super) fn query(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Failure> {
+        match self.machine.reader().query(keyspace, query) {
+            Ok(answer) => Ok(answer),
+            Err(machine::Stopped::Refused(refusal)) => Err(Failure::Refused(refusal)),
+            Err(machine::Stopped::Failed(error)) => {
+                self.fail(error);
+                Err(Failure::NotServing("its state cannot be read"))
+            }
+        }
+    }
+
+    /// A request that only the leader can carry out, at the leader.
+    pub(super) fn take_for_leader(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        let refused = match body {
+            Body::Write(command) => return self.take_write(origin, command, deadline),
+            Body::Read { .. } => return,
+            Body::AddNode { node, address, witness } => {
+                let member = peer::Member { node: node.0, address, incarnation: 0, witness };
+                return self.take_join(origin, member, deadline);
+            }
+            Body::RemoveNode { node } => membership::check_remove(&self.members, node).map(|()| {
+                self.membership.want(Wanted::Leave { node, origin, deadline });
+                None
+            }),
+            Body::TransferLeader { node } => {
+                membership::check_transfer(&self.members, node).map(|()| {
+                    self.raft.transfer_to(node);
+                    Some(Answer::Flag(true))
+                })
+            }
+        };
+        match refused {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.settle(vec![(origin, Ok(answer))]),
+            Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
+        }
+    }
+
+    pub(super) fn take_join(&mut self, origin: Origin, member: peer::Member, deadline: Duration) {
+        match membership::check_add(&self.members, &member) {
+            Ok(()) => self.membership.want(Wanted::Join { member, origin, deadline }),
+            Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
+        }
+    }
+
+    pub(super) fn take_write(&mut self, origin: Origin, command: Command, deadline: Duration) {
+        if let Some(why) = &self.disk_full {
+            return self.settle(vec![(origin, Err(Failure::DiskFull(why.clone())))]);
+        }
+        let size_bytes = writes::size_bytes(&command);
+        let write = Waiting { origin, command, size_bytes, deadline };
+        if let Err(refused) = self.writes.push(write) {
+            self.settle(vec![refused]);
+        }
+    }
+
+    pub(super) fn take_message(&mut self, from: NodeId, message: peer::Message) {
+        match message.say {
+            Some(Say::Raft(message)) if message.kind == MSG_SNAPSHOT => {
+                self.take_snapshot_offer(from, message);
+            }
+            Some(Say::Raft(message)) => {
+                self.raft.step(message);
+            }
+            Some(Say::Forward(forward)) => {
+                for request in forward.requests {
+                    self.take_forwarded(from, request);
+                }
+            }
+            Some(Say::Answered(answered)) => {
+                let mut settled = Vec::new();
+                for answer in answered.answers {
+                    let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
+                    let patience = self.options.heartbeat();
+                    let now = self.now.monotonic;
+                    self.forwarding.answered(answer.id, outcome, now, patience, &mut settled);
+                }
+                self.settle(settled);
+            }
+            Some(Say::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
+            Some(Say::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
+            None => {}
+        }
+    }
+
+    pub(super) fn take_forwarded(&mut self, from: NodeId, request: peer::ForwardedRequest) {
+        let origin = Origin::Node { node: from, id: request.id };
+        if !self.leads() {
+            return self.settle(vec![(origin, Err(Failure::NoLeader))]);
+        }
+        if let Some(member) = request.join {
+            let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+            return self.take_join(origin, member, deadline);
+        }
+        if membership::find(&self.members, from).is_none() {
+            let failure = Failure::NotServing("it was removed from its site");
+            return self.settle(vec![(origin, Err(failure))]);
+        }
+        // A request that does not decode is of a newer version: say so by not answering it as ours.
+        let Ok(request) = entry::decode_request(request.request) else {
+            let failure = Failure::NotServing("its version does not know this request");
+            return self.settle(vec![(origin, Err(failure))]);
+        };
+        let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
+        self.take_for_leader(origin, request.body, self.now.monotonic + deadline);
+    }
+
+    pub(super) fn link_lost(&mut self, node: NodeId) {
+        self.raft.unreachable(node);
+        if self.raft.wants_snapshot(node) {
+            self.raft.snapshot_sent(node, false);
+        }
+        if self.raft.leader() == Some(node) {
+            let mut settled = Vec::new();
+            self.forwarding.lost(&mut settled);
+            self.settle(settled);
+        }
+    }
+
+    pub(super) fn disk_is_full(&mut self, why: String) {
+        let mut settled = Vec::new();
+        self.writes.refuse_waiting(&Failure::DiskFull(why.clone()), &mut settled);
+        if self.raft.is_persisting() {
+            self.writes.doubt_proposed(&mut settled);
+        }
+        self.disk_full = Some(why);
+        self.tick_proposed = false;
+        self.settle(settled);
+    }
+
+    pub(super) fn settle(&mut self, settled: Vec<Settled>) {
+        for (origin, outcome) in settled {
+            match origin {
+                Origin::Client(ticket) => {
+                    self.outputs.push_back(Output::Answer { ticket, outcome });
+                }
+                Origin::Node { node, id } => {
+                    let tells_members = matches!(
+                        outcome,
+                        Ok(Answer::Flag(true)) | Err(Failure::NoLeader | Failure::Membership(_))
+                    );
+                    let members = tells_members.then(|| self.members.clone());
+                    let outcome = entry::encode_reply(&outcome);
+                    let answer = peer::ForwardedAnswer { id, outcome, members };
+                    self.replies.entry(node).or_default().push(answer);
+                }
+                Origin::Nobody => {}
+            }
+        }
+    }
+
+    pub(super) fn send_replies(&mut self) {
+        for (to, answers) in std::mem::take(&mut self.replies) {
+            let message = Say::Answered(peer::Answered { answers }).into();
+            self.outputs.push_back(Output::Send { to, message });
+        }
+    }
+}
