@@ -103,33 +103,90 @@ pub fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn the_corners_are_those_of_redis() {
-        for (pattern, text) in [
-            ("*", ""),
-            ("a*c", "abbc"),
-            ("a**", "a"),
-            ("h[ae]llo", "hallo"),
-            ("h[^e]llo", "hallo"),
-            ("[z-a]", "m"),
-            ("[abc", "b"),
-            ("a\\*", "a*"),
-            ("a\\", "a\\"),
-            ("[\\]]", "]"),
-        ] {
-            assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
-        }
-        for (pattern, text) in
-            [("", "a"), ("?", ""), ("h[^e]llo", "hello"), ("a\\*", "ab"), ("a*b", "abc")]
-        {
-            assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+    fn globs_match_as_in_redis() {
+        let cases = [
+            // The pattern, what it matches, and what it does not.
+            ("", vec![""], vec!["a"]),
+            ("*", vec!["", "a", "abc"], vec![]),
+            ("**", vec!["a", "abc"], vec![]),
+            ("a*", vec!["a", "ab", "a*"], vec!["", "ba"]),
+            ("*a", vec!["a", "ba", "aa"], vec!["", "ab"]),
+            ("*a*b", vec!["ab", "aab", "axbxb"], vec!["ba", "aba"]),
+            ("a?c", vec!["abc", "a?c"], vec!["ac", "abbc"]),
+            ("?", vec!["a"], vec!["", "ab"]),
+            ("h[ae]llo", vec!["hello", "hallo"], vec!["hillo", "h[ae]llo"]),
+            ("h[^e]llo", vec!["hallo", "h^llo"], vec!["hello"]),
+            ("h[a-b]llo", vec!["hallo", "hbllo"], vec!["hcllo", "h-llo"]),
+            ("[z-a]", vec!["a", "m", "z"], vec!["A"]),
+            ("[a-]", vec!["a", "]", "^"], vec!["-", "b"]),
+            ("[-a]", vec!["-", "a"], vec!["b"]),
+            ("[]a]", vec![], vec!["]", "a", "a]"]),
+            ("[^]a]", vec!["xa]", "]a]"], vec!["a"]),
+            ("[ab", vec!["a", "b"], vec!["c", "[ab"]),
+            ("[^", vec!["a", "^"], vec!["", "ab"]),
+            ("[", vec![], vec!["[", "a"]),
+            ("[\\]]", vec!["]"], vec!["\\", "a"]),
+            ("[\\-a]", vec!["-", "a"], vec!["\\"]),
+            ("[a\\", vec!["a", "\\"], vec!["b"]),
+            ("\\*", vec!["*"], vec!["a", "\\*"]),
+            ("\\a", vec!["a"], vec!["\\a"]),
+            ("a\\", vec!["a\\"], vec!["a"]),
+            ("\\\\", vec!["\\"], vec!["\\\\"]),
+            ("*[b]", vec!["b", "ab"], vec!["a"]),
+            ("car:*:speed", vec!["car:7:speed", "car::speed"], vec!["car:7", "xcar:7:speed"]),
+        ];
+        for (pattern, matching, others) in cases {
+            for text in matching {
+                assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern:?} {text:?}");
+            }
+            for text in others {
+                assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern:?} {text:?}");
+            }
         }
     }
 
     #[test]
-    fn a_prefix_ends_where_choice_begins() {
-        assert_eq!(literal_prefix(b"car:\\*:*x"), b"car:*:");
-        assert_eq!(literal_prefix(b"[a]"), b"");
+    fn bytes_are_no_text() {
+        assert!(matches(b"[\xf0-\xff]?", b"\xff\x00"));
+        assert!(!matches(b"[\xf0-\xff]?", b"\xef\x00"));
+    }
+
+    #[test]
+    fn many_stars_do_not_take_long() {
+        // Tried length by length for each star, this would not end in a lifetime.
+        let pattern = b"a*".repeat(500);
+        let mut text = vec![b'a'; 2_000];
+        assert!(matches(&pattern, &text));
+        text.push(b'b');
+        assert!(!matches(&[&pattern[..], b"c"].concat(), &text));
+    }
+
+    /// As the rules say it, length by length.
+    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            [b'*', rest @ ..] => (0..=text.len()).any(|skip| slow(rest, &text[skip..])),
+            _ => match text {
+                [] => false,
+                [byte, behind @ ..] => one(pattern, *byte).is_some_and(|rest| slow(rest, behind)),
+            },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn going_back_to_the_last_star_is_enough(
+            pattern in "[ab*?\\[\\]^\\\\-]{0,8}",
+            text in "[ab\\]-]{0,8}",
+        ) {
+            let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+            prop_assert_eq!(matches(pattern, text), slow(pattern, text));
+            if matches(pattern, text) {
+                prop_assert!(text.starts_with(&literal_prefix(pattern)));
+            }
+        }
     }
 }

@@ -34,6 +34,8 @@ mod records;
 mod requests;
 mod strings;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use head::Applied;
 pub use reader::Reader;
@@ -177,8 +179,10 @@ impl<S: State> Machine<S> {
             applying.known.head.applied = Applied { index: entry.index, term: entry.term };
         }
         let batch = applying.finish();
+        self.published.begin_commit();
         self.state.commit(batch)?;
         self.published.publish(&mut self.known);
+        self.published.end_commit();
         Ok(())
     }
 

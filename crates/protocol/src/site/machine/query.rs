@@ -188,6 +188,9 @@ impl<R: Read> Sight<'_, R> {
         let (_, end) = tables::records(self.generation);
         let until = page.until.map(|until| tables::record(self.generation, until));
         let until = until.as_deref().unwrap_or(&end);
+        if until <= &from[..] {
+            return Ok(Answer::Page { items: Vec::new(), next: None });
+        }
         let prefix_bytes = tables::record_prefix_bytes(self.generation);
 
         let mut items = Vec::new();

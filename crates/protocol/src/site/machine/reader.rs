@@ -1,18 +1,23 @@
 //! Reading beside the thread that applies.
+//!
+//! A point read takes no view, which would cost more than the read itself. But an engine may show a
+//! point read one change of a batch before another, and a reader could see half a transaction with
+//! two reads. So the machine counts up before and after each commit: a read that saw the same even
+//! count before and after itself saw no commit, and any other one is done again on a view.
 
 use super::head::Head;
 use super::query::{self, Sight};
-use super::{Known, MachineError, Stopped, changes, keys};
+use super::{Known, Stopped, changes, keys};
 use model::{Answer, Catalog, Change, KeyspaceId, Query, Refusal, Revision};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
 use storage::state::State;
 
 /// A handle that answers queries on any thread while the machine goes on.
 ///
 /// It sees at least everything that [`super::Machine::apply`] had returned from when the query
-/// began, and nothing that is not committed. Whether that is fresh enough is not decided here.
+/// began, each entry whole or not at all. Whether that is fresh enough is not decided here.
 #[derive(Clone, Debug)]
 pub struct Reader<S> {
     state: S,
@@ -22,6 +27,8 @@ pub struct Reader<S> {
 /// What the machine tells its readers after every commit.
 #[derive(Debug, Default)]
 pub(super) struct Published {
+    /// Odd while a commit is under way.
+    commits: AtomicU64,
     revision: AtomicU64,
     log_time_ms: AtomicU64,
     directory: RwLock<Directory>,
@@ -34,6 +41,12 @@ struct Directory {
 }
 
 impl Published {
+    /// From now until [`Published::end_commit`], rows may change.
+    pub(super) fn begin_commit(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
     /// Shows readers what is known now.
     pub(super) fn publish(&self, known: &mut Known) {
         if std::mem::take(&mut known.keyspaces.changed) {
@@ -45,6 +58,11 @@ impl Published {
         }
         self.revision.store(known.head.revision.0, Ordering::Release);
         self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
+    }
+
+    /// The commit and what came with it are seen by every reader.
+    pub(super) fn end_commit(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -59,29 +77,41 @@ impl<S: State> Reader<S> {
     /// [`Stopped::Refused`] with what is wrong with the query; [`Stopped::Failed`] if the state
     /// cannot be read.
     pub fn query(&self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
-        let mut answer_bytes = 0;
-        if query::needs_view(query) {
-            let view = self.state.view();
-            let sight = Sight {
-                generation: keys::generation(&view, keyspace)?,
-                log_time_ms: Head::load(&view)?.log_time_ms,
-                read: &view,
-                keyspace,
-                count: None,
-            };
-            return query::answer(&sight, query, &mut answer_bytes);
+        if !query::needs_view(query)
+            && let Some(answer) = self.query_undisturbed(keyspace, query)
+        {
+            return answer;
         }
-        // Log time before the row: a row may be newer than the moment it is judged by, but then
-        // no one was told yet that the moment had come.
-        let log_time_ms = self.log_time_ms();
+        let view = self.state.view();
         let sight = Sight {
-            generation: self.generation(keyspace)?,
-            log_time_ms,
-            read: &self.state,
+            generation: keys::generation(&view, keyspace)?,
+            log_time_ms: Head::load(&view)?.log_time_ms,
+            read: &view,
             keyspace,
             count: None,
         };
-        query::answer(&sight, query, &mut answer_bytes)
+        query::answer(&sight, query, &mut 0)
+    }
+
+    /// Answers a query from the state as it is, unless a commit comes in between.
+    fn query_undisturbed(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Option<Result<Answer, Stopped>> {
+        let before = self.published.commits.load(Ordering::Acquire);
+        if before % 2 == 1 {
+            return None;
+        }
+        let answer = self.generation(keyspace).and_then(|generation| {
+            let log_time_ms = self.log_time_ms();
+            let read = &self.state;
+            let sight = Sight { read, keyspace, generation, log_time_ms, count: None };
+            query::answer(&sight, query, &mut 0)
+        });
+        fence(Ordering::SeqCst);
+        let after = self.published.commits.load(Ordering::Acquire);
+        (before == after).then_some(answer)
     }
 
     /// The changes of a keyspace after a revision, oldest first: `max` (at least 1) and as many
@@ -123,8 +153,10 @@ impl<S: State> Reader<S> {
     /// # Errors
     /// As [`Reader::query`].
     pub fn count(&self, keyspace: KeyspaceId) -> Result<u64, Stopped> {
-        self.generation(keyspace)?;
-        super::keyspaces::count(&self.state, keyspace).map_err(Stopped::from)
+        match self.query(keyspace, &Query::Count)? {
+            Answer::Integer(count) => Ok(count as u64),
+            other => unreachable!("a count is an integer, not {other:?}"),
+        }
     }
 
     /// The whole state as it is now, for a backup of it.
@@ -144,11 +176,5 @@ impl<S: State> Reader<S> {
             Some(generation) => Ok(*generation),
             None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
         }
-    }
-}
-
-impl From<storage::state::StateError> for Stopped {
-    fn from(error: storage::state::StateError) -> Stopped {
-        Stopped::Failed(MachineError::State(error))
     }
 }

@@ -1,0 +1,194 @@
+//! The machine from outside: commands in, answers out, and what the state must then look like.
+
+mod changes;
+mod expiry;
+mod hashes;
+mod keyspaces;
+mod queries;
+mod requests;
+mod sameness;
+mod simple;
+mod strings;
+mod transactions;
+
+use super::records::Record;
+use super::{Committed, Machine, Stopped, tables};
+use model::{
+    Answer, Bytes, Change, Command, Condition, Expiry, KeyspaceId, Query, Refusal, RequestId,
+    Revision, Write,
+};
+use std::collections::BTreeMap;
+use storage::state::Read;
+use storage::state::memory::MemoryState;
+use wire::entry::{Batch, take_varint};
+
+/// One replica that applies what it is told, each command in an entry of its own.
+struct Site {
+    machine: Machine<MemoryState>,
+    now_ms: u64,
+}
+
+const SPACE: KeyspaceId = KeyspaceId::DEFAULT;
+
+impl Site {
+    fn new() -> Site {
+        Site { machine: Machine::open(MemoryState::new()).unwrap(), now_ms: 1_000 }
+    }
+
+    fn entry(&mut self, commands: Vec<Command>) -> Vec<Result<Answer, Refusal>> {
+        let answers = self.entry_unchecked(commands);
+        check_state(self.machine.state());
+        answers
+    }
+
+    /// For so much that looking through all of it after each entry would take long.
+    fn entry_unchecked(&mut self, commands: Vec<Command>) -> Vec<Result<Answer, Refusal>> {
+        let batch = Batch { log_time_ms: self.now_ms, commands };
+        let index = self.machine.applied().index + 1;
+        let entry = Committed { index, term: 1, batch: Some(&batch), members: None };
+        let mut answers = Vec::new();
+        self.machine.apply(&[entry], &mut answers).unwrap();
+        assert_eq!(answers.len(), batch.commands.len(), "one answer a command");
+        answers
+    }
+
+    fn run(&mut self, command: Command) -> Result<Answer, Refusal> {
+        self.entry(vec![command]).pop().unwrap()
+    }
+
+    fn write_in(&mut self, keyspace: KeyspaceId, write: Write) -> Result<Answer, Refusal> {
+        self.run(Command::Write { keyspace, write, request: None })
+    }
+
+    fn write(&mut self, write: Write) -> Result<Answer, Refusal> {
+        self.write_in(SPACE, write)
+    }
+
+    fn write_as(&mut self, request: RequestId, write: Write) -> Result<Answer, Refusal> {
+        self.run(Command::Write { keyspace: SPACE, write, request: Some(request) })
+    }
+
+    fn tick(&mut self) {
+        self.run(Command::Tick).unwrap();
+    }
+
+    fn ask_in(&self, keyspace: KeyspaceId, query: Query) -> Result<Answer, Refusal> {
+        refused(self.machine.reader().query(keyspace, &query))
+    }
+
+    fn ask(&self, query: Query) -> Result<Answer, Refusal> {
+        self.ask_in(SPACE, query)
+    }
+
+    fn text(&self, key: &'static str) -> Option<String> {
+        match self.ask(Query::Get { key: key.into() }).unwrap() {
+            Answer::Value(value) => value.map(|v| String::from_utf8(v.value.to_vec()).unwrap()),
+            other => panic!("no value: {other:?}"),
+        }
+    }
+
+    fn version(&self, key: &'static str) -> Revision {
+        match self.ask(Query::Versions { keys: vec![key.into()] }).unwrap() {
+            Answer::Versions(versions) => versions[0],
+            other => panic!("no versions: {other:?}"),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.machine.reader().count(SPACE).unwrap()
+    }
+
+    fn changes(&self, keyspace: KeyspaceId, after: u64) -> Result<Vec<Change>, Refusal> {
+        refused(self.machine.reader().changes(keyspace, Revision(after), 1_000_000))
+    }
+
+    /// As after a restart.
+    fn reopen(&mut self) {
+        let reopened = Machine::open(self.machine.state().clone()).unwrap();
+        assert_eq!(reopened.applied(), self.machine.applied());
+        self.machine = reopened;
+    }
+
+    /// How many rows a table has.
+    fn rows(&self, table: u8) -> usize {
+        super::rows(self.machine.state(), table).unwrap().len()
+    }
+}
+
+fn refused<T>(result: Result<T, Stopped>) -> Result<T, Refusal> {
+    match result {
+        Ok(value) => Ok(value),
+        Err(Stopped::Refused(refusal)) => Err(refusal),
+        Err(Stopped::Failed(error)) => panic!("{error}"),
+    }
+}
+
+fn put(key: &'static str, value: &'static str) -> Write {
+    put_with(key, value, Condition::Always, Expiry::Never)
+}
+
+fn put_with(key: &'static str, value: &'static str, condition: Condition, expiry: Expiry) -> Write {
+    Write::Put { key: key.into(), value: value.into(), condition, expiry, return_old: false }
+}
+
+fn write(write: Write) -> Command {
+    Command::Write { keyspace: SPACE, write, request: None }
+}
+
+/// Every row of a state.
+fn dump(state: &impl Read) -> BTreeMap<Bytes, Bytes> {
+    let mut rows = BTreeMap::new();
+    let mut visit = |key, row| {
+        assert!(rows.insert(key, row).is_none());
+        true
+    };
+    state.scan(b"", None, &mut visit).unwrap();
+    rows
+}
+
+/// What must hold of a state after every entry.
+fn check_state(state: &impl Read) {
+    let rows = dump(state);
+    let table = |table: u8| rows.iter().filter(move |(key, _)| key[0] == table);
+
+    let mut counted = BTreeMap::<u64, u64>::new();
+    let mut expected = Vec::new();
+    for (key, row) in table(tables::RECORDS) {
+        let (generation, len) = take_varint(&key[1..]).unwrap();
+        *counted.entry(generation).or_default() += 1;
+        if let Some(ms) = Record::decode(row).unwrap().expires_ms {
+            expected.push(Bytes::from(tables::expiry(ms, generation, &key[1 + len..])));
+        }
+    }
+    expected.sort();
+    let expiries: Vec<_> = table(tables::EXPIRIES).map(|(key, _)| key.clone()).collect();
+    // An expiry of garbage may go before its record does, and no other one.
+    let garbage: Vec<_> =
+        table(tables::GARBAGE).map(|(key, _)| take_varint(&key[1..]).unwrap().0).collect();
+    expected.retain(|key| {
+        let (_, generation, _) = tables::parse_expiry(key).unwrap();
+        !garbage.contains(&generation) || expiries.contains(key)
+    });
+    assert_eq!(expiries, expected, "expiries and records agree");
+
+    let keyspaces = super::keyspaces::Keyspaces::load(state).unwrap();
+    for (id, generation) in keyspaces.generations() {
+        let count = counted.remove(&generation).unwrap_or(0);
+        assert_eq!(keyspaces.count(id), count, "the count of {id}");
+    }
+    for generation in counted.keys() {
+        assert!(garbage.contains(generation), "generation {generation} belongs to nobody");
+    }
+
+    let mut changes = BTreeMap::<KeyspaceId, u64>::new();
+    for (key, _) in table(tables::CHANGES) {
+        *changes.entry(tables::parse_keyspace(key).unwrap()).or_default() += 1;
+    }
+    for (key, row) in table(tables::LOGS) {
+        let (_, len) = take_varint(&row[1..]).unwrap();
+        let (count, _) = take_varint(&row[1 + len..]).unwrap();
+        let there = changes.remove(&tables::parse_keyspace(key).unwrap()).unwrap_or(0);
+        assert_eq!(count, there, "a log knows its changes");
+    }
+    assert!(changes.is_empty(), "changes of no log: {changes:?}");
+}
