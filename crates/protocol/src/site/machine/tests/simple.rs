@@ -214,6 +214,12 @@ impl Simple {
                 self.remove(keyspace, key);
                 Answer::Value(value.map(|value| Versioned { value, version }))
             }
+            Write::GetAndExpire { key, expiry } => {
+                let version = self.version(keyspace, key);
+                let value = self.string(keyspace, key)?;
+                self.set_expiry(keyspace, key, *expiry, ExpiryCondition::Always);
+                Answer::Value(value.map(|value| Versioned { value, version }))
+            }
             Write::SetExpiry { key, expiry, condition } => {
                 Answer::Flag(self.set_expiry(keyspace, key, *expiry, *condition))
             }

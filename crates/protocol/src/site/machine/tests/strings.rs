@@ -162,6 +162,23 @@ fn taking_answers_and_removes() {
 }
 
 #[test]
+fn reading_may_set_the_expiry() {
+    let mut site = Site::new();
+    let read = |expiry| Write::GetAndExpire { key: "k".into(), expiry };
+    assert_eq!(site.write(read(Expiry::AfterMs(5))), Ok(Answer::Value(None)));
+    site.write(put("k", "1")).unwrap();
+    let value = Versioned { value: "1".into(), version: Revision(2) };
+    assert_eq!(site.write(read(Expiry::AfterMs(5))), Ok(Answer::Value(Some(value))));
+    let expiring = site.ask(Query::Expiry { key: "k".into() });
+    assert_eq!(expiring, Ok(Answer::Expiry(model::Expiring::AtMs(1_005))));
+    site.write(Write::HashSet { key: "k2".into(), fields: vec![("f".into(), "v".into())] })
+        .unwrap();
+    let refused = site.write(Write::GetAndExpire { key: "k2".into(), expiry: Expiry::AtMs(1) });
+    assert_eq!(refused, Err(Refusal::WrongType));
+    assert_eq!(site.count(), 2, "what is refused changes nothing");
+}
+
+#[test]
 fn a_string_is_no_hash_and_a_long_one_no_value() {
     let mut site = Site::new();
     site.write(put("k", "1")).unwrap();
