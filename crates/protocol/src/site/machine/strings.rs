@@ -126,7 +126,7 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         expiry: Expiry,
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let version = slot.version();
         let Some(value) = slot.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
         self.charge(value.len())?;
