@@ -42,6 +42,7 @@ use tokio::net::TcpListener;
 use wire::peer::{self, Member};
 
 /// What the site's thread is told.
+#[expect(clippy::large_enum_variant, reason = "nearly all events are the large one, a message")]
 pub(crate) enum Event {
     Requests(Vec<(Ticket, Request)>),
     Message { from: NodeId, message: peer::Message },

@@ -41,8 +41,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             active.then_some((matched, member.node))
         });
         if let Some((_, node)) = reached.max() {
-            self.raft.transfer_to(NodeId(node));
+            self.transfer_to(NodeId(node));
         }
+    }
+
+    pub(super) fn transfer_to(&mut self, node: NodeId) {
+        self.lease_until = None;
+        self.lease_barred_term = self.raft.term();
+        self.raft.transfer_to(node);
     }
 
     /// Everything that can happen now happens; what must be done outside goes to `outputs`.
@@ -178,7 +184,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn round_confirmed(&mut self, round: u64, index: u64) {
         let Some(started) = self.reads.confirmed(round, index) else { return };
-        if self.leads() && !self.raft.is_transferring() {
+        if self.leads() && self.lease_barred_term != self.raft.term() {
             let span = self.options.election_timeout().mul_f64(1.0 - LEASE_MARGIN);
             self.lease_until = Some(started + span);
         }

@@ -204,6 +204,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     options: Options,
     now: Time,
     next_tick: Duration,
+    /// Until then it votes for nobody: see [`reads`].
+    silent_until: Duration,
 
     raft: Raft<R>,
     members: peer::Members,
@@ -224,6 +226,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     tick_proposed: bool,
     disk_full: Option<String>,
     lease_until: Option<Duration>,
+    /// A term in which leadership was being handed over: no leases in it.
+    lease_barred_term: u64,
     gate: ReadGate,
     removed: bool,
 
@@ -269,6 +273,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut site = Site {
             now,
             next_tick: now.monotonic + options.tick,
+            silent_until: now.monotonic + options.election_timeout(),
             raft,
             led_by: (None, 0),
             last_log_time_ms: machine.log_time_ms(),
@@ -283,6 +288,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             tick_proposed: false,
             disk_full: None,
             lease_until: None,
+            lease_barred_term: 0,
             gate: ReadGate::Closed,
             removed: false,
             snapshots,

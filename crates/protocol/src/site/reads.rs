@@ -8,6 +8,10 @@
 //! A round that the *leader* completes also is a lease: its followers will not vote for anybody
 //! else for an election timeout after the heartbeats it was made of were sent. Keyspaces that say so
 //! may read by it, less [`LEASE_MARGIN`] for clocks that run at different rates; others never do.
+//! Two more things keep a lease true. A node that has just started votes for nobody for an election
+//! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun to
+//! hand leadership over has no lease for the rest of its term, since the word that lets the other
+//! stand at once may still be on its way.
 
 use super::Ticket;
 use model::{KeyspaceId, Query, limits};

@@ -18,6 +18,8 @@ use wire::peer::{self, Say};
 
 /// etcd's number for the message that brings a snapshot.
 const MSG_SNAPSHOT: u32 = 7;
+/// Those that ask for a vote, and for a vote before the vote.
+const MSG_REQUEST_VOTES: [u32; 2] = [5, 17];
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_request(&mut self, ticket: Ticket, request: Request) {
@@ -99,7 +101,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }),
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.members, node).map(|()| {
-                    self.raft.transfer_to(node);
+                    self.transfer_to(node);
                     Some(Answer::Flag(true))
                 })
             }
@@ -135,6 +137,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.take_snapshot_offer(from, message);
             }
             Some(Say::Raft(message)) => {
+                let asks_for_vote = MSG_REQUEST_VOTES.contains(&message.kind);
+                if asks_for_vote && self.now.monotonic < self.silent_until {
+                    return;
+                }
                 self.raft.step(message);
             }
             Some(Say::Forward(forward)) => {

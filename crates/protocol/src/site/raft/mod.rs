@@ -178,8 +178,7 @@ impl<R: LogReader> Raft<R> {
         if self.role() != Role::Leader || self.is_transferring() {
             return None;
         }
-        let mut entry = Entry::default();
-        entry.data = payload;
+        let entry = Entry { data: payload, ..Entry::default() };
         self.propose_entry(entry)
     }
 
