@@ -64,9 +64,12 @@ pub const INPUTS_WAITING_MAX: usize = 65_536;
 /// Entries of the log that stay in memory for followers, in bytes.
 pub const ENTRIES_CACHED_BYTES_MAX: usize = 8 << 20;
 /// Bytes of entries in one message to a follower.
-pub const APPEND_BYTES_MAX: usize = 4 << 20;
+pub const APPEND_BYTES_MAX: usize = 1 << 20;
 /// Append messages on their way to one follower.
-pub const APPENDS_INFLIGHT_MAX: usize = 256;
+pub const APPENDS_INFLIGHT_MAX: usize = 64;
+/// Messages from other nodes that wait for the site's thread; past it nothing more is read from
+/// their connections.
+pub const PEER_MESSAGES_WAITING_MAX: usize = 256;
 
 /// One frame between nodes.
 pub const PEER_FRAME_BYTES_MAX: usize = ENTRY_BYTES_MAX + APPEND_BYTES_MAX;

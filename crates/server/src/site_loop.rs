@@ -106,7 +106,10 @@ impl SiteLoop {
                 }
                 return None;
             }
-            Event::Message { from, message } => Input::Message { from, message },
+            Event::Message { from, message } => {
+                self.links.taken();
+                Input::Message { from, message }
+            }
             Event::LinkLost(node) => Input::LinkLost(node),
             Event::Persisted(number) => Input::Persisted(number),
             Event::DiskFull(why) => {

@@ -4,8 +4,10 @@ use super::{Identity, Link, LinkError};
 use crate::desk::lock;
 use crate::node::Event;
 use bytes::{Bytes, BytesMut};
-use model::NodeId;
+use model::{NodeId, limits};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use wire::peer::{self, Hello};
@@ -13,6 +15,8 @@ use wire::peer::{self, Hello};
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// How long to wait for the site's thread to catch up.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Room to read into at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -94,15 +98,25 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Hands messages to the site until something breaks.
-    pub(super) async fn run(&mut self, from: NodeId, events: &mpsc::Sender<Event>) -> LinkError {
+    /// Hands messages to the site until something breaks. While too many wait there, nothing is
+    /// read, and the sender feels it.
+    pub(super) async fn run(
+        &mut self,
+        from: NodeId,
+        events: &mpsc::Sender<Event>,
+        waiting: &AtomicUsize,
+    ) -> LinkError {
         loop {
+            while waiting.load(Ordering::Relaxed) >= limits::PEER_MESSAGES_WAITING_MAX {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
             let message = match next_frame(&mut self.stream, &mut self.buffer).await {
                 Ok(frame) => peer::decode(frame),
                 Err(error) => return error,
             };
             match message {
                 Ok(message) => {
+                    waiting.fetch_add(1, Ordering::Relaxed);
                     if events.send(Event::Message { from, message }).is_err() {
                         return LinkError::Stopping;
                     }

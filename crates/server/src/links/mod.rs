@@ -16,6 +16,7 @@ use bytes::BytesMut;
 use connection::Connection;
 use model::{NodeId, SiteName, limits};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -100,6 +101,8 @@ struct Inner {
     identity: Identity,
     tls: Option<PeerTls>,
     events: mpsc::Sender<Event>,
+    /// Messages handed to the site's thread and not taken yet.
+    waiting: Arc<AtomicUsize>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     dialled: Mutex<BTreeMap<NodeId, String>>,
     runtime: tokio::runtime::Handle,
@@ -113,8 +116,13 @@ impl Links {
         events: mpsc::Sender<Event>,
         runtime: tokio::runtime::Handle,
     ) -> Links {
-        let (links, dialled) = (Mutex::default(), Mutex::default());
-        Links(Arc::new(Inner { identity, tls, events, links, dialled, runtime }))
+        let (waiting, links, dialled) = (Arc::default(), Mutex::default(), Mutex::default());
+        Links(Arc::new(Inner { identity, tls, events, waiting, links, dialled, runtime }))
+    }
+
+    /// The site's thread has taken a message.
+    pub(crate) fn taken(&self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Says something to a node. May be lost. Sent at the next [`Links::flush`].
@@ -245,7 +253,7 @@ impl Links {
         let link = self.link(node);
         let attached = link.attach();
         let (mut reader, mut writer) = connection.split();
-        let reading = reader.run(node, &self.0.events);
+        let reading = reader.run(node, &self.0.events, &self.0.waiting);
         let writing = writer.run(&link, attached);
         let error = tokio::select! {
             error = reading => error,
