@@ -104,7 +104,10 @@ struct Inner {
     /// Messages handed to the site's thread and not taken yet.
     waiting: Arc<AtomicUsize>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
-    dialled: Mutex<BTreeMap<NodeId, String>>,
+    /// Whom this node dials, and where. Each has exactly one task that does it: with two, each
+    /// would take the link over from the other for ever. `None`: no longer a member, which its
+    /// task has yet to notice.
+    dialled: Mutex<BTreeMap<NodeId, Option<String>>>,
     runtime: tokio::runtime::Handle,
 }
 
@@ -145,13 +148,17 @@ impl Links {
     pub(crate) fn set_members(&self, members: &Members) {
         let own = self.0.identity.node;
         let mut dialled = lock(&self.0.dialled);
-        dialled.retain(|node, _| members.nodes.iter().any(|member| member.node == node.0));
+        for (node, address) in dialled.iter_mut() {
+            if !members.nodes.iter().any(|member| member.node == node.0) {
+                *address = None;
+            }
+        }
         for member in &members.nodes {
             let node = NodeId(member.node);
             if node >= own {
                 continue;
             }
-            let before = dialled.insert(node, member.address.clone());
+            let before = dialled.insert(node, Some(member.address.clone()));
             if before.is_none() {
                 self.0.runtime.spawn(self.clone().keep_dialling(node));
             }
@@ -166,7 +173,7 @@ impl Links {
     async fn keep_dialling(self, node: NodeId) {
         let mut wait = REDIAL.0;
         loop {
-            let Some(address) = lock(&self.0.dialled).get(&node).cloned() else { return };
+            let Some(address) = self.address_to_dial(node) else { return };
             match self.dial(&address, Some(node)).await {
                 Ok(connection) => {
                     wait = REDIAL.0;
@@ -179,6 +186,16 @@ impl Links {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(REDIAL.1);
         }
+    }
+
+    /// Where to dial a node; if it is no longer a member, its task is forgotten, and must end.
+    fn address_to_dial(&self, node: NodeId) -> Option<String> {
+        let mut dialled = lock(&self.0.dialled);
+        let address = dialled.get(&node).cloned().flatten();
+        if address.is_none() {
+            dialled.remove(&node);
+        }
+        address
     }
 
     /// Connects to an address; `expected`: the node that must be there.
@@ -291,4 +308,40 @@ pub(crate) enum LinkError {
     OwnId(NodeId),
     #[error("{found} answers there, not {expected}")]
     WrongNode { expected: NodeId, found: NodeId },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::peer::Member;
+
+    fn links(node: u64) -> (Links, mpsc::Receiver<Event>) {
+        let site = SiteName::new("site").expect("a site name");
+        let identity = Identity { site, node: NodeId(node), incarnation: node };
+        let (events, inbox) = mpsc::channel();
+        (Links::new(identity, None, events, tokio::runtime::Handle::current()), inbox)
+    }
+
+    /// A membership that lacks a node for a moment (recovery begins with an empty one) must not
+    /// leave two tasks that dial it: they would cut each other's connection for ever, and what was
+    /// on its way would be lost each time.
+    #[tokio::test]
+    async fn a_node_that_leaves_and_comes_back_is_dialled_by_one_task() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (accepting, _accepted) = links(1);
+        tokio::spawn(accepting.accept(listener));
+        let (dialling, _events) = links(2);
+        let member = Member { node: 1, address, incarnation: 1, witness: false };
+        let here = Members { nodes: vec![member], ..Members::default() };
+        dialling.set_members(&here);
+        let link = dialling.link(NodeId(1));
+        while lock(&link.outgoing).connection == 0 {
+            tokio::task::yield_now().await;
+        }
+        dialling.set_members(&Members::default());
+        dialling.set_members(&here);
+        tokio::time::sleep(REDIAL.0 * 4).await;
+        assert_eq!(lock(&link.outgoing).connections, 1);
+    }
 }
