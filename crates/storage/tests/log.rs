@@ -1,5 +1,11 @@
 //! What the log promises, on a disk that behaves: the same suite over memory and over files.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test drives real engines, from several threads"
+)]
+
 use model::Bytes;
 use std::path::Path;
 use storage::disk::AnyDisk;

@@ -4,6 +4,12 @@
 //! the order written, then perhaps more of what was written, and nothing else; or it refuses and
 //! says where.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test drives real engines, from several threads"
+)]
+
 use model::Bytes;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};

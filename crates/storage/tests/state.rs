@@ -1,5 +1,11 @@
 //! What every state engine promises: one suite over all of them, and what is particular to each.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test drives real engines, from several threads"
+)]
+
 use model::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "this is the one place of the crate that touches files; everything else goes through Disk"
 )]
 

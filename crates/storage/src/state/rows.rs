@@ -13,7 +13,7 @@ use super::Batch;
 use model::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +48,10 @@ impl Weighter<Bytes, Bytes> for Weight {
 impl Rows {
     pub(super) fn new(bytes_max: u64) -> Self {
         let items_estimated = usize::try_from(bytes_max / (2 * ITEM_BYTES)).unwrap_or(0);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "clients choose the keys; what is evicted is not seen"
+        )]
         let hasher = RandomState::new();
         Self {
             items: Cache::with(items_estimated, bytes_max, Weight, hasher, Default::default()),
@@ -92,7 +96,7 @@ impl Rows {
         batch: &Batch,
         commit: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut cached: HashMap<&[u8], &Option<Bytes>> = HashMap::new();
+        let mut cached: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
         self.change(|| {
             for (key, value) in &batch.changes {
                 // A key that is changed again was removed at its first change.

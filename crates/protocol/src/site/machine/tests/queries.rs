@@ -147,6 +147,7 @@ fn a_reader_goes_on_while_the_machine_does() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "readers are on threads of their own")]
 fn reads_beside_commits_see_each_entry_whole() {
     let mut site = Site::new();
     let reader = site.machine.reader();
