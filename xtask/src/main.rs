@@ -1,6 +1,7 @@
 //! Chores of the project.
 
 mod bench;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -9,6 +10,10 @@ use clap::{Parser, Subcommand};
 /// Chores of the project.
 #[derive(Parser)]
 enum Chore {
+    /// Check everything, changing nothing: format, house rules, lints, docs, licences, tests.
+    Verify(verify::Options),
+    /// Correct what can be corrected without thinking: lints with one answer, then the format.
+    Fix,
     /// Measure Portolan beside other stores, on this machine.
     #[command(subcommand)]
     Bench(Bench),
@@ -22,6 +27,8 @@ enum Bench {
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
+        Chore::Verify(options) => verify::verify(&options),
+        Chore::Fix => verify::fix(),
         Chore::Bench(Bench::Site(options)) => bench::site(&options),
     };
     match done {

@@ -1,0 +1,39 @@
+//! The rules of the house that no other tool knows. Each is a function from what it reads to what
+//! is wrong with it, and has a test that plants a violation.
+//!
+//! | module | its rule |
+//! | --- | --- |
+//! | [`edges`] | which of our crates may depend on which |
+//! | [`line`] | nothing above the I/O line reaches a runtime, a socket, a clock or a thread |
+//! | [`source`] | no file is too long, none is unfinished, every crate is linted |
+//! | [`fuzzing`] | every parser has a fuzz target |
+//! | [`documents`] | links lead somewhere, and every decision is in the index |
+
+mod documents;
+mod edges;
+mod fuzzing;
+mod line;
+mod metadata;
+mod source;
+mod tree;
+
+use std::path::Path;
+
+/// Reads the tree and applies every rule. The error lists all that is wrong, a line each.
+pub(super) fn check(root: &Path) -> Result<(), String> {
+    let files = tree::read(root)?;
+    let packages = metadata::read(root)?;
+    let mut wrong = edges::check(&packages);
+    wrong.extend(line::check(&packages, &files, &line::reached(root)?));
+    wrong.extend(source::check(&files));
+    wrong.extend(fuzzing::check(&files));
+    wrong.extend(documents::check(&files));
+    for line in &wrong {
+        eprintln!("  {line}");
+    }
+    match wrong.len() {
+        0 => Ok(()),
+        1 => Err("one rule of the house is broken".into()),
+        many => Err(format!("rules of the house are broken in {many} places")),
+    }
+}
