@@ -19,6 +19,7 @@
 
 use super::rows::Rows;
 use super::{Batch, KEY_BYTES_MAX, Read, State, StateError};
+use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
 use model::Bytes;
@@ -30,6 +31,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The only fjall keyspace.
 const NAME: &str = "state";
+
+/// A sorted file's length. Compaction needs room for what it merges before what was merged is
+/// removed, and a disk that fills up under it is an end for fjall: so whoever lets writes in keeps
+/// a reserve. With these files 256 MiB were enough under load, and 96 MiB were not; with fjall's own
+/// of 64 MiB more is taken at a time.
+const TABLE_BYTES: u64 = 8 << 20;
 
 /// What may be tuned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +99,9 @@ impl FjallState {
                 KeyspaceCreateOptions::default()
                     .manual_journal_persist(true)
                     .max_memtable_size(options.memtable_bytes)
+                    .compaction_strategy(Arc::new(
+                        Leveled::default().with_table_target_size(TABLE_BYTES),
+                    ))
                     .data_block_size_policy(BlockSizePolicy::all(4 << 10))
                     .data_block_hash_ratio_policy(HashRatioPolicy::all(0.75))
             })?;
