@@ -10,3 +10,5 @@ pub mod grpc;
 mod login;
 
 pub use doors::OpenError;
+
+pub mod redis;

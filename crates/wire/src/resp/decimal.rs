@@ -7,7 +7,7 @@ const I64_DIGITS_MAX: usize = 20;
 
 /// Reads a whole slice as Redis does: an optional `-`, no `+`, no spaces, no leading zeros (but
 /// `0` itself), in the range of an i64.
-pub(super) fn parse_i64(text: &[u8]) -> Option<i64> {
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),

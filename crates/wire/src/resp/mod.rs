@@ -19,6 +19,7 @@ pub mod encode;
 pub mod reply;
 pub mod request;
 
+pub use decimal::parse_i64;
 pub use encode::{Encoder, Version};
 pub use reply::{Reply, ReplyParser};
 pub use request::{Frame, ProtocolError, RequestParser, encode_request};

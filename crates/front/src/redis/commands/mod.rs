@@ -1,0 +1,25 @@
+//! The commands, one file a family. Each states its commands for the table and reads their
+//! arguments.
+
+pub(super) mod connection;
+mod hashes;
+mod keys;
+pub(super) mod pubsub;
+pub(super) mod scan;
+mod server;
+mod strings;
+mod transactions;
+
+use super::table::Family;
+
+/// Every family.
+pub(super) const FAMILIES: [&Family; 8] = [
+    &strings::FAMILY,
+    &hashes::FAMILY,
+    &keys::FAMILY,
+    &scan::FAMILY,
+    &transactions::FAMILY,
+    &pubsub::FAMILY,
+    &connection::FAMILY,
+    &server::FAMILY,
+];

@@ -1,0 +1,187 @@
+//! One connection's loop: read what is there, do every complete command of it, write all replies
+//! at once.
+//!
+//! Memory: an idle connection holds no buffer (a read that finds nothing gives its buffer back to
+//! the thread). Replies are sent when there are [`REPLY_BYTES`] of them, and no further command is
+//! taken before they are on their way: a slow reader makes nothing grow, and one that takes
+//! nothing at all for [`WRITE_STALL`] is closed.
+
+use super::execution::Run;
+use super::refused;
+use super::session::Session;
+use super::thread::{READ_BYTES, Thread};
+use bytes::{Buf, BytesMut};
+use model::{Change, Failure};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use wire::resp::{Encoder, Frame, RequestParser};
+
+/// Replies are sent when they are as many, even when more commands wait to be done.
+const REPLY_BYTES: usize = 256 << 10;
+/// The most room made at once for a large command: a client must send what it promises.
+const READ_STEP_BYTES_MAX: usize = 1 << 20;
+/// How long a client may take none of what is sent to it.
+const WRITE_STALL: Duration = Duration::from_secs(30);
+
+/// A connection and everything it is in the middle of.
+pub(super) struct Connection<S> {
+    stream: S,
+    pub(super) thread: Arc<Thread>,
+    pub(super) session: Session,
+    parser: RequestParser,
+    received: BytesMut,
+    pub(super) replies: BytesMut,
+    /// Commands of this pipeline that are not answered yet.
+    pub(super) run: Run,
+    /// When the commands under way arrived, or the last of them was answered.
+    pub(super) since: Duration,
+}
+
+/// What a connection that has nothing to do wakes up for.
+enum Event {
+    /// Bytes; 0: there will be no more.
+    Received(usize),
+    /// Changes to tell of.
+    Changes(Result<Vec<Change>, Failure>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, session: Session) -> Connection<S> {
+        Connection {
+            stream,
+            thread: session.thread().clone(),
+            session,
+            parser: RequestParser::new(),
+            received: BytesMut::new(),
+            replies: BytesMut::new(),
+            run: Run::default(),
+            since: Duration::ZERO,
+        }
+    }
+
+    /// Serves until either side ends it.
+    pub(super) async fn serve(mut self) -> io::Result<()> {
+        let mut frame = Frame::default();
+        loop {
+            match self.wait().await? {
+                Event::Received(0) => return Ok(()),
+                Event::Received(_) => self.do_commands(&mut frame).await?,
+                Event::Changes(changes) => self.tell(changes),
+            }
+            self.send().await?;
+            if self.session.is_closing {
+                return self.stream.shutdown().await;
+            }
+        }
+    }
+
+    /// Does every command that is complete.
+    async fn do_commands(&mut self, frame: &mut Frame) -> io::Result<()> {
+        self.since = self.thread.handle.clock().monotonic();
+        while !self.session.is_closing {
+            self.parser.set_authenticated(self.session.user.is_some());
+            match self.parser.next(&mut self.received, frame) {
+                Ok(true) => {
+                    if !self.do_now(frame) {
+                        self.do_in_turn(frame).await;
+                    }
+                }
+                Ok(false) => break,
+                Err(error) => {
+                    self.finish_run().await;
+                    self.encoder().error(&error.to_string());
+                    self.session.is_closing = true;
+                }
+            }
+            if self.replies.len() >= REPLY_BYTES {
+                self.finish_run().await;
+                self.send().await?;
+            }
+        }
+        frame.clear();
+        self.finish_run().await;
+        Ok(())
+    }
+
+    pub(super) fn encoder(&mut self) -> Encoder<'_> {
+        Encoder::new(&mut self.replies, self.session.version)
+    }
+
+    /// Writes notifications of changes.
+    fn tell(&mut self, changes: Result<Vec<Change>, Failure>) {
+        let mut out = Encoder::new(&mut self.replies, self.session.version);
+        match (changes, &self.session.subscriptions) {
+            (Ok(changes), Some(subscriptions)) => {
+                changes.iter().for_each(|change| subscriptions.write_change(change, &mut out));
+            }
+            (Ok(_), None) => {}
+            (Err(failure), _) => {
+                out.error(&refused::failure_text(&failure));
+                self.session.is_closing = true;
+            }
+        }
+    }
+
+    /// Waits for something to do.
+    async fn wait(&mut self) -> io::Result<Event> {
+        let Connection { stream, thread, session, parser, received, replies, .. } = self;
+        let read = read(stream, thread, parser, received, replies);
+        let watch = session.subscriptions.as_mut().and_then(|s| s.watch.as_mut());
+        let Some(watch) = watch else { return Ok(Event::Received(read.await?)) };
+        tokio::select! {
+            received = read => Ok(Event::Received(received?)),
+            changes = watch.next() => Ok(Event::Changes(changes)),
+        }
+    }
+
+    /// Sends all replies there are.
+    pub(super) async fn send(&mut self) -> io::Result<()> {
+        while !self.replies.is_empty() {
+            let sending = self.stream.write(&self.replies);
+            match tokio::time::timeout(WRITE_STALL, sending).await {
+                Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => self.replies.advance(sent?),
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        self.stream.flush().await
+    }
+}
+
+/// Reads what there is, and makes room for it only then.
+async fn read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    thread: &Thread,
+    parser: &RequestParser,
+    received: &mut BytesMut,
+    replies: &mut BytesMut,
+) -> io::Result<usize> {
+    let room = parser.missing_bytes(received).clamp(READ_BYTES, READ_STEP_BYTES_MAX);
+    poll_fn(|context| {
+        if received.capacity() == 0 {
+            *received = thread.take_buffer();
+        }
+        received.reserve(room);
+        match pin!(stream.read_buf(received)).poll(context) {
+            Poll::Ready(read) => {
+                if replies.capacity() == 0 {
+                    *replies = thread.take_buffer();
+                }
+                Poll::Ready(read)
+            }
+            Poll::Pending => {
+                if received.is_empty() {
+                    thread.give_buffer(std::mem::take(received));
+                }
+                thread.give_buffer(std::mem::take(replies));
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}

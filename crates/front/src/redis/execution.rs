@@ -1,0 +1,307 @@
+//! How the commands of a pipeline are done: in order, as many as possible at once.
+//!
+//! Reads that may be answered on this thread are, at once. What must go to the site gathers in a
+//! [`Run`]: reads that follow each other, or writes that do. A run is handed over as a whole when a
+//! command of another sort comes, or when nothing more has arrived. So the effects and replies of
+//! a connection keep the order of its commands, and a read behind a write sees it.
+
+use super::commands::connection::Credentials;
+use super::commands::scan::check_flush;
+use super::connection::Connection;
+use super::notifications::By;
+use super::refused::{Refused, failure_text};
+use super::step::{Op, Shape, write_outcome};
+use super::table::{self, CommandNumber, CommandSpec, Own, flag, table};
+use model::{
+    Answer, Catalog, Command, Failure, Keyspace, KeyspaceId, Query, ReadConsistency, Request, Step,
+    limits,
+};
+use server::Outcome;
+use server::users::Right;
+use tokio::io::{AsyncRead, AsyncWrite};
+use wire::resp::{Encoder, Frame};
+
+/// Commands that wait to be handed to the site together.
+#[derive(Default)]
+pub(super) struct Run {
+    are_writes: bool,
+    bytes: usize,
+    requests: Vec<Request>,
+    shapes: Vec<(Shape, CommandNumber)>,
+}
+
+/// Places for replies that a connection keeps between runs.
+const RUN_KEPT: usize = 64;
+
+/// A command that may be done now: known, called rightly, by somebody who may call it.
+struct Admitted {
+    number: CommandNumber,
+    spec: &'static CommandSpec,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Does a command on data that needs no waiting: answers it, or adds it to the run. `false`:
+    /// it must be done in its turn. This is the way of almost all commands.
+    pub(super) fn do_now(&mut self, frame: &Frame) -> bool {
+        if self.session.transaction.is_some() {
+            return false;
+        }
+        let Ok(Admitted { number, spec }) = self.admit(frame) else { return false };
+        let table::Run::Data(parse) = spec.run else { return false };
+        let catalog = self.thread.handle.catalog();
+        let Ok((keyspace, op)) = self.read_data(frame, spec, parse, &catalog) else { return false };
+        match op.step {
+            Step::Read(query) => {
+                let consistency = self.session.consistency;
+                if self.run.requests.is_empty() {
+                    let here = self.thread.handle.answer_here(keyspace.id, &query, consistency);
+                    if let Some(outcome) = here {
+                        self.write_outcome(outcome, &op.shape, number);
+                        return true;
+                    }
+                }
+                self.run.push(
+                    Request::read(keyspace.id, query, consistency),
+                    (op.shape, number),
+                    false,
+                    frame.wire_bytes(),
+                )
+            }
+            Step::Write(write) => {
+                let command = Command::Write { keyspace: keyspace.id, write, request: None };
+                self.run.push(Request::write(command), (op.shape, number), true, frame.wire_bytes())
+            }
+        }
+    }
+
+    /// Does a command after everything before it is done.
+    pub(super) async fn do_in_turn(&mut self, frame: &Frame) {
+        self.finish_run().await;
+        if let Err(Refused(text)) = self.do_alone(frame).await {
+            self.encoder().error(&text);
+            if let Some(transaction) = &mut self.session.transaction {
+                transaction.is_broken = true;
+            }
+            if let Some((number, _)) = table().find(frame.arg(0)) {
+                self.count(number, true);
+            }
+        }
+    }
+
+    async fn do_alone(&mut self, frame: &Frame) -> Result<(), Refused> {
+        let Admitted { number, spec } = self.admit(frame)?;
+        if self.session.transaction.is_some() {
+            return self.queue_or_end(frame, number, spec).await;
+        }
+        match spec.run {
+            table::Run::Data(parse) => {
+                let catalog = self.thread.handle.catalog();
+                self.read_data(frame, spec, parse, &catalog)?;
+                // Nothing is wrong with it, so it only had to wait for the run before it.
+                let is_done = self.do_now(frame);
+                debug_assert!(is_done, "an empty run takes everything");
+            }
+            table::Run::Local(answer) => {
+                let mut out = Encoder::new(&mut self.replies, self.session.version);
+                answer(&mut self.session, frame, &mut out)?;
+                self.count(number, false);
+            }
+            table::Run::Own(own) => {
+                self.do_own(frame, own).await?;
+                self.count(number, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks everything about a command that does not need its arguments.
+    fn admit(&self, frame: &Frame) -> Result<Admitted, Refused> {
+        let Some((number, spec)) = table().find(frame.arg(0)) else {
+            return Err(Refused::unknown_command(frame));
+        };
+        if !spec.takes(frame.len()) {
+            return Err(Refused::arity(spec.name));
+        }
+        if self.session.user.is_none() && !spec.has(flag::NO_AUTH) {
+            return Err(Refused::NOT_AUTHENTICATED);
+        }
+        if self.session.is_subscriber() && !is_for_subscribers(spec) {
+            let text = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                spec.name
+            );
+            return Err(Refused(text.into()));
+        }
+        Ok(Admitted { number, spec })
+    }
+
+    /// Reads a command on data: which keyspace, what, and whether this user may.
+    pub(super) fn read_data<'a>(
+        &self,
+        frame: &Frame,
+        spec: &CommandSpec,
+        parse: fn(&Frame) -> Result<Op, Refused>,
+        catalog: &'a Catalog,
+    ) -> Result<(&'a Keyspace, Op), Refused> {
+        let op = parse(frame)?;
+        let keyspace = keyspace_of(frame, spec, catalog)?;
+        self.session.check_rights(keyspace, op.rights())?;
+        Ok((keyspace, op))
+    }
+
+    /// Hands the run to the site and writes the replies.
+    pub(super) async fn finish_run(&mut self) {
+        if self.run.requests.is_empty() {
+            return;
+        }
+        let requests = std::mem::take(&mut self.run.requests);
+        let outcomes = self.thread.handle.call_many(requests).await;
+        self.run.bytes = 0;
+        let mut shapes = std::mem::take(&mut self.run.shapes);
+        for (outcome, (shape, number)) in outcomes.into_iter().zip(shapes.drain(..)) {
+            self.write_outcome(outcome, &shape, number);
+        }
+        if shapes.capacity() <= RUN_KEPT {
+            self.run.shapes = shapes;
+        }
+    }
+
+    fn write_outcome(&mut self, outcome: Outcome, shape: &Shape, number: CommandNumber) {
+        let now_ms = if shape.needs_now() { self.now_ms() } else { 0 };
+        let is_error = write_outcome(outcome, shape, now_ms, &mut self.encoder());
+        self.count(number, is_error);
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.thread.handle.clock().now().wall_ms
+    }
+
+    pub(super) fn count(&mut self, number: CommandNumber, is_error: bool) {
+        let now = self.thread.handle.clock().monotonic();
+        self.thread.count(number, now.saturating_sub(self.since), is_error);
+    }
+
+    /// Asks one thing of one keyspace, on this thread if that is allowed.
+    pub(super) async fn ask(
+        &self,
+        keyspace: KeyspaceId,
+        query: Query,
+        consistency: ReadConsistency,
+    ) -> Outcome {
+        let handle = &self.thread.handle;
+        match handle.answer_here(keyspace, &query, consistency) {
+            Some(outcome) => outcome,
+            None => handle.call(Request::read(keyspace, query, consistency)).await,
+        }
+    }
+
+    pub(super) async fn do_own(&mut self, frame: &Frame, own: Own) -> Result<(), Refused> {
+        match own {
+            Own::Auth => {
+                let credentials = Credentials::of_auth(frame)?;
+                self.login(credentials, frame.len() == 2).await?;
+                self.encoder().ok();
+            }
+            Own::Hello => self.hello(frame).await?,
+            Own::Quit => {
+                self.encoder().ok();
+                self.session.is_closing = true;
+            }
+            Own::Reset => {
+                self.session.reset();
+                self.encoder().simple("RESET");
+            }
+            Own::Multi => {
+                self.session.transaction = Some(Box::default());
+                self.encoder().ok();
+            }
+            Own::Exec => return Err(Refused::because("ERR EXEC without MULTI")),
+            Own::Discard => return Err(Refused::because("ERR DISCARD without MULTI")),
+            Own::Watch => {
+                let Admitted { spec, .. } = self.admit(frame)?;
+                self.watch(frame, spec).await?;
+            }
+            Own::Unwatch => {
+                self.session.watched = None;
+                self.encoder().ok();
+            }
+            Own::Scan => self.scan(frame).await?,
+            Own::Keys => self.keys(frame).await?,
+            Own::DbSize => self.db_size().await?,
+            Own::Flush => {
+                check_flush(frame)?;
+                self.session.check_right_everywhere(Right::Admin)?;
+                self.change(Request::write(Command::ClearAll)).await?;
+                self.encoder().ok();
+            }
+            Own::Subscribe => self.subscribe(frame, By::Channel).await?,
+            Own::PSubscribe => self.subscribe(frame, By::Pattern).await?,
+            Own::Unsubscribe => self.unsubscribe(frame, By::Channel),
+            Own::PUnsubscribe => self.unsubscribe(frame, By::Pattern),
+        }
+        Ok(())
+    }
+
+    pub(super) async fn change(&self, request: Request) -> Result<Answer, Refused> {
+        self.thread.handle.call(request).await.map_err(refused)
+    }
+}
+
+/// The keyspace of a command's keys, which must all be in one.
+pub(super) fn keyspace_of<'a>(
+    frame: &Frame,
+    spec: &CommandSpec,
+    catalog: &'a Catalog,
+) -> Result<&'a Keyspace, Refused> {
+    let mut places = spec.keys.places(frame.len());
+    let first = places.next().expect("a command on data has a key");
+    let keyspace = catalog.of_key(frame.arg(first));
+    match places.map(|place| catalog.of_key(frame.arg(place))).find(|other| other.id != keyspace.id)
+    {
+        None => Ok(keyspace),
+        Some(other) => Err(Refused::two_keyspaces(&keyspace.spec.name, &other.spec.name)),
+    }
+}
+
+fn is_for_subscribers(spec: &CommandSpec) -> bool {
+    let own = [
+        Own::Subscribe,
+        Own::PSubscribe,
+        Own::Unsubscribe,
+        Own::PUnsubscribe,
+        Own::Quit,
+        Own::Reset,
+    ];
+    match spec.run {
+        table::Run::Own(this) => own.contains(&this),
+        _ => spec.name == "ping",
+    }
+}
+
+/// A failure as an error of the command.
+pub(super) fn refused(failure: Failure) -> Refused {
+    Refused(failure_text(&failure))
+}
+
+impl Run {
+    /// Adds a request, unless the run must be finished before.
+    fn push(
+        &mut self,
+        request: Request,
+        answered_as: (Shape, CommandNumber),
+        is_write: bool,
+        wire_bytes: usize,
+    ) -> bool {
+        let is_full = self.requests.len() >= limits::PIPELINE_MAX
+            || self.bytes + wire_bytes > limits::BATCH_BYTES_MAX;
+        if !self.requests.is_empty() && (is_full || self.are_writes != is_write) {
+            return false;
+        }
+        self.are_writes = is_write;
+        self.bytes += wire_bytes;
+        self.requests.push(request);
+        self.shapes.push(answered_as);
+        true
+    }
+}

@@ -1,0 +1,202 @@
+//! The port, and the threads behind it.
+//!
+//! One thread accepts and deals the connections out in turn; a connection stays with its thread,
+//! which runs a runtime of its own. So nothing is shared between threads while a command is done,
+//! but the site itself.
+
+use super::connection::Connection;
+use super::session::Session;
+use super::thread::{Seat, Shared, Thread};
+use model::limits;
+use server::Node;
+use server::config::{Config, FrontConfig};
+use server::tls::{self, TlsError};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+/// Connections accepted and not yet taken by their thread.
+const DEALT_MAX: usize = 1024;
+/// How long a TLS handshake may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// A pause after the system refused to accept (no file descriptors left, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How the Redis front is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Threads that serve connections.
+    pub threads: usize,
+    /// Connections at once, at most [`limits::CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// With it only TLS is spoken.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+impl Options {
+    /// As a configuration says; `None`: it opens no Redis port.
+    pub fn of(config: &Config) -> Result<Option<Options>, TlsError> {
+        let Some(address) = config.ports.redis else { return Ok(None) };
+        let FrontConfig { threads, connections_max } = config.front;
+        let tls = config.tls.redis.as_ref().map(|tls| tls::client_port(tls, &[])).transpose()?;
+        Ok(Some(Options { address, threads, connections_max, tls }))
+    }
+}
+
+/// Why the Redis front does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The port cannot be opened.
+    #[error("--redis {address} cannot be opened: {cause}")]
+    Port {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The system refuses a thread.
+    #[error("the system refuses a thread for the Redis front: {0}")]
+    Thread(io::Error),
+}
+
+/// A running Redis front. Dropping it stops it: connections are closed where they are.
+#[derive(Debug)]
+pub struct RedisFront {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+type Dealt = (TcpStream, SocketAddr);
+
+impl RedisFront {
+    /// Opens the port and serves a node's clients.
+    pub fn start(node: &Node, options: Options) -> Result<RedisFront, StartError> {
+        let port = |cause| StartError::Port { address: options.address, cause };
+        let listener = TcpListener::bind(options.address).map_err(port)?;
+        listener.set_nonblocking(true).map_err(port)?;
+        let address = listener.local_addr().map_err(port)?;
+        let connections_max = options.connections_max.min(limits::CONNECTIONS_MAX);
+        let salt = RandomState::new().hash_one(address);
+        let shared = Arc::new(Shared::new(address.port(), connections_max, salt));
+        let (stop, stopped) = watch::channel(false);
+        let mut front = RedisFront { address, stop, threads: Vec::new() };
+        let (mut queues, mut listener) = (Vec::new(), Some(listener));
+        for number in (0..options.threads.max(1)).rev() {
+            let (queue, dealt) = mpsc::channel(DEALT_MAX);
+            queues.push(queue);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(StartError::Thread)?;
+            let handle = {
+                let _inside = runtime.enter();
+                node.handle()
+            };
+            let thread = Arc::new(Thread::new(handle, shared.clone()));
+            let acceptor = options.tls.clone().map(TlsAcceptor::from);
+            // The last one to be made knows all the others, and accepts.
+            let accepting = (number == 0).then(|| listener.take()).flatten();
+            let accepting = accepting.map(|listener| (listener, std::mem::take(&mut queues)));
+            let mut stopped = stopped.clone();
+            let run = move || {
+                runtime.block_on(async {
+                    if let Some((listener, queues)) = accepting {
+                        tokio::spawn(accept(listener, queues));
+                    }
+                    tokio::spawn(take_in(thread, dealt, acceptor));
+                    let _ = stopped.wait_for(|stopped| *stopped).await;
+                });
+                runtime.shutdown_background();
+            };
+            let name = format!("redis-{number}");
+            let spawned = std::thread::Builder::new().name(name).spawn(run);
+            front.threads.push(spawned.map_err(StartError::Thread)?);
+        }
+        Ok(front)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for RedisFront {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        for thread in self.threads.drain(..) {
+            // A panic has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Accepts connections and deals them out in turn.
+async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Dealt>>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!("the Redis port cannot be used: {error}"),
+    };
+    let mut turn = 0;
+    loop {
+        let accepted = listener.accept().await;
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        match accepted {
+            Ok(dealt) => {
+                turn = (turn + 1) % queues.len();
+                if queues[turn].send(dealt).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!("a connection cannot be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves the connections that are dealt to this thread.
+async fn take_in(
+    thread: Arc<Thread>,
+    mut dealt: mpsc::Receiver<Dealt>,
+    acceptor: Option<TlsAcceptor>,
+) {
+    while let Some((stream, peer)) = dealt.recv().await {
+        let (thread, acceptor) = (thread.clone(), acceptor.clone());
+        tokio::spawn(async move {
+            if let Err(error) = serve(thread, stream, peer, acceptor).await {
+                tracing::debug!("the Redis connection from {peer} ended: {error}");
+            }
+        });
+    }
+}
+
+async fn serve(
+    thread: Arc<Thread>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+) -> io::Result<()> {
+    let mut stream = tokio::net::TcpStream::from_std(stream)?;
+    stream.set_nodelay(true)?;
+    let Some(seat) = Seat::take(&thread) else {
+        return stream.write_all(b"-ERR max number of clients reached\r\n").await;
+    };
+    let session = Session::new(thread, seat, peer);
+    match acceptor {
+        None => Connection::new(stream, session).serve().await,
+        Some(acceptor) => {
+            let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
+            Connection::new(handshake.await??, session).serve().await
+        }
+    }
+}

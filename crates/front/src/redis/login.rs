@@ -1,0 +1,66 @@
+//! Saying who one is: AUTH and HELLO.
+//!
+//! A password that was right before is known at once; any other is verified on a thread that may
+//! block, since that takes tens of milliseconds on purpose.
+
+use super::commands::connection::{Credentials, Hello, write_hello};
+use super::connection::Connection;
+use super::refused::Refused;
+use tokio::io::{AsyncRead, AsyncWrite};
+use wire::resp::{Encoder, Frame};
+
+const WRONG_PASSWORD: Refused =
+    Refused::because("WRONGPASS invalid username-password pair or user is disabled.");
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Logs in. `is_bare`: with a password alone.
+    pub(super) async fn login(
+        &mut self,
+        credentials: Credentials,
+        is_bare: bool,
+    ) -> Result<(), Refused> {
+        let handle = self.thread.handle.clone();
+        let Credentials { user, password } = credentials;
+        if let Some(nobody) = handle.users().anonymous() {
+            return match (is_bare, user == nobody.name()) {
+                (true, _) => Err(Refused::because(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                )),
+                (false, true) => Ok(()),
+                (false, false) => Err(WRONG_PASSWORD),
+            };
+        }
+        let user = match handle.users().recall(&user, &password) {
+            Some(user) => Ok(user),
+            None => {
+                let login = move || handle.users().login(&user, &password);
+                let login = tokio::task::spawn_blocking(login).await;
+                login.map_err(|_| Refused::because("ERR the login was interrupted, try again"))?
+            }
+        };
+        self.session.user = Some(user.map_err(|_| WRONG_PASSWORD)?);
+        Ok(())
+    }
+
+    pub(super) async fn hello(&mut self, frame: &Frame) -> Result<(), Refused> {
+        let Hello { version, credentials, name } = Hello::of(frame)?;
+        if let Some(credentials) = credentials {
+            self.login(credentials, false).await?;
+        }
+        if self.session.user.is_none() {
+            return Err(Refused::because(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+                 and select the RESP protocol version at the same time",
+            ));
+        }
+        if let Some(name) = name {
+            self.session.labels.name = name;
+        }
+        self.session.version = version.unwrap_or(self.session.version);
+        let mut out = Encoder::new(&mut self.replies, self.session.version);
+        write_hello(&self.session, &mut out);
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! What a client is told when it does not get what it asked for.
+//!
+//! The first word of an error is its code; client libraries act on it. The codes for failures of
+//! the service are chosen so that libraries do what is right with them:
+//!
+//! | what happened | code | what clients do with it |
+//! | --- | --- | --- |
+//! | no leader is reachable; nothing was done | `CLUSTERDOWN` | try again (go-redis by itself) |
+//! | too much waits; nothing was done | `TRYAGAIN` | try again later |
+//! | this node is stopping or no member; nothing was done | `LOADING` | try again, on another connection |
+//! | the disk is full; nothing was done, reads go on | `MISCONF` | report it, as when Redis cannot save |
+//! | the outcome of a write is unknown | `UNKNOWN` | nothing by themselves: only the program can decide |
+//!
+//! Everything else has Redis's codes and, where Redis has the case, Redis's words.
+
+use model::{Failure, Refusal};
+use std::borrow::Cow;
+use wire::resp::Frame;
+
+/// Why a command was not done: a code and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused(pub(super) Cow<'static, str>);
+
+impl Refused {
+    pub(super) const SYNTAX: Refused = Refused::because("ERR syntax error");
+    pub(super) const NOT_AN_INTEGER: Refused =
+        Refused::because("ERR value is not an integer or out of range");
+    pub(super) const IN_TRANSACTION: Refused =
+        Refused::because("ERR Command not allowed inside a transaction");
+    pub(super) const NOT_AUTHENTICATED: Refused =
+        Refused::because("NOAUTH Authentication required.");
+
+    pub(super) const fn because(text: &'static str) -> Refused {
+        Refused(Cow::Borrowed(text))
+    }
+
+    pub(super) fn arity(name: &str) -> Refused {
+        Refused(format!("ERR wrong number of arguments for '{name}' command").into())
+    }
+
+    /// Quotes what was called, up to 128 bytes of name and of arguments, as Redis does.
+    pub(super) fn unknown_command(frame: &Frame) -> Refused {
+        const QUOTED_BYTES_MAX: usize = 128;
+        let quoted = |arg: &[u8], max: usize| {
+            String::from_utf8_lossy(&arg[..arg.len().min(max)]).into_owned()
+        };
+        let name = quoted(frame.arg(0), QUOTED_BYTES_MAX);
+        let mut args = String::new();
+        for arg in frame.args_from(1) {
+            if args.len() >= QUOTED_BYTES_MAX {
+                break;
+            }
+            args += &format!("'{}' ", quoted(arg, QUOTED_BYTES_MAX - args.len()));
+        }
+        Refused(format!("ERR unknown command '{name}', with args beginning with: {args}").into())
+    }
+
+    pub(super) fn unknown_subcommand(command: &str, frame: &Frame) -> Refused {
+        let name = String::from_utf8_lossy(&frame.arg(1)[..frame.arg(1).len().min(128)]);
+        let help = command.to_uppercase();
+        Refused(format!("ERR unknown subcommand '{name}'. Try {help} HELP.").into())
+    }
+
+    pub(super) fn expire_time(command: &str) -> Refused {
+        Refused(format!("ERR invalid expire time in '{command}' command").into())
+    }
+
+    pub(super) fn two_keyspaces(one: &str, other: &str) -> Refused {
+        Refused(
+            format!(
+                "CROSSSLOT keys of keyspaces '{one}' and '{other}' in one command or transaction: \
+                 they are kept apart; ask for each by itself"
+            )
+            .into(),
+        )
+    }
+}
+
+/// The error for a failure.
+pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
+    let code = match failure {
+        Failure::Refused(refusal) => return refusal_text(refusal),
+        Failure::NoLeader => "CLUSTERDOWN",
+        Failure::Overloaded { .. } => "TRYAGAIN",
+        Failure::NotServing(_) => "LOADING",
+        Failure::DiskFull(_) => "MISCONF",
+        Failure::Unknown { .. } => "UNKNOWN",
+        Failure::Membership(_) => "ERR",
+    };
+    format!("{code} {failure}").into()
+}
+
+/// The error for a refusal.
+pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
+    match refusal {
+        Refusal::WrongType => {
+            "WRONGTYPE Operation against a key holding the wrong kind of value".into()
+        }
+        Refusal::NotAnInteger => Refused::NOT_AN_INTEGER.0,
+        Refusal::Overflow => "ERR increment or decrement would overflow".into(),
+        other => format!("ERR {other}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_command_is_quoted_as_redis_quotes_it() {
+        let frame = Frame::of(&[b"lpush", b"list", b"1"]);
+        let Refused(text) = Refused::unknown_command(&frame);
+        assert_eq!(text, "ERR unknown command 'lpush', with args beginning with: 'list' '1' ");
+        let long = Frame::of(&[b"x", &[b'a'; 300], b"b"]);
+        let Refused(text) = Refused::unknown_command(&long);
+        assert!(text.ends_with(&format!("'{}' ", "a".repeat(128))), "{text}");
+    }
+
+    #[test]
+    fn what_may_have_happened_is_never_said_to_be_tried_again() {
+        let text = failure_text(&Failure::Unknown { why: "the deadline passed" });
+        assert!(text.starts_with("UNKNOWN the outcome is unknown"), "{text}");
+        let text = failure_text(&Failure::DiskFull("no space left".into()));
+        assert!(text.starts_with("MISCONF the disk refuses writes"), "{text}");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a data command asks, and how its answer looks to the client.
+//!
+//! Every command on data is exactly one [`Step`]: alone it becomes a request, inside MULTI a step
+//! of a transaction, and its reply is written from the step's answer in the same way.
+
+use super::refused::{self, Refused};
+use bytes::Bytes;
+use model::{Answer, Expiring, Failure, Kind, Query, Refusal, Step, Write, glob};
+use server::Outcome;
+use server::users::Right;
+use wire::resp::Encoder;
+
+/// A data command, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Op {
+    pub(super) step: Step,
+    pub(super) shape: Shape,
+}
+
+/// How an answer becomes a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A string or null.
+    Value,
+    /// An array of strings and nulls.
+    Values,
+    /// A number.
+    Integer,
+    /// A number that was added to a field of a hash: refusals speak of hash values.
+    FieldSum,
+    /// 1 or 0.
+    Flag,
+    /// OK, whatever it was.
+    Ok,
+    /// OK, or null when a put's condition did not hold.
+    Put,
+    /// 1 or 0: whether a put's condition held.
+    PutFlag,
+    /// What a put found, or null.
+    Old,
+    /// The length of a value, 0 for none.
+    ValueLen,
+    /// A map of fields and values.
+    Fields,
+    /// The fields of a hash.
+    FieldNames,
+    /// The values of a hash.
+    FieldValues,
+    /// One page with those fields that match.
+    FieldPage {
+        /// Which fields.
+        glob: Option<Bytes>,
+    },
+    /// The name of a kind.
+    Kind,
+    /// How long a key lives from now; -1 for ever, -2 absent.
+    TimeLeft(Unit),
+    /// When a key expires; -1 never, -2 absent.
+    ExpiryTime(Unit),
+}
+
+/// What a time is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Seconds,
+    Milliseconds,
+}
+
+impl Shape {
+    /// Whether the reply tells the time that is left until something.
+    pub(super) fn needs_now(&self) -> bool {
+        matches!(self, Shape::TimeLeft(_))
+    }
+}
+
+impl Op {
+    pub(super) fn read(query: Query, shape: Shape) -> Result<Op, Refused> {
+        Ok(Op { step: Step::Read(query), shape })
+    }
+
+    pub(super) fn write(write: Write, shape: Shape) -> Result<Op, Refused> {
+        Ok(Op { step: Step::Write(write), shape })
+    }
+
+    /// What a user must be allowed to do.
+    pub(super) fn rights(&self) -> &'static [Right] {
+        match (&self.step, &self.shape) {
+            (Step::Read(_), _) => &[Right::Read],
+            // A write that hands out what was there is a read as well.
+            (Step::Write(_), Shape::Old | Shape::Value) => &[Right::Write, Right::Read],
+            (Step::Write(_), _) => &[Right::Write],
+        }
+    }
+}
+
+/// Writes the reply to one command. Says whether it was an error.
+pub(super) fn write_outcome(
+    outcome: Outcome,
+    shape: &Shape,
+    now_ms: u64,
+    out: &mut Encoder<'_>,
+) -> bool {
+    match outcome {
+        Ok(answer) => write_answer(answer, shape, now_ms, out),
+        Err(Failure::Refused(refusal)) => write_refusal(&refusal, shape, out),
+        Err(failure) => {
+            out.error(&refused::failure_text(&failure));
+            true
+        }
+    }
+}
+
+/// Writes what a refused step answers. Always an error.
+pub(super) fn write_refusal(refusal: &Refusal, shape: &Shape, out: &mut Encoder<'_>) -> bool {
+    match (refusal, shape) {
+        (Refusal::NotAnInteger, Shape::FieldSum) => out.error("ERR hash value is not an integer"),
+        _ => out.error(&refused::refusal_text(refusal)),
+    }
+    true
+}
+
+/// Writes what an answer looks like in a command's shape. Says whether it was an error: an answer
+/// of another kind than the command's (never, while all nodes run the same version).
+pub(super) fn write_answer(
+    answer: Answer,
+    shape: &Shape,
+    now_ms: u64,
+    out: &mut Encoder<'_>,
+) -> bool {
+    match (shape, answer) {
+        (Shape::Value, Answer::Value(value)) => {
+            out.bulk_or_null(value.as_ref().map(|value| &value.value[..]));
+        }
+        (Shape::Ok, _) | (Shape::Put, Answer::Put { applied: true, .. }) => out.ok(),
+        (Shape::Put, Answer::Put { .. }) => out.null(),
+        (Shape::PutFlag, Answer::Put { applied, .. }) => out.integer(i64::from(applied)),
+        (Shape::Old, Answer::Put { old, .. }) => out.bulk_or_null(old.as_deref()),
+        (Shape::Integer | Shape::FieldSum, Answer::Integer(number)) => out.integer(number),
+        (Shape::Flag, Answer::Flag(flag)) => out.integer(i64::from(flag)),
+        (Shape::Values, Answer::Values(values)) => {
+            out.array(values.len());
+            for value in &values {
+                out.bulk_or_null(value.as_deref());
+            }
+        }
+        (Shape::ValueLen, Answer::Value(value)) => {
+            out.integer(value.map_or(0, |value| value.value.len() as i64));
+        }
+        (Shape::Fields, Answer::Fields(fields)) => {
+            out.map(fields.len());
+            write_pairs(fields.iter(), out);
+        }
+        (Shape::FieldNames, Answer::Fields(fields)) => {
+            out.array(fields.len());
+            fields.iter().for_each(|(field, _)| out.bulk(field));
+        }
+        (Shape::FieldValues, Answer::Fields(fields)) => {
+            out.array(fields.len());
+            fields.iter().for_each(|(_, value)| out.bulk(value));
+        }
+        (Shape::FieldPage { glob }, Answer::Fields(mut fields)) => {
+            if let Some(glob) = glob {
+                fields.retain(|(field, _)| glob::matches(glob, field));
+            }
+            out.array(2);
+            out.bulk(b"0");
+            out.array(2 * fields.len());
+            write_pairs(fields.iter(), out);
+        }
+        (Shape::Kind, Answer::Kind(kind)) => out.simple(match kind {
+            None => "none",
+            Some(Kind::String) => "string",
+            Some(Kind::Hash) => "hash",
+        }),
+        (Shape::TimeLeft(unit), Answer::Expiry(expiring)) => {
+            // Rounded to the nearest second, as in Redis.
+            let left = |ms: u64| (unit.of_ms(ms.saturating_sub(now_ms) + unit.half_ms())) as i64;
+            out.integer(expiry_number(expiring, left));
+        }
+        (Shape::ExpiryTime(unit), Answer::Expiry(expiring)) => {
+            out.integer(expiry_number(expiring, |ms| unit.of_ms(ms + unit.half_ms()) as i64));
+        }
+        (shape, answer) => {
+            let text = format!("ERR the site answered {answer:?} where {shape:?} was expected");
+            out.error(&text[..text.len().min(200)]);
+            return true;
+        }
+    }
+    false
+}
+
+fn write_pairs<'a>(pairs: impl Iterator<Item = &'a (Bytes, Bytes)>, out: &mut Encoder<'_>) {
+    for (field, value) in pairs {
+        out.bulk(field);
+        out.bulk(value);
+    }
+}
+
+fn expiry_number(expiring: Expiring, number: impl Fn(u64) -> i64) -> i64 {
+    match expiring {
+        Expiring::Absent => -2,
+        Expiring::Never => -1,
+        Expiring::AtMs(ms) => number(ms),
+    }
+}
+
+impl Unit {
+    /// How many milliseconds one of it has.
+    pub(super) fn ms(self) -> i64 {
+        match self {
+            Unit::Seconds => 1000,
+            Unit::Milliseconds => 1,
+        }
+    }
+
+    fn of_ms(self, ms: u64) -> u64 {
+        ms / self.ms() as u64
+    }
+
+    fn half_ms(self) -> u64 {
+        self.ms() as u64 / 2
+    }
+}

@@ -1,0 +1,147 @@
+//! What the connections of one front thread share, and what all threads of a node share.
+
+use super::cursors::Cursors;
+use super::notifications::Audience;
+use super::table::{CommandNumber, table};
+use bytes::BytesMut;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use server::Handle;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// The front's name in metrics.
+const FRONT: &str = "redis";
+/// Room for one read. What a client sends at once mostly fits.
+pub(super) const READ_BYTES: usize = 16 << 10;
+/// A buffer that has grown beyond this is not kept.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+/// Buffers a thread keeps for the next connection that has something to say.
+const SPARES_MAX: usize = 64;
+
+/// What all threads of a node's Redis front share.
+pub(super) struct Shared {
+    pub(super) cursors: Mutex<Cursors>,
+    pub(super) audience: Arc<Audience>,
+    pub(super) port: u16,
+    pub(super) connections_max: usize,
+    open: AtomicUsize,
+    last_id: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(port: u16, connections_max: usize, salt: u64) -> Shared {
+        Shared {
+            cursors: Mutex::new(Cursors::new(salt)),
+            audience: Arc::default(),
+            port,
+            connections_max,
+            open: AtomicUsize::new(0),
+            last_id: AtomicU64::new(0),
+        }
+    }
+
+    /// How many connections are open.
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn cursors(&self) -> MutexGuard<'_, Cursors> {
+        self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection's place among those allowed; free again when dropped.
+pub(super) struct Seat {
+    shared: Arc<Shared>,
+    gauge: Gauge,
+    pub(super) id: u64,
+}
+
+impl Seat {
+    /// A place, or `None` when all are taken.
+    pub(super) fn take(thread: &Thread) -> Option<Seat> {
+        let shared = thread.shared.clone();
+        if shared.open.fetch_add(1, Ordering::Relaxed) >= shared.connections_max {
+            shared.open.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let id = shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        thread.connections.inc();
+        Some(Seat { shared, gauge: thread.connections.clone(), id })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        self.gauge.dec();
+    }
+}
+
+/// What the connections of one front thread share.
+pub(super) struct Thread {
+    pub(super) handle: Handle,
+    pub(super) shared: Arc<Shared>,
+    connections: Gauge,
+    operations: Vec<OnceLock<Operation>>,
+    spares: Mutex<Vec<BytesMut>>,
+}
+
+struct Operation {
+    duration: Histogram,
+    errors: Counter,
+}
+
+impl Thread {
+    pub(super) fn new(handle: Handle, shared: Arc<Shared>) -> Thread {
+        let connections = handle.metrics().connections(FRONT);
+        let operations = table().all().iter().map(|_| OnceLock::new()).collect();
+        Thread { handle, shared, connections, operations, spares: Mutex::default() }
+    }
+
+    /// Counts one command.
+    pub(super) fn count(&self, command: CommandNumber, duration: Duration, is_error: bool) {
+        let number = usize::from(command.0);
+        let operation = self.operations[number].get_or_init(|| {
+            let (name, metrics) = (table().all()[number].0.name, self.handle.metrics());
+            let duration = metrics.operation(FRONT, name);
+            Operation { duration, errors: metrics.errors(FRONT, name) }
+        });
+        operation.duration.observe(duration.as_secs_f64());
+        if is_error {
+            operation.errors.inc();
+        }
+    }
+
+    /// How many nodes besides this one surely hold every acknowledged write: a majority less one.
+    pub(super) fn other_nodes_with_every_write(&self) -> usize {
+        self.handle.status().members.nodes.len() / 2
+    }
+
+    /// An empty buffer.
+    pub(super) fn take_buffer(&self) -> BytesMut {
+        let spare = self.spares().pop();
+        spare.unwrap_or_else(|| BytesMut::with_capacity(READ_BYTES))
+    }
+
+    /// Keeps a buffer that is not needed now: an idle connection has none.
+    pub(super) fn give_buffer(&self, mut buffer: BytesMut) {
+        if buffer.capacity() == 0 {
+            return;
+        }
+        buffer.clear();
+        // The part that was handed out as arguments comes back, unless somebody still holds them.
+        buffer.reserve(READ_BYTES);
+        let mut spares = self.spares();
+        if buffer.capacity() <= SPARE_BYTES_MAX && spares.len() < SPARES_MAX {
+            spares.push(buffer);
+        }
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Vec<BytesMut>> {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,5 @@
+//! The Redis front on a running node of its own, spoken to over sockets.
+
+mod conformance;
+mod door;
+mod support;
