@@ -145,8 +145,7 @@ proptest! {
     fn the_machine_does_what_a_map_would(batches in entries()) {
         let mut site = Site::new();
         let mut simple = Simple::default();
-        let mut at = 0;
-        for batch in &batches {
+        for (at, batch) in batches.iter().enumerate() {
             site.now_ms = batch.log_time_ms;
             let answers = site.entry(batch.commands.clone());
             if at == 0 {
@@ -154,7 +153,6 @@ proptest! {
             } else {
                 prop_assert_eq!(answers, simple.entry(batch), "entry {}", at);
             }
-            at += 1;
             for keyspace in [KeyspaceId(0), KeyspaceId(1)] {
                 for query in [everything(), Query::Count] {
                     let expected = simple.read(keyspace, &query);
