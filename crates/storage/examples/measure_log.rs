@@ -3,7 +3,12 @@
 //! Prints µs per batch of one entry, written and synced, with and without spare segments, beside
 //! what the disk itself takes for an fdatasync of a page that is there and of a file that grows.
 
-#![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a measurement is made of clocks, files and threads"
+)]
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
