@@ -2,4 +2,6 @@
 
 mod conformance;
 mod door;
+mod strain;
 mod support;
+mod tls;

@@ -26,10 +26,21 @@ impl Site {
         Site::with(|_| {}, |_| {})
     }
 
+    /// One whose port speaks TLS, say: nobody has tried whether it serves yet.
+    pub(crate) fn not_waited_for(configure: impl FnOnce(&mut Config)) -> Site {
+        Site::begin(configure, |_| {})
+    }
+
     pub(crate) fn with(
         configure: impl FnOnce(&mut Config),
         options: impl FnOnce(&mut Options),
     ) -> Site {
+        let site = Site::begin(configure, options);
+        site.wait_until_ready();
+        site
+    }
+
+    fn begin(configure: impl FnOnce(&mut Config), options: impl FnOnce(&mut Options)) -> Site {
         let data = tempfile::tempdir().unwrap();
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let ports = Ports { peer: any_port, redis: Some(any_port), ..Ports::default() };
@@ -40,9 +51,7 @@ impl Site {
         let mut front_options = Options::of(&config).unwrap().unwrap();
         options(&mut front_options);
         let front = RedisFront::start(&node, front_options).unwrap();
-        let site = Site { front: Some(front), node: Some(node), _data: data };
-        site.wait_until_ready();
-        site
+        Site { front: Some(front), node: Some(node), _data: data }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -70,18 +79,25 @@ impl Drop for Site {
     }
 }
 
+/// Plain or encrypted bytes.
+pub(crate) trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// A connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     received: BytesMut,
     parser: ReplyParser,
 }
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        Client::over(tcp(address))
+    }
+
+    pub(crate) fn over(stream: impl Stream + 'static) -> Client {
+        let stream = Box::new(stream);
         Client { stream, received: BytesMut::new(), parser: ReplyParser::new() }
     }
 
@@ -140,6 +156,14 @@ impl Client {
     pub(crate) fn received(&self) -> &[u8] {
         &self.received
     }
+}
+
+/// A connection that waits for replies, but not for ever.
+pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
 }
 
 /// Bytes as text; those that are none escaped.
