@@ -1,0 +1,96 @@
+//! How a command reaches a running site.
+
+use super::failed::Failed;
+use super::show::{self, Length};
+use clap::Args;
+use client::{Client, Credentials, Options, Tls};
+use std::path::{Path, PathBuf};
+
+/// Flags of every command that talks to a running site.
+#[derive(Args)]
+pub(crate) struct Connect {
+    /// gRPC ports of nodes of the site; more than one, so that a dead one does no harm
+    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_SERVER", value_delimiter = ',')]
+    #[arg(default_value = "127.0.0.1:7380", help_heading = "Connection")]
+    server: Vec<String>,
+
+    /// Give up after this long
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = show::length)]
+    #[arg(help_heading = "Connection")]
+    deadline: Length,
+
+    /// Log in with this name; the password comes from PORTOLAN_PASSWORD, --password-file or a prompt
+    #[arg(long, value_name = "NAME", env = "PORTOLAN_USER", help_heading = "Connection")]
+    user: Option<String>,
+
+    /// Read the password from the first line of a file
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_PASSWORD_FILE", help_heading = "Connection")]
+    password_file: Option<PathBuf>,
+
+    /// Speak TLS, and believe nodes whose certificates these authorities (PEM) have signed
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_TLS_CA", help_heading = "Connection")]
+    tls_ca: Option<PathBuf>,
+
+    /// Show this certificate (PEM) to nodes that ask for one
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_TLS_CERT", help_heading = "Connection")]
+    #[arg(requires = "tls_key", requires = "tls_ca")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key (PEM) of --tls-cert
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_TLS_KEY", help_heading = "Connection")]
+    #[arg(requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// The name in the nodes' certificates, if it is not the host of --server
+    #[arg(long, value_name = "NAME", help_heading = "Connection", requires = "tls_ca")]
+    tls_name: Option<String>,
+}
+
+impl Connect {
+    /// Runs a command against the site.
+    pub(crate) fn run<F>(self, command: impl FnOnce(Client) -> F) -> Result<(), Failed>
+    where
+        F: Future<Output = Result<(), Failed>>,
+    {
+        let options = Options {
+            deadline: self.deadline.0,
+            attempt_deadline: self.deadline.0.min(Options::default().attempt_deadline),
+            credentials: self.credentials()?,
+            tls: self.tls()?,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Failed::cannot_serve)?;
+        runtime.block_on(async {
+            let client = Client::connect(&self.server, options)?;
+            command(client).await
+        })
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, Failed> {
+        let Some(name) = self.user.clone() else { return Ok(None) };
+        let password = match (&self.password_file, std::env::var("PORTOLAN_PASSWORD")) {
+            (Some(file), _) => {
+                let text = read("--password-file", file)?;
+                text.lines().next().unwrap_or_default().to_owned()
+            }
+            (None, Ok(password)) => password,
+            (None, Err(_)) => super::prompt::password(&format!("password of {name}"))?,
+        };
+        Ok(Some(Credentials { name, password }))
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Failed> {
+        let Some(ca) = &self.tls_ca else { return Ok(None) };
+        let identity = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => Some((read("--tls-cert", cert)?, read("--tls-key", key)?)),
+            _ => None,
+        };
+        Ok(Some(Tls { ca: read("--tls-ca", ca)?, identity, domain: self.tls_name.clone() }))
+    }
+}
+
+/// The text of a file that a flag names.
+pub(crate) fn read(flag: &str, path: &Path) -> Result<String, Failed> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failed::usage(format!("{flag} {}: {error}", path.display())))
+}

@@ -1,0 +1,322 @@
+//! `get`, `put`, `del`, `scan`, `watch`: keys from a shell.
+
+use super::connect::Connect;
+use super::failed::Failed;
+use super::show::{self, Length, Table};
+use clap::Args;
+use client::{Client, Keyspace, ScanRange};
+use model::{Bytes, Condition, Expiry, Kind, Revision};
+use serde_json::{Map, Value};
+use std::io::{self, Read as _, Write as _};
+
+/// Which keyspace, and how it is read.
+#[derive(Args)]
+struct Where {
+    /// The keyspace
+    #[arg(long, short, value_name = "NAME", default_value = "default", env = "PORTOLAN_KEYSPACE")]
+    keyspace: String,
+}
+
+/// How fresh.
+#[derive(Args)]
+struct Freshness {
+    /// Read what the asked node has, perhaps old, without waiting for the others
+    #[arg(long)]
+    stale: bool,
+}
+
+impl Freshness {
+    fn keys(&self, client: &Client, at: Where) -> Keyspace {
+        let keyspace = client.keyspace(at.keyspace);
+        if self.stale { keyspace.stale() } else { keyspace }
+    }
+}
+
+/// Read a key. Prints its value; code 1 if there is none
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  portolan get car:7\n  portolan get car:7 --json | jq .version"
+)]
+pub(crate) struct Get {
+    /// The key
+    key: String,
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    freshness: Freshness,
+    /// Print key, value and version as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print the value and nothing else, not even a newline
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Get {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let keys = self.freshness.keys(&client, self.at);
+            let Some(found) = keys.get(self.key.clone()).await? else {
+                return Err(Failed::no(None));
+            };
+            let mut out = io::stdout().lock();
+            if self.json {
+                let mut object = Map::new();
+                show::put_bytes(&mut object, "key", self.key.as_bytes());
+                show::put_bytes(&mut object, "value", &found.value);
+                object.insert("version".into(), found.version.0.into());
+                writeln!(out, "{}", Value::from(object))?;
+            } else {
+                out.write_all(&found.value)?;
+                if !self.raw {
+                    out.write_all(b"\n")?;
+                }
+            }
+            Ok(out.flush()?)
+        })
+    }
+}
+
+/// Write a key. Prints its new version; code 1 if a condition did not hold
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  portolan put car:7 'Pier 39'\n  portolan put lock me --if-absent --ttl 30s\n  \
+                  portolan put picture - < picture.png\n  portolan put car:7 'Pier 41' --if-version 12"
+)]
+pub(crate) struct Put {
+    /// The key
+    key: String,
+    /// Its value; `-` reads it from the standard input
+    value: String,
+    #[command(flatten)]
+    at: Where,
+    /// Only if the key is absent
+    #[arg(long, group = "condition", help_heading = "Conditions")]
+    if_absent: bool,
+    /// Only if the key is there
+    #[arg(long, group = "condition", help_heading = "Conditions")]
+    if_present: bool,
+    /// Only if the key still has this version (0: is absent)
+    #[arg(long, group = "condition", value_name = "VERSION", help_heading = "Conditions")]
+    if_version: Option<u64>,
+    /// Let the key disappear after this long
+    #[arg(long, value_name = "TIME", value_parser = show::length)]
+    ttl: Option<Length>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Put {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        let value = match self.value.as_str() {
+            "-" => {
+                let mut bytes = Vec::new();
+                io::stdin().lock().read_to_end(&mut bytes).map_err(Failed::usage)?;
+                Bytes::from(bytes)
+            }
+            _ => Bytes::from(self.value),
+        };
+        let condition = match (self.if_absent, self.if_present, self.if_version) {
+            (true, ..) => Condition::IfAbsent,
+            (_, true, _) => Condition::IfPresent,
+            (.., Some(version)) => Condition::IfVersion(Revision(version)),
+            _ => Condition::Always,
+        };
+        let expiry = match self.ttl {
+            Some(Length(ttl)) => Expiry::AfterMs(ttl.as_millis() as u64),
+            None => Expiry::Never,
+        };
+        self.connect.run(|client| async move {
+            let put = client::Put { condition, expiry, return_old: false };
+            let done = client.keyspace(self.at.keyspace).put_with(self.key, value, put).await?;
+            match (done.applied, done.version.0) {
+                (true, version) => Ok(show::print(version)?),
+                (false, 0) => Err(Failed::no(Some("not written: the key is absent".into()))),
+                (false, version) => {
+                    let what = format!("not written: the key is there, with version {version}");
+                    Err(Failed::no(Some(what)))
+                }
+            }
+        })
+    }
+}
+
+/// Remove keys. Prints how many there were; code 1 if there was none
+#[derive(Args)]
+pub(crate) struct Del {
+    /// The keys
+    #[arg(required = true)]
+    keys: Vec<String>,
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Del {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let keys = client.keyspace(self.at.keyspace);
+            let mut deleted = 0;
+            for key in self.keys {
+                deleted += u64::from(keys.delete(key).await?);
+            }
+            show::print(deleted)?;
+            if deleted == 0 { Err(Failed::no(None)) } else { Ok(()) }
+        })
+    }
+}
+
+/// List keys in order, as a table or as JSON lines
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  portolan scan car:\n  portolan scan --match 'car:*:speed' --values\n  \
+                  portolan scan --json | jq -r .key"
+)]
+pub(crate) struct Scan {
+    /// Only keys that begin with this
+    #[arg(default_value = "")]
+    prefix: String,
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    freshness: Freshness,
+    /// Only keys that match this glob, as in Redis
+    #[arg(long = "match", value_name = "GLOB", default_value = "", hide_default_value = true)]
+    glob: String,
+    /// With the values
+    #[arg(long)]
+    values: bool,
+    /// Stop after this many keys
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Rows that are aligned with one another; more would make the first wait for the last.
+const ROWS_ALIGNED: usize = 1_000;
+
+impl Scan {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let mut scan = self.freshness.keys(&client, self.at).scan(ScanRange {
+                prefix: self.prefix.into(),
+                glob: self.glob.into(),
+                with_values: self.values,
+                limit: self.limit.unwrap_or(0),
+                ..ScanRange::default()
+            });
+            let heads = || Table::new([">version", "kind", "key", "value"]);
+            let (mut table, mut rows) = (heads(), 0);
+            while let Some(item) = scan.next().await? {
+                let kind = match item.kind {
+                    Kind::String => "string",
+                    Kind::Hash => "hash",
+                };
+                if self.json {
+                    let mut object = Map::new();
+                    show::put_bytes(&mut object, "key", &item.key);
+                    object.insert("kind".into(), kind.into());
+                    object.insert("version".into(), item.version.0.into());
+                    if let Some(value) = &item.value {
+                        show::put_bytes(&mut object, "value", value);
+                    }
+                    show::print(Value::from(object))?;
+                    continue;
+                }
+                let value = item.value.as_deref().map(show::line).unwrap_or_default();
+                table.row([item.version.0.to_string(), kind.into(), show::line(&item.key), value]);
+                rows += 1;
+                if rows == ROWS_ALIGNED {
+                    show::print(std::mem::replace(&mut table, heads()))?;
+                    rows = 0;
+                }
+            }
+            if rows > 0 {
+                show::print(table)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Follow changes as they happen, until interrupted
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  portolan watch car:\n  portolan watch --after 1200 --values --json"
+)]
+pub(crate) struct Watch {
+    /// Only keys that begin with this
+    #[arg(default_value = "")]
+    prefix: String,
+    #[command(flatten)]
+    at: Where,
+    /// Begin after this revision instead of now
+    #[arg(long, value_name = "REVISION")]
+    after: Option<u64>,
+    /// With the key's value when the change is told
+    #[arg(long)]
+    values: bool,
+    /// End after this many changes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Watch {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let keys = client.keyspace(self.at.keyspace);
+            let after = self.after.map(Revision);
+            let mut watch = keys.watch_after(self.prefix, after, self.values).await?;
+            let mut left = self.limit.unwrap_or(u64::MAX);
+            while left > 0 {
+                for change in watch.next().await?.changes.into_iter().take(left as usize) {
+                    left -= 1;
+                    print_change(&change, self.json)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn print_change(change: &client::Change, json: bool) -> io::Result<()> {
+    let kind = kebab(&format!("{:?}", change.kind));
+    if !json {
+        let value = change.now.as_ref().map(|now| show::line(&now.value)).unwrap_or_default();
+        let line = format!("{:>10}  {kind:<12}  {}", change.revision.0, show::line(&change.key));
+        return show::print(format!("{line}  {value}").trim_end());
+    }
+    let mut object = Map::new();
+    object.insert("revision".into(), change.revision.0.into());
+    object.insert("change".into(), kind.into());
+    show::put_bytes(&mut object, "key", &change.key);
+    if let Some(now) = &change.now {
+        show::put_bytes(&mut object, "value", &now.value);
+        object.insert("version".into(), now.version.0.into());
+    }
+    show::print(Value::from(object))
+}
+
+/// `SetExpiry` as `set-expiry`.
+fn kebab(name: &str) -> String {
+    let mut kebab = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !kebab.is_empty() {
+            kebab.push('-');
+        }
+        kebab.extend(letter.to_lowercase());
+    }
+    kebab
+}

@@ -1,0 +1,165 @@
+//! `keyspace`: what data needs, stated once.
+
+use super::connect::Connect;
+use super::failed::Failed;
+use super::show::{self, Table};
+use clap::{Args, Subcommand};
+use client::KeyspaceInfo;
+use model::{Consistency, KeyspaceSpec, Scope};
+use serde_json::{Map, Value};
+
+/// Make, list, show or drop keyspaces
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Make a keyspace
+    Create(Create),
+    /// List all keyspaces
+    List(List),
+    /// Show one keyspace, and how many keys it holds
+    Show(Show),
+    /// Remove a keyspace and everything in it
+    Drop(Drop),
+}
+
+/// A keyspace to make.
+#[derive(Args)]
+#[command(after_help = "Example:\n  portolan keyspace create cars --prefix car:")]
+pub(crate) struct Create {
+    /// 1 to 64 of a-z, 0-9, - and _, starting with a letter
+    name: String,
+    /// Redis keys that begin with it belong here (the longest prefix wins)
+    #[arg(long)]
+    prefix: String,
+    /// What it promises: linearizable, causal, session or eventual (this version serves linearizable)
+    #[arg(long, default_value = "linearizable")]
+    consistency: Consistency,
+    /// Among whom: site, global, region or tree (this version serves site)
+    #[arg(long, default_value = "site")]
+    scope: Scope,
+    /// Let linearizable reads trust the leader's lease instead of asking a quorum
+    #[arg(long)]
+    lease_reads: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// All keyspaces.
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// One keyspace.
+#[derive(Args)]
+pub(crate) struct Show {
+    /// Its name
+    name: String,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A keyspace to drop.
+#[derive(Args)]
+pub(crate) struct Drop {
+    /// Its name
+    name: String,
+    /// Say again that everything in it may go
+    #[arg(long, required = true)]
+    yes: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        match self {
+            Command::Create(create) => create.run(),
+            Command::List(list) => list.run(),
+            Command::Show(show) => show.run(),
+            Command::Drop(drop) => drop
+                .connect
+                .run(|client| async move { Ok(client.cluster().drop_keyspace(&drop.name).await?) }),
+        }
+    }
+}
+
+impl Create {
+    fn run(self) -> Result<(), Failed> {
+        let spec = KeyspaceSpec {
+            consistency: self.consistency,
+            scope: self.scope,
+            lease_reads: self.lease_reads,
+            ..KeyspaceSpec::linearizable_site(self.name, self.prefix)
+        };
+        spec.check().map_err(Failed::usage)?;
+        self.connect.run(|client| async move {
+            client.cluster().create_keyspace(&spec).await?;
+            Ok(())
+        })
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let keyspaces = client.cluster().keyspaces().await?;
+            if self.json {
+                let list: Vec<Value> = keyspaces.iter().map(as_json).collect();
+                return Ok(show::print_json(&list.into())?);
+            }
+            let mut table = Table::new([">id", "name", "prefix", "consistency", "scope"]);
+            for KeyspaceInfo { id, spec } in keyspaces {
+                let prefix = show::line(&spec.prefix);
+                let promise = (spec.consistency.to_string(), spec.scope.to_string());
+                table.row([id.to_string(), spec.name, prefix, promise.0, promise.1]);
+            }
+            Ok(show::print(table)?)
+        })
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let (keyspace, keys) = client.cluster().keyspace(&self.name).await?;
+            if self.json {
+                let mut object = as_json(&keyspace);
+                object["keys"] = keys.into();
+                return Ok(show::print_json(&object)?);
+            }
+            let spec = keyspace.spec;
+            let reads = if spec.lease_reads { "by lease" } else { "by quorum" };
+            let mut table = Table::new(["keyspace", ""]);
+            for (name, value) in [
+                ("name", spec.name),
+                ("id", keyspace.id.to_string()),
+                ("prefix", show::line(&spec.prefix)),
+                ("promise", format!("{}/{}", spec.consistency, spec.scope)),
+                ("reads", reads.into()),
+                ("keys", keys.to_string()),
+            ] {
+                table.row([name.into(), value]);
+            }
+            Ok(show::print(table)?)
+        })
+    }
+}
+
+fn as_json(keyspace: &KeyspaceInfo) -> Value {
+    let spec = &keyspace.spec;
+    let mut object = Map::new();
+    object.insert("id".into(), keyspace.id.into());
+    object.insert("name".into(), spec.name.clone().into());
+    show::put_bytes(&mut object, "prefix", &spec.prefix);
+    object.insert("consistency".into(), spec.consistency.to_string().into());
+    object.insert("scope".into(), spec.scope.to_string().into());
+    object.insert("lease_reads".into(), spec.lease_reads.into());
+    object.into()
+}

@@ -1,0 +1,218 @@
+//! `serve` and `check-config`: flags and environment over a file over the defaults, and a node that
+//! runs until it is asked to stop.
+
+use super::connect::read;
+use super::failed::Failed;
+use super::show;
+use clap::Args;
+use front::admin::Admin;
+use front::grpc::{self, Grpc};
+use front::redis::{self, RedisFront};
+use server::config::{Config, Layer, Listen, file};
+use server::{Node, Stopped};
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+
+const AFTER_HELP: &str = "\
+Flags win over the environment, the environment over the file, the file over the defaults.
+`portolan check-config` takes the same flags and prints the result.
+
+Examples:
+  portolan serve
+  portolan serve --config /etc/portolan.toml
+  portolan serve --node 2 --data n2 --join 127.0.0.1:7381 --peer 127.0.0.1:7481 \\
+      --redis 127.0.0.1:7479 --grpc 127.0.0.1:7480 --admin off";
+
+/// What `serve` and `check-config` are told.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Flags {
+    /// A configuration file in TOML
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Where the node keeps its log and state [default: portolan-data]
+    #[arg(long, value_name = "DIR", env = "PORTOLAN_DATA")]
+    data: Option<PathBuf>,
+
+    /// What to log: error, warn, info, debug, trace, or directives as of RUST_LOG
+    #[arg(long, value_name = "LEVEL", env = "PORTOLAN_LOG", default_value = "info")]
+    log: String,
+
+    /// The site this node belongs to [default: site]
+    #[arg(long, value_name = "NAME", env = "PORTOLAN_SITE", help_heading = "Site")]
+    site: Option<String>,
+
+    /// This node's id in its site, 1 or more [default: 1]
+    #[arg(long, value_name = "N", env = "PORTOLAN_NODE", help_heading = "Site")]
+    node: Option<u64>,
+
+    /// Peer ports of nodes of the site to join; without it an empty node is a site of its own
+    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]
+    #[arg(value_delimiter = ',')]
+    join: Vec<String>,
+
+    /// Vote and keep the log's order, but no data: the third of two nodes
+    #[arg(long, env = "PORTOLAN_WITNESS", help_heading = "Site")]
+    witness: bool,
+
+    /// Where Redis clients connect, or off [default: 127.0.0.1:7379]
+    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_REDIS", help_heading = "Ports")]
+    redis: Option<Listen>,
+
+    /// Where gRPC clients connect, or off [default: 127.0.0.1:7380]
+    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_GRPC", help_heading = "Ports")]
+    grpc: Option<Listen>,
+
+    /// Where the other nodes of the site connect [default: 127.0.0.1:7381]
+    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_PEER", help_heading = "Ports")]
+    peer: Option<Listen>,
+
+    /// Where health, metrics and status are served over HTTP, or off [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_ADMIN", help_heading = "Ports")]
+    admin: Option<Listen>,
+
+    /// How the other nodes reach --peer, if not as it is
+    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_ADVERTISE", help_heading = "Ports")]
+    advertise: Option<String>,
+
+    /// Open ports to other machines without users or certificates; the value must be
+    /// allow-remote-without-credentials
+    #[arg(long, value_name = "WORDS", env = "PORTOLAN_INSECURE", help_heading = "Ports")]
+    insecure: Option<String>,
+}
+
+impl Flags {
+    /// The checked configuration.
+    fn config(self) -> Result<Config, Failed> {
+        let file = match &self.config {
+            None => Layer::default(),
+            Some(path) => file::parse(&path.display().to_string(), &read("--config", path)?)
+                .map_err(Failed::cannot_serve)?,
+        };
+        let over = Layer {
+            site: self.site,
+            node: self.node,
+            data: self.data,
+            join: self.join,
+            witness: self.witness.then_some(true),
+            redis: self.redis,
+            grpc: self.grpc,
+            peer: self.peer,
+            admin: self.admin,
+            advertise: self.advertise,
+            insecure: self.insecure,
+            ..Layer::default()
+        };
+        Config::resolve(file, over).map_err(Failed::cannot_serve)
+    }
+}
+
+/// Prints the effective configuration, or fails with what is wrong with it.
+pub(crate) fn check(flags: Flags) -> Result<(), Failed> {
+    let config = flags.config()?;
+    for warning in config.warnings() {
+        show::print(format_args!("# warning: {warning}"))?;
+    }
+    Ok(show::print(config.to_toml().trim_end())?)
+}
+
+/// Runs a node until it is asked to stop (interrupt, terminate) or cannot go on.
+pub(crate) fn serve(flags: Flags) -> Result<(), Failed> {
+    begin_log(&flags.log)?;
+    let config = flags.config()?;
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let node = Node::start(&config).map_err(Failed::cannot_serve)?;
+    let doors = Doors::open(&node, &config)?;
+    let (site, peer) = (&config.site, node.peer_address());
+    tracing::info!("{} of site {site} serves: {doors}, peer {peer}", config.node);
+    let end = until_stopped(&node)?;
+    drop(doors);
+    node.stop();
+    match end {
+        Stopped::Asked => Ok(()),
+        Stopped::Failed(why) => Err(Failed::cannot_serve(why)),
+    }
+}
+
+/// The open ports of a node, as its configuration wants them. They close when this is dropped.
+struct Doors {
+    redis: Option<RedisFront>,
+    grpc: Option<Grpc>,
+    admin: Option<Admin>,
+}
+
+impl Doors {
+    fn open(node: &Node, config: &Config) -> Result<Doors, Failed> {
+        let (ports, tls, front) = (&config.ports, &config.tls, &config.front);
+        let grpc = ports.grpc.map(|address| {
+            let tls = tls.grpc.clone();
+            let (threads, connections_max) = (front.threads, front.connections_max);
+            Grpc::open(node, &grpc::Options { address, tls, threads, connections_max })
+        });
+        let admin = ports.admin.map(|address| Admin::open(node, address, tls.admin.as_ref()));
+        let redis = redis::Options::of(config).map_err(Failed::cannot_serve)?;
+        let redis = redis.map(|options| RedisFront::start(node, options));
+        Ok(Doors {
+            redis: redis.transpose().map_err(Failed::cannot_serve)?,
+            grpc: grpc.transpose().map_err(Failed::cannot_serve)?,
+            admin: admin.transpose().map_err(Failed::cannot_serve)?,
+        })
+    }
+}
+
+impl std::fmt::Display for Doors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let redis = self.redis.as_ref().map(RedisFront::address);
+        let grpc = self.grpc.as_ref().map(Grpc::address);
+        let admin = self.admin.as_ref().map(Admin::address);
+        let shown = [("redis", redis), ("grpc", grpc), ("admin", admin)].map(|(port, address)| match address {
+            Some(address) => format!("{port} {address}"),
+            None => format!("{port} off"),
+        });
+        f.write_str(&shown.join(", "))
+    }
+}
+
+fn until_stopped(node: &Node) -> Result<Stopped, Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failed::cannot_serve)?.block_on(async {
+        tokio::select! {
+            stopped = node.stopped() => Ok(stopped),
+            asked = asked_to_stop() => {
+                asked.map_err(Failed::cannot_serve)?;
+                tracing::info!("stopping");
+                Ok(Stopped::Asked)
+            }
+        }
+    })
+}
+
+/// Ends when the process is interrupted, or told to terminate.
+async fn asked_to_stop() -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
+
+fn begin_log(level: &str) -> Result<(), Failed> {
+    let filter = tracing_subscriber::EnvFilter::try_new(level)
+        .map_err(|error| Failed::usage(format!("--log {level}: {error}")))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    Ok(())
+}
