@@ -95,8 +95,6 @@ pub struct Counters {
     pub errors: u64,
     /// Attempts made again after one that failed; the operation's latency includes both.
     pub retries: u64,
-    /// Connections made again at the same site.
-    pub reconnects: u64,
     /// Operations answered, but later than the stall limit.
     pub stalls: u64,
 }
@@ -169,11 +167,6 @@ impl Measure {
     /// Counts a vehicle that went to another site.
     pub fn moved(&mut self) {
         self.counters.moves += 1;
-    }
-
-    /// Counts a connection made again.
-    pub fn reconnected(&mut self) {
-        self.counters.reconnects += 1;
     }
 
     /// Counts an election after the first, and marks it.

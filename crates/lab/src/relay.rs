@@ -54,7 +54,7 @@ pub struct Relay {
 
 #[derive(Debug)]
 struct Shared {
-    target: Mutex<SocketAddr>,
+    target: Mutex<Option<SocketAddr>>,
     link: Mutex<Link>,
     /// Counts cuts and heals: odd is cut. Connections die when it changes.
     cuts: watch::Sender<u64>,
@@ -64,16 +64,16 @@ struct Shared {
 type Chunk = (Instant, Vec<u8>);
 
 impl Relay {
-    /// Opens a relay on a free port of 127.0.0.1 in front of `target`, which need not listen yet.
-    /// `seed` decides the jitter.
+    /// Opens a relay on a free port of 127.0.0.1. It leads nowhere, and resets who connects, until
+    /// [`Relay::set_target`]. `seed` decides the jitter.
     ///
     /// # Errors
     /// No port could be opened.
-    pub async fn open(target: SocketAddr, link: Link, seed: u64) -> io::Result<Self> {
+    pub async fn open(link: Link, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
         let (cuts, _) = watch::channel(0);
-        let shared = Arc::new(Shared { target: Mutex::new(target), link: Mutex::new(link), cuts });
+        let shared = Arc::new(Shared { target: Mutex::new(None), link: Mutex::new(link), cuts });
         let accepting = tokio::spawn(accept(listener, shared.clone(), seed)).abort_handle();
         Ok(Self { addr, shared, accepting })
     }
@@ -91,7 +91,7 @@ impl Relay {
 
     /// Changes the target for connections made from now on.
     pub fn set_target(&self, target: SocketAddr) {
-        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(target);
     }
 
     /// Resets all connections and refuses new ones until [`Relay::heal`].
@@ -120,7 +120,7 @@ impl Shared {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn target(&self) -> SocketAddr {
+    fn target(&self) -> Option<SocketAddr> {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,13 +149,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, seed: u64) {
 async fn carry(mut client: TcpStream, shared: &Shared, seed: u64) {
     let mut cuts = shared.cuts.subscribe();
     let is_cut = *cuts.borrow_and_update() & 1 == 1;
-    let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(shared.target()));
-    let mut target = match connected.await {
-        Ok(Ok(target)) if !is_cut => target,
-        _ => {
-            let _ = client.set_zero_linger();
-            return;
-        }
+    let target = shared.target().filter(|_| !is_cut);
+    let Some(mut target) = connected(target).await else {
+        let _ = client.set_zero_linger();
+        return;
     };
     // Waiting to fill a segment would add to the link's delay. Failing here costs only time.
     let _ = (client.set_nodelay(true), target.set_nodelay(true));
@@ -178,6 +175,10 @@ async fn carry(mut client: TcpStream, shared: &Shared, seed: u64) {
         // What ends before its time must look like it: a reset, not an orderly end.
         let _ = (client.set_zero_linger(), target.set_zero_linger());
     }
+}
+
+async fn connected(target: Option<SocketAddr>) -> Option<TcpStream> {
+    timeout(CONNECT_TIMEOUT, TcpStream::connect(target?)).await.ok()?.ok()
 }
 
 fn rng(seed: u64) -> StdRng {
@@ -247,6 +248,12 @@ mod tests {
         addr
     }
 
+    async fn relay(target: SocketAddr, link: Link) -> Relay {
+        let relay = Relay::open(link, 1).await.unwrap();
+        relay.set_target(target);
+        relay
+    }
+
     async fn round_trip(stream: &mut TcpStream) -> Duration {
         let start = Instant::now();
         stream.write_all(b"ping").await.unwrap();
@@ -260,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_take_the_links_time_and_the_first_ones_a_handshake_more() {
-        let relay = Relay::open(echo().await, Link::constant(20.0), 1).await.unwrap();
+        let relay = relay(echo().await, Link::constant(20.0)).await;
         let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
         assert!(round_trip(&mut stream).await >= Duration::from_millis(75));
         assert!(round_trip(&mut stream).await >= Duration::from_millis(40));
@@ -271,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn a_long_stream_arrives_whole_in_order_and_its_end_with_it() {
         let jittery = Link { delay_ms: 3.0, jitter_ms: 3.0 };
-        let relay = Relay::open(echo().await, jittery, 2).await.unwrap();
+        let relay = relay(echo().await, jittery).await;
         let (mut read, mut write) = TcpStream::connect(relay.addr()).await.unwrap().into_split();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|index| (index / 7) as u8).collect();
         let copy = sent.clone();
@@ -288,7 +295,7 @@ mod tests {
     async fn a_receiver_that_does_not_read_stops_the_sender() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let target = listener.local_addr().unwrap();
-        let relay = Relay::open(target, Link::constant(1.0), 3).await.unwrap();
+        let relay = relay(target, Link::constant(1.0)).await;
         let mut sender = TcpStream::connect(relay.addr()).await.unwrap();
         let (_deaf, _) = listener.accept().await.unwrap();
         let chunk = vec![0; 1 << 20];
@@ -302,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_resets_and_refuses_until_healed() {
-        let relay = Relay::open(echo().await, Link::constant(1.0), 4).await.unwrap();
+        let relay = relay(echo().await, Link::constant(1.0)).await;
         let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
         round_trip(&mut stream).await;
         relay.cut();
@@ -318,10 +325,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_that_is_not_there_closes_the_client() {
+        let nowhere = Relay::open(Link::constant(1.0), 1).await.unwrap();
+        let mut stream = TcpStream::connect(nowhere.addr()).await.unwrap();
+        assert!(!matches!(stream.read(&mut [0; 1]).await, Ok(1..)));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let gone = listener.local_addr().unwrap();
         drop(listener);
-        let relay = Relay::open(gone, Link::constant(1.0), 5).await.unwrap();
+        let relay = relay(gone, Link::constant(1.0)).await;
         let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
         assert!(!matches!(stream.read(&mut [0; 1]).await, Ok(1..)));
         relay.set_target(echo().await);

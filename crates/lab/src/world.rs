@@ -13,6 +13,7 @@
 
 use std::{fmt, ops::Range, path::Path};
 
+use model::{SiteName, limits::NODES_MAX};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -21,8 +22,6 @@ use crate::{
     link::Link,
 };
 
-/// Most nodes that may replicate for each other in one site.
-const NODES_MAX: usize = 7;
 /// Most sites in one world.
 const SITES_MAX: usize = 10_000;
 /// Most vehicles in one world.
@@ -37,8 +36,8 @@ const SAN_FRANCISCO: &str = include_str!("../worlds/san-francisco.toml");
 /// A whole world, checked.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// Short name: letters, digits and dashes.
-    pub name: String,
+    /// Short name, by the rule of site names.
+    pub name: SiteName,
     /// One line for people.
     pub title: String,
     /// Where generated vehicles drive, and what maps show.
@@ -58,8 +57,8 @@ pub struct World {
 /// A place with one or more nodes that replicate for each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Site {
-    /// Unique in the world: letters, digits and dashes.
-    pub name: String,
+    /// Unique in the world.
+    pub name: SiteName,
     /// Where it stands.
     pub at: Point,
     /// 1 to 7.
@@ -291,7 +290,7 @@ impl Source<'_> {
     }
 
     fn check(&self, raw: RawWorld) -> Result<World, WorldError> {
-        self.check_name("name", &raw.name)?;
+        let name = self.check_name("name", &raw.name)?;
         self.check_city(&raw.city)?;
         for tier in [&raw.links.client_site, &raw.links.site_site, &raw.links.node_node] {
             self.check_tier(tier)?;
@@ -301,7 +300,7 @@ impl Source<'_> {
         let sites = self.check_sites(&raw.site)?;
         let outline = raw.map.map_or(Ok(Vec::new()), |map| self.check_outline(&map.outline))?;
         Ok(World {
-            name: raw.name.into_inner(),
+            name,
             title: raw.title,
             city: raw.city.into_inner(),
             sites,
@@ -316,16 +315,9 @@ impl Source<'_> {
         })
     }
 
-    fn check_name(&self, what: &str, name: &Spanned<String>) -> Result<(), WorldError> {
-        let text = name.get_ref();
-        let fine = !text.is_empty()
-            && text.len() <= 64
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        if fine {
-            return Ok(());
-        }
-        let message = format!("{what}: 1 to 64 letters, digits and dashes, is {text:?}");
-        Err(self.error(name.span(), message))
+    fn check_name(&self, what: &str, name: &Spanned<String>) -> Result<SiteName, WorldError> {
+        SiteName::new(name.get_ref().clone())
+            .map_err(|error| self.error(name.span(), format!("{what}: {error}")))
     }
 
     fn check_city(&self, city: &Spanned<Bounds>) -> Result<(), WorldError> {
@@ -397,24 +389,23 @@ impl Source<'_> {
         }
         let mut sites: Vec<Site> = Vec::with_capacity(raw.len());
         for site in raw {
-            self.check_name("site name", &site.name)?;
-            let name = site.name.get_ref();
-            if sites.iter().any(|earlier| earlier.name == *name) {
-                let message = format!("there is already a site named {name:?}");
+            let name = self.check_name("site", &site.name)?;
+            if sites.iter().any(|earlier| earlier.name == name) {
+                let message = format!("there is already a site named \"{name}\"");
                 return Err(self.error(site.name.span(), message));
             }
             let at = Point::new(*site.lat.get_ref(), *site.lon.get_ref());
             if !at.is_on_earth() {
-                let message = format!("site {name:?}: lat is −90 to 90 and lon −180 to 180");
+                let message = format!("site \"{name}\": lat is −90 to 90 and lon −180 to 180");
                 return Err(self.error(site.lat.span(), message));
             }
             let nodes = site.nodes.as_ref().map_or(1, |nodes| *nodes.get_ref());
             if !(1..=NODES_MAX).contains(&nodes) {
-                let message = format!("site {name:?}: nodes is 1 to {NODES_MAX}, is {nodes}");
+                let message = format!("site \"{name}\": nodes is 1 to {NODES_MAX}, is {nodes}");
                 let span = site.nodes.as_ref().map_or(0..0, Spanned::span);
                 return Err(self.error(span, message));
             }
-            sites.push(Site { name: name.clone(), at, nodes });
+            sites.push(Site { name, at, nodes });
         }
         Ok(sites)
     }

@@ -27,7 +27,7 @@ use crate::{
 
 /// All that a report shows.
 #[derive(Debug)]
-pub struct Report<'a> {
+pub struct Report {
     /// Headline.
     pub title: String,
     /// One or two sentences under it: what ran, where, for how long.
@@ -35,7 +35,7 @@ pub struct Report<'a> {
     /// The few figures to see first.
     pub tiles: Vec<Tile>,
     /// What was measured.
-    pub measure: &'a Measure,
+    pub measure: Measure,
     /// Where it happened.
     pub map: Map,
     /// How to read it, how to run it again; each a paragraph.
@@ -101,7 +101,7 @@ pub struct Stroke {
     pub points: Vec<Point>,
 }
 
-impl Report<'_> {
+impl Report {
     /// The page.
     #[must_use]
     pub fn html(&self) -> String {
@@ -116,9 +116,9 @@ impl Report<'_> {
         fs::create_dir_all(directory)?;
         let page = directory.join("report.html");
         fs::write(&page, self.html())?;
-        fs::write(directory.join("operations.csv"), tables::operations_csv(self.measure))?;
-        fs::write(directory.join("timeline.csv"), tables::timeline_csv(self.measure))?;
-        fs::write(directory.join("events.csv"), tables::events_csv(self.measure))?;
+        fs::write(directory.join("operations.csv"), tables::operations_csv(&self.measure))?;
+        fs::write(directory.join("timeline.csv"), tables::timeline_csv(&self.measure))?;
+        fs::write(directory.join("events.csv"), tables::events_csv(&self.measure))?;
         Ok(page)
     }
 }
@@ -159,7 +159,7 @@ mod tests {
         measure
     }
 
-    fn report(measure: &Measure) -> Report<'_> {
+    fn report(measure: Measure) -> Report {
         let (home, away) = (Point::new(37.75, -122.45), Point::new(37.79, -122.40));
         Report {
             title: "A city & its cabs".to_owned(),
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_loads_nothing() {
         let measure = measure();
-        let html = report(&measure).html();
+        let html = report(measure).html();
         assert_well_formed(&html);
         for outside in ["http://", "https://", "<script", "<link", "@import", "url(http"] {
             assert!(!html.contains(outside), "{outside}");
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn an_empty_run_is_a_page_too() {
         let measure = Measure::new(&["look"], Duration::from_secs(1));
-        let mut report = report(&measure);
+        let mut report = report(measure);
         report.map.strokes.clear();
         report.map.outline.clear();
         let html = report.html();
@@ -224,7 +224,7 @@ mod tests {
     fn files_hold_what_was_measured() {
         let directory = tempfile::tempdir().unwrap();
         let measure = measure();
-        let page = report(&measure).write(&directory.path().join("new")).unwrap();
+        let page = report(measure).write(&directory.path().join("new")).unwrap();
         assert!(page.ends_with("new/report.html") && page.exists());
         let read = |name| fs::read_to_string(page.with_file_name(name)).unwrap();
         let operations = read("operations.csv");

@@ -12,7 +12,7 @@ use crate::measure::{Measure, Second};
 const STYLE: &str = include_str!("style.css");
 const COLORS: [&str; 4] = ["c1", "c2", "c3", "c4"];
 
-pub(super) fn html(report: &Report<'_>) -> String {
+pub(super) fn html(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -23,9 +23,9 @@ pub(super) fn html(report: &Report<'_>) -> String {
     );
     tiles(&mut html, report);
     html.push_str("<div class=\"cards\">");
-    let latency = latency_over_time(report.measure);
-    let rate = rate_over_time(report.measure);
-    let distribution = distribution(report.measure);
+    let latency = latency_over_time(&report.measure);
+    let rate = rate_over_time(&report.measure);
+    let distribution = distribution(&report.measure);
     let slow = "Each second's median and 99th percentile of all operations, retries included. \
                 A gap is a second in which nothing was answered.";
     card(&mut html, "Latency over time", slow, &(latency.svg() + &latency.legend()));
@@ -38,7 +38,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
         at_most,
         &(distribution.svg() + &distribution.legend()),
     );
-    let table = format!("<div class=\"scroll\">{}</div>", tables::operations_html(report.measure));
+    let table = format!("<div class=\"scroll\">{}</div>", tables::operations_html(&report.measure));
     let measured = "From the first attempt to the answer, as the vehicle saw it, links included.";
     card(&mut html, "Latency by operation", measured, &table);
     let where_driven = "Where the vehicles drove, in the colour of the site that served them there. \
@@ -52,7 +52,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
     html
 }
 
-fn tiles(html: &mut String, report: &Report<'_>) {
+fn tiles(html: &mut String, report: &Report) {
     html.push_str("<div class=\"tiles\">");
     for tile in &report.tiles {
         let tone = match tile.tone {
