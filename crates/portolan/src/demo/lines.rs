@@ -1,0 +1,46 @@
+//! Progress as plain lines, for scripts and logs: one a second, and one for each event.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use super::picture::Picture;
+
+/// What has been written so far.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    seconds: u64,
+    last_event: Option<Duration>,
+}
+
+impl Lines {
+    /// Writes what is new at this moment.
+    pub(super) fn show(&mut self, picture: &Picture, mut out: impl Write) -> io::Result<()> {
+        for event in &picture.events {
+            if self.last_event.is_none_or(|last| event.at > last) {
+                writeln!(out, "{:>5.1} s  * {}", event.at.as_secs_f64(), event.label)?;
+                self.last_event = Some(event.at);
+            }
+        }
+        let seconds = picture.elapsed.as_secs();
+        if seconds == self.seconds {
+            return Ok(());
+        }
+        self.seconds = seconds;
+        let (last, counters) = (&picture.all.0, picture.counters);
+        writeln!(
+            out,
+            "{seconds:>5} s  {:>6} ops/s  p50 {:>6.1} ms  p99 {:>7.1} ms  {:>4} vehicles  \
+             moves {}  elections {}  retries {}  errors {}",
+            last.count,
+            last.p50_ms,
+            last.p99_ms,
+            picture.vehicles.len(),
+            counters.moves,
+            counters.elections,
+            counters.retries,
+            counters.errors
+        )
+    }
+}

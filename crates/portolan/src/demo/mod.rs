@@ -1,0 +1,295 @@
+//! `portolan demo`: a city on one laptop.
+//!
+//! All sites of a world run in this process, on real disks and real sockets, as far apart as the
+//! world's links say. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
+//! share the hazards of the zone they are in, and move on. Halfway, the site with most nodes loses
+//! its leader; what the vehicles notice of it is measured, shown, and judged at the end by reading
+//! back what was acknowledged.
+//!
+//! | module | its one idea |
+//! | --- | --- |
+//! | [`plan`] | what will be played: world, tracks, clock, from the arguments |
+//! | [`city`] | the sites in this process |
+//! | [`vehicle`] | one client on its way; [`resp`] is how it speaks, [`hazards`] what about |
+//! | [`scene`] | what is seen; [`picture`] is one moment of it |
+//! | [`view`], [`lines`] | the moment on a terminal, or as plain lines |
+//! | [`outcome`] | the judgement, the final table, the report |
+//!
+//! Left out: keys of other scopes than a site's, since the hazards of a zone are its site's business.
+
+mod city;
+mod clock;
+mod files;
+mod hazards;
+mod lines;
+mod outcome;
+mod picture;
+mod plan;
+mod resp;
+mod scene;
+mod vehicle;
+mod view;
+
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use lab::{link::Link, mobility::trace::TraceError, relay::Relay, world::WorldError};
+use rand::{SeedableRng, rngs::StdRng};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use self::{
+    city::{City, CityError},
+    lines::Lines,
+    outcome::{Kill, Outcome},
+    picture::{Picture, Role},
+    plan::Plan,
+    scene::Scene,
+    vehicle::{Shared, Vehicle},
+    view::View,
+};
+
+/// How often the nodes' roles are looked at.
+const TICK: Duration = Duration::from_millis(25);
+/// Every how many ticks the view is drawn.
+const TICKS_PER_VIEW: u64 = 5;
+/// How long vehicles may take to finish what they are doing at the end.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Play a city on this machine: nine sites, vehicles moving between them, and a leader that dies
+///
+/// Sites run in this process with real disks and sockets; their links are delayed as the distance
+/// says. Vehicles share the hazards of the zone they are in through the nearest site. Halfway, the
+/// site of three nodes loses its leader.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// Replay this trace: CSV with the columns cab,t_s,lat,lon first, plain or gzip [default:
+    /// vehicles are made up]
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Seconds of the trace in a second of the demo
+    #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = plan::speed)]
+    speed: f64,
+
+    /// How long to play, like 30s, 5m or 1h
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = plan::length)]
+    length: Duration,
+
+    /// How many vehicles [default: the world's count, or as many as the trace has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    vehicles: Option<u32>,
+
+    /// A world file in TOML: sites, links, work [default: nine sites over San Francisco]
+    #[arg(long, value_name = "FILE")]
+    world: Option<PathBuf>,
+
+    /// Where to write report.html and the CSV files
+    #[arg(long, value_name = "DIR", default_value = "portolan-report")]
+    report: PathBuf,
+
+    /// Plain progress lines, as when the output is not a terminal
+    #[arg(long)]
+    headless: bool,
+
+    /// Decides made-up ways, think times and jitter
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Why the demo could not be played.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DemoError {
+    /// The world file is not right.
+    #[error("{0}")]
+    World(#[from] WorldError),
+    /// The trace is not right.
+    #[error("{}: {source}", path.display())]
+    Trace {
+        /// The trace.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TraceError,
+    },
+    /// The trace has nobody to play with.
+    #[error("{}: no vehicle is on the road in the first {window_s:.0} s of the trace", path.display())]
+    NoVehicles {
+        /// The trace.
+        path: PathBuf,
+        /// What would have been played of it.
+        window_s: f64,
+    },
+    /// The sites did not start.
+    #[error("cannot start the city: {0}")]
+    City(#[from] CityError),
+    /// Too many files would be open.
+    #[error(
+        "{needed} files would be open at once and this system allows {allowed}: \
+         play fewer --vehicles, or raise `ulimit -n`"
+    )]
+    Files {
+        /// Estimated.
+        needed: u64,
+        /// The hard limit.
+        allowed: u64,
+    },
+    /// The report could not be written.
+    #[error("cannot write the report into {}: {source}", directory.display())]
+    Report {
+        /// Where to.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The terminal or a socket failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl DemoError {
+    fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what, source }
+    }
+}
+
+/// Plays the demo to its end.
+///
+/// # Errors
+/// As [`DemoError`] says. That vehicles saw errors is a result, not an error.
+pub(crate) fn run(args: &Args) -> Result<(), DemoError> {
+    let plan = Plan::new(args)?;
+    files::allow(plan.tracks.len(), &plan.world)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(DemoError::io("cannot start the runtime"))?;
+    runtime.block_on(play(plan, args))
+}
+
+async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
+    let mut city = City::start(&plan.world, args.seed).await?;
+    let tracks = std::mem::take(&mut plan.tracks);
+    let shared = Arc::new(Shared {
+        world: plan.world.clone(),
+        clock: plan.clock,
+        addresses: city.addresses(),
+        scene: Scene::new(plan.world.sites.len(), tracks.len()),
+    });
+    let (stop, stopped) = watch::channel(false);
+    let mut driving = JoinSet::new();
+    for (index, track) in tracks.into_iter().enumerate() {
+        let seed = args.seed.wrapping_mul(1_000_003).wrapping_add(index as u64);
+        // Where it leads, and how far, is set by the vehicle when it has chosen a site.
+        let radio = Relay::open(Link::constant(0.0), seed)
+            .await
+            .map_err(DemoError::io("cannot open a relay"))?;
+        let rng = StdRng::seed_from_u64(seed);
+        let vehicle = Vehicle::new(index, shared.clone(), track, radio, rng);
+        driving.spawn(vehicle.drive(stopped.clone()));
+    }
+    let kill = direct(&mut city, &shared, &plan, args).await?;
+    let length = shared.scene.elapsed();
+    let _ = stop.send(true);
+    let finish = async { while driving.join_next().await.is_some() {} };
+    if timeout(FINISH_TIMEOUT, finish).await.is_err() {
+        driving.shutdown().await;
+    }
+    let audit = outcome::audit(&shared).await;
+    city.stop().await;
+    let outcome = Outcome { plan: &plan, shared: &shared, length, kill, audit };
+    outcome.print(io::stdout().lock()).map_err(DemoError::io("cannot write the result"))?;
+    let page = outcome
+        .report()
+        .write(&args.report)
+        .map_err(|source| DemoError::Report { directory: args.report.clone(), source })?;
+    outcome::point_at(&page, io::stdout().lock()).map_err(DemoError::io("cannot write the result"))
+}
+
+/// Lets time pass, stops the leader halfway, notes elections and shows it all, until the time is over
+/// or the user has seen enough.
+async fn direct(
+    city: &mut City,
+    shared: &Shared,
+    plan: &Plan,
+    args: &Args,
+) -> Result<Option<Kill>, DemoError> {
+    let terminal = DemoError::io("cannot draw on the terminal");
+    let headless = args.headless || !io::stdout().is_terminal();
+    let view = if headless { None } else { Some(View::open(&plan.world, plan.title.clone())) };
+    let mut view = view.transpose().map_err(terminal)?;
+    let mut lines = Lines::default();
+    let mut leaders = leaders(&city.roles());
+    let mut kill: Option<Kill> = None;
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    for tick in 0_u64.. {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = tokio::signal::ctrl_c() => break,
+        }
+        let elapsed = shared.scene.elapsed();
+        let roles = city.roles();
+        for (site, leader) in self::leaders(&roles).into_iter().enumerate() {
+            if leader.is_some() && leader != leaders[site] {
+                note_election(shared, site, &mut kill);
+                leaders[site] = leader;
+            }
+        }
+        if kill.is_none()
+            && elapsed * 2 >= args.length
+            && let Some((site, node)) = plan.to_kill.and_then(|site| Some((site, leaders[site]?)))
+        {
+            let at = shared.scene.elapsed();
+            city.stop_node(site, node).await;
+            let name = &plan.world.sites[site].name;
+            shared.scene.lock().measure.mark(at, format!("{name} loses its leader"));
+            kill = Some(Kill { site, at, leaderless: None });
+        }
+        let over = elapsed >= args.length;
+        if tick % TICKS_PER_VIEW == 0 || over {
+            let t_s = plan.clock.t_s(elapsed);
+            let picture = Picture::take(&plan.world, &shared.scene, roles, t_s, args.length);
+            let quit = match &mut view {
+                Some(view) => view.show(&picture),
+                None => lines.show(&picture, io::stdout().lock()).map(|()| false),
+            };
+            if quit.map_err(DemoError::io("cannot write to the terminal"))? {
+                break;
+            }
+        }
+        if over {
+            break;
+        }
+    }
+    Ok(kill)
+}
+
+fn leaders(roles: &[Vec<Role>]) -> Vec<Option<usize>> {
+    roles.iter().map(|nodes| nodes.iter().position(|role| *role == Role::Leader)).collect()
+}
+
+fn note_election(shared: &Shared, site: usize, kill: &mut Option<Kill>) {
+    let at = shared.scene.elapsed();
+    let name = &shared.world.sites[site].name;
+    let label = match kill {
+        Some(kill) if kill.site == site && kill.leaderless.is_none() => {
+            let leaderless = at.saturating_sub(kill.at);
+            kill.leaderless = Some(leaderless);
+            format!("{name} has a new one, {} ms later", leaderless.as_millis())
+        }
+        _ => format!("{name} has a new leader"),
+    };
+    shared.scene.lock().measure.elected(at, label);
+}

@@ -1,0 +1,215 @@
+//! A vehicle: it drives, attaches to the nearest site, looks for hazards and reports them, and moves on.
+//!
+//! It is an ordinary client that knows only addresses. When an attempt fails it tries the site's next
+//! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What it
+//! sends may be sent twice without harm, so it need not know whether a failed attempt took effect.
+//!
+//! It works in a closed loop with exponential think times: while it waits for an answer it asks
+//! nothing else, as a driver's device would.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use lab::{
+    geo::{Grid, Point},
+    mobility::Track,
+    relay::Relay,
+    world::World,
+};
+use rand::{Rng, rngs::StdRng};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use wire::resp::Reply;
+
+use super::{
+    clock::Clock,
+    hazards::{self, Operation, Report},
+    resp::Connection,
+    scene::Scene,
+};
+
+/// How long one attempt may take before the next node is tried.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+/// When an operation is given up and counted as an error.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Mean pause before trying again.
+const RETRY_PAUSE: Duration = Duration::from_millis(25);
+/// How often a vehicle that is off the road looks whether it is back.
+const OFF_ROAD_PAUSE: Duration = Duration::from_millis(200);
+
+/// What all vehicles share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Where things are and how often to do what.
+    pub(super) world: World,
+    /// From real time to the tracks' time.
+    pub(super) clock: Clock,
+    /// Where each site's nodes listen for Redis clients.
+    pub(super) addresses: Vec<Vec<SocketAddr>>,
+    /// What is seen.
+    pub(super) scene: Scene,
+}
+
+/// One vehicle and its radio.
+#[derive(Debug)]
+pub(super) struct Vehicle {
+    index: usize,
+    shared: Arc<Shared>,
+    zones: Grid,
+    track: Track,
+    radio: Relay,
+    rng: StdRng,
+    site: Option<usize>,
+    node: usize,
+    connection: Option<Connection>,
+    reports: u64,
+}
+
+impl Vehicle {
+    /// A vehicle on its track; `radio` carries all it sends.
+    pub(super) fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        track: Track,
+        radio: Relay,
+        rng: StdRng,
+    ) -> Self {
+        let zones = shared.world.zones();
+        let (site, connection) = (None, None);
+        Self { index, shared, zones, track, radio, rng, site, node: 0, connection, reports: 0 }
+    }
+
+    /// Drives until told to stop; the operation in hand is finished first.
+    pub(super) async fn drive(mut self, mut stop: watch::Receiver<bool>) {
+        let rates = self.shared.world.hazards;
+        let think_s = 1.0 / (rates.look_hz + rates.report_hz);
+        while !*stop.borrow() {
+            let pause = match self.whereabouts() {
+                Some((at, t_s)) => {
+                    self.work(at, t_s).await;
+                    // Exponential: 1 − u is never 0, and ten means bound the longest pause.
+                    let draw = -(1.0 - self.rng.random::<f64>()).ln();
+                    Duration::from_secs_f64(think_s * draw.min(10.0))
+                }
+                None => {
+                    self.leave_the_road();
+                    OFF_ROAD_PAUSE
+                }
+            };
+            let _ = timeout(pause, stop.wait_for(|stop| *stop)).await;
+        }
+        self.leave_the_road();
+    }
+
+    fn whereabouts(&self) -> Option<(Point, f64)> {
+        let t_s = self.shared.clock.t_s(self.shared.scene.elapsed());
+        Some((self.track.position(t_s)?, t_s))
+    }
+
+    fn leave_the_road(&mut self) {
+        self.shared.scene.placed(self.index, None);
+        self.connection = None;
+        self.site = None;
+    }
+
+    async fn work(&mut self, at: Point, t_s: f64) {
+        let site = self.attach(at).await;
+        let rates = self.shared.world.hazards;
+        let key = hazards::key(self.zones.zone(at));
+        if self.rng.random_bool(rates.report_hz / (rates.look_hz + rates.report_hz)) {
+            self.report(site, key, at, t_s).await;
+        } else {
+            self.look(site, key, rates.zone_max).await;
+        }
+    }
+
+    /// Goes to the site that serves this place, and returns it.
+    async fn attach(&mut self, at: Point) -> usize {
+        let shared = self.shared.clone();
+        let site = shared.world.attach(at, self.site);
+        let distance_m = shared.world.sites[site].at.distance_m(at);
+        self.radio.set_link(shared.world.links.client_site.link(distance_m));
+        shared.scene.placed(self.index, Some((at, site)));
+        if let Some(before) = self.site.replace(site).filter(|before| *before != site) {
+            shared.scene.lock().measure.moved();
+            tracing::debug!(vehicle = self.index, from = before, to = site, "moved");
+            self.connection = None;
+        }
+        if self.connection.is_none() {
+            // Spreads the vehicles over the nodes of a site.
+            self.node = self.index % shared.addresses[site].len();
+            self.operate(Operation::Attach, &["PING"]).await;
+        }
+        site
+    }
+
+    async fn look(&mut self, site: usize, key: String, zone_max: usize) {
+        let Some(reply) = self.operate(Operation::Look, &["HGETALL", &key]).await else { return };
+        let mut hazards = hazards::listed(&reply);
+        if hazards.len() <= zone_max {
+            return;
+        }
+        hazards.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (field, _) = hazards.swap_remove(0);
+        let report = Report { site, key, field };
+        self.shared.scene.lock().ledger.forget(&report);
+        self.operate(Operation::Clear, &["HDEL", &report.key, &report.field]).await;
+    }
+
+    async fn report(&mut self, site: usize, key: String, at: Point, t_s: f64) {
+        self.reports += 1;
+        let field = format!("{}-{}", self.index, self.reports);
+        let value = hazards::value(self.rng.random_range(0..64), at, t_s);
+        let report = Report { site, key, field };
+        self.shared.scene.lock().ledger.sending(report.clone());
+        let command = ["HSET", &report.key, &report.field, &value];
+        let answered = self.operate(Operation::Report, &command).await.is_some();
+        let ledger = &mut self.shared.scene.lock().ledger;
+        if answered {
+            ledger.acknowledged(&report);
+        } else {
+            ledger.forget(&report);
+        }
+    }
+
+    /// One operation, tried until it is answered or given up.
+    async fn operate(&mut self, operation: Operation, command: &[&str]) -> Option<Reply> {
+        let site = self.site?;
+        let start = Instant::now();
+        loop {
+            let attempt = timeout(ATTEMPT_TIMEOUT, self.attempt(site, command)).await;
+            let why = match attempt {
+                Ok(Ok(Reply::Error(refusal))) => String::from_utf8_lossy(&refusal).into_owned(),
+                Ok(Ok(reply)) => {
+                    self.shared.scene.answered(site, operation, start.elapsed());
+                    return Some(reply);
+                }
+                Ok(Err(error)) => error.kind().to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            self.connection = None;
+            self.node = (self.node + 1) % self.shared.addresses[site].len();
+            if start.elapsed() > OPERATION_TIMEOUT {
+                self.shared.scene.gave_up(operation, start.elapsed(), &why);
+                return None;
+            }
+            self.shared.scene.retried(&why);
+            sleep(RETRY_PAUSE.mul_f64(self.rng.random_range(0.5..1.5))).await;
+        }
+    }
+
+    /// One attempt; the connection is kept only when it was answered.
+    async fn attempt(&mut self, site: usize, command: &[&str]) -> std::io::Result<Reply> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                self.radio.set_target(self.shared.addresses[site][self.node]);
+                Connection::open(self.radio.addr()).await?
+            }
+        };
+        let (connection, reply) = connection.call(command).await?;
+        self.connection = Some(connection);
+        Ok(reply)
+    }
+}

@@ -1,0 +1,83 @@
+//! The demo from the outside: it plays, the vehicles are served, nothing acknowledged is lost, and
+//! the report is there. How fast it is depends on the machine and is not tested.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+struct Played {
+    stdout: String,
+    report: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+fn play(extra: &[&str]) -> Played {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let report = directory.path().join("report");
+    let output = Command::new(env!("CARGO_BIN_EXE_portolan"))
+        .args(["demo", "--headless", "--for", "6s", "--vehicles", "24", "--report"])
+        .arg(&report)
+        .args(extra)
+        .output()
+        .expect("the binary runs");
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    Played { stdout, report, _directory: directory }
+}
+
+impl Played {
+    /// The number of answers and of errors of one operation.
+    fn operation(&self, name: &str) -> (u64, u64) {
+        let csv = fs::read_to_string(self.report.join("operations.csv")).expect("operations.csv");
+        let row = csv.lines().find(|line| line.starts_with(&format!("{name},")));
+        let columns: Vec<&str> = row.expect("a row for each operation").split(',').collect();
+        (columns[1].parse().unwrap(), columns[2].parse().unwrap())
+    }
+
+    fn assert_kept_its_promises(&self) {
+        assert!(self.operation("look").0 > 0, "{}", self.stdout);
+        assert!(self.operation("report").0 > 0, "{}", self.stdout);
+        assert!(self.operation("attach").0 >= 24, "{}", self.stdout);
+        assert!(self.stdout.contains("reports read back: 0 lost"), "{}", self.stdout);
+        assert!(self.stdout.contains("downtown loses its leader"), "{}", self.stdout);
+        let page = fs::read_to_string(self.report.join("report.html")).expect("report.html");
+        assert!(page.contains("downtown loses its leader") && page.ends_with("</html>\n"));
+    }
+}
+
+#[test]
+fn made_up_vehicles_are_served_while_a_leader_dies() {
+    play(&[]).assert_kept_its_promises();
+}
+
+#[test]
+fn a_recorded_trace_is_served_while_a_leader_dies() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let trace = root.join("../shared/data/sf_cabs_2008-05-21_0800-1000.csv.gz");
+    if !trace.exists() {
+        eprintln!("skipped: the recorded trace is not on this machine");
+        return;
+    }
+    let trace = trace.to_str().expect("a path that is text");
+    let played = play(&["--trace", trace]);
+    played.assert_kept_its_promises();
+    assert!(played.stdout.contains("24 vehicles"), "{}", played.stdout);
+}
+
+#[test]
+fn a_bad_line_of_a_trace_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let trace = directory.path().join("bad.csv");
+    fs::write(&trace, "cab,t_s,lat,lon\n1,0,37.7,-122.4\n1,later,37.7,-122.4\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_portolan"))
+        .args(["demo", "--headless", "--trace"])
+        .arg(&trace)
+        .output()
+        .expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(stderr.contains("bad.csv: line 3: column 2 (t_s) is not a number"), "{stderr}");
+}
