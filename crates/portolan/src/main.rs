@@ -1,6 +1,7 @@
 //! The `portolan` binary: serve a node, use a site, run it, play with it.
 
 mod cli;
+mod demo;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@
 //! | [`keyspace`] | `keyspace` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
+//! | [`demo`] | `demo` |
 //!
 //! [`connect`] holds the flags of all that talk to a running site, [`show`] how things are printed,
 //! [`failed`] how a command ends when it does not succeed.
@@ -23,6 +24,7 @@ mod show;
 mod site;
 mod tools;
 
+use crate::demo;
 use clap::{Parser, Subcommand};
 use failed::Failed;
 use std::process::ExitCode;
@@ -87,6 +89,8 @@ enum Command {
     HashPassword,
     /// Print completions for a shell
     Completions(tools::Completions),
+    /// Play a city on this machine: nine sites, vehicles moving between them, a leader that dies
+    Demo(Box<demo::Args>),
 }
 
 /// Runs what the command line says; see [`AFTER_HELP`] for the codes.
@@ -113,6 +117,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),
         Command::Completions(shell) => shell.run::<Cli>(),
+        Command::Demo(args) => demo::run(&args).map_err(Failed::cannot_serve),
     }
 }
 

@@ -168,10 +168,13 @@ impl std::fmt::Display for Doors {
         let redis = self.redis.as_ref().map(RedisFront::address);
         let grpc = self.grpc.as_ref().map(Grpc::address);
         let admin = self.admin.as_ref().map(Admin::address);
-        let shown = [("redis", redis), ("grpc", grpc), ("admin", admin)].map(|(port, address)| match address {
-            Some(address) => format!("{port} {address}"),
-            None => format!("{port} off"),
-        });
+        let shown =
+            [("redis", redis), ("grpc", grpc), ("admin", admin)].map(
+                |(port, address)| match address {
+                    Some(address) => format!("{port} {address}"),
+                    None => format!("{port} off"),
+                },
+            );
         f.write_str(&shown.join(", "))
     }
 }
