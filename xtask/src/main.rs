@@ -10,7 +10,11 @@ use clap::{Parser, Subcommand};
 /// Chores of the project.
 #[derive(Parser)]
 enum Chore {
-    /// Check everything, changing nothing: format, house rules, lints, docs, licences, tests.
+    /// Check everything, changing nothing: format, house rules, licences, lints, docs, tests.
+    ///
+    /// Needs Rust and a C compiler. Where python3, node or go are there, the tests also install Redis
+    /// clients of those languages, pinned, into the target folder, and use them; where cargo-deny
+    /// is there, licences and advisories are checked. What is skipped is said.
     Verify(verify::Options),
     /// Correct what can be corrected without thinking: lints with one answer, then the format.
     Fix,
