@@ -22,11 +22,7 @@ const ALLOWED: &[Row] = &[
     ("front", &["model", "server", "wire"], &["client"]),
     ("client", &["model", "wire"], &[]),
     ("lab", &["model"], &[]),
-    (
-        "portolan",
-        &["client", "front", "lab", "model", "protocol", "server", "storage", "wire"],
-        &[],
-    ),
+    ("portolan", &["client", "front", "lab", "model", "server", "wire"], &[]),
     // Programs for ourselves. `field` starts the binary as a user does and links none of it.
     ("load", &[], &[]),
     ("field", &[], &[]),
