@@ -27,6 +27,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             settled.push((Origin::Client(ticket), Err(Failure::NoLeader)));
         }
         self.settle(settled);
+        if self.leads() {
+            self.offer_again();
+        }
         if self.options.witness && self.leads() && !self.raft.is_transferring() {
             self.hand_over();
         }
@@ -97,18 +100,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.reads.ask_again();
         }
         if self.leads() {
-            for (ticket, body, deadline) in self.forwarding.take_all() {
-                self.take_for_leader(Origin::Client(ticket), body, deadline);
+            for (origin, body, deadline) in self.forwarding.take_all() {
+                self.take_for_leader(origin, body, deadline);
             }
             return;
+        }
+        if self.writes.is_idle() {
+            self.forwarding.nothing_taken();
         }
         for (node, id) in self.writes.take_foreign() {
             self.settle(vec![(Origin::Node { node, id }, Err(Failure::NoLeader))]);
         }
         for write in self.writes.take_all() {
-            let Some(ticket) = write.origin.ticket() else { continue };
+            if write.origin == Origin::Nobody {
+                continue;
+            }
             let body = Body::Write(write.command);
-            if let Err(refused) = self.forwarding.push(ticket, body, write.deadline) {
+            if let Err(refused) = self.forwarding.push(write.origin, body, write.deadline) {
                 self.settle(vec![refused]);
             }
         }
@@ -185,7 +193,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn round_confirmed(&mut self, round: u64, index: u64) {
         let Some(started) = self.reads.confirmed(round, index) else { return };
         if self.leads() && self.lease_barred_term != self.raft.term() {
-            let span = self.options.election_timeout().mul_f64(1.0 - LEASE_MARGIN);
+            // A follower may count the rest of a tick as a whole one.
+            let refused = self.options.election_timeout().saturating_sub(self.options.tick);
+            let span = refused.mul_f64(1.0 - LEASE_MARGIN);
             self.lease_until = Some(started + span);
         }
     }
@@ -195,8 +205,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         {
             return self.held.extend(committed);
         }
-        let committed: Vec<_> =
-            committed.into_iter().filter(|entry| entry.index > self.applied).collect();
+        let (covered, committed): (Vec<_>, Vec<_>) =
+            committed.into_iter().partition(|entry| entry.index <= self.applied);
+        self.reconfigure(&covered);
+        if let Some(last) = covered.last() {
+            self.raft.applied(last.index);
+        }
         let Some(last) = committed.last() else { return };
         let last = last.index;
         if let Err(error) = self.apply_to_machine(committed) {
@@ -204,8 +218,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.applied = last;
         self.raft.applied(last);
+        if self.incoming.as_ref().is_some_and(|incoming| incoming.index <= last) {
+            // The entries came after all, by another leader perhaps: the snapshot is old.
+            self.incoming = None;
+        }
         self.outputs.push_back(Output::Applied);
         self.snapshot_if_long();
+    }
+
+    /// Entries that a snapshot covers change nothing here but the consensus's own configuration,
+    /// which only a snapshot that replaces the log brings along.
+    pub(super) fn reconfigure(&mut self, covered: &[Committed]) {
+        for entry in covered {
+            if let Content::Members(change) = &entry.content {
+                self.raft.apply_members(&mut self.members.clone(), change);
+            }
+        }
     }
 
     pub(super) fn apply_to_machine(&mut self, committed: Vec<Committed>) -> Result<(), String> {

@@ -5,8 +5,8 @@
 //! and is still applied once. A request that cannot be told from its own repetition (clearing
 //! everything, say) is sent once; if its leader is lost, its outcome is unknown.
 
+use super::Origin;
 use super::writes::{Settled, unknown};
-use super::{Origin, Ticket};
 use model::{Answer, Body, ClientId, Command, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use wire::entry;
 use wire::peer;
 
 struct Outstanding {
-    ticket: Ticket,
+    origin: Origin,
     body: Body,
     deadline: Duration,
     /// To whom it went, in which term; `None`: to nobody yet.
@@ -28,23 +28,27 @@ pub(super) struct Forwarding {
     outstanding: BTreeMap<u64, Outstanding>,
     last_id: u64,
     unsent: usize,
+    /// The lowest number of a request of ours that this node, leading itself, put among its writes,
+    /// while there still are any.
+    taken_from: Option<u64>,
 }
 
 impl Forwarding {
     pub(super) fn new(client: ClientId) -> Forwarding {
-        Forwarding { client, outstanding: BTreeMap::new(), last_id: 0, unsent: 0 }
+        let outstanding = BTreeMap::new();
+        Forwarding { client, outstanding, last_id: 0, unsent: 0, taken_from: None }
     }
 
     /// Takes in a request for whoever leads.
     pub(super) fn push(
         &mut self,
-        ticket: Ticket,
+        origin: Origin,
         mut body: Body,
         deadline: Duration,
     ) -> Result<(), Settled> {
         if self.outstanding.len() >= limits::WRITES_WAITING_MAX {
             let refusal = Failure::Overloaded { what: "requests for the leader" };
-            return Err((Origin::Client(ticket), Err(refusal)));
+            return Err((origin, Err(refusal)));
         }
         self.last_id += 1;
         if let Some(request) = request_id(&mut body) {
@@ -57,7 +61,7 @@ impl Forwarding {
         let not_before = Duration::ZERO;
         self.unsent += 1;
         self.outstanding
-            .insert(self.last_id, Outstanding { ticket, body, deadline, sent: None, not_before });
+            .insert(self.last_id, Outstanding { origin, body, deadline, sent: None, not_before });
         Ok(())
     }
 
@@ -79,9 +83,10 @@ impl Forwarding {
         if self.unsent == 0 {
             return Vec::new();
         }
-        let acknowledged_below =
-            self.outstanding.keys().next().copied().unwrap_or(self.last_id + 1);
         let client = self.client;
+        // A write that came back from this node's own log bears an older number than its id here.
+        let numbers = self.outstanding.values_mut().filter_map(|one| own_number(one, client));
+        let acknowledged_below = numbers.chain(self.taken_from).min().unwrap_or(self.last_id + 1);
         let mut requests = Vec::new();
         for (id, one) in &mut self.outstanding {
             if one.sent.is_some() || one.not_before > now {
@@ -111,6 +116,9 @@ impl Forwarding {
                 continue;
             }
             self.unsent += 1;
+            if let Origin::Client(ticket) = one.origin {
+                one.origin = Origin::Doubtful(ticket);
+            }
             if !is_repeatable(&mut one.body) {
                 given_up.push(*id);
             }
@@ -146,15 +154,22 @@ impl Forwarding {
         if one.sent.is_none() {
             self.unsent -= 1;
         }
-        settled.push((Origin::Client(one.ticket), outcome));
+        settled.push((one.origin, outcome));
     }
 
     /// Everything, for a node that leads now itself. A write keeps its id: an earlier leader may
     /// have put it in the log.
-    pub(super) fn take_all(&mut self) -> Vec<(Ticket, Body, Duration)> {
+    pub(super) fn take_all(&mut self) -> Vec<(Origin, Body, Duration)> {
         self.unsent = 0;
-        let all = std::mem::take(&mut self.outstanding).into_values();
-        all.map(|one| (one.ticket, one.body, one.deadline)).collect()
+        let mut all = std::mem::take(&mut self.outstanding);
+        let numbers = all.values_mut().filter_map(|one| own_number(one, self.client));
+        self.taken_from = numbers.chain(self.taken_from).min();
+        all.into_values().map(|one| (one.origin, one.body, one.deadline)).collect()
+    }
+
+    /// This node has no writes any more, so none that [`Forwarding::take_all`] gave it.
+    pub(super) fn nothing_taken(&mut self) {
+        self.taken_from = None;
     }
 
     /// Gives up what has waited past its deadline.
@@ -175,6 +190,12 @@ impl Forwarding {
     }
 }
 
+/// The number of a request that this node gave it.
+fn own_number(one: &mut Outstanding, client: ClientId) -> Option<u64> {
+    let request = (*request_id(&mut one.body)?)?;
+    (request.client == client).then_some(request.sequence)
+}
+
 /// Where a request keeps its id, if it can have one.
 fn request_id(body: &mut Body) -> Option<&mut Option<RequestId>> {
     match body {
@@ -193,5 +214,61 @@ fn is_repeatable(body: &mut Body) -> bool {
         Body::Write(_) => false,
         Body::Read { .. } => true,
         Body::AddNode { .. } | Body::RemoveNode { .. } | Body::TransferLeader { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Ticket;
+    use super::*;
+    use model::{KeyspaceId, Write};
+
+    const CLIENT: ClientId = ClientId(7);
+    const DEADLINE: Duration = Duration::from_secs(1);
+    const LEADER: NodeId = NodeId(2);
+
+    fn add() -> Body {
+        let write = Write::Add { key: "k".into(), delta: 1 };
+        Body::Write(Command::Write { keyspace: KeyspaceId::DEFAULT, write, request: None })
+    }
+
+    fn with_one_sent() -> Forwarding {
+        let mut forwarding = Forwarding::new(CLIENT);
+        forwarding.push(Origin::Client(Ticket(1)), add(), DEADLINE).unwrap();
+        assert_eq!(forwarding.take_unsent(LEADER, 1, Duration::ZERO).len(), 1);
+        forwarding
+    }
+
+    fn request_ids(sent: Vec<peer::ForwardedRequest>) -> Vec<RequestId> {
+        let bodies = sent.into_iter().map(|one| entry::decode_request(one.request).unwrap().body);
+        bodies.map(|mut body| request_id(&mut body).unwrap().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_write_that_a_lost_leader_was_sent_stays_in_doubt() {
+        let mut forwarding = with_one_sent();
+        let mut settled = Vec::new();
+        forwarding.lost(&mut settled);
+        forwarding.give_up(DEADLINE, &mut settled);
+        let doubtful = Origin::Doubtful(Ticket(1));
+        assert_eq!(settled, [(doubtful, Err(Failure::NoLeader))]);
+        assert!(forwarding.is_idle());
+    }
+
+    #[test]
+    fn a_write_that_comes_back_is_not_below_what_is_acknowledged() {
+        let mut forwarding = with_one_sent();
+        let mut settled = Vec::new();
+        forwarding.lost(&mut settled);
+        let (origin, body, deadline) = forwarding.take_all().pop().unwrap();
+        // This node leads, and has the first one among its writes.
+        forwarding.push(Origin::Client(Ticket(2)), add(), DEADLINE).unwrap();
+        let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO));
+        assert_eq!((ids[0].sequence, ids[0].acknowledged_below), (2, 1));
+        // It leads no more, and the first one is forwarded again under its old number.
+        forwarding.push(origin, body, deadline).unwrap();
+        forwarding.nothing_taken();
+        let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO));
+        assert_eq!((ids[0].sequence, ids[0].acknowledged_below), (1, 1));
     }
 }

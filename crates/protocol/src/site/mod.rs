@@ -59,6 +59,9 @@ pub struct Ticket(pub u64);
 pub(crate) enum Origin {
     /// A client of this node.
     Client(Ticket),
+    /// A client of this node, whose request an earlier leader was sent and did not answer: whatever
+    /// becomes of it now, it may have been done then.
+    Doubtful(Ticket),
     /// Another node, under its own number.
     Node { node: NodeId, id: u64 },
     /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
@@ -82,6 +85,8 @@ pub struct Options {
     pub ticks: Ticks,
     /// A snapshot is made when the log has grown by this much and by the size of the state.
     pub log_bytes_before_snapshot: u64,
+    /// Entries that are kept behind a snapshot, for followers that lag a little.
+    pub log_entries_kept: u64,
 }
 
 impl Options {
@@ -95,6 +100,7 @@ impl Options {
             tick: Duration::from_millis(50),
             ticks: Ticks { heartbeat: 2, election: 10 },
             log_bytes_before_snapshot: limits::LOG_BYTES_BEFORE_SNAPSHOT,
+            log_entries_kept: limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT,
         }
     }
 
@@ -238,6 +244,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     snapshot_at_bytes: u64,
     incoming: Option<Incoming>,
     last_chunk_served: Option<Duration>,
+    /// For a leader: since when a node that needs a snapshot has not asked for a piece of it.
+    offered: BTreeMap<NodeId, Duration>,
 
     replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
     outputs: VecDeque<Output<S::View>>,
@@ -267,6 +275,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         );
         // A witness is elected only where no data node can be.
         raft.set_priority(i64::from(!options.witness));
+        if options.witness {
+            raft.serve_no_snapshots();
+        }
         if members.voters == [options.node.0] {
             raft.campaign();
         }
@@ -282,7 +293,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             held: Vec::new(),
             applied,
             writes: Writes::default(),
-            reads: Reads::default(),
+            reads: Reads::new(options.client),
             forwarding: Forwarding::new(options.client),
             membership: Membership::default(),
             tick_proposed: false,
@@ -298,6 +309,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             snapshot_at_bytes: options.log_bytes_before_snapshot,
             incoming: None,
             last_chunk_served: None,
+            offered: BTreeMap::new(),
             replies: BTreeMap::new(),
             outputs: VecDeque::from([Output::Members(members.clone())]),
             failed: false,

@@ -14,7 +14,7 @@
 //! stand at once may still be on its way.
 
 use super::Ticket;
-use model::{KeyspaceId, Query, limits};
+use model::{ClientId, KeyspaceId, Query, limits};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -48,6 +48,12 @@ pub(super) struct Reads {
 }
 
 impl Reads {
+    /// None yet. Rounds are numbered from where `process`, drawn at its start, says: an answer that
+    /// was meant for an earlier process of this node must not be taken for one to this one's.
+    pub(super) fn new(process: ClientId) -> Reads {
+        Reads { rounds: process.0, ..Reads::default() }
+    }
+
     /// Takes in a read; `false`: too many wait.
     #[must_use]
     pub(super) fn push(&mut self, read: WaitingRead) -> bool {
@@ -76,7 +82,7 @@ impl Reads {
             None => Vec::new(),
         };
         reads.append(&mut self.gathering);
-        self.rounds += 1;
+        self.rounds = self.rounds.wrapping_add(1);
         let number = self.rounds;
         self.round = Some(Round { number, started: now, ask_again: now + patience, reads });
         Some(number)

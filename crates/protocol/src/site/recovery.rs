@@ -163,7 +163,13 @@ fn rebuild<S: State>(
             return Err(RecoveryError::NothingToRebuildFrom { why: why.to_string(), start });
         }
     }
-    Ok(Machine::open(state.clone())?)
+    let mut machine = Machine::open(state.clone())?;
+    if let Some(head) = snapshot.filter(|head| machine.applied().index < head.index) {
+        // A witness's: it holds nothing but what it is of, and that is said by its head.
+        let applied = machine::Applied { index: head.index, term: head.term };
+        machine.skip_to(applied, head.members.clone())?;
+    }
+    Ok(machine)
 }
 
 /// Whether the log goes on from this snapshot.

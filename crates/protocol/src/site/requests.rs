@@ -36,7 +36,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             body if self.leads() => self.take_for_leader(origin, body, deadline),
             body => {
-                if let Err(refused) = self.forwarding.push(ticket, body, deadline) {
+                if let Err(refused) = self.forwarding.push(origin, body, deadline) {
                     self.settle(vec![refused]);
                 }
             }
@@ -215,6 +215,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Origin::Client(ticket) => {
                     self.outputs.push_back(Output::Answer { ticket, outcome });
                 }
+                Origin::Doubtful(ticket) => {
+                    let outcome = outcome.map_err(doubted);
+                    self.outputs.push_back(Output::Answer { ticket, outcome });
+                }
                 Origin::Node { node, id } => {
                     let tells_members = matches!(
                         outcome,
@@ -225,7 +229,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let answer = peer::ForwardedAnswer { id, outcome, members };
                     self.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Nobody => {}
+                // A tick that was refused or given up is proposed again when it is due.
+                Origin::Nobody => self.tick_proposed = false,
             }
         }
     }
@@ -235,5 +240,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let message = Say::Answered(peer::Answered { answers }).into();
             self.outputs.push_back(Output::Send { to, message });
         }
+    }
+}
+
+/// A failure that says that nothing was done, for a request that an earlier leader may have done.
+fn doubted(failure: Failure) -> Failure {
+    match failure {
+        Failure::NoLeader
+        | Failure::Overloaded { .. }
+        | Failure::DiskFull(_)
+        | Failure::NotServing(_) => writes::unknown(
+            "a leader was lost that may have carried it out, and no other could tell",
+        ),
+        known => known,
     }
 }

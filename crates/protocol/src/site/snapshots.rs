@@ -42,14 +42,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn snapshot_written(&mut self, written: Result<SnapshotHead, String>) {
-        self.writing_snapshot = false;
-        // A snapshot that failed is tried again when the log has grown as much once more.
-        let Ok(head) = written else { return };
+        let own = std::mem::take(&mut self.writing_snapshot);
+        // A snapshot that failed is tried again when the log has grown as much once more; one that
+        // a witness was to take in, when it is offered again.
+        let Ok(head) = written else {
+            if self.options.witness && !own {
+                self.incoming = None;
+                let held = std::mem::take(&mut self.held);
+                self.apply(held);
+            }
+            return;
+        };
         if self.finish_witness_snapshot(&head) {
             return;
         }
         let start = self.raft.start();
-        let kept = head.index.saturating_sub(limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT);
+        let kept = head.index.saturating_sub(self.options.log_entries_kept);
         let cut = kept.max(start.index);
         let term = if cut == start.index {
             start.term
@@ -68,6 +76,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A follower asks for a piece of a snapshot of ours.
     pub(super) fn serve_chunk(&mut self, from: NodeId, wanted: peer::SnapshotWanted) {
         self.last_chunk_served = Some(self.now.monotonic);
+        if let Some(since) = self.offered.get_mut(&from) {
+            *since = self.now.monotonic;
+        }
         let bytes_max = limits::SNAPSHOT_CHUNK_BYTES_MAX;
         let chunk = match self.snapshots.read_chunk(wanted.index, wanted.offset, bytes_max) {
             Ok(chunk) => chunk,
@@ -86,8 +97,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The leader says that we need a snapshot.
     pub(super) fn take_snapshot_offer(&mut self, from: NodeId, message: peer::Raft) {
         let Some(index) = message.snapshot.as_ref().map(|head| head.index) else { return };
+        if message.term < self.raft.term() {
+            return;
+        }
+        // One that is offered again goes on where it is, unless another node offers it: the first
+        // may be gone, and the other's file need not be the same to the byte.
         if self.incoming.as_ref().is_some_and(|incoming| {
-            incoming.index == index || matches!(incoming.taking, Taking::Loading)
+            let same = incoming.index == index && incoming.from == from;
+            same || matches!(incoming.taking, Taking::Loading)
         }) {
             return;
         }
@@ -99,6 +116,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.incoming = Some(Incoming { from, index, message, taking });
         if self.options.witness {
             self.take_witness_snapshot();
+        }
+    }
+
+    /// A leader offers a snapshot again to a node that has not asked for a piece of it for long: the
+    /// offer, or the word that it was taken in, may have been lost.
+    pub(super) fn offer_again(&mut self) {
+        let now = self.now.monotonic;
+        let patience = 2 * self.options.election_timeout();
+        let others = self.members.nodes.iter().map(|member| NodeId(member.node));
+        let behind: Vec<_> = others.filter(|node| self.raft.wants_snapshot(*node)).collect();
+        self.offered.retain(|node, _| behind.contains(node));
+        for node in behind {
+            let since = self.offered.entry(node).or_insert(now);
+            if *since + patience <= now {
+                *since = now;
+                self.raft.snapshot_sent(node, false);
+            }
         }
     }
 
@@ -114,6 +148,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn take_chunk(&mut self, from: NodeId, piece: peer::SnapshotChunk) {
+        let patience = self.options.election_timeout();
         let Some(incoming) = &mut self.incoming else { return };
         let asked =
             matches!(incoming.taking, Taking::Pieces { offset, .. } if offset == piece.offset);
@@ -128,8 +163,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Chunk { offset: piece.offset, bytes: piece.bytes, total_bytes: piece.total_bytes };
         match self.snapshots.receive(piece.index, &chunk) {
             Ok(next) => incoming.took(next, chunk.total_bytes),
-            // Asked for again after a while, perhaps with room.
-            Err(SnapshotError::Full { .. }) => return,
+            // What was received is gone: all of it is asked for again after a while, perhaps with
+            // room.
+            Err(SnapshotError::Full { .. } | SnapshotError::OutOfOrder { .. }) => {
+                return incoming.begin_anew(self.now.monotonic + patience);
+            }
             Err(error) => return self.fail(error),
         }
         if matches!(incoming.taking, Taking::Loading) {
@@ -156,11 +194,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         incoming.taking = Taking::Loading;
         let Some(head) = incoming.message.snapshot.clone() else { return };
         let members: Bytes = head.members.unwrap_or_default().encode_to_vec().into();
-        let applied = machine::Applied { index: head.index, term: head.term };
-        if let Err(error) = self.machine.skip_to(applied, members.clone()) {
-            return self.fail(error);
-        }
         let head = SnapshotHead { index: head.index, term: head.term, members };
+        // The state follows when this is durable: it must never be ahead of log and snapshot.
         self.outputs.push_back(Output::WriteSnapshot { head, view: self.state.view() });
     }
 
@@ -168,14 +203,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let taken = self.options.witness
             && self.incoming.as_ref().is_some_and(|incoming| incoming.index == head.index);
         if taken {
-            self.take_effect(head.clone());
+            let applied = machine::Applied { index: head.index, term: head.term };
+            match self.machine.skip_to(applied, head.members.clone()) {
+                Ok(()) => self.take_effect(head.clone()),
+                Err(error) => self.fail(error),
+            }
         }
         taken
     }
 
     /// The state is that of a snapshot now: raft and everybody who waits are told.
     pub(super) fn take_effect(&mut self, head: SnapshotHead) {
-        let Some(incoming) = self.incoming.take() else { return };
+        let Some(Incoming { mut message, .. }) = self.incoming.take() else { return };
         self.applied = head.index;
         self.members = decode_members(&head.members);
         self.members_changed();
@@ -185,9 +224,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.writes.covered_by_snapshot(head.index, &mut settled);
         self.settle(settled);
         self.snapshot = Some(head);
-        self.raft.step(incoming.message);
         let held = std::mem::take(&mut self.held);
-        self.apply(held);
+        let (covered, later): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|entry| entry.index <= self.applied);
+        self.reconfigure(&covered);
+        // What is committed stays so in every later term; a message of an earlier one is ignored.
+        if message.term < self.raft.term() {
+            message.term = self.raft.term();
+            message.from = self.raft.leader().map_or(message.from, |leader| leader.0);
+        }
+        self.raft.step(message);
+        self.apply(later);
         self.outputs.push_back(Output::Applied);
     }
 }

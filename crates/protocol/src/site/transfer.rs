@@ -44,6 +44,11 @@ impl Incoming {
         }
     }
 
+    /// What was received is lost; the first piece is asked for again then.
+    pub(super) fn begin_anew(&mut self, then: Duration) {
+        self.taking = Taking::Pieces { offset: 0, ask_again: then };
+    }
+
     /// A piece is on disk; the next begins at `next`.
     pub(super) fn took(&mut self, next: u64, total_bytes: u64) {
         self.taking = if next >= total_bytes {

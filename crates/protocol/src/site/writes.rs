@@ -3,10 +3,11 @@
 //! A write waits until no append is on its way to disk; then all that wait become one entry. Who
 //! asked is kept beside the entry's index and term: when that index is applied with the same term,
 //! the entry's answers are theirs; with another term, another leader's entry stands there and ours
-//! is known never to happen, so its writes simply wait again. Only a write whose entry's fate is
-//! open when its deadline comes is answered as unknown.
+//! is known never to happen, so its writes simply wait again. Before that nothing is known: an entry
+//! that was cut from this node's log may lie in another's and be committed yet. Only a write whose
+//! entry's fate is open when its deadline comes is answered as unknown.
 
-use super::{Origin, Ticket};
+use super::Origin;
 use model::{Answer, Command, Failure, NodeId, Refusal, limits};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -21,12 +22,6 @@ pub(super) struct Waiting {
     pub(super) deadline: Duration,
 }
 
-/// An entry this node proposed and has not seen applied.
-struct Proposed {
-    term: u64,
-    writes: Vec<Waiting>,
-}
-
 /// Who is to be told what.
 pub(super) type Settled = (Origin, Result<Answer, Failure>);
 
@@ -35,7 +30,8 @@ pub(super) type Settled = (Origin, Result<Answer, Failure>);
 pub(super) struct Writes {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    proposed: BTreeMap<u64, Proposed>,
+    /// The writes of entries this node proposed and has not seen applied, by index and term.
+    proposed: BTreeMap<(u64, u64), Vec<Waiting>>,
     proposed_count: usize,
 }
 
@@ -93,15 +89,11 @@ impl Writes {
     /// Remembers whose writes an entry carries.
     pub(super) fn proposed(&mut self, index: u64, term: u64, writes: Vec<Waiting>) {
         self.proposed_count += writes.len();
-        // An older proposal at this index was cut from the log: it never happens.
-        if let Some(replaced) = self.proposed.insert(index, Proposed { term, writes }) {
-            self.proposed_count -= replaced.writes.len();
-            self.put_back(replaced.writes);
-        }
+        self.proposed.insert((index, term), writes);
     }
 
     /// An entry was applied. If it is one of ours its writes are settled by `answers`, one a
-    /// command; if another stands in its place they wait again.
+    /// command; those that ours of other terms carry at this index wait again.
     pub(super) fn applied(
         &mut self,
         index: u64,
@@ -109,23 +101,26 @@ impl Writes {
         answers: impl Iterator<Item = Result<Answer, Refusal>>,
         settled: &mut Vec<Settled>,
     ) {
-        let Some(proposed) = self.proposed.remove(&index) else { return };
-        self.proposed_count -= proposed.writes.len();
-        if proposed.term != term {
-            return self.put_back(proposed.writes);
+        if let Some(writes) = self.proposed.remove(&(index, term)) {
+            self.proposed_count -= writes.len();
+            for (write, answer) in writes.into_iter().zip(answers) {
+                settled.push((write.origin, answer.map_err(Failure::Refused)));
+            }
         }
-        for (write, answer) in proposed.writes.into_iter().zip(answers) {
-            settled.push((write.origin, answer.map_err(Failure::Refused)));
+        let later = self.proposed.split_off(&(index + 1, 0));
+        for writes in std::mem::replace(&mut self.proposed, later).into_values().rev() {
+            self.proposed_count -= writes.len();
+            self.put_back(writes);
         }
     }
 
     /// A snapshot took the place of all entries up to `index`: what became of ours among them
     /// cannot be told any more.
     pub(super) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
-        let later = self.proposed.split_off(&(index + 1));
-        for proposed in std::mem::replace(&mut self.proposed, later).into_values() {
-            self.proposed_count -= proposed.writes.len();
-            for write in proposed.writes {
+        let later = self.proposed.split_off(&(index + 1, 0));
+        for writes in std::mem::replace(&mut self.proposed, later).into_values() {
+            self.proposed_count -= writes.len();
+            for write in writes {
                 settled
                     .push((write.origin, Err(unknown("the node was behind and took a snapshot"))));
             }
@@ -143,7 +138,7 @@ impl Writes {
                 settled.push((write.origin, Err(Failure::NoLeader)));
             }
         }
-        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.writes) {
+        for write in self.proposed.values_mut().flatten() {
             if write.deadline <= now && write.origin != Origin::Nobody {
                 let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
                 settled.push((origin, Err(unknown("its deadline passed on the way to a quorum"))));
@@ -160,7 +155,7 @@ impl Writes {
 
     /// Answers what is in the log and not durable: it may be, once there is room.
     pub(super) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
-        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.writes) {
+        for write in self.proposed.values_mut().flatten() {
             let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
             settled.push((origin, Err(unknown("the disk became full under it"))));
         }
@@ -174,7 +169,7 @@ impl Writes {
         for write in waiting {
             match write.origin {
                 Origin::Node { node, id } => foreign.push((node, id)),
-                Origin::Client(_) | Origin::Nobody => {
+                Origin::Client(_) | Origin::Doubtful(_) | Origin::Nobody => {
                     self.waiting_bytes += write.size_bytes;
                     self.waiting.push_back(write);
                 }
@@ -223,12 +218,42 @@ pub(super) fn size_bytes(command: &Command) -> usize {
         }
 }
 
-/// The ticket of a local client, if this is one.
-impl Origin {
-    pub(super) fn ticket(&self) -> Option<Ticket> {
-        match self {
-            Origin::Client(ticket) => Some(*ticket),
-            Origin::Node { .. } | Origin::Nobody => None,
-        }
+#[cfg(test)]
+mod tests {
+    use super::super::Ticket;
+    use super::*;
+
+    fn write(ticket: u64) -> Waiting {
+        let origin = Origin::Client(Ticket(ticket));
+        let deadline = Duration::from_secs(10);
+        Waiting { origin, command: Command::ClearAll, size_bytes: 64, deadline }
+    }
+
+    fn proposed_twice_at_one_index() -> Writes {
+        let mut writes = Writes::default();
+        writes.proposed(12, 1, vec![write(1)]);
+        // Another leader's entries cut 12 from this node's log; it leads again in term 3.
+        writes.proposed(12, 3, vec![write(2)]);
+        assert_eq!((writes.waiting(), writes.in_flight()), (0, 2), "both may be committed yet");
+        writes
+    }
+
+    #[test]
+    fn an_entry_cut_from_this_log_may_be_committed_from_another() {
+        let mut writes = proposed_twice_at_one_index();
+        let mut settled = Vec::new();
+        let answers = [Ok(Answer::Flag(true))];
+        writes.applied(12, 1, answers.into_iter(), &mut settled);
+        assert_eq!(settled, [(Origin::Client(Ticket(1)), Ok(Answer::Flag(true)))]);
+        assert_eq!((writes.waiting(), writes.in_flight()), (1, 0), "the other waits again");
+    }
+
+    #[test]
+    fn writes_wait_again_once_another_entry_stands_in_their_place() {
+        let mut writes = proposed_twice_at_one_index();
+        let mut settled = Vec::new();
+        writes.applied(12, 2, std::iter::empty(), &mut settled);
+        assert!(settled.is_empty());
+        assert_eq!((writes.waiting(), writes.in_flight()), (2, 0));
     }
 }

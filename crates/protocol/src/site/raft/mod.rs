@@ -420,6 +420,12 @@ impl<R: LogReader> Raft<R> {
         self.node.set_priority(priority);
     }
 
+    /// This node holds no data that a snapshot could give to another: a follower that the log does
+    /// not reach back to has to wait for a leader that does.
+    pub fn serve_no_snapshots(&mut self) {
+        self.node.mut_store().serve_no_snapshots();
+    }
+
     fn fix_election_timeout(&mut self) {
         let shortest = self.ticks.election;
         let draw = mix(self.seed ^ mix(self.node.raft.id) ^ self.node.raft.term);

@@ -21,6 +21,7 @@ pub(super) struct Store<R> {
     cached_bytes_max: usize,
     /// What a follower behind the log's start is sent; the content travels in chunks.
     snapshot: Snapshot,
+    serves_snapshots: bool,
     /// A follower needs a snapshot and this one will not do.
     snapshot_wanted: Cell<bool>,
 }
@@ -49,6 +50,7 @@ impl<R: LogReader> Store<R> {
             cached_bytes: 0,
             cached_bytes_max,
             snapshot: Snapshot::default(),
+            serves_snapshots: true,
             snapshot_wanted: Cell::new(false),
         }
     }
@@ -112,6 +114,10 @@ impl<R: LogReader> Store<R> {
 
     pub(super) fn set_snapshot(&mut self, snapshot: Snapshot) {
         self.snapshot = snapshot;
+    }
+
+    pub(super) fn serve_no_snapshots(&mut self) {
+        self.serves_snapshots = false;
     }
 
     /// Whether a newer snapshot has been wished for since the last call.
@@ -189,6 +195,9 @@ impl<R: LogReader> raft::Storage for Store<R> {
     }
 
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        if !self.serves_snapshots {
+            return Err(StorageError::SnapshotTemporarilyUnavailable.into());
+        }
         let metadata = self.snapshot.get_metadata();
         let index = metadata.index;
         // A node takes no snapshot of a time before it was a member.
