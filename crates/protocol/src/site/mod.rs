@@ -311,11 +311,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             last_chunk_served: None,
             offered: BTreeMap::new(),
             replies: BTreeMap::new(),
-            outputs: VecDeque::from([Output::Members(members.clone())]),
+            outputs: VecDeque::new(),
             failed: false,
             members,
             options,
         };
+        // A node that was just taken in knows no members yet; its shell knows better where they are.
+        if !site.members.nodes.is_empty() {
+            site.outputs.push_back(Output::Members(site.members.clone()));
+        }
         site.move_gate();
         site
     }
