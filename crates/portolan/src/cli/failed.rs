@@ -1,6 +1,7 @@
 //! How a command ends when it does not succeed: a sentence on the standard error, and a code that a
 //! script can decide by.
 
+use crate::demo::DemoError;
 use client::{ConnectError, Error};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -74,6 +75,17 @@ impl From<ConnectError> for Failed {
             ConnectError::Tls(_) => "--tls-ca, --tls-cert, --tls-key",
         };
         Failed::usage(format!("{flag}: {error}"))
+    }
+}
+
+impl From<DemoError> for Failed {
+    fn from(error: DemoError) -> Failed {
+        match error {
+            DemoError::World(_) | DemoError::Trace { .. } | DemoError::NoVehicles { .. } => {
+                Failed::usage(error)
+            }
+            _ => Failed::cannot_serve(error),
+        }
     }
 }
 

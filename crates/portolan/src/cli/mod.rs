@@ -117,7 +117,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),
         Command::Completions(shell) => shell.run::<Cli>(),
-        Command::Demo(args) => demo::run(&args).map_err(Failed::cannot_serve),
+        Command::Demo(args) => demo::run(&args).map_err(Failed::from),
     }
 }
 

@@ -162,16 +162,28 @@ impl Running {
     }
 
     async fn stop(&mut self) {
-        let Some(Up { node, front, peers }) = self.up.take() else { return };
-        drop(peers);
-        // Their threads are waited for, which a thread of a runtime must not do.
-        let stopped = spawn_blocking(move || {
-            drop(front);
-            node.stop();
-        });
-        if let Err(panic) = stopped.await {
+        let Some(up) = self.up.take() else { return };
+        if let Err(panic) = spawn_blocking(move || up.stop()).await {
             tracing::error!("a node did not stop: {panic}");
         }
+    }
+}
+
+impl Drop for Running {
+    /// A city that is given up stops its nodes without waiting for them.
+    fn drop(&mut self) {
+        if let Some(up) = self.up.take() {
+            std::thread::spawn(move || up.stop());
+        }
+    }
+}
+
+impl Up {
+    /// Waits for the node's threads, which a thread of a runtime must not do.
+    fn stop(self) {
+        let Self { node, front, peers } = self;
+        drop((peers, front));
+        node.stop();
     }
 }
 

@@ -148,6 +148,12 @@ pub(crate) enum DemoError {
         /// What the system said.
         source: io::Error,
     },
+    /// A promise was broken. The report has been written.
+    #[error("{reports} acknowledged reports were lost, which must never happen: please report it")]
+    Lost {
+        /// How many.
+        reports: usize,
+    },
     /// The terminal or a socket failed.
     #[error("{what}: {source}")]
     Io {
@@ -214,7 +220,12 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
         .report()
         .write(&args.report)
         .map_err(|source| DemoError::Report { directory: args.report.clone(), source })?;
-    outcome::point_at(&page, io::stdout().lock()).map_err(DemoError::io("cannot write the result"))
+    outcome::point_at(&page, io::stdout().lock())
+        .map_err(DemoError::io("cannot write the result"))?;
+    match audit.lost {
+        0 => Ok(()),
+        reports => Err(DemoError::Lost { reports }),
+    }
 }
 
 /// Lets time pass, stops the leader halfway, notes elections and shows it all, until the time is over
