@@ -1,0 +1,54 @@
+//! A crash between any two outputs: whatever was about to be done is not, and the node comes back
+//! with what its disk kept.
+
+use crate::workload::Workload;
+use crate::world::{Down, World};
+use std::time::Duration;
+use storage::disk::memory::Survival;
+
+const REST: Duration = Duration::from_millis(30);
+
+/// One run; its end's number of outputs, and its trace.
+fn run(nodes: u64, crash_at: Option<u64>, down: &Down) -> (u64, String) {
+    let mut world = World::new(7);
+    world.snapshots = (2_000, 3);
+    world.state_persist_permille = 300;
+    for id in 1..=nodes {
+        world.add_node(id, false);
+    }
+    world.run_until("all nodes vote", |world| world.is_whole(nodes));
+    let begin = world.outputs;
+    world.crash_at = crash_at.map(|at| (begin + at, down.clone(), REST));
+    let mut workload = Workload::new(11, 3, 40);
+    workload.padding_bytes = 100;
+    workload.finish(&mut world);
+    workload.check_end(&mut world, nodes);
+    (world.outputs - begin, world.trace)
+}
+
+fn at_every_output(nodes: u64, step: usize) {
+    let downs = [
+        Down::Killed,
+        Down::PowerLost(Survival::Nothing),
+        Down::PowerLost(Survival::Bytes(100)),
+        Down::PowerLost(Survival::Everything),
+    ];
+    let (outputs, _) = run(nodes, None, &Down::Killed);
+    assert!(outputs > 100, "the run does something");
+    for at in (1..=outputs).step_by(step) {
+        // Each way of going down in turn: all of them at every output would be four runs.
+        let down = &downs[at as usize / step % downs.len()];
+        eprintln!("{nodes} nodes, a crash instead of output {at}: {down:?}");
+        run(nodes, Some(at), down);
+    }
+}
+
+#[test]
+fn one_node_may_crash_anywhere() {
+    at_every_output(1, 1);
+}
+
+#[test]
+fn three_nodes_may_crash_anywhere() {
+    at_every_output(3, 1);
+}

@@ -1,0 +1,156 @@
+//! Golden scripts: what nodes say to each other, as one reads it. `UPDATE_GOLDENFILES=1` rewrites
+//! them. Heartbeats that say nothing new are left out; links take 1 ms, an fsync 2 ms.
+//!
+//! | command | what it does |
+//! | --- | --- |
+//! | `site 3 [witness=true]` | n1 begins a site, the others join; shows nothing |
+//! | `start`, `join n4` | begins a site of n1; adds a node |
+//! | `n1: put k v`, `add k`, `get k` | a client of n1 asks |
+//! | `n1: remove n2`, `transfer n2` | an operator asks n1 |
+//! | `run 100` | lets so many milliseconds pass |
+//! | `crash n1`, `restart n1`, `wipe n1` | a node dies, comes back, comes back with an empty disk |
+//! | `cut n1 n2`, `isolate n1`, `heal` | links |
+//! | `fill n1`, `room n1` | a disk |
+//! | `states` | each node's role, term and how far it is |
+
+#![expect(clippy::disallowed_methods, reason = "the scripts are files")]
+
+use crate::world::{Down, World};
+use goldenscript::{Command, Context, Runner};
+use model::{Body, Condition, Expiry, KeyspaceId, NodeId, Query, ReadConsistency, Request, Write};
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+struct Script {
+    world: World,
+    shown: usize,
+}
+
+fn node(text: Option<&str>) -> Result<u64, Box<dyn Error>> {
+    let text = text.ok_or("which node?")?;
+    Ok(text.trim_start_matches('n').parse()?)
+}
+
+impl Script {
+    fn site(&mut self, nodes: u64, witness: bool, snapshots: Option<(u64, u64)>) {
+        self.world = World::new(1);
+        self.world.snapshots = snapshots.unwrap_or(self.world.snapshots);
+        for id in 1..=nodes {
+            self.world.add_node(id, witness && id == nodes);
+        }
+        self.world.run_until("all nodes vote", |world| world.is_whole(nodes));
+        self.world.run(Duration::from_millis(20));
+        self.shown = self.world.trace.len();
+    }
+
+    fn states(&self) -> String {
+        let lines = self.world.nodes.values().map(|node| match self.world.status(node.id) {
+            None => format!("n{}: down\n", node.id),
+            Some(status) => format!(
+                "n{}: {:?} t{} log {}..={} committed {} applied {}\n",
+                node.id,
+                status.role,
+                status.term,
+                status.first_index,
+                status.last_index,
+                status.committed_index,
+                status.applied_index
+            ),
+        });
+        lines.collect()
+    }
+}
+
+impl Runner for Script {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, context: &Context) -> Result<String, Box<dyn Error>> {
+        let mut args = command.consume_args();
+        let asked = context.prefix.as_deref().map(|prefix| node(Some(prefix))).transpose()?;
+        let space = KeyspaceId::DEFAULT;
+        let write =
+            |write| Body::Write(model::Command::Write { keyspace: space, write, request: None });
+        let body = match command.name.as_str() {
+            "put" => {
+                let key = args.next_pos().ok_or("which key?")?.to_owned().into();
+                let value = args.next_pos().ok_or("which value?")?.to_owned();
+                let repeat: usize = args.take_key("times").unwrap_or("1").parse()?;
+                let expiry = match args.take_key("ttl_ms") {
+                    Some(ms) => Expiry::AfterMs(ms.parse()?),
+                    None => Expiry::Never,
+                };
+                let value = value.repeat(repeat).into();
+                let condition = Condition::Always;
+                Some(write(Write::Put { key, value, condition, expiry, return_old: false }))
+            }
+            "add" => {
+                let key = args.next_pos().ok_or("which key?")?.to_owned().into();
+                Some(write(Write::Add { key, delta: 1 }))
+            }
+            "get" => {
+                let key = args.next_pos().ok_or("which key?")?.to_owned().into();
+                let consistency = ReadConsistency::Linearizable;
+                Some(Body::Read { keyspace: space, query: Query::Get { key }, consistency })
+            }
+            "remove" => Some(Body::RemoveNode { node: NodeId(node(args.next_pos())?) }),
+            "transfer" => Some(Body::TransferLeader { node: NodeId(node(args.next_pos())?) }),
+            _ => None,
+        };
+        let world = &mut self.world;
+        match (command.name.as_str(), body) {
+            (_, Some(body)) => {
+                let deadline_ms = args.take_key("deadline_ms").map(str::parse).transpose()?;
+                let at = asked.ok_or("which node is asked? (n1: …)")?;
+                world.ask(at, Request { body, deadline_ms }).ok_or("it is down")?;
+            }
+            ("site", _) => {
+                let nodes = args.next_pos().ok_or("how many nodes?")?.parse()?;
+                let witness = args.take_key("witness").is_some();
+                let bytes = args.take_key("snapshot_bytes").map(str::parse).transpose()?;
+                self.site(nodes, witness, bytes.map(|bytes| (bytes, 1)));
+            }
+            ("start", _) => world.add_node(1, false),
+            ("join", _) => world.add_node(node(args.next_pos())?, false),
+            ("run", _) => {
+                let ms = args.next_pos().ok_or("for how long?")?.parse()?;
+                world.run(Duration::from_millis(ms));
+            }
+            ("crash", _) => world.crash(node(args.next_pos())?, &Down::Killed),
+            ("restart", _) => world.start(node(args.next_pos())?),
+            ("wipe", _) => {
+                let id = node(args.next_pos())?;
+                let incarnation = world.random.next() | 1;
+                world.nodes.get_mut(&id).ok_or("no such node")?.wipe(incarnation);
+                world.start(id);
+            }
+            ("cut", _) => world.cut(node(args.next_pos())?, node(args.next_pos())?),
+            ("isolate", _) => world.isolate(node(args.next_pos())?),
+            ("heal", _) => world.heal(),
+            ("fill", _) => world.nodes[&node(args.next_pos())?].disk.set_capacity(Some(0)),
+            ("room", _) => world.nodes[&node(args.next_pos())?].disk.set_capacity(None),
+            ("states", _) => return Ok(self.states()),
+            (other, _) => return Err(format!("there is no command {other}").into()),
+        }
+        args.reject_next()?;
+        let shown = self.world.trace[self.shown..].to_owned();
+        self.shown = self.world.trace.len();
+        Ok(shown)
+    }
+}
+
+#[test]
+fn scripts() {
+    let folder = Path::new("tests/scripts");
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .expect("the scripts are there")
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    names.sort();
+    assert!(!names.is_empty());
+    for path in names {
+        let mut script = Script { world: World::new(1), shown: 0 };
+        goldenscript::run(&mut script, &path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}

@@ -1,0 +1,136 @@
+//! Messages, requests and answers as one reads them in a trace.
+
+use model::{Answer, Body, Command, Failure, Query, Request, Write};
+use wire::entry;
+use wire::peer::{self, MemberChangeKind, Say};
+
+/// A message in a line. `None`: a heartbeat that says nothing new, or its answer.
+pub(crate) fn message(message: &peer::Message) -> Option<String> {
+    Some(match message.say.as_ref()? {
+        Say::Raft(message) => return raft(message),
+        Say::Forward(forward) => {
+            let requests = forward.requests.iter().map(|one| match &one.join {
+                Some(member) => format!("#{} join n{}", one.id, member.node),
+                None => {
+                    let request = entry::decode_request(one.request.clone()).expect("a request");
+                    format!("#{} {}", one.id, self::request(&request))
+                }
+            });
+            format!("Forward {}", requests.collect::<Vec<_>>().join(", "))
+        }
+        Say::Answered(answered) => {
+            let answers = answered.answers.iter().map(|one| {
+                let outcome = entry::decode_reply(one.outcome.clone()).expect("a reply");
+                format!("#{} {}", one.id, self::outcome(&outcome))
+            });
+            format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
+        }
+        Say::SnapshotWanted(wanted) => {
+            format!("SnapshotWanted {} from byte {}", wanted.index, wanted.offset)
+        }
+        Say::SnapshotChunk(chunk) => {
+            let (from, until) = (chunk.offset, chunk.offset + chunk.bytes.len() as u64);
+            format!("SnapshotChunk {} bytes {from}..{until} of {}", chunk.index, chunk.total_bytes)
+        }
+    })
+}
+
+fn raft(message: &peer::Raft) -> Option<String> {
+    let term = message.term;
+    let verdict = if message.reject { "no" } else { "yes" };
+    let text = match message.kind {
+        3 => {
+            let at = format!("Append t{term} after {}@{}", message.index, message.log_term);
+            let entries: Vec<_> = message.entries.iter().map(entry_text).collect();
+            format!("{at} [{}] commit {}", entries.join(", "), message.commit)
+        }
+        4 if message.reject => format!("AppendResponse t{term} no, try {}", message.reject_hint),
+        4 => format!("AppendResponse t{term} up to {}", message.index),
+        5 => format!("RequestVote t{term} last {}@{}", message.index, message.log_term),
+        6 => format!("RequestVoteResponse t{term} {verdict}"),
+        7 => format!("Snapshot t{term} of {}", message.snapshot.as_ref()?.index),
+        8 | 9 if message.context.is_empty() => return None,
+        8 => format!("Heartbeat t{term} for a read"),
+        9 => format!("HeartbeatResponse t{term} for a read"),
+        13 => "TransferLeader".to_owned(),
+        14 => format!("TimeoutNow t{term}"),
+        15 => "ReadIndex".to_owned(),
+        16 => format!("ReadIndexResp {}", message.index),
+        17 => format!("RequestPreVote t{term} last {}@{}", message.index, message.log_term),
+        18 => format!("RequestPreVoteResponse t{term} {verdict}"),
+        other => format!("message {other}"),
+    };
+    Some(text)
+}
+
+fn entry_text(entry: &peer::Entry) -> String {
+    format!("{}@{}{}", entry.index, entry.term, payload(entry.kind, &entry.payload))
+}
+
+/// What an entry carries.
+pub(crate) fn payload(kind: u32, payload: &model::Bytes) -> String {
+    if payload.is_empty() {
+        return String::new();
+    }
+    if kind == 2 {
+        let change: peer::MembersChange = peer::decode(payload.clone()).expect("a change");
+        let changes = change.changes.iter().map(|one| {
+            let node = one.member.as_ref().map_or(0, |member| member.node);
+            match one.kind() {
+                MemberChangeKind::Vote => format!(" n{node} votes"),
+                MemberChangeKind::Remove => format!(" n{node} goes"),
+                MemberChangeKind::Listen => format!(" n{node} listens"),
+            }
+        });
+        return changes.collect();
+    }
+    let batch = entry::decode(payload.clone()).expect("a batch");
+    batch.commands.iter().map(|one| format!(" {}", command(one))).collect::<Vec<_>>().join(",")
+}
+
+fn text(bytes: &[u8]) -> String {
+    match bytes.len() {
+        0..=24 => String::from_utf8_lossy(bytes).into_owned(),
+        len => format!("<{len} bytes>"),
+    }
+}
+
+fn command(command: &Command) -> String {
+    match command {
+        Command::Write { write: Write::Put { key, value, .. }, .. } => {
+            format!("put {}={}", text(key), text(value))
+        }
+        Command::Write { write: Write::Add { key, delta }, .. } => {
+            format!("add {} {delta}", text(key))
+        }
+        Command::Write { write: Write::Clear, .. } => "clear".to_owned(),
+        Command::Tick => "tick".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A request in a few words.
+pub(crate) fn request(request: &Request) -> String {
+    match &request.body {
+        Body::Read { query: Query::Get { key }, .. } => format!("get {}", text(key)),
+        Body::Write(one) => command(one),
+        Body::AddNode { node, witness: false, .. } => format!("add {node}"),
+        Body::AddNode { node, .. } => format!("add {node} as witness"),
+        Body::RemoveNode { node } => format!("remove {node}"),
+        Body::TransferLeader { node } => format!("transfer to {node}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// An outcome in a few words.
+pub(crate) fn outcome(outcome: &Result<Answer, Failure>) -> String {
+    match outcome {
+        Ok(Answer::Value(None)) => "nothing".to_owned(),
+        Ok(Answer::Value(Some(found))) => format!("{:?}", text(&found.value)),
+        Ok(Answer::Put { version, .. }) => format!("put at {version}"),
+        Ok(Answer::Integer(number)) => number.to_string(),
+        Ok(Answer::Flag(true)) => "done".to_owned(),
+        Ok(other) => format!("{other:?}"),
+        Err(failure) => format!("failed: {failure}"),
+    }
+}
