@@ -30,12 +30,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.leads() {
             self.offer_again();
         }
-        if self.options.witness && self.leads() && !self.raft.is_transferring() {
+        let should_not_lead = self.options.witness || self.removed;
+        if should_not_lead && self.leads() && !self.raft.is_transferring() {
             self.hand_over();
         }
     }
 
-    /// A witness that had to lead hands over to the data node that holds most of the log.
+    /// A witness that had to lead, or a leader that was removed (which would lead for ever), hands over to the data node that holds most of the log.
     pub(super) fn hand_over(&mut self) {
         let able = self.members.nodes.iter().filter(|member| !member.witness);
         let able = able.filter(|member| self.members.voters.contains(&member.node));
@@ -287,6 +288,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn members_changed(&mut self) {
+        self.raft.know_members(&self.members);
         self.outputs.push_back(Output::Members(self.members.clone()));
         let listed = membership::find(&self.members, self.options.node).is_some();
         self.removed = !listed && !self.members.nodes.is_empty();

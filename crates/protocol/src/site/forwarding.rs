@@ -102,7 +102,8 @@ impl Forwarding {
             let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
             let request = Request { body: one.body.clone(), deadline_ms: Some(deadline_ms) };
             let request = entry::encode_request(&request);
-            requests.push(peer::ForwardedRequest { id: *id, request, join: None });
+            let id = id.wrapping_add(client.0);
+            requests.push(peer::ForwardedRequest { id, request, join: None });
         }
         requests
     }
@@ -137,6 +138,9 @@ impl Forwarding {
         patience: Duration,
         settled: &mut Vec<Settled>,
     ) {
+        // On the wire numbers begin where this process says: an answer that was meant for an
+        // earlier process of this node must not be taken for one to this one's request.
+        let id = id.wrapping_sub(self.client.0);
         if outcome == Err(Failure::NoLeader)
             && let Some(one) = self.outstanding.get_mut(&id)
         {

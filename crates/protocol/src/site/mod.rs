@@ -275,6 +275,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         );
         // A witness is elected only where no data node can be.
         raft.set_priority(i64::from(!options.witness));
+        raft.know_members(&members);
         if options.witness {
             raft.serve_no_snapshots();
         }

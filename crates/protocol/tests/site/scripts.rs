@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | `site 3 [witness=true]` | n1 begins a site, the others join; shows nothing |
 //! | `start`, `join n4` | begins a site of n1; adds a node |
-//! | `n1: put k v`, `add k`, `get k` | a client of n1 asks |
-//! | `n1: remove n2`, `transfer n2` | an operator asks n1 |
+//! | `put k v at=n1`, `add k at=n1`, `get k at=n1` | a client of n1 asks |
+//! | `remove n2 at=n1`, `transfer n2 at=n1` | an operator asks n1 |
 //! | `run 100` | lets so many milliseconds pass |
 //! | `crash n1`, `restart n1`, `wipe n1` | a node dies, comes back, comes back with an empty disk |
 //! | `cut n1 n2`, `isolate n1`, `heal` | links |
@@ -65,9 +65,9 @@ impl Script {
 impl Runner for Script {
     type Command = Command;
 
-    fn run(&mut self, command: &Command, context: &Context) -> Result<String, Box<dyn Error>> {
+    fn run(&mut self, command: &Command, _: &Context) -> Result<String, Box<dyn Error>> {
         let mut args = command.consume_args();
-        let asked = context.prefix.as_deref().map(|prefix| node(Some(prefix))).transpose()?;
+        let asked = args.take_key("at").map(|at| node(Some(at))).transpose()?;
         let space = KeyspaceId::DEFAULT;
         let write =
             |write| Body::Write(model::Command::Write { keyspace: space, write, request: None });
@@ -101,7 +101,7 @@ impl Runner for Script {
         match (command.name.as_str(), body) {
             (_, Some(body)) => {
                 let deadline_ms = args.take_key("deadline_ms").map(str::parse).transpose()?;
-                let at = asked.ok_or("which node is asked? (n1: …)")?;
+                let at = asked.ok_or("which node is asked? (at=n1)")?;
                 world.ask(at, Request { body, deadline_ms }).ok_or("it is down")?;
             }
             ("site", _) => {

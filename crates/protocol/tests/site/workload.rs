@@ -105,6 +105,7 @@ impl Workload {
     }
 
     fn go_on(&mut self, world: &mut World, id: u64) {
+        let clients = self.clients.len() as u64;
         let client = self.clients.get_mut(&id).expect("a client");
         if client.ticket.is_some() || client.not_before > world.now {
             return;
@@ -126,7 +127,7 @@ impl Workload {
                     Doing::Put
                 }
                 _ => {
-                    let other = 1 + self.random.below(self.clients.len() as u64);
+                    let other = 1 + self.random.below(clients);
                     let numbers = [Number::Own(other), Number::Register(other), Number::Shared];
                     let number = self.random.pick(&numbers);
                     Doing::Read { number, at_least: 0 }

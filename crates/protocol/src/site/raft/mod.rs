@@ -238,6 +238,10 @@ impl<R: LogReader> Raft<R> {
         });
         if let Some(start) = restart {
             self.node.mut_store().restart(start);
+            // The state is the snapshot's already. The library would learn it from the next entry
+            // that is applied only, and to stand for election before that it would look for entries
+            // that are not in the log any more.
+            self.node.raft.raft_log.applied = start.index;
             let snapshot = ready.snapshot().clone();
             self.node.mut_store().set_snapshot(snapshot);
         }
@@ -418,6 +422,11 @@ impl<R: LogReader> Raft<R> {
     /// unless that one's log is longer.
     pub fn set_priority(&mut self, priority: i64) {
         self.node.set_priority(priority);
+    }
+
+    /// The members are these now.
+    pub fn know_members(&mut self, members: &peer::Members) {
+        self.node.mut_store().know_members(members);
     }
 
     /// This node holds no data that a snapshot could give to another: a follower that the log does

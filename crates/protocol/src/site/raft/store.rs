@@ -1,11 +1,13 @@
 //! What the consensus library reads back: terms, recent entries from memory, older ones from disk.
 
 use super::convert;
+use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use storage::log::{LogReader, LogStart, Recovered};
+use wire::peer;
 
 /// The library's `Storage`. Entries from `cached_from` on are in memory; those before, back to the
 /// start of the log, are read from disk when a follower lags so far.
@@ -22,6 +24,8 @@ pub(super) struct Store<R> {
     /// What a follower behind the log's start is sent; the content travels in chunks.
     snapshot: Snapshot,
     serves_snapshots: bool,
+    /// The members as they are now.
+    members: peer::Members,
     /// A follower needs a snapshot and this one will not do.
     snapshot_wanted: Cell<bool>,
 }
@@ -51,6 +55,7 @@ impl<R: LogReader> Store<R> {
             cached_bytes_max,
             snapshot: Snapshot::default(),
             serves_snapshots: true,
+            members: peer::Members::default(),
             snapshot_wanted: Cell::new(false),
         }
     }
@@ -114,6 +119,21 @@ impl<R: LogReader> Store<R> {
 
     pub(super) fn set_snapshot(&mut self, snapshot: Snapshot) {
         self.snapshot = snapshot;
+    }
+
+    pub(super) fn know_members(&mut self, members: &peer::Members) {
+        self.members = members.clone();
+    }
+
+    /// Whether the latest snapshot is of a time when `node` was a member in the life that it lives
+    /// now. An older one would make it believe what its last life was: the site's only voter, perhaps.
+    fn snapshot_knows(&self, node: u64) -> bool {
+        let life = |members: &peer::Members| {
+            let member = members.nodes.iter().find(|member| member.node == node);
+            member.map(|member| member.incarnation)
+        };
+        let then = peer::Members::decode(self.snapshot.data.clone()).unwrap_or_default();
+        life(&then).is_some_and(|then| Some(then) == life(&self.members))
     }
 
     pub(super) fn serve_no_snapshots(&mut self) {
@@ -200,10 +220,8 @@ impl<R: LogReader> raft::Storage for Store<R> {
         }
         let metadata = self.snapshot.get_metadata();
         let index = metadata.index;
-        // A node takes no snapshot of a time before it was a member.
-        let members = metadata.get_conf_state();
-        let knows = members.voters.contains(&to) || members.learners.contains(&to);
-        if index == 0 || index < request_index || index < self.start.index || !knows {
+        let too_old = index == 0 || index < request_index || index < self.start.index;
+        if too_old || !self.snapshot_knows(to) {
             self.snapshot_wanted.set(true);
             return Err(StorageError::SnapshotTemporarilyUnavailable.into());
         }

@@ -34,7 +34,7 @@ const EPOCH_MS: u64 = 1_000_000;
 
 /// Something that is going to happen. `life`: only if the node still lives that life.
 enum Event {
-    Deliver { from: u64, to: u64, connection: u64, message: Message },
+    Deliver { from: u64, to: u64, connection: u64, message: Box<Message> },
     LinkLost { node: u64, life: u64, other: u64 },
     Disk { node: u64, life: u64 },
     Chore { node: u64, life: u64 },
@@ -261,14 +261,13 @@ impl World {
                     self.note(&format!("n{from} → n{to}  {line}"));
                 }
                 if self.nodes[&to].process.is_some() {
-                    return self.input(to, Input::Message { from: NodeId(from), message });
+                    return self
+                        .input(to, Input::Message { from: NodeId(from), message: *message });
                 }
-                self.taken_in(to, message);
+                self.taken_in(to, *message);
             }
-            Event::LinkLost { node, life, other } => {
-                if self.lives(node, life) {
-                    self.input(node, Input::LinkLost(NodeId(other)));
-                }
+            Event::LinkLost { node, life, other } if self.lives(node, life) => {
+                self.input(node, Input::LinkLost(NodeId(other)));
             }
             Event::Disk { node, life } if self.lives(node, life) => self.disk_done(node),
             Event::Chore { node, life } if self.lives(node, life) => self.chore_done(node),
@@ -463,6 +462,7 @@ impl World {
     fn send(&mut self, from: u64, to: u64, message: Message) {
         if let Some((arrival, connection)) = self.network.send(from, to, self.now, &mut self.random)
         {
+            let message = Box::new(message);
             self.after(arrival - self.now, Event::Deliver { from, to, connection, message });
         } else if let Some(line) = text::message(&message) {
             self.note(&format!("n{from} ✗ n{to}  {line}"));

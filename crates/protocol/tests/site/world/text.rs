@@ -10,10 +10,10 @@ pub(crate) fn message(message: &peer::Message) -> Option<String> {
         Say::Raft(message) => return raft(message),
         Say::Forward(forward) => {
             let requests = forward.requests.iter().map(|one| match &one.join {
-                Some(member) => format!("#{} join n{}", one.id, member.node),
+                Some(member) => format!("join n{}", member.node),
                 None => {
                     let request = entry::decode_request(one.request.clone()).expect("a request");
-                    format!("#{} {}", one.id, self::request(&request))
+                    self::request(&request)
                 }
             });
             format!("Forward {}", requests.collect::<Vec<_>>().join(", "))
@@ -21,7 +21,7 @@ pub(crate) fn message(message: &peer::Message) -> Option<String> {
         Say::Answered(answered) => {
             let answers = answered.answers.iter().map(|one| {
                 let outcome = entry::decode_reply(one.outcome.clone()).expect("a reply");
-                format!("#{} {}", one.id, self::outcome(&outcome))
+                self::outcome(&outcome)
             });
             format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
         }
