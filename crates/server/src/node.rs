@@ -316,16 +316,31 @@ fn state_options(config: &Config) -> fjall::Options {
 }
 
 /// Opens the state, or begins a new one if it is damaged: it is rebuilt from snapshot and log.
+///
+/// Some damage does not come back as an error: the engine believes a length in a file, asks for
+/// more memory than there is, and the process ends. So a file says that an opening is under way; a
+/// start that finds it begins the state anew.
 pub(crate) fn open_state(data: &Path, options: fjall::Options) -> Result<FjallState, StateError> {
-    let path = data.join("state");
-    match FjallState::open(&path, options) {
+    let (path, opening) = (data.join("state"), data.join("state.opening"));
+    let io = |cause: std::io::Error| StateError::Io {
+        path: opening.display().to_string(),
+        cause: cause.to_string(),
+    };
+    if opening.exists() {
+        tracing::warn!("the last opening of the state did not end; it is rebuilt");
+        FjallState::remove(&path)?;
+    }
+    File::create(&opening).map_err(io)?;
+    let state = match FjallState::open(&path, options) {
         Err(StateError::Damaged { path: at, cause }) => {
             tracing::warn!("the state in {at} is damaged and will be rebuilt: {cause}");
             FjallState::remove(&path)?;
-            FjallState::open(&path, options)
+            FjallState::open(&path, options)?
         }
-        opened => opened,
-    }
+        opened => opened?,
+    };
+    std::fs::remove_file(&opening).map_err(io)?;
+    Ok(state)
 }
 
 fn options(config: &Config) -> Result<Options, StartError> {
