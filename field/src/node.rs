@@ -228,7 +228,7 @@ impl Node {
     /// What it prints when it fails.
     pub fn cli(&self, words: &[&str]) -> Result<String, String> {
         let grpc = self.options.grpc.to_string();
-        binary::run(&self.options.program, &[words, &["--nodes", &grpc]].concat())
+        binary::run(&self.options.program, &[words, &["--server", &grpc]].concat())
     }
 
     /// Its process id.
