@@ -55,3 +55,13 @@ pub fn target() -> PathBuf {
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("field/ lies in the root")
 }
+
+/// Runs a program to its end: what it prints, or what it complains of when it fails.
+pub fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("cannot run {}: {e}", program.display()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}

@@ -146,8 +146,19 @@ fn open_log(path: &Path) -> File {
 pub struct Status {
     /// The node that answered.
     pub node: u64,
-    /// Who leads as far as it knows; 0 or nothing when it does not know.
+    /// Who leads as far as it knows.
     pub leader: Option<u64>,
+    /// The nodes of the site.
+    pub members: Vec<Member>,
+}
+
+/// A node as `/status` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub node: u64,
+    /// `voter`, `learner` or `witness`.
+    pub role: String,
 }
 
 impl Status {
@@ -155,6 +166,12 @@ impl Status {
     #[must_use]
     pub fn leads(&self) -> bool {
         self.leader == Some(self.node)
+    }
+
+    /// How many members vote.
+    #[must_use]
+    pub fn voters(&self) -> usize {
+        self.members.iter().filter(|member| member.role != "learner").count()
     }
 }
 
@@ -203,6 +220,15 @@ impl Node {
             return Err(format!("/status says {code}: {body}"));
         }
         serde_json::from_str(&body).map_err(|e| format!("/status says {body:?}: {e}"))
+    }
+
+    /// Runs the program with a command for this node, as an operator would: what it prints.
+    ///
+    /// # Errors
+    /// What it prints when it fails.
+    pub fn cli(&self, words: &[&str]) -> Result<String, String> {
+        let grpc = self.options.grpc.to_string();
+        binary::run(&self.options.program, &[words, &["--server", &grpc]].concat())
     }
 
     /// Its process id.

@@ -30,6 +30,7 @@ impl Site {
             nodes.push(options.start());
         }
         let site = Self { nodes };
+        site.wait_voters(count as usize);
         site.wait_writable();
         site
     }
@@ -55,6 +56,21 @@ impl Site {
             let leads = |node: &Node| node.is_up() && node.status().is_ok_and(|s| s.leads());
             self.nodes.iter().position(leads).ok_or_else(|| "no node leads".to_owned())
         })
+    }
+
+    /// Waits until every node that is up knows that many voters. A node votes only once it has caught
+    /// up; until then the site survives fewer failures than it has nodes for.
+    ///
+    /// # Panics
+    /// When it does not come to that within a minute.
+    pub fn wait_voters(&self, voters: usize) {
+        for node in self.nodes.iter().filter(|node| node.is_up()) {
+            let there = eventually(WRITES_MAX, || {
+                let status = node.status()?;
+                if status.voters() == voters { Ok(()) } else { Err(format!("{status:?}")) }
+            });
+            assert!(there.is_ok(), "node {}: {}", node.options.node, there.unwrap_err());
+        }
     }
 
     /// Waits until a write through every node that is up succeeds.
