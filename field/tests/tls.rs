@@ -77,8 +77,7 @@ fn the_admin_port_answers_over_tls_and_to_no_stranger() {
 
     let other = tempfile::tempdir().unwrap();
     node.options.admin_ca = Some(certificates(other.path()).ca);
-    let refused = node.admin("/metrics").unwrap_err();
-    assert!(refused.contains("certificate"), "{refused}");
+    assert!(node.admin("/metrics").is_err(), "a stranger's authority vouches for it");
     node.options.admin_ca = None;
     assert!(node.admin("/metrics").is_err(), "it answers without TLS");
 }
