@@ -1,4 +1,4 @@
-//! The gRPC front: `portolan.v1` over a node's [`Handle`].
+//! The gRPC front: `portolan.v1` over a node's [`server::Handle`].
 //!
 //! | module | its one idea |
 //! | --- | --- |

@@ -4,7 +4,7 @@
 //! | module | its rule |
 //! | --- | --- |
 //! | [`edges`] | which of our crates may depend on which |
-//! | [`line`] | nothing above the I/O line reaches a runtime, a socket, a clock or a thread |
+//! | [`mod@line`] | nothing above the I/O line reaches a runtime, a socket, a clock or a thread |
 //! | [`source`] | no file is too long, none is unfinished, every crate is linted |
 //! | [`fuzzing`] | every parser has a fuzz target |
 //! | [`documents`] | links lead somewhere, and every decision is in the index |
