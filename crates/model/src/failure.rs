@@ -120,4 +120,9 @@ pub enum MembershipError {
     /// A leader must keep state.
     #[error("{0} is a witness or a learner and cannot lead")]
     CannotLead(NodeId),
+    /// It did not win the election that it was to win.
+    #[error(
+        "leadership was not handed to {0}: it could not be reached, or did not catch up in time; try again"
+    )]
+    NotHandedOver(NodeId),
 }

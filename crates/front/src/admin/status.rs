@@ -75,7 +75,7 @@ pub struct Member {
     pub node: u64,
     /// Its peer port.
     pub address: String,
-    /// `voter`, `learner` or `witness`.
+    /// `voter`, `witness`, or `learner` until it has caught up and is one of them.
     pub role: &'static str,
     /// On the leader: the last entry the member holds.
     pub match_index: Option<u64>,
@@ -92,10 +92,10 @@ impl Status {
             Member {
                 node: member.node,
                 address: member.address.clone(),
-                role: match (member.witness, status.members.voters.contains(&member.node)) {
-                    (true, _) => "witness",
-                    (false, true) => "voter",
-                    (false, false) => "learner",
+                role: match (status.members.voters.contains(&member.node), member.witness) {
+                    (false, _) => "learner",
+                    (true, false) => "voter",
+                    (true, true) => "witness",
                 },
                 match_index: known.map(|(_, index, _)| *index),
                 active: known.map(|(.., active)| *active),

@@ -155,12 +155,10 @@ fn node_id(node: u64) -> Result<NodeId, Invalid> {
 fn status_of(handle: &server::Handle) -> v1::StatusResponse {
     let status = handle.status();
     let member = |member: &wire::peer::Member| {
-        let role = if member.witness {
-            v1::Role::Witness
-        } else if status.members.voters.contains(&member.node) {
-            v1::Role::Voter
-        } else {
-            v1::Role::Learner
+        let role = match (status.members.voters.contains(&member.node), member.witness) {
+            (false, _) => v1::Role::Learner,
+            (true, false) => v1::Role::Voter,
+            (true, true) => v1::Role::Witness,
         };
         let known = status.progress.iter().find(|(node, ..)| node.0 == member.node);
         let match_index = match member.node == status.node.0 {

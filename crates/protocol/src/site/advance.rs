@@ -23,6 +23,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.writes.give_up(now, &mut settled);
         self.forwarding.give_up(now, &mut settled);
         self.membership.give_up(now, self.leads(), &mut settled);
+        self.handover.give_up(now, &mut settled);
         for ticket in self.reads.give_up(now) {
             settled.push((Origin::Client(ticket), Err(Failure::NoLeader)));
         }
@@ -30,14 +31,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.leads() {
             self.offer_again();
         }
-        let should_not_lead = self.options.witness || self.removed;
-        if should_not_lead && self.leads() && !self.raft.is_transferring() {
+        if self.options.witness && self.leads() {
             self.hand_over();
         }
     }
 
-    /// A witness that had to lead, or a leader that was removed (which would lead for ever), hands over to the data node that holds most of the log.
+    /// A witness that had to lead, or a leader that is to be removed, hands over to the data node
+    /// that holds most of the log.
     pub(super) fn hand_over(&mut self) {
+        if self.raft.is_transferring() {
+            return;
+        }
         let able = self.members.nodes.iter().filter(|member| !member.witness);
         let able = able.filter(|member| self.members.voters.contains(&member.node));
         let reached = able.filter_map(|member| {
@@ -96,10 +100,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.tick_proposed = false;
             let mut settled = Vec::new();
             self.forwarding.lost(&mut settled);
+            if !self.leads() {
+                self.ask_next_leader_to_remove_us();
+            }
             self.membership.give_up(self.now.monotonic, self.leads(), &mut settled);
             self.settle(settled);
             self.reads.ask_again();
         }
+        let transferring = self.raft.is_transferring();
+        let mut settled = Vec::new();
+        self.handover.follow(self.raft.leader(), transferring, &mut settled);
+        self.settle(settled);
         if self.leads() {
             for (origin, body, deadline) in self.forwarding.take_all() {
                 self.take_for_leader(origin, body, deadline);
@@ -129,6 +140,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// It was for that that leadership was handed over.
+    fn ask_next_leader_to_remove_us(&mut self) {
+        let own = self.options.node;
+        let mut settled = Vec::new();
+        for (origin, deadline) in self.membership.take_leaving(own) {
+            match origin {
+                Origin::Node { .. } => settled.push((origin, Err(Failure::NoLeader))),
+                _ => {
+                    let body = Body::RemoveNode { node: own };
+                    settled.extend(self.forwarding.push(origin, body, deadline).err());
+                }
+            }
+        }
+        self.settle(settled);
+    }
+
     pub(super) fn drive_membership(&mut self) {
         if !self.leads() || self.raft.members_change_pending() {
             return;
@@ -136,6 +163,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         let wanted = self.membership.next(&self.members, &mut settled);
         self.settle(settled);
+        if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {
+            return self.hand_over();
+        }
         let change = wanted.or_else(|| {
             membership::promotion(&self.members, |node| {
                 let committed = self.raft.committed_index();

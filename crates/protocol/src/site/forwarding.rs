@@ -217,7 +217,8 @@ fn is_repeatable(body: &mut Body) -> bool {
         Body::Write(Command::Write { .. } | Command::Transaction { .. }) => true,
         Body::Write(_) => false,
         Body::Read { .. } => true,
-        Body::AddNode { .. } | Body::RemoveNode { .. } | Body::TransferLeader { .. } => false,
+        Body::TransferLeader { .. } => true,
+        Body::AddNode { .. } | Body::RemoveNode { .. } => false,
     }
 }
 

@@ -9,6 +9,9 @@
 //! empty; asking to join as a known node with a new incarnation first removes the old life and then
 //! adds the new one as a learner. Until that is committed the node is silent.
 //!
+//! A leader that is to be removed hands over first, and the next leader removes it. One that finds
+//! itself removed all the same (by a change that the leader before it had proposed) steps down.
+//!
 //! A *witness* votes and keeps the log, but no data: the third of two nodes and a witness. It
 //! stands back in elections, and hands leadership on at once if it has to win one.
 
@@ -77,6 +80,19 @@ impl Membership {
         proposal
     }
 
+    /// Those who want `node`, this one, to be gone, for the leader that comes after it.
+    pub(super) fn take_leaving(&mut self, own: NodeId) -> Vec<(Origin, Duration)> {
+        let mut leaving = Vec::new();
+        self.wanted.retain(|wanted| match wanted {
+            Wanted::Leave { node, origin, deadline } if *node == own => {
+                leaving.push((*origin, *deadline));
+                false
+            }
+            _ => true,
+        });
+        leaving
+    }
+
     /// Gives up what has waited past its deadline, or everything when this node no longer leads.
     pub(super) fn give_up(&mut self, now: Duration, leads: bool, settled: &mut Vec<Settled>) {
         self.wanted.retain_mut(|wanted| {
@@ -123,6 +139,15 @@ fn propose(kind: MemberChangeKind, member: &Member) -> Next {
 fn one_change(kind: MemberChangeKind, member: &Member) -> MembersChange {
     let change = MemberChange { kind: kind.into(), member: Some(member.clone()) };
     MembersChange { changes: vec![change] }
+}
+
+/// Whether a change takes a node out. A leader never proposes that of itself: it hands over, and the
+/// next one does.
+pub(super) fn removes(change: &MembersChange, node: NodeId) -> bool {
+    change.changes.iter().any(|one| {
+        let is_it = one.member.as_ref().is_some_and(|member| member.node == node.0);
+        is_it && one.kind() == MemberChangeKind::Remove
+    })
 }
 
 /// The member of this id.

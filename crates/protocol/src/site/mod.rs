@@ -7,7 +7,7 @@
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `writes`, `reads`: requests of this node's clients, batched;
 //! - `forwarding`: what this node hands to the leader;
-//! - `membership`: who belongs to the site;
+//! - `membership`, `handover`: who belongs to the site, and who is to lead it;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
@@ -22,6 +22,7 @@
 
 mod advance;
 mod forwarding;
+mod handover;
 pub mod machine;
 pub mod membership;
 pub mod raft;
@@ -35,6 +36,7 @@ mod writes;
 
 use crate::Core;
 use forwarding::Forwarding;
+use handover::Handover;
 use machine::{Machine, Reader};
 use membership::Membership;
 use model::{Answer, ClientId, Failure, NodeId, Request, Time, limits};
@@ -228,6 +230,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     reads: Reads,
     forwarding: Forwarding,
     membership: Membership,
+    handover: Handover,
     last_log_time_ms: u64,
     tick_proposed: bool,
     disk_full: Option<String>,
@@ -297,6 +300,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             reads: Reads::new(options.client),
             forwarding: Forwarding::new(options.client),
             membership: Membership::default(),
+            handover: Handover::default(),
             tick_proposed: false,
             disk_full: None,
             lease_until: None,

@@ -1,6 +1,7 @@
 //! What comes in: requests of this node's clients and messages of other nodes. And what goes back to
 //! whoever asked.
 
+use super::handover::Asked;
 use super::machine;
 use super::membership::{self, Wanted};
 use super::reads::WaitingRead;
@@ -20,6 +21,8 @@ use wire::peer::{self, Say};
 const MSG_SNAPSHOT: u32 = 7;
 /// Those that ask for a vote, and for a vote before the vote.
 const MSG_REQUEST_VOTES: [u32; 2] = [5, 17];
+/// What such a message says when the leader itself has told its sender to stand for election.
+const CONTEXT_TRANSFER: &[u8] = b"CampaignTransfer";
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_request(&mut self, ticket: Ticket, request: Request) {
@@ -97,19 +100,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Body::RemoveNode { node } => membership::check_remove(&self.members, node).map(|()| {
                 self.membership.want(Wanted::Leave { node, origin, deadline });
-                None
             }),
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.members, node).map(|()| {
                     self.transfer_to(node);
-                    Some(Answer::Flag(true))
+                    self.handover.want(Asked { node, origin, deadline });
                 })
             }
         };
-        match refused {
-            Ok(None) => {}
-            Ok(Some(answer)) => self.settle(vec![(origin, Ok(answer))]),
-            Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
+        if let Err(error) = refused {
+            self.settle(vec![(origin, Err(Failure::Membership(error)))]);
         }
     }
 
@@ -138,7 +138,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Some(Say::Raft(message)) => {
                 let asks_for_vote = MSG_REQUEST_VOTES.contains(&message.kind);
-                if asks_for_vote && self.now.monotonic < self.silent_until {
+                // A leader that hands over has given up its lease before it asks for votes.
+                let forced = message.context == CONTEXT_TRANSFER;
+                if asks_for_vote && !forced && self.now.monotonic < self.silent_until {
                     return;
                 }
                 self.raft.step(message);

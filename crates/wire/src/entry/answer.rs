@@ -69,6 +69,7 @@ code_enum!(MembershipError as "membership error" {
     4 => TooManyNodes,
     5 => LastVoter(node),
     6 => CannotLead(node),
+    7 => NotHandedOver(node),
 });
 
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must

@@ -263,6 +263,7 @@ fn failure() -> impl Strategy<Value = Failure> {
         Just(MembershipError::TooManyNodes),
         node().prop_map(MembershipError::LastVoter),
         node().prop_map(MembershipError::CannotLead),
+        node().prop_map(MembershipError::NotHandedOver),
     ];
     prop_oneof![
         refusal().prop_map(Failure::Refused),

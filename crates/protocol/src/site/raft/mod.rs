@@ -310,6 +310,12 @@ impl<R: LogReader> Raft<R> {
         // An error is a change that means nothing here (leaving a joint configuration twice, say):
         // every node finds the same and none changes.
         let Ok(state) = self.node.apply_conf_change(&convert::conf_change(change)) else { return };
+        // The library goes on leading, and would panic when it counts its own progress.
+        let raft = &mut self.node.raft;
+        if raft.state == StateRole::Leader && raft.prs().get(raft.id).is_none() {
+            raft.become_follower(raft.term, INVALID_ID);
+            self.fix_election_timeout();
+        }
         for one in &change.changes {
             let Some(member) = &one.member else { continue };
             members.nodes.retain(|other| other.node != member.node);

@@ -1,0 +1,99 @@
+//! Leadership on its way to another node, and whoever asked for that.
+//!
+//! Handing over is a wish: the other node must hold the whole log first, and then win an election
+//! that this node only gives it a head start in. So whoever asked is answered when it is known who
+//! leads, and not before.
+
+use super::Origin;
+use super::writes::{Settled, unknown};
+use model::{Answer, Failure, MembershipError, NodeId};
+use std::time::Duration;
+
+/// Somebody wants a node to lead.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) node: NodeId,
+    pub(super) origin: Origin,
+    pub(super) deadline: Duration,
+}
+
+/// Those who wait to hear how a handover ends.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    asked: Vec<Asked>,
+}
+
+impl Handover {
+    pub(super) fn want(&mut self, asked: Asked) {
+        self.asked.push(asked);
+    }
+
+    /// Settles what is decided by now. `transferring`: this node leads and tries to hand over.
+    pub(super) fn follow(
+        &mut self,
+        leader: Option<NodeId>,
+        transferring: bool,
+        settled: &mut Vec<Settled>,
+    ) {
+        let Some(leader) = leader.filter(|_| !transferring) else { return };
+        for Asked { node, origin, .. } in self.asked.drain(..) {
+            let outcome = match leader == node {
+                true => Ok(Answer::Flag(true)),
+                false => Err(Failure::Membership(MembershipError::NotHandedOver(node))),
+            };
+            settled.push((origin, outcome));
+        }
+    }
+
+    /// Gives up what has waited past its deadline.
+    pub(super) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
+        let (late, waiting) =
+            std::mem::take(&mut self.asked).into_iter().partition(|asked| asked.deadline <= now);
+        self.asked = waiting;
+        let late: Vec<Asked> = late;
+        for asked in late {
+            let why = "nobody leads yet; `portolan status` shows who does";
+            settled.push((asked.origin, Err(unknown(why))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Ticket;
+    use super::*;
+
+    const N2: NodeId = NodeId(2);
+
+    fn asked() -> Handover {
+        let mut handover = Handover::default();
+        let origin = Origin::Client(Ticket(1));
+        handover.want(Asked { node: N2, origin, deadline: Duration::from_secs(1) });
+        handover
+    }
+
+    fn outcome(leader: Option<u64>, transferring: bool) -> Option<Result<Answer, Failure>> {
+        let mut settled = Vec::new();
+        asked().follow(leader.map(NodeId), transferring, &mut settled);
+        settled.pop().map(|(_, outcome)| outcome)
+    }
+
+    #[test]
+    fn it_is_answered_when_it_is_known_who_leads() {
+        assert_eq!(outcome(Some(1), true), None, "still trying");
+        assert_eq!(outcome(None, false), None, "an election");
+        assert_eq!(outcome(Some(2), false), Some(Ok(Answer::Flag(true))));
+        let failed = Failure::Membership(MembershipError::NotHandedOver(N2));
+        assert_eq!(outcome(Some(1), false), Some(Err(failed.clone())), "given up");
+        assert_eq!(outcome(Some(3), false), Some(Err(failed)), "another was elected");
+    }
+
+    #[test]
+    fn nobody_waits_past_the_deadline() {
+        let (mut handover, mut settled) = (asked(), Vec::new());
+        handover.give_up(Duration::from_millis(999), &mut settled);
+        assert!(settled.is_empty());
+        handover.give_up(Duration::from_secs(1), &mut settled);
+        assert!(matches!(settled[..], [(_, Err(Failure::Unknown { .. }))]));
+    }
+}
