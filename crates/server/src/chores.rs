@@ -23,7 +23,8 @@ pub(crate) fn run(
     for chore in chores {
         let event = match chore {
             Chore::WriteSnapshot { head, view } => {
-                let written = snapshots.write(&head, &view);
+                // The log may be cut behind a snapshot, so the state must not lag behind it.
+                let written = snapshots.write(&head, &view).and_then(|()| Ok(view.flush()?));
                 if let Err(error) = &written {
                     tracing::warn!("a snapshot was not written, and is tried again later: {error}");
                 }
@@ -32,7 +33,8 @@ pub(crate) fn run(
             Chore::InstallSnapshot { index } => {
                 let installed = snapshots
                     .finish(index)
-                    .and_then(|head| snapshots.load(index, &state).map(|()| head));
+                    .and_then(|head| snapshots.load(index, &state).map(|()| head))
+                    .and_then(|head| state.flush().map(|()| head).map_err(Into::into));
                 Event::SnapshotInstalled(installed.map_err(|error| error.to_string()))
             }
             Chore::PrepareSpare(spare) => {

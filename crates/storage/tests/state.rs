@@ -145,6 +145,46 @@ fn fjall_passes_the_suite() {
     suite(&state);
 }
 
+/// What is seen is the same whether changes wait in memory, are on their way to the tree, or there.
+#[test]
+fn the_way_of_a_change_cannot_be_seen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = fjall(folder.path());
+    let mut expected = Map::new();
+    for round in 0..6_u16 {
+        let mut batch = Batch::default();
+        for number in (round..3_000).step_by(usize::from(round) + 1) {
+            let key = format!("key {number:04}").into_bytes();
+            match (number + round) % 5 {
+                0 => {
+                    expected.remove(&key);
+                    batch.remove(key);
+                }
+                _ => {
+                    expected.insert(key.clone(), round.to_be_bytes().to_vec());
+                    batch.put(key, round.to_be_bytes().to_vec());
+                }
+            }
+        }
+        state.commit(batch).expect("commit");
+        if round == 2 {
+            state.flush().expect("flush");
+        }
+        let from = format!("key {:04}", round * 100).into_bytes();
+        let page = scan(&state.now(), &from, None, 50);
+        let wanted = expected.range(from..).take(50);
+        assert!(
+            page.iter().map(|(k, v)| (&k[..], &v[..])).eq(wanted.map(|(k, v)| (&k[..], &v[..])))
+        );
+        assert_eq!(content(&state.view()), expected, "round {round}");
+        for (key, value) in expected.iter().step_by(7) {
+            assert_eq!(state.now().get(key).expect("get").as_deref(), Some(&value[..]));
+        }
+    }
+    drop(state);
+    assert_eq!(content(&fjall(folder.path())), expected, "a state that is closed keeps everything");
+}
+
 #[test]
 fn readers_see_each_batch_whole() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -116,6 +116,7 @@ impl Read for MemoryState {
 }
 
 impl State for MemoryState {
+    type Now<'a> = MemoryView;
     type View = MemoryView;
 
     fn commit(&self, batch: Batch) -> Result<(), StateError> {
@@ -136,6 +137,10 @@ impl State for MemoryState {
             }
         }
         Ok(())
+    }
+
+    fn now(&self) -> MemoryView {
+        self.view()
     }
 
     fn view(&self) -> MemoryView {

@@ -7,9 +7,10 @@
 
 pub mod fjall;
 pub mod memory;
-mod rows;
+mod over;
 
 use model::Bytes;
+pub use over::scan_over;
 
 /// The longest key of any engine (a key has at least one byte). Committing another panics: whoever
 /// lets keys in has its own, lower limit.
@@ -17,7 +18,7 @@ pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Why a state cannot go on. All are fatal for the engine: the owner rebuilds it from snapshot and
 /// log.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StateError {
     /// The engine found its files damaged.
     #[error("the state in {path} is damaged ({cause}); it must be rebuilt from snapshot and log")]
@@ -74,13 +75,20 @@ pub trait Read {
 /// An ordered state. Clones are handles to the same state: one commits, any may read from any
 /// thread. What [`State::commit`] returned from is seen by every later read of every handle.
 pub trait State: Read + Clone + Send + Sync + 'static {
+    /// The state at one moment, for a few reads: commits may have to wait until it is dropped, and
+    /// its holder must not ask the state itself meanwhile.
+    type Now<'a>: Read;
     /// A view that stays as it is while commits go on.
     type View: Read + Send + 'static;
 
-    /// Makes a batch's changes visible together. Not durable by itself.
+    /// Makes a batch's changes visible together. Not durable by itself. What it was given is kept as
+    /// it is: of bytes that are a slice of something long, put a copy.
     fn commit(&self, batch: Batch) -> Result<(), StateError>;
 
-    /// The state as it is now.
+    /// The state now, for reads that must see one moment.
+    fn now(&self) -> Self::Now<'_>;
+
+    /// The state as it is now, for as long as it takes.
     fn view(&self) -> Self::View;
 
     /// Removes everything, before a rebuild.

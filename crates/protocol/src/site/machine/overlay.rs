@@ -3,7 +3,7 @@
 use model::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use storage::state::{Batch, Read, StateError};
+use storage::state::{Batch, Read, StateError, scan_over};
 
 /// Changes over a state that does not have them yet. Reads see both.
 pub(super) struct Overlay<'a, S> {
@@ -49,32 +49,7 @@ impl<S: Read> Read for Overlay<'_, S> {
         }
         let upper = until.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.changes.range::<[u8], _>((Bound::Included(from), upper));
-        let mut changes = range.peekable();
-        let mut goes_on = true;
-        self.below.scan(from, until, &mut |key, value| {
-            while let Some((changed, change)) = changes.next_if(|(changed, _)| **changed < key) {
-                if let Some(value) = change {
-                    goes_on = visit(changed.clone(), value.clone());
-                    if !goes_on {
-                        return false;
-                    }
-                }
-            }
-            goes_on = match changes.next_if(|(changed, _)| **changed == key) {
-                Some((_, Some(newer))) => visit(key, newer.clone()),
-                Some((_, None)) => true,
-                None => visit(key, value),
-            };
-            goes_on
-        })?;
-        for (changed, change) in changes {
-            if !goes_on {
-                break;
-            }
-            if let Some(value) = change {
-                goes_on = visit(changed.clone(), value.clone());
-            }
-        }
-        Ok(())
+        let changes = range.map(|(key, change)| (key.clone(), change.clone()));
+        scan_over(changes, |visit| self.below.scan(from, until, visit), visit)
     }
 }

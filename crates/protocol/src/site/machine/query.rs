@@ -32,14 +32,24 @@ pub(super) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refus
     Ok(())
 }
 
-/// Whether a query looks at more than one row, and so needs a view to see them at one moment.
-pub(super) fn needs_view(query: &Query) -> bool {
+/// How much of a state a query looks at.
+pub(super) enum Reach {
+    /// One row.
+    Row,
+    /// Several, to be seen at one moment.
+    Rows,
+    /// A range of them.
+    Range,
+}
+
+/// How much of a state a query looks at.
+pub(super) fn reach(query: &Query) -> Reach {
     match query {
         Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
-            keys.len() > 1
+            if keys.len() > 1 { Reach::Rows } else { Reach::Row }
         }
-        Query::Scan { .. } => true,
-        _ => false,
+        Query::Scan { .. } => Reach::Range,
+        _ => Reach::Row,
     }
 }
 

@@ -1,18 +1,18 @@
 //! Reading beside the thread that applies.
 //!
-//! A point read takes no view, which would cost more than the read itself. But an engine may show a
-//! point read one change of a batch before another, and a reader could see half a transaction with
-//! two reads. So the machine counts up before and after each commit: a read that saw the same even
-//! count before and after itself saw no commit, and any other one is done again on a view.
+//! A point read looks at one row of the state as it is, and at what the machine has published beside
+//! it (the log time, the keyspaces' generations). The machine counts up before and after each commit:
+//! a read that saw the same even count before and after itself saw all of that at one moment, and any
+//! other one is done again, with all of it from the state while that stands still.
 
 use super::head::Head;
-use super::query::{self, Sight};
+use super::query::{self, Reach, Sight};
 use super::{Known, Stopped, changes, keys};
 use model::{Answer, Catalog, Change, KeyspaceId, Query, Refusal, Revision};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
-use storage::state::State;
+use storage::state::{Read, State};
 
 /// A handle that answers queries on any thread while the machine goes on.
 ///
@@ -66,6 +66,18 @@ impl Published {
     }
 }
 
+/// Answers a query from a state that does not change.
+fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+    let sight = Sight {
+        generation: keys::generation(read, keyspace)?,
+        log_time_ms: Head::load(read)?.log_time_ms,
+        read,
+        keyspace,
+        count: None,
+    };
+    query::answer(&sight, query, &mut 0)
+}
+
 impl<S: State> Reader<S> {
     pub(super) fn new(state: S, published: Arc<Published>) -> Reader<S> {
         Reader { state, published }
@@ -77,20 +89,14 @@ impl<S: State> Reader<S> {
     /// [`Stopped::Refused`] with what is wrong with the query; [`Stopped::Failed`] if the state
     /// cannot be read.
     pub fn query(&self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
-        if !query::needs_view(query)
-            && let Some(answer) = self.query_undisturbed(keyspace, query)
-        {
-            return answer;
+        match query::reach(query) {
+            Reach::Row => match self.query_undisturbed(keyspace, query) {
+                Some(answer) => answer,
+                None => answer_at(&self.state.now(), keyspace, query),
+            },
+            Reach::Rows => answer_at(&self.state.now(), keyspace, query),
+            Reach::Range => answer_at(&self.state.view(), keyspace, query),
         }
-        let view = self.state.view();
-        let sight = Sight {
-            generation: keys::generation(&view, keyspace)?,
-            log_time_ms: Head::load(&view)?.log_time_ms,
-            read: &view,
-            keyspace,
-            count: None,
-        };
-        query::answer(&sight, query, &mut 0)
     }
 
     /// Answers a query from the state as it is, unless a commit comes in between.

@@ -9,11 +9,9 @@
 //! after: while one is under way its keys are not in here and everybody reads the engine, and a
 //! reader may only add what it read if no commit has begun since it asked for a [`Ticket`].
 
-use super::Batch;
 use model::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,19 +88,17 @@ impl Rows {
         }
     }
 
-    /// Runs a commit of the engine. One at a time.
-    pub(super) fn commit<E>(
+    /// Runs a commit of the engine, with each key once. One at a time.
+    pub(super) fn commit<'a, E>(
         &self,
-        batch: &Batch,
+        changes: impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)>,
         commit: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut cached: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
+        let mut cached = Vec::new();
         self.change(|| {
-            for (key, value) in &batch.changes {
-                // A key that is changed again was removed at its first change.
-                let again = !cached.is_empty() && cached.contains_key(&key[..]);
-                if again || self.items.remove(&key[..]).is_some() {
-                    cached.insert(key, value);
+            for (key, value) in changes {
+                if self.items.remove(&key[..]).is_some() {
+                    cached.push((key, value));
                 }
             }
         });

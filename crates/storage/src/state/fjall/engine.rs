@@ -1,0 +1,182 @@
+//! The crate `fjall`, put into our words.
+
+use super::super::StateError;
+use super::Options;
+use super::recent::Leaving;
+use super::rows::Rows;
+use fjall::compaction::Leveled;
+use fjall::config::{BlockSizePolicy, HashRatioPolicy};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use model::Bytes;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The only fjall keyspace.
+const NAME: &str = "state";
+
+/// A sorted file's length. Compaction needs room for what it merges before what was merged is
+/// removed, and a disk that fills up under it is an end for fjall: so whoever lets writes in keeps
+/// a reserve. With these files 256 MiB were enough under load, and 96 MiB were not; with fjall's own
+/// of 64 MiB more is taken at a time.
+const TABLE_BYTES: u64 = 8 << 20;
+
+/// The tree, and the rows in front of it.
+pub(super) struct Engine {
+    database: Database,
+    keyspace: Keyspace,
+    rows: Rows,
+    path: String,
+}
+
+impl Engine {
+    pub(super) fn open(path: &Path, options: Options) -> Result<Engine, StateError> {
+        let shown = path.display().to_string();
+        let (database, keyspace) = guard(&shown, || {
+            let database = Database::builder(path)
+                .cache_size(options.block_cache_bytes)
+                .manual_journal_persist(true)
+                .worker_threads(options.workers.max(1))
+                .open()?;
+            let keyspace = database.keyspace(NAME, || {
+                KeyspaceCreateOptions::default()
+                    .manual_journal_persist(true)
+                    .max_memtable_size(options.memtable_bytes)
+                    .compaction_strategy(Arc::new(
+                        Leveled::default().with_table_target_size(TABLE_BYTES),
+                    ))
+                    .data_block_size_policy(BlockSizePolicy::all(4 << 10))
+                    .data_block_hash_ratio_policy(HashRatioPolicy::all(0.75))
+            })?;
+            Ok((database, keyspace))
+        })?;
+        Ok(Engine { database, keyspace, rows: Rows::new(options.row_cache_bytes), path: shown })
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        if let Some(value) = self.rows.get(key) {
+            return Ok(Some(value));
+        }
+        let ticket = self.rows.ticket();
+        let found = self.guard(|| self.keyspace.get(key))?;
+        Ok(found.map(|value| {
+            self.rows.add(ticket, key, &value);
+            Bytes::copy_from_slice(&value)
+        }))
+    }
+
+    /// Takes in changes: visible together, and there after the end of this process, though not
+    /// after that of the machine.
+    pub(super) fn write(&self, changes: &Leaving) -> Result<(), StateError> {
+        let tree = || {
+            let database = self.database.clone();
+            let mut batch = fjall::OwnedWriteBatch::with_capacity(database, 0);
+            for (key, value) in changes.all() {
+                match value {
+                    Some(value) => batch.insert(&self.keyspace, &key[..], &value[..]),
+                    None => batch.remove(&self.keyspace, &key[..]),
+                }
+            }
+            batch.commit()?;
+            self.database.persist(PersistMode::Buffer)
+        };
+        self.rows.commit(changes.all(), || self.guard(tree))
+    }
+
+    pub(super) fn clear(&self) -> Result<(), StateError> {
+        self.rows.clear(|| self.guard(|| self.keyspace.clear()))
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.database.snapshot()
+    }
+
+    pub(super) fn get_at(
+        &self,
+        snapshot: &Snapshot,
+        key: &[u8],
+    ) -> Result<Option<Bytes>, StateError> {
+        let found = self.guard(|| snapshot.get(&self.keyspace, key))?;
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    pub(super) fn scan_at(
+        &self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        let range = (Bound::Included(from), until.map_or(Bound::Unbounded, Bound::Excluded));
+        let mut items = self.guard(|| Ok(snapshot.range::<&[u8], _>(&self.keyspace, range)))?;
+        // The visitor is called outside of the guard: its panics are not the engine's.
+        while let Some((key, value)) =
+            self.guard(|| items.next().map(fjall::Guard::into_inner).transpose())?
+        {
+            if !visit(Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.guard(|| self.database.disk_space()).unwrap_or(0)
+    }
+
+    fn guard<T>(&self, body: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, StateError> {
+        guard(&self.path, body)
+    }
+}
+
+/// Runs a call into fjall, with its errors and panics put into our words.
+fn guard<T>(path: &str, body: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, StateError> {
+    // Unwind safety: after a panic the owner only clears, drops or removes the state.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(translate(path, &error)),
+        Err(panic) => {
+            let cause = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            Err(StateError::Damaged {
+                path: path.to_owned(),
+                cause: format!("the engine panicked: {cause}"),
+            })
+        }
+    }
+}
+
+fn translate(path: &str, error: &fjall::Error) -> StateError {
+    use std::io::ErrorKind;
+    let path = path.to_owned();
+    let cause = error.to_string();
+    match error {
+        fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => match io.kind() {
+            // A file that is missing, short or senseless is damage, not a failing device.
+            ErrorKind::NotFound
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidInput
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Other => StateError::Damaged { path, cause },
+            _ => StateError::Io { path, cause },
+        },
+        fjall::Error::Locked => StateError::Io {
+            path,
+            cause: "another process (or another handle of this one) has it open".to_owned(),
+        },
+        fjall::Error::Poisoned => StateError::Io {
+            path,
+            cause: "an earlier write to it failed; it must be opened again".to_owned(),
+        },
+        _ => StateError::Damaged { path, cause },
+    }
+}

@@ -1,0 +1,284 @@
+//! The real state: an LSM tree of the crate `fjall`, with what was changed lately in front of it.
+//!
+//! One database a node, one fjall keyspace in it, and no fsync of our own: the log is the truth.
+//! Changes gather in memory and go to the tree by a thread of this module, many at a time; a killed
+//! process loses those that have not gone yet, a power cut some more. Each time a clean prefix of
+//! the batches is left, and the owner applies the rest from the log.
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | `recent` | changes on their way to the tree |
+//! | `writer` | the thread that takes them there |
+//! | `engine` | the crate `fjall` in our words |
+//! | `rows` | values that were read lately |
+//!
+//! Memory is bounded by three numbers: [`Options::memtable_bytes`] (at most seven of them: two of
+//! changes that wait, one being filled in the tree, four there waiting to be flushed),
+//! [`Options::block_cache_bytes`] and [`Options::row_cache_bytes`].
+//!
+//! fjall was written to stop at trouble: after a failed write it refuses all others, and on some
+//! kinds of damage it panics. Here a panic inside it becomes [`StateError::Damaged`], as damage
+//! that it finds itself does, and the owner rebuilds.
+
+mod engine;
+mod recent;
+mod rows;
+mod writer;
+
+use super::over::scan_over;
+use super::{Batch, KEY_BYTES_MAX, Read, State, StateError};
+use engine::Engine;
+use fjall::Snapshot;
+use model::Bytes;
+use recent::{Leaving, Recent, merge};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use writer::Writer;
+
+/// Changes that a view copies rather than sends on their way: sorting them costs it little.
+const CHANGES_COPIED_MAX: usize = 1_024;
+
+/// What may be tuned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Blocks of files kept in memory.
+    pub block_cache_bytes: u64,
+    /// Values kept in memory as they are, because they were read.
+    pub row_cache_bytes: u64,
+    /// New changes kept in memory: so much before they go to the tree, and so much there before they
+    /// are written to a sorted file.
+    pub memtable_bytes: u64,
+    /// Threads that flush and compact. With one, changes wait while it compacts; with more, one of
+    /// them only flushes.
+    pub workers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            block_cache_bytes: 16 << 20,
+            row_cache_bytes: 48 << 20,
+            memtable_bytes: 8 << 20,
+            workers: 2,
+        }
+    }
+}
+
+/// The state. Clones are handles to the same one; the last one closes it.
+#[derive(Clone)]
+pub struct FjallState(Arc<Inner>);
+
+struct Inner {
+    writer: Writer,
+    bytes_max: u64,
+    /// Held for a commit or a clear.
+    changing: Mutex<()>,
+}
+
+/// The state as it is while this is held; commits wait for it.
+pub struct FjallNow<'a> {
+    recent: RwLockReadGuard<'a, Recent>,
+    engine: &'a Engine,
+}
+
+/// The state as it was when the view was made. Files that it needs are kept until it is dropped.
+#[derive(Clone)]
+pub struct FjallView {
+    newest: Arc<Leaving>,
+    newer: Option<Arc<Leaving>>,
+    snapshot: Snapshot,
+    state: FjallState,
+}
+
+impl FjallState {
+    /// Opens the state in a folder of its own, or creates it.
+    ///
+    /// [`StateError::Damaged`]: call [`FjallState::remove`] and open again, then rebuild.
+    pub fn open(path: &Path, options: Options) -> Result<Self, StateError> {
+        let writer = Writer::start(Engine::open(path, options)?)?;
+        let bytes_max = options.memtable_bytes;
+        Ok(Self(Arc::new(Inner { writer, bytes_max, changing: Mutex::new(()) })))
+    }
+
+    /// Removes the folder of a damaged state. No handle to it may be left.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "fjall has its own files, which are not seen through Disk"
+    )]
+    pub fn remove(path: &Path) -> Result<(), StateError> {
+        match std::fs::remove_dir_all(path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => {
+                Err(StateError::Io { path: path.display().to_string(), cause: error.to_string() })
+            }
+        }
+    }
+
+    /// Waits until everything that was committed is in the engine's files, so that an owner that is
+    /// killed after that finds it there. Not an fsync.
+    ///
+    /// # Errors
+    /// As [`State::commit`].
+    pub fn flush(&self) -> Result<(), StateError> {
+        {
+            let _alone = self.change();
+            self.0.writer.send()?;
+        }
+        self.0.writer.wait()
+    }
+
+    fn engine(&self) -> &Engine {
+        self.0.writer.engine()
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        // It guards no value.
+        self.0.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Read for FjallState {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        // The engine may have to read a file: not under the lock, for which commits wait.
+        let recent = self.0.writer.recent().get(key).cloned();
+        recent.map_or_else(|| self.engine().get(key), Ok)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        self.view().scan(from, until, visit)
+    }
+}
+
+impl State for FjallState {
+    type Now<'a> = FjallNow<'a>;
+    type View = FjallView;
+
+    fn commit(&self, batch: Batch) -> Result<(), StateError> {
+        for (key, _) in &batch.changes {
+            assert!(
+                (1..=KEY_BYTES_MAX).contains(&key.len()),
+                "a state's key has 1 to {KEY_BYTES_MAX} bytes, not {}",
+                key.len()
+            );
+        }
+        let _alone = self.change();
+        let is_full = {
+            let mut recent = self.0.writer.recent_mut();
+            for (key, value) in batch.changes {
+                recent.filling.put(key, value);
+            }
+            recent.filling.is_full(self.0.bytes_max)
+        };
+        if is_full { self.0.writer.send() } else { self.0.writer.check() }
+    }
+
+    fn now(&self) -> FjallNow<'_> {
+        FjallNow { recent: self.0.writer.recent(), engine: self.engine() }
+    }
+
+    fn view(&self) -> FjallView {
+        self.0.writer.send_if(|recent| recent.filling.len() > CHANGES_COPIED_MAX);
+        let recent = self.0.writer.recent();
+        FjallView {
+            newest: Arc::new(Leaving::new(recent.filling.clone())),
+            newer: recent.leaving.clone(),
+            snapshot: self.engine().snapshot(),
+            state: self.clone(),
+        }
+    }
+
+    fn clear(&self) -> Result<(), StateError> {
+        let _alone = self.change();
+        self.0.writer.discard();
+        self.engine().clear()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.engine().size_bytes()
+    }
+}
+
+impl Read for FjallNow<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        match self.recent.get(key) {
+            Some(change) => Ok(change.clone()),
+            None => self.engine.get(key),
+        }
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        let newest = Leaving::new(self.recent.filling.clone());
+        let newer = self.recent.leaving.as_deref();
+        scan(self.engine, &newest, newer, &self.engine.snapshot(), (from, until), visit)
+    }
+}
+
+impl FjallView {
+    /// Waits until everything the view shows is in the engine's files: see [`FjallState::flush`].
+    ///
+    /// # Errors
+    /// As [`State::commit`].
+    pub fn flush(&self) -> Result<(), StateError> {
+        self.state.flush()
+    }
+}
+
+impl Read for FjallView {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        let newer = || self.newer.as_ref().and_then(|newer| newer.get(key));
+        match self.newest.get(key).or_else(newer) {
+            Some(change) => Ok(change.clone()),
+            None => self.state.engine().get_at(&self.snapshot, key),
+        }
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        let newer = self.newer.as_deref();
+        scan(self.state.engine(), &self.newest, newer, &self.snapshot, (from, until), visit)
+    }
+}
+
+fn scan(
+    engine: &Engine,
+    newest: &Leaving,
+    newer: Option<&Leaving>,
+    snapshot: &Snapshot,
+    (from, until): (&[u8], Option<&[u8]>),
+    visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+) -> Result<(), StateError> {
+    if until.is_some_and(|until| until <= from) {
+        return Ok(());
+    }
+    let newer = newer.into_iter().flat_map(|newer| newer.range(from, until));
+    let changes = merge(newest.range(from, until), newer);
+    scan_over(changes, |visit| engine.scan_at(snapshot, from, until, visit), visit)
+}
+
+impl fmt::Debug for FjallState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FjallState").field(&self.engine().path()).finish()
+    }
+}
+
+impl fmt::Debug for FjallView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FjallView").field(&self.state.engine().path()).finish()
+    }
+}
