@@ -140,7 +140,7 @@ impl SiteLoop {
         applied: &mut bool,
     ) -> Option<Stopped> {
         match output {
-            Output::Persist(persist) => drop(self.disk.send(DiskJob::Persist(persist))),
+            Output::Persist(persist) => drop(self.disk.send(DiskJob::Persist(*persist))),
             Output::CutLog(start) => drop(self.disk.send(DiskJob::Cut(start))),
             Output::Send { to, message } => self.links.send(to, &message),
             Output::Answer { ticket, outcome } => {

@@ -12,7 +12,7 @@ use prost::Message as _;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::entry::{self, BatchEncoder};
+use wire::entry;
 use wire::peer::{self, Say};
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -69,9 +69,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // What goes to others leaves first: their disks and ours then work at the same time.
             for message in effects.send {
                 let to = NodeId(message.to);
-                self.outputs.push_back(Output::Send { to, message: Say::Raft(message).into() });
+                self.send(to, Say::Raft(message));
             }
-            self.outputs.extend(effects.persist.map(Output::Persist));
+            self.outputs.extend(effects.persist.map(Box::new).map(Output::Persist));
             for (round, index) in effects.reads {
                 self.round_confirmed(round, index);
             }
@@ -135,8 +135,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (Some(leader), term) = self.led_by else { return };
         let requests = self.forwarding.take_unsent(leader, term, self.now.monotonic);
         if !requests.is_empty() {
-            let message = Say::Forward(peer::Forward { requests }).into();
-            self.outputs.push_back(Output::Send { to: leader, message });
+            self.send(leader, Say::Forward(peer::Forward { requests }));
         }
     }
 
@@ -186,13 +185,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.propose_tick();
         while self.writes.waiting() > 0 && !self.raft.is_persisting() {
-            let mut encoder = BatchEncoder::new();
-            let batch = self.writes.take_batch(&mut encoder);
+            let (mut batch, encoder) = self.writes.take_batch();
             let log_time_ms = self.last_log_time_ms.max(self.now.wall_ms);
             let Some((index, term)) = self.raft.propose(encoder.finish(log_time_ms)) else {
                 return self.writes.put_back(batch);
             };
             self.last_log_time_ms = log_time_ms;
+            batch.batch.log_time_ms = log_time_ms;
             self.writes.proposed(index, term, batch);
             if self.writes.waiting() < limits::BATCH_COMMANDS_MAX {
                 return;
@@ -274,14 +273,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let (batch, members) = match content {
                 Content::Commands(payload) => {
                     self.log_bytes += payload.len() as u64;
-                    let holds_commands = !payload.is_empty() && !self.options.witness;
-                    let batch = holds_commands.then(|| entry::decode(payload)).transpose();
-                    (
-                        batch.map_err(|error| {
-                            format!("log entry {index} is not readable: {error}")
-                        })?,
-                        None,
-                    )
+                    (self.read_batch(index, term, payload)?, None)
                 }
                 Content::Members(change) => {
                     self.raft.apply_members(&mut self.members, &change);
@@ -296,25 +288,43 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             .map(|(index, term, batch, members)| machine::Committed {
                 index: *index,
                 term: *term,
-                batch: batch.as_ref(),
+                batch: self.writes.batch_of(*index, *term).or(batch.as_ref()),
                 members: members.clone(),
             })
             .collect();
-        let mut answers = Vec::new();
+        let mut answers = Vec::with_capacity(self.writes.in_flight());
         self.machine.apply(&entries, &mut answers).map_err(|error| error.to_string())?;
         self.last_log_time_ms = self.last_log_time_ms.max(self.machine.log_time_ms());
+        let of_entry = |entry: &machine::Committed<'_>| {
+            let commands = entry.batch.map_or(&[][..], |batch| &batch.commands);
+            (entry.index, entry.term, commands.len(), commands.contains(&Command::Tick))
+        };
+        let applied: Vec<_> = entries.iter().map(of_entry).collect();
         let mut settled = Vec::with_capacity(answers.len());
         let mut answers = answers.into_iter();
-        for (index, term, batch, _) in &decoded {
-            let commands = batch.as_ref().map_or(&[][..], |batch| &batch.commands);
-            let count = commands.len();
-            self.tick_proposed &= !commands.contains(&Command::Tick);
+        for (index, term, count, has_tick) in applied {
+            self.tick_proposed &= !has_tick;
             let mut of_entry = answers.by_ref().take(count);
-            self.writes.applied(*index, *term, &mut of_entry, &mut settled);
+            self.writes.applied(index, term, &mut of_entry, &mut settled);
             of_entry.for_each(drop);
         }
         self.settle(settled);
         Ok(())
+    }
+
+    /// What an entry carries, unless this node has it at hand or keeps no data.
+    fn read_batch(
+        &self,
+        index: u64,
+        term: u64,
+        payload: Bytes,
+    ) -> Result<Option<entry::Batch>, String> {
+        if payload.is_empty() || self.options.witness || self.writes.batch_of(index, term).is_some()
+        {
+            return Ok(None);
+        }
+        let batch = entry::decode(payload);
+        batch.map(Some).map_err(|error| format!("log entry {index} is not readable: {error}"))
     }
 
     pub(super) fn members_changed(&mut self) {

@@ -49,7 +49,7 @@ use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use transfer::Incoming;
-use wire::peer;
+use wire::peer::{self, Say};
 use writes::Writes;
 
 /// The shell's name for a request; it comes back with the answer.
@@ -153,7 +153,7 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Output<V> {
     /// Make something durable, then say [`Input::Persisted`]. In order.
-    Persist(Persist),
+    Persist(Box<Persist>),
     /// Forget entries that a snapshot covers.
     CutLog(LogStart),
     /// Say something to a node. May be lost.
@@ -161,7 +161,7 @@ pub enum Output<V> {
         /// To whom.
         to: NodeId,
         /// What.
-        message: peer::Message,
+        message: Box<peer::Message>,
     },
     /// Answer a client of this node.
     Answer {
@@ -341,6 +341,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn leads(&self) -> bool {
         self.raft.role() == raft::Role::Leader
+    }
+
+    fn send(&mut self, to: NodeId, say: Say) {
+        self.outputs.push_back(Output::Send { to, message: Box::new(say.into()) });
     }
 
     fn fail(&mut self, why: impl std::fmt::Display) {

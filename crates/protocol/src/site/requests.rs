@@ -239,8 +239,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn send_replies(&mut self) {
         for (to, answers) in std::mem::take(&mut self.replies) {
-            let message = Say::Answered(peer::Answered { answers }).into();
-            self.outputs.push_back(Output::Send { to, message });
+            self.send(to, Say::Answered(peer::Answered { answers }));
         }
     }
 }

@@ -90,8 +90,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let Chunk { offset, bytes, total_bytes } = chunk;
         let chunk = peer::SnapshotChunk { index: wanted.index, offset, total_bytes, bytes };
-        self.outputs
-            .push_back(Output::Send { to: from, message: Say::SnapshotChunk(chunk).into() });
+        self.send(from, Say::SnapshotChunk(chunk));
     }
 
     /// The leader says that we need a snapshot.
@@ -142,8 +141,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(incoming) = &mut self.incoming else { return };
         let to = incoming.from;
         if let Some(wanted) = incoming.next_wanted(now, patience) {
-            let message = Say::SnapshotWanted(wanted).into();
-            self.outputs.push_back(Output::Send { to, message });
+            self.send(to, Say::SnapshotWanted(wanted));
         }
     }
 

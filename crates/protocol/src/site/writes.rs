@@ -11,7 +11,7 @@ use super::Origin;
 use model::{Answer, Command, Failure, NodeId, Refusal, limits};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::entry::BatchEncoder;
+use wire::entry::{self, BatchEncoder};
 
 /// A write that is not in the log yet.
 #[derive(Debug)]
@@ -20,6 +20,37 @@ pub(super) struct Waiting {
     pub(super) command: Command,
     pub(super) size_bytes: usize,
     pub(super) deadline: Duration,
+}
+
+/// Who waits for a write that is in the log.
+#[derive(Debug)]
+struct Asker {
+    origin: Origin,
+    size_bytes: usize,
+    deadline: Duration,
+}
+
+/// The writes of an entry that this node proposed: its commands need not be read back from it.
+#[derive(Debug, Default)]
+pub(super) struct Proposed {
+    pub(super) batch: entry::Batch,
+    /// One a command.
+    askers: Vec<Asker>,
+}
+
+impl Proposed {
+    fn push(&mut self, write: Waiting) {
+        let Waiting { origin, command, size_bytes, deadline } = write;
+        self.askers.push(Asker { origin, size_bytes, deadline });
+        self.batch.commands.push(command);
+    }
+
+    fn into_waiting(self) -> impl DoubleEndedIterator<Item = Waiting> {
+        self.askers.into_iter().zip(self.batch.commands).map(|(asker, command)| {
+            let Asker { origin, size_bytes, deadline } = asker;
+            Waiting { origin, command, size_bytes, deadline }
+        })
+    }
 }
 
 /// Who is to be told what.
@@ -31,7 +62,7 @@ pub(super) struct Writes {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// The writes of entries this node proposed and has not seen applied, by index and term.
-    proposed: BTreeMap<(u64, u64), Vec<Waiting>>,
+    proposed: BTreeMap<(u64, u64), Proposed>,
     proposed_count: usize,
 }
 
@@ -60,16 +91,20 @@ impl Writes {
         self.waiting.is_empty() && self.proposed.is_empty()
     }
 
-    /// Takes what fits one entry off the queue.
-    pub(super) fn take_batch(&mut self, encoder: &mut BatchEncoder) -> Vec<Waiting> {
-        let mut batch = Vec::with_capacity(self.waiting.len().min(limits::BATCH_COMMANDS_MAX));
+    /// Takes what fits one entry off the queue, and encodes it.
+    pub(super) fn take_batch(&mut self) -> (Proposed, BatchEncoder) {
+        let mut encoder = BatchEncoder::with_capacity(self.waiting_bytes);
+        let mut batch = Proposed::default();
+        let count_max = self.waiting.len().min(limits::BATCH_COMMANDS_MAX);
+        batch.askers.reserve_exact(count_max);
+        batch.batch.commands.reserve_exact(count_max);
         while !encoder.is_full() {
             let Some(write) = self.waiting.pop_front() else { break };
             self.waiting_bytes -= write.size_bytes;
             encoder.push(&write.command);
             batch.push(write);
         }
-        batch
+        (batch, encoder)
     }
 
     /// All that wait, to be forwarded.
@@ -79,17 +114,22 @@ impl Writes {
     }
 
     /// Puts writes back to the front of the queue, in their order.
-    pub(super) fn put_back(&mut self, writes: Vec<Waiting>) {
-        for write in writes.into_iter().rev() {
+    pub(super) fn put_back(&mut self, writes: Proposed) {
+        for write in writes.into_waiting().rev() {
             self.waiting_bytes += write.size_bytes;
             self.waiting.push_front(write);
         }
     }
 
     /// Remembers whose writes an entry carries.
-    pub(super) fn proposed(&mut self, index: u64, term: u64, writes: Vec<Waiting>) {
-        self.proposed_count += writes.len();
+    pub(super) fn proposed(&mut self, index: u64, term: u64, writes: Proposed) {
+        self.proposed_count += writes.askers.len();
         self.proposed.insert((index, term), writes);
+    }
+
+    /// What an entry carries, if this node proposed it.
+    pub(super) fn batch_of(&self, index: u64, term: u64) -> Option<&entry::Batch> {
+        Some(&self.proposed.get(&(index, term))?.batch)
     }
 
     /// An entry was applied. If it is one of ours its writes are settled by `answers`, one a
@@ -102,14 +142,14 @@ impl Writes {
         settled: &mut Vec<Settled>,
     ) {
         if let Some(writes) = self.proposed.remove(&(index, term)) {
-            self.proposed_count -= writes.len();
-            for (write, answer) in writes.into_iter().zip(answers) {
-                settled.push((write.origin, answer.map_err(Failure::Refused)));
+            self.proposed_count -= writes.askers.len();
+            for (asker, answer) in writes.askers.into_iter().zip(answers) {
+                settled.push((asker.origin, answer.map_err(Failure::Refused)));
             }
         }
         let later = self.proposed.split_off(&(index + 1, 0));
         for writes in std::mem::replace(&mut self.proposed, later).into_values().rev() {
-            self.proposed_count -= writes.len();
+            self.proposed_count -= writes.askers.len();
             self.put_back(writes);
         }
     }
@@ -119,10 +159,10 @@ impl Writes {
     pub(super) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
         let later = self.proposed.split_off(&(index + 1, 0));
         for writes in std::mem::replace(&mut self.proposed, later).into_values() {
-            self.proposed_count -= writes.len();
-            for write in writes {
+            self.proposed_count -= writes.askers.len();
+            for asker in writes.askers {
                 settled
-                    .push((write.origin, Err(unknown("the node was behind and took a snapshot"))));
+                    .push((asker.origin, Err(unknown("the node was behind and took a snapshot"))));
             }
         }
     }
@@ -138,7 +178,7 @@ impl Writes {
                 settled.push((write.origin, Err(Failure::NoLeader)));
             }
         }
-        for write in self.proposed.values_mut().flatten() {
+        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
             if write.deadline <= now && write.origin != Origin::Nobody {
                 let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
                 settled.push((origin, Err(unknown("its deadline passed on the way to a quorum"))));
@@ -155,7 +195,7 @@ impl Writes {
 
     /// Answers what is in the log and not durable: it may be, once there is room.
     pub(super) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
-        for write in self.proposed.values_mut().flatten() {
+        for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
             let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
             settled.push((origin, Err(unknown("the disk became full under it"))));
         }
@@ -223,17 +263,19 @@ mod tests {
     use super::super::Ticket;
     use super::*;
 
-    fn write(ticket: u64) -> Waiting {
+    fn write(ticket: u64) -> Proposed {
         let origin = Origin::Client(Ticket(ticket));
         let deadline = Duration::from_secs(10);
-        Waiting { origin, command: Command::ClearAll, size_bytes: 64, deadline }
+        let mut proposed = Proposed::default();
+        proposed.push(Waiting { origin, command: Command::ClearAll, size_bytes: 64, deadline });
+        proposed
     }
 
     fn proposed_twice_at_one_index() -> Writes {
         let mut writes = Writes::default();
-        writes.proposed(12, 1, vec![write(1)]);
+        writes.proposed(12, 1, write(1));
         // Another leader's entries cut 12 from this node's log; it leads again in term 3.
-        writes.proposed(12, 3, vec![write(2)]);
+        writes.proposed(12, 3, write(2));
         assert_eq!((writes.waiting(), writes.in_flight()), (0, 2), "both may be committed yet");
         writes
     }

@@ -62,6 +62,11 @@ pub trait Read {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
 
+    /// Looks at the value of a key where it lies. `at` must not ask the state itself.
+    fn look<T>(&self, key: &[u8], at: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StateError> {
+        Ok(at(self.get(key)?.as_deref()))
+    }
+
     /// Visits keys in byte order from `from` (inclusive) to `until` (exclusive; `None`: to the
     /// end) until `visit` answers `false`.
     fn scan(

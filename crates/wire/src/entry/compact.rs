@@ -83,6 +83,11 @@ pub fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
+/// How many bytes [`put_varint`] writes.
+pub fn varint_bytes(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
 /// Reads a number from the beginning of `bytes` and says how many bytes it took. `None`: there is
 /// no whole number, or none of the shortest form.
 pub fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {

@@ -23,7 +23,7 @@ mod compact;
 #[cfg(test)]
 mod tests;
 
-pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint};
+pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 
 use compact::{Code, Input};
 use model::{Answer, Bytes, Command, Failure, Keyspace, Refusal, Request, limits};
@@ -88,7 +88,12 @@ pub struct BatchEncoder {
 impl BatchEncoder {
     /// An empty batch.
     pub fn new() -> BatchEncoder {
-        let mut bytes = Vec::with_capacity(256);
+        BatchEncoder::with_capacity(256)
+    }
+
+    /// An empty batch with room for about so many bytes, and no more than a batch takes.
+    pub fn with_capacity(bytes: usize) -> BatchEncoder {
+        let mut bytes = Vec::with_capacity(bytes.min(limits::BATCH_BYTES_MAX) + HEAD_BYTES);
         bytes.resize(HEAD_BYTES, FORMAT);
         BatchEncoder { bytes, commands: 0 }
     }

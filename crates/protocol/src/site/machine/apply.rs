@@ -114,7 +114,7 @@ impl<'a, S: State> Applying<'a, S> {
         }
         for guard in guards {
             check_key(&guard.key)?;
-            if self.slot(place, &guard.key)?.version() != guard.version {
+            if self.slot_unread(place, &guard.key)?.version() != guard.version {
                 return Ok(Answer::Aborted);
             }
         }

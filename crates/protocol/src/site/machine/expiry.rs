@@ -98,7 +98,7 @@ impl<S: State> Applying<'_, S> {
         expiry: Expiry,
         condition: ExpiryCondition,
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let Some(record) = slot.record.clone() else { return Ok(Answer::Flag(false)) };
         let old = record.expires_ms;
         let new = self.moment(expiry, old);
@@ -117,7 +117,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(Answer::Flag(false));
         }
         let change = if new.is_some() { ChangeKind::SetExpiry } else { ChangeKind::ClearExpiry };
-        self.store(&mut slot, record.kind, new, &[&record.payload], change);
+        self.store(slot, record.kind, new, &[&record.payload], change);
         Ok(Answer::Flag(true))
     }
 }

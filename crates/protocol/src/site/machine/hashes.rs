@@ -57,13 +57,13 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         set: &[(Bytes, Bytes)],
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let old = slot.payload(Kind::Hash)?.unwrap_or_default();
         // Of a field that is named twice the last value stays.
         let set = set.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         let merged = merge(&old, &set)?;
         if !set.is_empty() {
-            self.store_hash(&mut slot, &merged.payload, ChangeKind::HashSet)?;
+            self.store_hash(slot, &merged.payload, ChangeKind::HashSet)?;
         }
         Ok(Answer::Integer(merged.made as i64))
     }
@@ -75,13 +75,13 @@ impl<S: State> Applying<'_, S> {
         name: &[u8],
         value: &[u8],
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let old = slot.payload(Kind::Hash)?.unwrap_or_default();
         if find(&old, name)?.is_some() {
             return Ok(Answer::Flag(false));
         }
         let merged = merge(&old, &BTreeMap::from([(name, value)]))?;
-        self.store_hash(&mut slot, &merged.payload, ChangeKind::HashSet)?;
+        self.store_hash(slot, &merged.payload, ChangeKind::HashSet)?;
         Ok(Answer::Flag(true))
     }
 
@@ -105,7 +105,7 @@ impl<S: State> Applying<'_, S> {
             }
         }
         if removed > 0 {
-            self.store_hash(&mut slot, &payload, ChangeKind::HashDelete)?;
+            self.store_hash(slot, &payload, ChangeKind::HashDelete)?;
             if payload.is_empty() {
                 slot = self.slot(place, key)?;
                 self.erase(&mut slot, ChangeKind::Delete);
@@ -121,7 +121,7 @@ impl<S: State> Applying<'_, S> {
         name: &[u8],
         delta: i64,
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let payload = slot.payload(Kind::Hash)?.unwrap_or_default();
         let old = match find(&payload, name)? {
             Some(text) => integer::parse(text).ok_or(Refusal::NotAnInteger)?,
@@ -130,14 +130,14 @@ impl<S: State> Applying<'_, S> {
         let sum = old.checked_add(delta).ok_or(Refusal::Overflow)?;
         let text = sum.to_string();
         let merged = merge(&payload, &BTreeMap::from([(name, text.as_bytes())]))?;
-        self.store_hash(&mut slot, &merged.payload, ChangeKind::HashAdd)?;
+        self.store_hash(slot, &merged.payload, ChangeKind::HashAdd)?;
         Ok(Answer::Integer(sum))
     }
 
     /// Writes a hash, which keeps its expiry.
     fn store_hash(
         &mut self,
-        slot: &mut Slot,
+        slot: Slot,
         payload: &[u8],
         change: ChangeKind,
     ) -> Result<(), Stopped> {

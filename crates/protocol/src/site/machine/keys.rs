@@ -43,8 +43,8 @@ impl Slot {
         }
     }
 
-    fn key(&self) -> Bytes {
-        self.at.slice(tables::record_prefix_bytes(self.place.generation)..)
+    fn key(&self) -> &[u8] {
+        &self.at[tables::record_prefix_bytes(self.place.generation)..]
     }
 }
 
@@ -79,26 +79,39 @@ impl<S: State> Applying<'_, S> {
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
         let record = row.as_ref().map(Record::decode).transpose()?;
-        let is_expired = record.as_ref().is_some_and(|r| r.is_expired(self.known.head.log_time_ms));
-        let mut slot = Slot { place, at, record };
+        Ok(self.opened(Slot { place, at, record }))
+    }
+
+    /// Reads a key for somebody who does not ask what it holds: the payload seems empty.
+    pub(super) fn slot_unread(&mut self, place: Place, key: &[u8]) -> Result<Slot, Stopped> {
+        check_key(key)?;
+        let at = tables::record(place.generation, key);
+        let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
+        let record = self.overlay.look(&at, head).map_err(MachineError::from)??;
+        Ok(self.opened(Slot { place, at, record }))
+    }
+
+    fn opened(&mut self, mut slot: Slot) -> Slot {
+        let record = slot.record.as_ref();
+        let is_expired = record.is_some_and(|r| r.is_expired(self.known.head.log_time_ms));
         if is_expired {
             self.erase(&mut slot, ChangeKind::Expire);
         }
-        Ok(slot)
+        slot
     }
 
     /// Writes a key: this payload, in pieces, and this expiry. A moment that has passed removes
     /// the key instead. Answers with the key's version from now on.
     pub(super) fn store(
         &mut self,
-        slot: &mut Slot,
+        mut slot: Slot,
         kind: Kind,
         expires_ms: Option<u64>,
         payload: &[&[u8]],
         change: ChangeKind,
     ) -> Revision {
         if expires_ms.is_some_and(|ms| ms <= self.known.head.log_time_ms) {
-            self.erase(slot, ChangeKind::Delete);
+            self.erase(&mut slot, ChangeKind::Delete);
             return Revision(0);
         }
         let version = self.known.head.revision;
@@ -106,10 +119,10 @@ impl<S: State> Applying<'_, S> {
         if expires_ms != expired_ms {
             let key = slot.key();
             if let Some(ms) = expired_ms {
-                self.overlay.remove(tables::expiry(ms, slot.place.generation, &key));
+                self.overlay.remove(tables::expiry(ms, slot.place.generation, key));
             }
             if let Some(ms) = expires_ms {
-                self.overlay.put(tables::expiry(ms, slot.place.generation, &key), Bytes::new());
+                self.overlay.put(tables::expiry(ms, slot.place.generation, key), Bytes::new());
                 self.known.expiry.expect(ms);
             }
         }
@@ -117,8 +130,8 @@ impl<S: State> Applying<'_, S> {
             self.known.keyspaces.recount(slot.place.keyspace, 1);
         }
         let row = Record::encode(kind, version, expires_ms, payload);
-        self.overlay.put(slot.at.clone(), row);
-        self.log_change(slot.place.keyspace, &slot.key(), change);
+        self.log_change(slot.place.keyspace, slot.key(), change);
+        self.overlay.put(slot.at, row);
         version
     }
 
@@ -127,11 +140,11 @@ impl<S: State> Applying<'_, S> {
         let Some(record) = slot.record.take() else { return false };
         let key = slot.key();
         if let Some(ms) = record.expires_ms {
-            self.overlay.remove(tables::expiry(ms, slot.place.generation, &key));
+            self.overlay.remove(tables::expiry(ms, slot.place.generation, key));
         }
-        self.overlay.remove(slot.at.clone());
         self.known.keyspaces.recount(slot.place.keyspace, -1);
-        self.log_change(slot.place.keyspace, &key, change);
+        self.log_change(slot.place.keyspace, key, change);
+        self.overlay.remove(slot.at.clone());
         true
     }
 

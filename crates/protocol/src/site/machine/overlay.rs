@@ -38,6 +38,13 @@ impl<S: Read> Read for Overlay<'_, S> {
         }
     }
 
+    fn look<T>(&self, key: &[u8], at: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StateError> {
+        match self.changes.get(key) {
+            Some(change) => Ok(at(change.as_deref())),
+            None => self.below.look(key, at),
+        }
+    }
+
     fn scan(
         &self,
         from: &[u8],

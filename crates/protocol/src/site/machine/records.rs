@@ -13,12 +13,14 @@
 
 use super::{MachineError, tables};
 use model::{Bytes, Kind, Revision};
-use wire::entry::{put_varint, take_varint};
+use wire::entry::{put_varint, take_varint, varint_bytes};
 
 const FORMAT: u8 = 1 << 4;
 const FORMAT_MASK: u8 = 0xf0;
 const EXPIRES: u8 = 2;
 const HASH: u8 = 1;
+
+const DAMAGED: MachineError = MachineError::Damaged { table: tables::RECORDS as char };
 
 /// One record, with its payload as it lies in the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +35,18 @@ pub(super) struct Record {
 impl Record {
     /// Reads a record of the state.
     pub(super) fn decode(bytes: &Bytes) -> Result<Record, MachineError> {
-        Record::parse(bytes).ok_or(MachineError::Damaged { table: tables::RECORDS as char })
+        let (mut record, at) = Record::parse(bytes).ok_or(DAMAGED)?;
+        record.payload = bytes.slice(at..);
+        Ok(record)
     }
 
-    fn parse(bytes: &Bytes) -> Option<Record> {
+    /// Reads all but the payload, which then seems empty.
+    pub(super) fn decode_head(bytes: &[u8]) -> Result<Record, MachineError> {
+        Ok(Record::parse(bytes).ok_or(DAMAGED)?.0)
+    }
+
+    /// The record without its payload, and where that begins.
+    fn parse(bytes: &[u8]) -> Option<(Record, usize)> {
         let flags = *bytes.first()?;
         if flags & FORMAT_MASK != FORMAT || flags & !(FORMAT_MASK | EXPIRES | HASH) != 0 {
             return None;
@@ -50,7 +60,8 @@ impl Record {
             at += len;
         }
         let kind = if flags & HASH != 0 { Kind::Hash } else { Kind::String };
-        Some(Record { kind, version: Revision(version), expires_ms, payload: bytes.slice(at..) })
+        let version = Revision(version);
+        Some((Record { kind, version, expires_ms, payload: Bytes::new() }, at))
     }
 
     /// Writes a record whose payload is these pieces.
@@ -60,21 +71,19 @@ impl Record {
         expires_ms: Option<u64>,
         payload: &[&[u8]],
     ) -> Bytes {
-        const HEAD_BYTES_MAX: usize = 1 + 2 * wire::entry::VARINT_BYTES_MAX;
-        let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
-        head.push(
+        let head_bytes = 1 + varint_bytes(version.0) + expires_ms.map_or(0, varint_bytes);
+        let payload_bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        // Exactly as long as it gets: a longer one would cost a second allocation when shared.
+        let mut out = Vec::with_capacity(head_bytes + payload_bytes);
+        out.push(
             FORMAT
                 | if expires_ms.is_some() { EXPIRES } else { 0 }
                 | if kind == Kind::Hash { HASH } else { 0 },
         );
-        put_varint(version.0, &mut head);
+        put_varint(version.0, &mut out);
         if let Some(ms) = expires_ms {
-            put_varint(ms, &mut head);
+            put_varint(ms, &mut out);
         }
-        let payload_bytes: usize = payload.iter().map(|piece| piece.len()).sum();
-        // Exactly as long as it gets: a longer one would cost a second allocation when shared.
-        let mut out = Vec::with_capacity(head.len() + payload_bytes);
-        out.extend_from_slice(&head);
         for piece in payload {
             out.extend_from_slice(piece);
         }

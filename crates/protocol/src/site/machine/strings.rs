@@ -26,8 +26,13 @@ impl<S: State> Applying<'_, S> {
         put: Put<'_>,
     ) -> Result<Answer, Stopped> {
         check_value(put.value.len())?;
-        let mut slot = self.slot(place, key)?;
-        let old = if put.return_old { slot.payload(Kind::String)? } else { None };
+        let (slot, old) = if put.return_old {
+            let slot = self.slot(place, key)?;
+            let old = slot.payload(Kind::String)?;
+            (slot, old)
+        } else {
+            (self.slot_unread(place, key)?, None)
+        };
         self.charge(old.as_ref().map_or(0, Bytes::len))?;
         let version = slot.version();
         let holds = match put.condition {
@@ -40,8 +45,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(Answer::Put { applied: false, version, old });
         }
         let expires_ms = self.moment(put.expiry, slot.expires_ms());
-        let version =
-            self.store(&mut slot, Kind::String, expires_ms, &[put.value], ChangeKind::Put);
+        let version = self.store(slot, Kind::String, expires_ms, &[put.value], ChangeKind::Put);
         Ok(Answer::Put { applied: true, version, old })
     }
 
@@ -57,14 +61,14 @@ impl<S: State> Applying<'_, S> {
         }
         if if_all_absent {
             for (key, _) in pairs {
-                if self.slot(place, key)?.record.is_some() {
+                if self.slot_unread(place, key)?.record.is_some() {
                     return Ok(Answer::Flag(false));
                 }
             }
         }
         for (key, value) in pairs {
-            let mut slot = self.slot(place, key)?;
-            self.store(&mut slot, Kind::String, None, &[value], ChangeKind::Put);
+            let slot = self.slot_unread(place, key)?;
+            self.store(slot, Kind::String, None, &[value], ChangeKind::Put);
         }
         Ok(Answer::Flag(true))
     }
@@ -75,17 +79,17 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         suffix: &[u8],
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let old = slot.payload(Kind::String)?.unwrap_or_default();
         let len = old.len() + suffix.len();
         check_value(len)?;
         let expires_ms = slot.expires_ms();
-        self.store(&mut slot, Kind::String, expires_ms, &[&old, suffix], ChangeKind::Append);
+        self.store(slot, Kind::String, expires_ms, &[&old, suffix], ChangeKind::Append);
         Ok(Answer::Integer(len as i64))
     }
 
     pub(super) fn add(&mut self, place: Place, key: &[u8], delta: i64) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let slot = self.slot(place, key)?;
         let old = match slot.payload(Kind::String)? {
             Some(text) => integer::parse(&text).ok_or(Refusal::NotAnInteger)?,
             None => 0,
@@ -93,7 +97,7 @@ impl<S: State> Applying<'_, S> {
         let sum = old.checked_add(delta).ok_or(Refusal::Overflow)?;
         let expires_ms = slot.expires_ms();
         let text = sum.to_string();
-        self.store(&mut slot, Kind::String, expires_ms, &[text.as_bytes()], ChangeKind::Add);
+        self.store(slot, Kind::String, expires_ms, &[text.as_bytes()], ChangeKind::Add);
         Ok(Answer::Integer(sum))
     }
 
@@ -103,7 +107,7 @@ impl<S: State> Applying<'_, S> {
         }
         let mut removed = 0;
         for key in keys {
-            let mut slot = self.slot(place, key)?;
+            let mut slot = self.slot_unread(place, key)?;
             removed += i64::from(self.erase(&mut slot, ChangeKind::Delete));
         }
         Ok(Answer::Integer(removed))
@@ -115,7 +119,7 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         version: Revision,
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
+        let mut slot = self.slot_unread(place, key)?;
         let holds = slot.version() == version;
         Ok(Answer::Flag(holds && self.erase(&mut slot, ChangeKind::Delete)))
     }

@@ -23,7 +23,7 @@
 //! records are one range, and a young site's keys are two bytes longer than its users' keys.
 
 use model::{Bytes, ClientId, KeyspaceId};
-use wire::entry::{put_varint, take_varint};
+use wire::entry::{put_varint, take_varint, varint_bytes};
 
 /// The key of the head.
 pub(super) const HEAD: &[u8] = b"za";
@@ -157,10 +157,6 @@ pub(super) fn parse_answer(key: &[u8]) -> Option<(ClientId, u64)> {
 /// The keyspace in a key that has it behind the table's byte.
 pub(super) fn parse_keyspace(key: &[u8]) -> Option<KeyspaceId> {
     Some(KeyspaceId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?)))
-}
-
-fn varint_bytes(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 #[cfg(test)]

@@ -422,13 +422,13 @@ impl World {
                     state.vote
                 );
                 self.note(&line);
-                self.disk_job(id, DiskJob::Persist(persist));
+                self.disk_job(id, DiskJob::Persist(*persist));
             }
             Output::CutLog(start) => {
                 self.note(&format!("n{id}: cuts its log after {}", start.index));
                 self.disk_job(id, DiskJob::Cut(start));
             }
-            Output::Send { to, message } => self.send(id, to.0, message),
+            Output::Send { to, message } => self.send(id, to.0, *message),
             Output::Answer { ticket, outcome } => {
                 self.note(&format!("n{id}: answers #{} {}", ticket.0, outcome_text(&outcome)));
                 assert!(self.tickets.remove(&ticket).is_some(), "#{} is answered twice", ticket.0);

@@ -146,6 +146,13 @@ impl Read for FjallState {
         recent.map_or_else(|| self.engine().get(key), Ok)
     }
 
+    fn look<T>(&self, key: &[u8], at: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StateError> {
+        if let Some(change) = self.0.writer.recent().get(key) {
+            return Ok(at(change.as_deref()));
+        }
+        Ok(at(self.engine().get(key)?.as_deref()))
+    }
+
     fn scan(
         &self,
         from: &[u8],
