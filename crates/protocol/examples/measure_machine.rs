@@ -52,7 +52,7 @@ fn measure(name: &str, state: impl State, engine: impl State) {
             changes.put(key(index * COMMANDS + i), vec![b'x'; 107]);
         }
         let begin_ns = busy_ns();
-        for (key, _) in &changes.changes {
+        for key in changes.keys() {
             engine.get(key).expect("the state is readable");
         }
         engine.commit(changes).expect("the state is writable");

@@ -123,7 +123,7 @@ impl State for MemoryState {
         let inner = &mut *self.write();
         inner.check()?;
         let map = Arc::make_mut(&mut inner.now);
-        for (key, value) in batch.changes {
+        for (key, value) in batch.into_changes() {
             let old = match value {
                 // The key kept in the map is the older one: it weighs the same.
                 Some(value) => {

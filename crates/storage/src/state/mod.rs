@@ -5,10 +5,12 @@
 //! with everything after it, but never one from the middle: the state remembers how far it has
 //! applied by a key of its own in the same batch, and the log repeats the rest.
 
+mod batch;
 pub mod fjall;
 pub mod memory;
 mod over;
 
+pub use batch::Batch;
 use model::Bytes;
 pub use over::scan_over;
 
@@ -36,25 +38,6 @@ pub enum StateError {
         /// What the system said.
         cause: String,
     },
-}
-
-/// Changes to be made together, in order: a later one to the same key wins.
-#[derive(Clone, Debug, Default)]
-pub struct Batch {
-    /// `None` removes.
-    pub changes: Vec<(Bytes, Option<Bytes>)>,
-}
-
-impl Batch {
-    /// Sets a key.
-    pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
-        self.changes.push((key.into(), Some(value.into())));
-    }
-
-    /// Removes a key, there or not.
-    pub fn remove(&mut self, key: impl Into<Bytes>) {
-        self.changes.push((key.into(), None));
-    }
 }
 
 /// What can be read, from the newest state or from a view of an older one.

@@ -26,8 +26,9 @@ pub(super) struct Applying<'a, S> {
 }
 
 impl<'a, S: State> Applying<'a, S> {
-    pub(super) fn new(state: &'a S, known: &'a mut Known) -> Applying<'a, S> {
-        Applying { overlay: Overlay::new(state), known, ordinal: 0, answer_bytes: 0 }
+    /// For about so many commands.
+    pub(super) fn new(state: &'a S, known: &'a mut Known, commands: usize) -> Applying<'a, S> {
+        Applying { overlay: Overlay::new(state, commands), known, ordinal: 0, answer_bytes: 0 }
     }
 
     /// Applies the batch of one entry.

@@ -164,7 +164,8 @@ impl<S: State> Machine<S> {
         if entries.is_empty() {
             return Ok(());
         }
-        let mut applying = Applying::new(&self.state, &mut self.known);
+        let commands = entries.iter().filter_map(|entry| Some(entry.batch?.commands.len())).sum();
+        let mut applying = Applying::new(&self.state, &mut self.known, commands);
         for entry in entries {
             let applied = applying.known.head.applied.index;
             if entry.index != applied + 1 {

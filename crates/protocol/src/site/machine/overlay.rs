@@ -1,32 +1,31 @@
 //! The state as it will be once the batch under way is committed.
 
 use model::Bytes;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use storage::state::{Batch, Read, StateError, scan_over};
 
 /// Changes over a state that does not have them yet. Reads see both.
 pub(super) struct Overlay<'a, S> {
     below: &'a S,
-    changes: BTreeMap<Bytes, Option<Bytes>>,
+    changes: Batch,
 }
 
 impl<'a, S: Read> Overlay<'a, S> {
-    pub(super) fn new(below: &'a S) -> Overlay<'a, S> {
-        Overlay { below, changes: BTreeMap::new() }
+    /// With room for about so many changes.
+    pub(super) fn new(below: &'a S, changes: usize) -> Overlay<'a, S> {
+        Overlay { below, changes: Batch::with_capacity(changes) }
     }
 
     pub(super) fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
-        self.changes.insert(key.into(), Some(value.into()));
+        self.changes.put(key, value);
     }
 
     pub(super) fn remove(&mut self, key: impl Into<Bytes>) {
-        self.changes.insert(key.into(), None);
+        self.changes.remove(key);
     }
 
-    /// The changes, each key once.
+    /// The changes.
     pub(super) fn into_batch(self) -> Batch {
-        Batch { changes: self.changes.into_iter().collect() }
+        self.changes
     }
 }
 
@@ -54,9 +53,7 @@ impl<S: Read> Read for Overlay<'_, S> {
         if until.is_some_and(|until| until <= from) {
             return Ok(());
         }
-        let upper = until.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = self.changes.range::<[u8], _>((Bound::Included(from), upper));
-        let changes = range.map(|(key, change)| (key.clone(), change.clone()));
+        let changes = self.changes.range(from, until).into_iter();
         scan_over(changes, |visit| self.below.scan(from, until, visit), visit)
     }
 }

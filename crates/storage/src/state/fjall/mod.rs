@@ -168,7 +168,7 @@ impl State for FjallState {
     type View = FjallView;
 
     fn commit(&self, batch: Batch) -> Result<(), StateError> {
-        for (key, _) in &batch.changes {
+        for key in batch.keys() {
             assert!(
                 (1..=KEY_BYTES_MAX).contains(&key.len()),
                 "a state's key has 1 to {KEY_BYTES_MAX} bytes, not {}",
@@ -178,7 +178,7 @@ impl State for FjallState {
         let _alone = self.change();
         let is_full = {
             let mut recent = self.0.writer.recent_mut();
-            for (key, value) in batch.changes {
+            for (key, value) in batch.into_changes() {
                 recent.filling.put(key, value);
             }
             recent.filling.is_full(self.0.bytes_max)

@@ -10,9 +10,8 @@
 //! the engine. Whoever holds the lock for reading sees one moment of all three: commits need it for
 //! writing, and what the engine takes meanwhile is what leaves, which is looked at first.
 
+use super::super::Batch;
 use model::Bytes;
-use std::collections::HashMap;
-use std::hash::RandomState;
 use std::sync::{Arc, OnceLock};
 
 /// What a change takes beside its bytes: two handles and their counts, its place in the table.
@@ -24,7 +23,7 @@ const CHANGES_MAX: usize = 200_000;
 /// Changes by key; `None` removes.
 #[derive(Clone)]
 pub(super) struct Changes {
-    map: HashMap<Bytes, Option<Bytes>, RandomState>,
+    batch: Batch,
     bytes: u64,
     /// How many were taken in, those that others have replaced included.
     taken: usize,
@@ -32,35 +31,26 @@ pub(super) struct Changes {
 
 impl Changes {
     pub(super) fn new() -> Changes {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "clients choose the keys; the map's order is never seen"
-        )]
-        let hasher = RandomState::new();
-        Changes { map: HashMap::with_hasher(hasher), bytes: 0, taken: 0 }
+        Changes { batch: Batch::default(), bytes: 0, taken: 0 }
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        self.map.get(key)
+        self.batch.get(key)
     }
 
     pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        let key_bytes = key.len() as u64;
         let weight = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len) as u64;
         self.taken += 1;
         self.bytes += weight(&value);
-        match self.map.entry(key) {
-            std::collections::hash_map::Entry::Occupied(mut old) => {
-                self.bytes -= weight(&old.insert(value));
-            }
-            std::collections::hash_map::Entry::Vacant(place) => {
-                self.bytes += CHANGE_BYTES + place.key().len() as u64;
-                place.insert(value);
-            }
+        match self.batch.change(key, value) {
+            Some(replaced) => self.bytes -= weight(&replaced),
+            None => self.bytes += CHANGE_BYTES + key_bytes,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.map.len()
+        self.batch.len()
     }
 
     pub(super) fn is_full(&self, bytes_max: u64) -> bool {
@@ -95,13 +85,13 @@ impl Leaving {
         until: Option<&[u8]>,
     ) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
         let sorted = self.sorted.get_or_init(|| {
-            let mut keys: Vec<_> = self.changes.map.keys().cloned().collect();
+            let mut keys: Vec<_> = self.changes.batch.keys().cloned().collect();
             keys.sort_unstable();
             keys
         });
         let first = sorted.partition_point(|key| &key[..] < from);
         let last = until.map_or(sorted.len(), |until| sorted.partition_point(|k| &k[..] < until));
-        sorted[first..last.max(first)].iter().map(|key| (key, &self.changes.map[key]))
+        sorted[first..last.max(first)].iter().filter_map(|key| Some((key, self.get(key)?)))
     }
 }
 
