@@ -83,7 +83,7 @@ impl DiskLoop {
         if let Some(number) = unsynced {
             let started = Instant::now();
             self.writer.sync()?;
-            self.metrics.fsync.observe(started.elapsed().as_secs_f64());
+            self.metrics.fsync.observe(started.elapsed());
             let _ = self.events.send(Event::Persisted(number));
         }
         self.metrics.log_bytes.set(self.writer.size_bytes() as i64);

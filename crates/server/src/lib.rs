@@ -10,6 +10,7 @@ mod clock;
 pub mod config;
 mod desk;
 mod disk_loop;
+pub mod durations;
 mod handle;
 mod identity;
 mod links;

@@ -2,13 +2,13 @@
 //!
 //! One registry a node, not one a process: a test or a demo runs many nodes in one process.
 
+use crate::durations::Durations;
 use crate::handle::Handle;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use protocol::site::raft::Role;
 
@@ -38,10 +38,10 @@ pub struct PeerLabels {
 /// Everything a node measures.
 pub struct Metrics {
     registry: Registry,
-    operations: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    operations: Family<OperationLabels, Durations>,
     errors: Family<OperationLabels, Counter>,
     connections: Family<FrontLabels, Gauge>,
-    pub(crate) fsync: Histogram,
+    pub(crate) fsync: Durations,
     pub(crate) log_bytes: Gauge,
     pub(crate) disk_free_bytes: Gauge,
     replica: ReplicaGauges,
@@ -67,15 +67,10 @@ struct ReplicaGauges {
     lag_entries: Family<PeerLabels, Gauge>,
 }
 
-/// From 10 µs to about 20 s.
-fn seconds() -> Histogram {
-    Histogram::new(exponential_buckets(10e-6, 2.0, 22))
-}
-
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("portolan");
-        let operations = Family::new_with_constructor(seconds as fn() -> Histogram);
+        let operations = Family::<OperationLabels, Durations>::default();
         registry.register_with_unit(
             "operation_duration",
             "From the request's arrival to its answer, by front and operation",
@@ -90,7 +85,7 @@ impl Default for Metrics {
         );
         let connections = Family::default();
         registry.register("connections", "Open client connections, by front", connections.clone());
-        let fsync = seconds();
+        let fsync = Durations::default();
         registry.register_with_unit(
             "log_fsync_duration",
             "One fsync of the log, which makes one batch durable",
@@ -158,7 +153,7 @@ impl ReplicaGauges {
 
 impl Metrics {
     /// The histogram of one operation. Keep the clone: looking it up costs a lock.
-    pub fn operation(&self, front: &'static str, operation: &'static str) -> Histogram {
+    pub fn operation(&self, front: &'static str, operation: &'static str) -> Durations {
         self.operations.get_or_create(&OperationLabels { front, operation }).clone()
     }
 

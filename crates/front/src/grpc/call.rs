@@ -3,7 +3,7 @@
 use crate::login::{self, NotLetIn};
 use model::{Answer, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::histogram::Histogram;
+use server::durations::Durations;
 use server::users::{Right, User};
 use server::{Handle, Outcome};
 use std::future::Future;
@@ -60,7 +60,7 @@ pub(crate) enum Method {
 #[derive(Clone)]
 pub(crate) struct Callee {
     pub(crate) handle: Handle,
-    metrics: Arc<[(Histogram, Counter)]>,
+    metrics: Arc<[(Durations, Counter)]>,
 }
 
 impl Callee {
@@ -82,7 +82,7 @@ impl Callee {
         let clock = self.handle.clock();
         let began = clock.monotonic();
         let outcome = call.await;
-        duration.observe((clock.monotonic() - began).as_secs_f64());
+        duration.observe(clock.monotonic() - began);
         if outcome.is_err() {
             errors.inc();
         }

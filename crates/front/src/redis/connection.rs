@@ -6,7 +6,7 @@
 //! taken before they are on their way: a slow reader makes nothing grow, and one that takes
 //! nothing at all for [`WRITE_STALL`] is closed.
 
-use super::execution::Run;
+use super::execution::{Answered, Run};
 use super::refused;
 use super::session::Session;
 use super::thread::{READ_BYTES, Thread};
@@ -38,8 +38,9 @@ pub(super) struct Connection<S> {
     pub(super) replies: BytesMut,
     /// Commands of this pipeline that are not answered yet.
     pub(super) run: Run,
-    /// When the commands under way arrived, or the last of them was answered.
+    /// When the commands under way arrived.
     pub(super) since: Duration,
+    pub(super) answered: Answered,
 }
 
 /// What a connection that has nothing to do wakes up for.
@@ -61,6 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             replies: BytesMut::new(),
             run: Run::default(),
             since: Duration::ZERO,
+            answered: Answered::default(),
         }
     }
 
@@ -141,13 +143,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends all replies there are.
     pub(super) async fn send(&mut self) -> io::Result<()> {
+        self.note_answered();
         while !self.replies.is_empty() {
-            let sending = self.stream.write(&self.replies);
-            match tokio::time::timeout(WRITE_STALL, sending).await {
-                Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.replies.advance(sent?),
-                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            let mut sending = pin!(self.stream.write(&self.replies));
+            // Almost always there is room at once, and no need of a timer.
+            let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
+                Poll::Ready(sent) => sent?,
+                Poll::Pending => tokio::time::timeout(WRITE_STALL, sending).await??,
+            };
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
             }
+            self.replies.advance(sent);
         }
         self.stream.flush().await
     }

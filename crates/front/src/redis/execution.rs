@@ -30,6 +30,14 @@ pub(super) struct Run {
     shapes: Vec<(Shape, CommandNumber)>,
 }
 
+/// Commands of one kind that were answered and not noted yet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Answered {
+    number: CommandNumber,
+    times: u64,
+    errors: u64,
+}
+
 /// Places for replies that a connection keeps between runs.
 const RUN_KEPT: usize = 64;
 
@@ -177,9 +185,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.thread.handle.clock().now().wall_ms
     }
 
+    /// Counts a command that is answered. Many of the same in a row are noted together, and timed
+    /// when their answers are about to be sent.
     pub(super) fn count(&mut self, number: CommandNumber, is_error: bool) {
-        let now = self.thread.handle.clock().monotonic();
-        self.thread.count(number, now.saturating_sub(self.since), is_error);
+        if self.answered.number != number {
+            self.note_answered();
+            self.answered.number = number;
+        }
+        self.answered.times += 1;
+        self.answered.errors += u64::from(is_error);
+    }
+
+    /// Notes what was counted last.
+    pub(super) fn note_answered(&mut self) {
+        let Answered { number, times, errors } = self.answered;
+        if times > 0 {
+            let took = self.thread.handle.clock().monotonic().saturating_sub(self.since);
+            self.thread.count(number, times, took, errors);
+            self.answered = Answered::default();
+        }
     }
 
     /// Asks one thing of one keyspace, on this thread if that is allowed.

@@ -171,7 +171,7 @@ impl CommandSpec {
 }
 
 /// A command's number: its place in the table, for counting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandNumber(pub(super) u16);
 
 /// All commands, found by name in any case.

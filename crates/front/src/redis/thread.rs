@@ -6,8 +6,8 @@ use super::table::{CommandNumber, table};
 use bytes::BytesMut;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use server::Handle;
+use server::durations::Durations;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -91,7 +91,7 @@ pub(super) struct Thread {
 }
 
 struct Operation {
-    duration: Histogram,
+    duration: Durations,
     errors: Counter,
 }
 
@@ -102,17 +102,23 @@ impl Thread {
         Thread { handle, shared, connections, operations, spares: Mutex::default() }
     }
 
-    /// Counts one command.
-    pub(super) fn count(&self, command: CommandNumber, duration: Duration, is_error: bool) {
+    /// Counts `times` of one command, which took this long each.
+    pub(super) fn count(
+        &self,
+        command: CommandNumber,
+        times: u64,
+        duration: Duration,
+        errors: u64,
+    ) {
         let number = usize::from(command.0);
         let operation = self.operations[number].get_or_init(|| {
             let (name, metrics) = (table().all()[number].0.name, self.handle.metrics());
             let duration = metrics.operation(FRONT, name);
             Operation { duration, errors: metrics.errors(FRONT, name) }
         });
-        operation.duration.observe(duration.as_secs_f64());
-        if is_error {
-            operation.errors.inc();
+        operation.duration.observe_many(duration, times);
+        if errors > 0 {
+            operation.errors.inc_by(errors);
         }
     }
 
