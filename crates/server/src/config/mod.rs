@@ -15,6 +15,7 @@ pub mod file;
 mod layer;
 mod shown;
 
+pub use check::is_host_and_port;
 pub use error::ConfigError;
 pub use layer::{Layer, Listen};
 

@@ -100,6 +100,19 @@ fn tls_is_shared_or_per_port() {
 }
 
 #[test]
+fn an_address_that_nobody_can_answer_at_is_refused() {
+    for nowhere in ["", "pier", "pier:", ":7381", "pier:99999"] {
+        let refused = refusal(&format!("join = [\"127.0.0.1:7381\", \"{nowhere}\"]"));
+        assert_eq!(refused, format!("--join: {nowhere:?} is not HOST:PORT"));
+        let refused = refusal(&format!("[listen]\nadvertise = \"{nowhere}\""));
+        assert_eq!(refused, format!("--advertise: {nowhere:?} is not HOST:PORT"));
+    }
+    for somewhere in ["pier-39.example:7381", "10.0.0.1:7381", "[::1]:7381"] {
+        resolve(&format!("join = [\"{somewhere}\"]")).unwrap();
+    }
+}
+
+#[test]
 fn numbers_have_their_limits() {
     assert!(refusal("[raft]\nheartbeat_ms = 400").starts_with("raft.election_timeout_ms: "));
     assert!(refusal("[front]\nthreads = 0").starts_with("front.threads: "));
