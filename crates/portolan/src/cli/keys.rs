@@ -89,6 +89,7 @@ pub(crate) struct Put {
     /// The key
     key: String,
     /// Its value; `-` reads it from the standard input
+    #[arg(allow_negative_numbers = true)]
     value: String,
     #[command(flatten)]
     at: Where,
