@@ -21,11 +21,13 @@ use wire::grpc::v1::kv_client::KvClient;
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LAST: Duration = Duration::from_millis(300);
 
-/// What may be done with a call whose outcome is unknown.
+/// What may be done with a call whose answer is lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Send it again: it is a read, or a write with a request id.
-    Freely,
+    /// Send it again, and nothing is in doubt: there is nothing that it could have done.
+    Read,
+    /// Send it again: it is a write with a request id. Whether it was done is in doubt until then.
+    Numbered,
     /// Not: it would be done twice, or be refused for having been done.
     Never,
 }
@@ -86,10 +88,11 @@ impl Caller {
                 Verdict::Final(error) if !perhaps_done || error.settles() => return Err(error),
                 Verdict::Final(error) => return Err(Error::Unknown(error.to_string())),
                 Verdict::Again(why) => last = why,
-                Verdict::Perhaps(why) if repeat == Repeat::Freely => {
-                    (perhaps_done, last) = (true, why);
-                }
-                Verdict::Perhaps(why) => return Err(Error::Unknown(why)),
+                Verdict::Perhaps(why) => match repeat {
+                    Repeat::Read => last = why,
+                    Repeat::Numbered => (perhaps_done, last) = (true, why),
+                    Repeat::Never => return Err(Error::Unknown(why)),
+                },
             }
             self.nodes.leave(at);
             let pause = self.pause(tried);
