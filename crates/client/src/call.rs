@@ -20,6 +20,9 @@ use wire::grpc::v1::kv_client::KvClient;
 /// The first pause before the same site is asked again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LAST: Duration = Duration::from_millis(300);
+/// After a pause, an attempt is only made if it has at least this long. One that is cut short by the
+/// deadline would turn a sure no into a perhaps.
+const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 
 /// What may be done with a call whose answer is lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +99,7 @@ impl Caller {
             }
             self.nodes.leave(at);
             let pause = self.pause(tried);
-            if Instant::now() + pause >= late {
+            if !is_worth_trying(late.saturating_duration_since(Instant::now()), pause) {
                 break;
             }
             sleep(pause).await;
@@ -132,6 +135,11 @@ impl Caller {
         longest
             .mul_f64(self.jitter.lock().expect("no panic while it is held").random_range(0.5..1.0))
     }
+}
+
+/// Whether what is left until the deadline is enough for a pause and an attempt behind it.
+fn is_worth_trying(left: Duration, pause: Duration) -> bool {
+    left > if pause.is_zero() { pause } else { pause + ATTEMPT_MIN }
 }
 
 /// The keys' service on a channel.
@@ -177,6 +185,15 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_attempt_is_begun_that_the_deadline_would_cut_short() {
+        let ms = Duration::from_millis;
+        assert!(is_worth_trying(ms(1), ms(0)), "every node is asked once, however late it is");
+        assert!(!is_worth_trying(ms(0), ms(0)));
+        assert!(is_worth_trying(ms(301), ms(200)));
+        assert!(!is_worth_trying(ms(299), ms(200)), "it would have 99 ms");
+    }
 
     #[test]
     fn base64_is_that_of_the_rfc() {

@@ -396,7 +396,7 @@ fn a_site_that_is_not_there_is_unavailable() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let nobody = socket.local_addr().unwrap().to_string();
     for words in [&["get", "a"][..], &["put", "a", "1"], &["status"], &["watch"]] {
-        let words = [words, &["--server", &nobody, "--deadline", "300ms"]].concat();
+        let words = [words, &["--server", &nobody, "--deadline", "1s"]].concat();
         assert_says(&run(&words).err(UNAVAILABLE), &["before the deadline", "--server"]);
     }
 }
