@@ -223,5 +223,20 @@ impl Config {
     }
 }
 
+/// What must hold for any text of a configuration file: it is refused with a sentence, or it gives a
+/// configuration that, shown as a file, gives the same again. For fuzzing.
+pub fn check_any(text: &str) {
+    let resolve = |text: &str| {
+        file::parse("f", text).and_then(|file| Config::resolve(file, Layer::default()))
+    };
+    match resolve(text) {
+        Ok(config) => {
+            config.warnings();
+            assert_eq!(resolve(&config.to_toml()), Ok(config));
+        }
+        Err(refused) => assert_ne!(refused.to_string(), ""),
+    }
+}
+
 #[cfg(test)]
 mod tests;
