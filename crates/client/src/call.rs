@@ -20,12 +20,17 @@ use wire::grpc::v1::kv_client::KvClient;
 /// The first pause before the same site is asked again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LAST: Duration = Duration::from_millis(300);
+/// After a pause, an attempt is only made if it has at least this long. One that is cut short by the
+/// deadline would turn a sure no into a perhaps.
+const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 
-/// What may be done with a call whose outcome is unknown.
+/// What may be done with a call whose answer is lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Send it again: it is a read, or a write with a request id.
-    Freely,
+    /// Send it again, and nothing is in doubt: there is nothing that it could have done.
+    Read,
+    /// Send it again: it is a write with a request id. Whether it was done is in doubt until then.
+    Numbered,
     /// Not: it would be done twice, or be refused for having been done.
     Never,
 }
@@ -86,14 +91,15 @@ impl Caller {
                 Verdict::Final(error) if !perhaps_done || error.settles() => return Err(error),
                 Verdict::Final(error) => return Err(Error::Unknown(error.to_string())),
                 Verdict::Again(why) => last = why,
-                Verdict::Perhaps(why) if repeat == Repeat::Freely => {
-                    (perhaps_done, last) = (true, why);
-                }
-                Verdict::Perhaps(why) => return Err(Error::Unknown(why)),
+                Verdict::Perhaps(why) => match repeat {
+                    Repeat::Read => last = why,
+                    Repeat::Numbered => (perhaps_done, last) = (true, why),
+                    Repeat::Never => return Err(Error::Unknown(why)),
+                },
             }
             self.nodes.leave(at);
             let pause = self.pause(tried);
-            if Instant::now() + pause >= late {
+            if !is_worth_trying(late.saturating_duration_since(Instant::now()), pause) {
                 break;
             }
             sleep(pause).await;
@@ -129,6 +135,11 @@ impl Caller {
         longest
             .mul_f64(self.jitter.lock().expect("no panic while it is held").random_range(0.5..1.0))
     }
+}
+
+/// Whether what is left until the deadline is enough for a pause and an attempt behind it.
+fn is_worth_trying(left: Duration, pause: Duration) -> bool {
+    left > if pause.is_zero() { pause } else { pause + ATTEMPT_MIN }
 }
 
 /// The keys' service on a channel.
@@ -174,6 +185,15 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_attempt_is_begun_that_the_deadline_would_cut_short() {
+        let ms = Duration::from_millis;
+        assert!(is_worth_trying(ms(1), ms(0)), "every node is asked once, however late it is");
+        assert!(!is_worth_trying(ms(0), ms(0)));
+        assert!(is_worth_trying(ms(301), ms(200)));
+        assert!(!is_worth_trying(ms(299), ms(200)), "it would have 99 ms");
+    }
 
     #[test]
     fn base64_is_that_of_the_rfc() {

@@ -33,7 +33,7 @@ impl Cluster {
     /// The site as the asked node sees it.
     pub async fn status(&self) -> Result<v1::StatusResponse, Error> {
         let ask = |channel, request| async move { cluster(channel).status(request).await };
-        Ok(self.caller.call(Repeat::Freely, v1::StatusRequest {}, ask).await?.into_inner())
+        Ok(self.caller.call(Repeat::Read, v1::StatusRequest {}, ask).await?.into_inner())
     }
 
     /// Adds a node, which becomes a voter once it has caught up. `address`: its peer port.
@@ -83,7 +83,7 @@ impl Cluster {
     pub async fn keyspaces(&self) -> Result<Vec<KeyspaceInfo>, Error> {
         let list = |channel, request| async move { cluster(channel).list_keyspaces(request).await };
         let message = v1::ListKeyspacesRequest {};
-        let listed = self.caller.call(Repeat::Freely, message, list).await?.into_inner();
+        let listed = self.caller.call(Repeat::Read, message, list).await?.into_inner();
         listed.keyspaces.into_iter().map(info).collect()
     }
 
@@ -91,7 +91,7 @@ impl Cluster {
     pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, u64), Error> {
         let show = |channel, request| async move { cluster(channel).show_keyspace(request).await };
         let message = v1::ShowKeyspaceRequest { name: name.to_owned() };
-        let shown = self.caller.call(Repeat::Freely, message, show).await?.into_inner();
+        let shown = self.caller.call(Repeat::Read, message, show).await?.into_inner();
         Ok((info(shown.keyspace.unwrap_or_default())?, shown.keys))
     }
 
@@ -109,7 +109,7 @@ impl Cluster {
         let begin = |channel, request| async move {
             cluster(channel).backup(caller.streaming(request)).await
         };
-        let opened = caller.call(Repeat::Freely, v1::BackupRequest {}, begin).await?;
+        let opened = caller.call(Repeat::Read, v1::BackupRequest {}, begin).await?;
         Ok(Backup { stream: opened.into_inner(), position: 0 })
     }
 }

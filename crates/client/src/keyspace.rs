@@ -61,7 +61,7 @@ impl Keyspace {
             consistency: self.consistency(),
         };
         let get = |channel, request| async move { kv(channel).get(request).await };
-        let found = self.caller.call(Repeat::Freely, message, get).await?.into_inner().found;
+        let found = self.caller.call(Repeat::Read, message, get).await?.into_inner().found;
         Ok(found.map(versioned))
     }
 
@@ -101,7 +101,7 @@ impl Keyspace {
             request: Some(begun.id()),
         };
         let put = |channel, request| async move { kv(channel).put(request).await };
-        Ok(put_outcome(self.caller.call(Repeat::Freely, message, put).await?.into_inner()))
+        Ok(put_outcome(self.caller.call(Repeat::Numbered, message, put).await?.into_inner()))
     }
 
     /// Puts a string if the key still has this version (0: is still absent). The key keeps no expiry.
@@ -131,7 +131,7 @@ impl Keyspace {
             request: Some(begun.id()),
         };
         let set = |channel, request| async move { kv(channel).compare_and_set(request).await };
-        Ok(put_outcome(self.caller.call(Repeat::Freely, message, set).await?.into_inner()))
+        Ok(put_outcome(self.caller.call(Repeat::Numbered, message, set).await?.into_inner()))
     }
 
     /// Removes a key. Whether there was one.
@@ -153,7 +153,7 @@ impl Keyspace {
             request: Some(begun.id()),
         };
         let delete = |channel, request| async move { kv(channel).delete(request).await };
-        Ok(self.caller.call(Repeat::Freely, message, delete).await?.into_inner().deleted)
+        Ok(self.caller.call(Repeat::Numbered, message, delete).await?.into_inner().deleted)
     }
 
     /// Does several steps at one moment, or none of them.
@@ -161,7 +161,7 @@ impl Keyspace {
         let begun = self.caller.sequence.begin();
         let message = batch.into_request(self.name.clone(), begun.id());
         let all = |channel, request| async move { kv(channel).batch(request).await };
-        let response = self.caller.call(Repeat::Freely, message, all).await?.into_inner();
+        let response = self.caller.call(Repeat::Numbered, message, all).await?.into_inner();
         Ok(BatchOutcome::from(response))
     }
 

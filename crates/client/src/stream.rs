@@ -77,7 +77,7 @@ impl Scan {
                 let scan = |channel, request| async move {
                     kv(channel).scan(caller.streaming(request)).await
                 };
-                let opened = caller.call(Repeat::Freely, self.request.clone(), scan).await?;
+                let opened = caller.call(Repeat::Read, self.request.clone(), scan).await?;
                 self.stream.insert(opened.into_inner())
             }
         };
@@ -157,7 +157,7 @@ impl Watch {
                     let watch = |channel, request| async move {
                         kv(channel).watch(caller.streaming(request)).await
                     };
-                    let opened = caller.call(Repeat::Freely, self.request.clone(), watch).await?;
+                    let opened = caller.call(Repeat::Read, self.request.clone(), watch).await?;
                     self.stream.insert(opened.into_inner())
                 }
             };

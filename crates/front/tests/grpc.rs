@@ -1,5 +1,8 @@
 //! The gRPC and admin ports of a real node, spoken to by the real client.
 
+mod certificates;
+
+use certificates::certificates;
 use client::{Batch, BatchOutcome, Client, Credentials, Error, Put, ScanRange, StepOutcome};
 use front::admin::Admin;
 use front::grpc::{self, Grpc};
@@ -311,21 +314,11 @@ fn the_admin_port_tells_how_the_node_is() {
 
 #[test]
 fn tls_is_spoken_with_clients_that_know_the_authority() {
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = params.signed_by(&key, &ca).unwrap();
-    let office = tempfile::tempdir().unwrap();
-    let (cert_file, key_file) = (office.path().join("port.pem"), office.path().join("port.key"));
-    std::fs::write(&cert_file, cert.pem()).unwrap();
-    std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let site = site(|_| {}, Some(TlsConfig { cert: cert_file, key: key_file, ca: None }));
+    let certificates = certificates();
+    let site = site(|_| {}, Some(certificates.port.clone()));
 
     run(async {
-        let tls = client::Tls { ca: ca.pem(), ..client::Tls::default() };
+        let tls = client::Tls { ca: certificates.ca.clone(), ..client::Tls::default() };
         let options = client::Options { tls: Some(tls), ..options() };
         let trusting = Client::connect([site.grpc.address().to_string()], options).unwrap();
         trusting.keyspace("").put("a", "1").await.unwrap();

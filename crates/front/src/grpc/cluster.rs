@@ -2,6 +2,7 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal};
+use server::config::is_host_and_port;
 use server::users::Right;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
@@ -28,7 +29,7 @@ impl v1::cluster_server::Cluster for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let add = request.into_inner();
-            if add.address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            if !is_host_and_port(&add.address) {
                 let what = format!("{:?} is not host:port", add.address);
                 return Err(Invalid::Value { field: "address", what }.into());
             }

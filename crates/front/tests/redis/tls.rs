@@ -1,8 +1,7 @@
 //! TLS on the Redis port.
 
+use crate::certificates::certificates;
 use crate::support::{Client, Site, tcp};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use server::config::TlsConfig;
 use std::io::Read as _;
 use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::{ServerName, pem::PemObject};
@@ -11,17 +10,8 @@ use wire::resp::Reply;
 
 #[test]
 fn tls_is_spoken_with_clients_that_know_the_authority() {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = params.signed_by(&key, &ca).unwrap();
-    let office = tempfile::tempdir().unwrap();
-    let (cert_file, key_file) = (office.path().join("port.pem"), office.path().join("port.key"));
-    std::fs::write(&cert_file, cert.pem()).unwrap();
-    std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let tls = TlsConfig { cert: cert_file, key: key_file, ca: None };
+    let certificates = certificates();
+    let tls = certificates.port.clone();
     let site = Site::not_waited_for(|config| config.tls.redis = Some(tls));
 
     let connect = |roots: RootCertStore| {
@@ -31,7 +21,7 @@ fn tls_is_spoken_with_clients_that_know_the_authority() {
         StreamOwned::new(tls, tcp(site.address()))
     };
     let mut roots = RootCertStore::empty();
-    roots.add(PemObject::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
+    roots.add(PemObject::from_pem_slice(certificates.ca.as_bytes()).unwrap()).unwrap();
     let mut client = Client::over(connect(roots));
     while client.raw("SET k v") != "+OK" {
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -6,6 +6,7 @@ use super::show;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{NodeId, SiteName};
+use server::config::is_host_and_port;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -135,6 +136,9 @@ pub(crate) struct Restore {
 impl Restore {
     pub(crate) fn run(self) -> Result<(), Failed> {
         let site = SiteName::new(self.site).map_err(|e| Failed::usage(format!("--site: {e}")))?;
+        if !is_host_and_port(&self.peer) {
+            return Err(Failed::usage(format!("--peer: {:?} is not HOST:PORT", self.peer)));
+        }
         let progress = match self.quiet {
             true => ProgressBar::hidden(),
             false => ProgressBar::new_spinner().with_message("checking and loading every block"),

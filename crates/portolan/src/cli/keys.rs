@@ -61,18 +61,14 @@ impl Get {
             let Some(found) = keys.get(self.key.clone()).await? else {
                 return Err(Failed::no(None));
             };
-            let mut out = io::stdout().lock();
             if self.json {
-                let mut object = Map::new();
-                show::put_bytes(&mut object, "key", self.key.as_bytes());
-                show::put_bytes(&mut object, "value", &found.value);
-                object.insert("version".into(), found.version.0.into());
-                writeln!(out, "{}", Value::from(object))?;
-            } else {
-                out.write_all(&found.value)?;
-                if !self.raw {
-                    out.write_all(b"\n")?;
-                }
+                let object = as_json(self.key.as_bytes(), Some(&found.value), Some(found.version));
+                return Ok(show::print(Value::from(object))?);
+            }
+            let mut out = io::stdout().lock();
+            out.write_all(&found.value)?;
+            if !self.raw {
+                out.write_all(b"\n")?;
             }
             Ok(out.flush()?)
         })
@@ -89,6 +85,7 @@ pub(crate) struct Put {
     /// The key
     key: String,
     /// Its value; `-` reads it from the standard input
+    #[arg(allow_negative_numbers = true)]
     value: String,
     #[command(flatten)]
     at: Where,
@@ -220,13 +217,8 @@ impl Scan {
                     Kind::Hash => "hash",
                 };
                 if self.json {
-                    let mut object = Map::new();
-                    show::put_bytes(&mut object, "key", &item.key);
+                    let mut object = as_json(&item.key, item.value.as_deref(), Some(item.version));
                     object.insert("kind".into(), kind.into());
-                    object.insert("version".into(), item.version.0.into());
-                    if let Some(value) = &item.value {
-                        show::put_bytes(&mut object, "value", value);
-                    }
                     show::print(Value::from(object))?;
                     continue;
                 }
@@ -298,15 +290,25 @@ fn print_change(change: &client::Change, json: bool) -> io::Result<()> {
         let line = format!("{:>10}  {kind:<12}  {}", change.revision.0, show::line(&change.key));
         return show::print(format!("{line}  {value}").trim_end());
     }
-    let mut object = Map::new();
+    let now = change.now.as_ref();
+    let mut object =
+        as_json(&change.key, now.map(|now| &now.value[..]), now.map(|now| now.version));
     object.insert("revision".into(), change.revision.0.into());
     object.insert("change".into(), kind.into());
-    show::put_bytes(&mut object, "key", &change.key);
-    if let Some(now) = &change.now {
-        show::put_bytes(&mut object, "value", &now.value);
-        object.insert("version".into(), now.version.0.into());
-    }
     show::print(Value::from(object))
+}
+
+/// A key and what is known of it.
+fn as_json(key: &[u8], value: Option<&[u8]>, version: Option<Revision>) -> Map<String, Value> {
+    let mut object = Map::new();
+    show::put_bytes(&mut object, "key", key);
+    if let Some(value) = value {
+        show::put_bytes(&mut object, "value", value);
+    }
+    if let Some(version) = version {
+        object.insert("version".into(), version.0.into());
+    }
+    object
 }
 
 /// `SetExpiry` as `set-expiry`.

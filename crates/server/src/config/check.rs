@@ -12,6 +12,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(value("--node", "a node's id is 1 or more"));
     }
     check_names(config)?;
+    check_addresses(config)?;
     check_numbers(config)?;
     check_tls(config)?;
     check_credentials(config)
@@ -51,6 +52,25 @@ fn check_names(config: &Config) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// What other nodes are reached by. A node that joins goes on asking for ever, so an address that
+/// nobody can ever answer at must not get that far.
+fn check_addresses(config: &Config) -> Result<(), ConfigError> {
+    let join = config.join.iter().map(|address| ("--join", address));
+    let advertise = config.ports.advertise.iter().map(|address| ("--advertise", address));
+    for (setting, address) in join.chain(advertise) {
+        if !is_host_and_port(address) {
+            return Err(value(setting, &format!("{address:?} is not HOST:PORT")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether this can be the address of a peer port; whether anybody answers there is found out later.
+pub fn is_host_and_port(address: &str) -> bool {
+    let parts = address.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 fn check_numbers(config: &Config) -> Result<(), ConfigError> {

@@ -15,6 +15,7 @@ pub mod file;
 mod layer;
 mod shown;
 
+pub use check::is_host_and_port;
 pub use error::ConfigError;
 pub use layer::{Layer, Listen};
 
@@ -219,6 +220,21 @@ impl Config {
     /// The configuration as a file that would give it again. Passwords are in it only as hashes.
     pub fn to_toml(&self) -> String {
         shown::to_toml(self)
+    }
+}
+
+/// What must hold for any text of a configuration file: it is refused with a sentence, or it gives a
+/// configuration that, shown as a file, gives the same again. For fuzzing.
+pub fn check_any(text: &str) {
+    let resolve = |text: &str| {
+        file::parse("f", text).and_then(|file| Config::resolve(file, Layer::default()))
+    };
+    match resolve(text) {
+        Ok(config) => {
+            config.warnings();
+            assert_eq!(resolve(&config.to_toml()), Ok(config));
+        }
+        Err(refused) => assert_ne!(refused.to_string(), ""),
     }
 }
 

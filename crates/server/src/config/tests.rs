@@ -1,6 +1,7 @@
 //! Each promise of the configuration, shown.
 
 use super::*;
+use proptest::prelude::*;
 
 const HASH: &str = "$argon2id$v=19$m=7168,t=5,p=1$c29tZXNhbHRzb21lc2FsdA$\
                     MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
@@ -100,6 +101,19 @@ fn tls_is_shared_or_per_port() {
 }
 
 #[test]
+fn an_address_that_nobody_can_answer_at_is_refused() {
+    for nowhere in ["", "pier", "pier:", ":7381", "pier:99999"] {
+        let refused = refusal(&format!("join = [\"127.0.0.1:7381\", \"{nowhere}\"]"));
+        assert_eq!(refused, format!("--join: {nowhere:?} is not HOST:PORT"));
+        let refused = refusal(&format!("[listen]\nadvertise = \"{nowhere}\""));
+        assert_eq!(refused, format!("--advertise: {nowhere:?} is not HOST:PORT"));
+    }
+    for somewhere in ["pier-39.example:7381", "10.0.0.1:7381", "[::1]:7381"] {
+        resolve(&format!("join = [\"{somewhere}\"]")).unwrap();
+    }
+}
+
+#[test]
 fn numbers_have_their_limits() {
     assert!(refusal("[raft]\nheartbeat_ms = 400").starts_with("raft.election_timeout_ms: "));
     assert!(refusal("[front]\nthreads = 0").starts_with("front.threads: "));
@@ -124,4 +138,67 @@ fn the_effective_configuration_reads_back() {
     assert_eq!(resolve(&config.to_toml()).unwrap(), config);
     let default = Config::default();
     assert_eq!(resolve(&default.to_toml()).unwrap(), default);
+}
+
+/// Lines of a file, right and wrong; in any order, so that most sections are not where they belong.
+const LINES: [&str; 26] = [
+    "site = \"pier-39\"",
+    "node = 3",
+    "node = -1",
+    "data = \"a\\u0000\\n\\\"'b\"",
+    "join = [\"10.0.0.1:7381\", \"[::1]:1\"]",
+    "witness = true",
+    "insecure = \"allow-remote-without-credentials\"",
+    "[listen]",
+    "redis = \"0.0.0.0:1\"",
+    "grpc = \"localhost:0\"",
+    "peer = \"[::]:65535\"",
+    "admin = \"off\"",
+    "advertise = \"pier-39.example:7381\"",
+    "[tls]",
+    "[tls.peer]",
+    "cert = \"c\"\nkey = \"k\"",
+    "ca = \"'\\\\'\"",
+    "[[keyspace]]\nname = \"cars\"\nprefix = \"car:\\u007f\"",
+    "scope = \"region\"",
+    "placement = \"adaptive\"",
+    "[[user]]\nname = \"a\\u00e9\"",
+    "rights = [{ keyspace = \"*\", allow = [\"read\", \"write\"] }]",
+    "[raft]\nheartbeat_ms = 9223372036854775807",
+    "[raft]\nelection_timeout_ms = 60000",
+    "[disk]\nlog_bytes_before_snapshot = 9223372036854775807",
+    "[front]\nthreads = 256",
+];
+
+proptest! {
+    #[test]
+    fn any_lines_give_a_configuration_or_a_sentence(
+        picks in prop::collection::vec(0..LINES.len(), 0..8),
+        damage in prop::option::of((any::<prop::sample::Index>(), any::<char>())),
+    ) {
+        let mut text: Vec<char> =
+            picks.iter().flat_map(|&pick| LINES[pick].chars().chain(['\n'])).collect();
+        if let Some((place, other)) = damage {
+            let place = place.index(text.len() + 1);
+            text.splice(place..(place + 1).min(text.len()), [other]);
+        }
+        check_any(&String::from_iter(text));
+    }
+
+    #[test]
+    fn any_words_are_shown_as_they_were(
+        data in words(), cert in words(), prefix in words(), name in "[^:\\pC]{1,20}",
+    ) {
+        let mut config = Config { data: data.into(), ..Config::default() };
+        config.tls.redis = Some(TlsConfig { cert: cert.into(), key: "k".into(), ca: None });
+        config.keyspaces = vec![KeyspaceSpec::linearizable_site("cars", prefix)];
+        let rights = vec![];
+        config.users = vec![UserConfig { name, password_hash: HASH.into(), rights }];
+        prop_assert_eq!(resolve(&config.to_toml()), Ok(config));
+    }
+}
+
+/// Any characters, those too that a file cannot hold as they are.
+fn words() -> impl Strategy<Value = String> {
+    prop::collection::vec(any::<char>(), 1..20).prop_map(String::from_iter)
 }

@@ -14,11 +14,13 @@
 //! Sources: the [specification](https://redis.io/docs/latest/develop/reference/protocol-spec/),
 //! and the behaviour of Redis 7.0 for what it leaves open (inline commands, error texts).
 
+mod any;
 mod decimal;
 pub mod encode;
 pub mod reply;
 pub mod request;
 
+pub use any::check_any;
 pub use decimal::parse_i64;
 pub use encode::{Encoder, Version};
 pub use reply::{Reply, ReplyParser};

@@ -1,0 +1,448 @@
+//! What the client does when a call fails: what it sends again, to whom, under which request id, and
+//! what it says in the end. The nodes are scripted, so that each way to fail happens exactly when a
+//! test wants it; the sockets between are real.
+
+use client::{Client, Error, Options, ScanRange, v1};
+use model::{KeyspaceSpec, Revision};
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, async_trait};
+use wire::grpc::Reason;
+
+/// What a scripted node does with a call.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Does it and says so.
+    Do,
+    /// Does not do it and says why.
+    Refuse(Reason),
+    /// Does it, and the connection is cut before the answer.
+    LoseAnswer,
+    /// Neither does it nor says anything.
+    Hang,
+}
+
+/// What all nodes of the scripted site have done: each request id once, as a site does it.
+#[derive(Clone, Default)]
+struct Done(Arc<Mutex<Vec<v1::RequestId>>>);
+
+impl Done {
+    /// The write's version, the same when it is sent again.
+    fn put(&self, id: v1::RequestId) -> u64 {
+        let mut done = self.0.lock().unwrap();
+        let place = done.iter().position(|one| *one == id).unwrap_or_else(|| {
+            done.push(id);
+            done.len() - 1
+        });
+        place as u64 + 1
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// A node that follows its script; the last step is for all calls after it.
+#[derive(Clone)]
+struct Node {
+    address: String,
+    done: Done,
+    script: Arc<Mutex<VecDeque<Step>>>,
+    /// The ids of the writes it was asked for, in order.
+    asked: Arc<Mutex<Vec<v1::RequestId>>>,
+    /// Where the streams it was asked for were to begin.
+    begins: Arc<Mutex<Vec<String>>>,
+    /// A second handle to each connection, to cut it by.
+    connections: Arc<Mutex<Vec<std::net::TcpStream>>>,
+}
+
+impl Node {
+    async fn start(done: &Done, script: &[Step]) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = Node {
+            address: listener.local_addr().unwrap().to_string(),
+            done: done.clone(),
+            script: Arc::new(Mutex::new(script.iter().copied().collect())),
+            asked: Arc::default(),
+            begins: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (sender, incoming) = tokio::sync::mpsc::channel(16);
+        let connections = node.connections.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let socket = socket.into_std().unwrap();
+                connections.lock().unwrap().push(socket.try_clone().unwrap());
+                let _ = sender.send(TcpStream::from_std(socket)).await;
+            }
+        });
+        let service = v1::kv_server::KvServer::new(node.clone());
+        let serving = Server::builder().add_service(service);
+        tokio::spawn(serving.serve_with_incoming(ReceiverStream::new(incoming)));
+        node
+    }
+
+    fn asked(&self) -> Vec<v1::RequestId> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn next_step(&self) -> Step {
+        let mut script = self.script.lock().unwrap();
+        if script.len() > 1 { script.pop_front().unwrap() } else { script[0] }
+    }
+
+    fn cut(&self) {
+        for connection in self.connections.lock().unwrap().drain(..) {
+            // It may be gone already.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The next step for a write (its version), or for a read, which has no id.
+    async fn play(&self, id: Option<v1::RequestId>) -> Result<u64, Status> {
+        self.asked.lock().unwrap().extend(id);
+        match self.next_step() {
+            Step::Do => Ok(id.map_or(0, |id| self.done.put(id))),
+            Step::Refuse(reason) => Err(reason.status(format!("scripted: {reason:?}"))),
+            Step::LoseAnswer => {
+                id.map(|id| self.done.put(id));
+                self.cut();
+                std::future::pending().await
+            }
+            Step::Hang => std::future::pending().await,
+        }
+    }
+
+    /// A stream of what is there; it breaks behind `first` where the script loses the answer.
+    fn stream<T: Send + 'static>(&self, begin: String, first: T, rest: T) -> Streamed<T> {
+        self.begins.lock().unwrap().push(begin);
+        let items = match self.next_step() {
+            Step::LoseAnswer => vec![Ok(first), Err(Status::unavailable("connection reset"))],
+            Step::Refuse(reason) => vec![Err(reason.status("scripted"))],
+            Step::Do | Step::Hang => vec![Ok(rest)],
+        };
+        Ok(Response::new(Box::pin(tokio_stream::iter(items))))
+    }
+}
+
+type Stream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
+type Streamed<T> = Result<Response<Stream<T>>, Status>;
+
+#[async_trait]
+impl v1::kv_server::Kv for Node {
+    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        self.play(None).await?;
+        Ok(Response::new(v1::GetResponse { found: None }))
+    }
+
+    async fn put(
+        &self,
+        request: Request<v1::PutRequest>,
+    ) -> Result<Response<v1::PutResponse>, Status> {
+        assert!(request.metadata().contains_key("grpc-timeout"), "every call has a deadline");
+        let version = self.play(request.into_inner().request).await?;
+        Ok(Response::new(v1::PutResponse { applied: true, version, old: None }))
+    }
+
+    async fn delete(
+        &self,
+        request: Request<v1::DeleteRequest>,
+    ) -> Result<Response<v1::DeleteResponse>, Status> {
+        self.play(request.into_inner().request).await?;
+        Ok(Response::new(v1::DeleteResponse { deleted: true }))
+    }
+
+    async fn compare_and_set(
+        &self,
+        request: Request<v1::CompareAndSetRequest>,
+    ) -> Result<Response<v1::PutResponse>, Status> {
+        let version = self.play(request.into_inner().request).await?;
+        Ok(Response::new(v1::PutResponse { applied: true, version, old: None }))
+    }
+
+    async fn batch(
+        &self,
+        request: Request<v1::BatchRequest>,
+    ) -> Result<Response<v1::BatchResponse>, Status> {
+        self.play(request.into_inner().request).await?;
+        Ok(Response::new(v1::BatchResponse { applied: true, results: vec![] }))
+    }
+
+    type ScanStream = Stream<v1::ScanResponse>;
+
+    async fn scan(&self, request: Request<v1::ScanRequest>) -> Streamed<v1::ScanResponse> {
+        let from = String::from_utf8(request.into_inner().from.into()).unwrap();
+        let page = |key: &'static str, next: &'static str| {
+            let item = v1::Item { key: key.into(), ..v1::Item::default() };
+            v1::ScanResponse { items: vec![item], next: next.into() }
+        };
+        self.stream(from, page("a", "b"), page("b", ""))
+    }
+
+    type WatchStream = Stream<v1::WatchResponse>;
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Streamed<v1::WatchResponse> {
+        let after = format!("{:?}", request.into_inner().after_revision);
+        let news = |progress| v1::WatchResponse { changes: vec![], progress };
+        self.stream(after, news(5), news(9))
+    }
+}
+
+/// For calls that are to be answered, however slow the machine is.
+fn patient() -> Options {
+    let limit = Duration::from_secs(60);
+    Options { deadline: limit, attempt_deadline: limit, ..Options::default() }
+}
+
+/// For calls that are never answered.
+fn impatient() -> Options {
+    Options { deadline: Duration::from_secs(1), ..Options::default() }
+}
+
+fn client(nodes: &[&Node], options: Options) -> Client {
+    Client::connect(nodes.iter().map(|node| &node.address), options).unwrap()
+}
+
+/// Reads up to the head of an HTTP/2 request: behind the preface, the first frame of that type.
+fn hear_a_request(caller: &mut std::net::TcpStream) -> std::io::Result<()> {
+    const HEADERS: u8 = 1;
+    caller.read_exact(&mut [0; 24])?;
+    loop {
+        let mut head = [0; 9];
+        caller.read_exact(&mut head)?;
+        let [high, middle, low, kind, ..] = head;
+        let length = u32::from_be_bytes([0, high, middle, low]);
+        caller.read_exact(&mut vec![0; length as usize])?;
+        if kind == HEADERS {
+            return Ok(());
+        }
+    }
+}
+
+/// One id and nothing else was asked for, and how often.
+#[track_caller]
+fn one_id(asked: &[v1::RequestId]) -> usize {
+    assert!(
+        asked.windows(2).all(|two| two[0] == two[1]),
+        "an attempt had an id of its own: {asked:?}"
+    );
+    asked.len()
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_there_is_passed_over() {
+    // Bound and not listening: a connection is refused, and nobody else can take the port.
+    let nobody = TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let done = Done::default();
+    let node = Node::start(&done, &[Step::Do]).await;
+    let addresses = [nobody.local_addr().unwrap().to_string(), node.address.clone()];
+    let keys = Client::connect(&addresses, patient()).unwrap().keyspace("");
+    assert_eq!(keys.put("a", "1").await, Ok(Revision(1)));
+    assert_eq!(one_id(&node.asked()), 1);
+
+    let alone = Client::connect(&addresses[..1], impatient()).unwrap().keyspace("");
+    let nothing_done = alone.put("a", "1").await.unwrap_err();
+    assert!(matches!(nothing_done, Error::Unavailable(_)), "{nothing_done:?}");
+}
+
+#[tokio::test]
+async fn what_was_not_done_is_asked_for_again() {
+    for reason in [Reason::NoLeader, Reason::NotServing, Reason::Overloaded] {
+        let done = Done::default();
+        let refuse = Step::Refuse(reason);
+        let node = Node::start(&done, &[refuse, refuse, Step::Do]).await;
+        let keys = client(&[&node], patient()).keyspace("");
+        assert_eq!(keys.put("a", "1").await, Ok(Revision(1)), "{reason:?}");
+        assert_eq!((one_id(&node.asked()), done.count()), (3, 1), "{reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_elsewhere_and_the_write_done_once() {
+    let done = Done::default();
+    let first = Node::start(&done, &[Step::LoseAnswer]).await;
+    let second = Node::start(&done, &[Step::Do]).await;
+    let keys = client(&[&first, &second], patient()).keyspace("");
+    assert_eq!(keys.put("a", "1").await, Ok(Revision(1)), "the answer of the first time");
+    assert_eq!(one_id(&[first.asked(), second.asked()].concat()), 2);
+    assert_eq!(done.count(), 1);
+
+    assert!(keys.delete("a").await.unwrap());
+    assert_eq!((first.asked().len(), second.asked().len()), (1, 2), "it stays where it was served");
+    assert!(keys.compare_and_set("a", Revision(0), "2").await.unwrap().applied);
+    keys.batch(client::Batch::new().delete("a")).await.unwrap();
+    assert_eq!(done.count(), 4);
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_costs_one_attempt() {
+    let done = Done::default();
+    let first = Node::start(&done, &[Step::Hang]).await;
+    let second = Node::start(&done, &[Step::Do]).await;
+    let options = Options { attempt_deadline: Duration::from_secs(1), ..patient() };
+    let keys = client(&[&first, &second], options).keyspace("");
+    assert_eq!(keys.put("a", "1").await, Ok(Revision(1)));
+    assert!(!first.asked().is_empty(), "the first node was asked first");
+    one_id(&[first.asked(), second.asked()].concat());
+    assert_eq!(done.count(), 1);
+    assert_eq!(keys.get("a").await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_site_that_goes_on_refusing_is_given_up_at_the_deadline() {
+    let done = Done::default();
+    let nodes = [
+        Node::start(&done, &[Step::Refuse(Reason::NoLeader)]).await,
+        Node::start(&done, &[Step::Refuse(Reason::NotServing)]).await,
+    ];
+    let keys = client(&[&nodes[0], &nodes[1]], impatient()).keyspace("");
+    let error = keys.put("a", "1").await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains("scripted: No"), "it says why: {error}");
+    for node in &nodes {
+        assert!(one_id(&node.asked()) >= 1, "both were asked");
+    }
+    assert_eq!(done.count(), 0);
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_unknown() {
+    let lost = Step::LoseAnswer;
+    for (script, why) in [
+        (&[Step::Hang][..], "nobody ever answered"),
+        (&[lost], "each answer was lost"),
+        (&[lost, Step::Refuse(Reason::NoLeader)], "a later try was not done, the first perhaps"),
+        (&[lost, Step::Refuse(Reason::Denied)], "the right may have gone meanwhile"),
+        (&[lost, Step::Refuse(Reason::DiskFull)], "so may the room on the disk"),
+        (&[Step::Refuse(Reason::UnknownOutcome)], "the site itself does not know"),
+        (&[Step::Refuse(Reason::RequestForgotten)], "the site knew once"),
+    ] {
+        let node = Node::start(&Done::default(), script).await;
+        let error = client(&[&node], impatient()).keyspace("").put("a", "1").await.unwrap_err();
+        assert!(matches!(error, Error::Unknown(_)), "{why}: {error:?}");
+        assert!(error.to_string().contains("may or may not have been applied"), "{error}");
+        one_id(&node.asked());
+    }
+}
+
+#[tokio::test]
+async fn a_doubt_ends_when_the_site_says_what_it_did() {
+    for doubt in [Step::LoseAnswer, Step::Refuse(Reason::UnknownOutcome)] {
+        let done = Done::default();
+        let node = Node::start(&done, &[doubt, Step::Do]).await;
+        let keys = client(&[&node], patient()).keyspace("");
+        assert_eq!(keys.put("a", "1").await, Ok(Revision(1)), "{doubt:?}");
+        assert_eq!((one_id(&node.asked()), done.count()), (2, 1), "{doubt:?}");
+    }
+    // By the id the site would know if it had done it, so its refusal is the whole truth.
+    let script = [Step::LoseAnswer, Step::Refuse(Reason::Refused)];
+    let node = Node::start(&Done::default(), &script).await;
+    let error = client(&[&node], patient()).keyspace("").put("a", "1").await.unwrap_err();
+    assert!(matches!(error, Error::Refused { reason: Reason::Refused, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_asked_for_again() {
+    for reason in [
+        Reason::Refused,
+        Reason::NoKeyspace,
+        Reason::Invalid,
+        Reason::Unauthenticated,
+        Reason::Denied,
+        Reason::DiskFull,
+        Reason::RequestForgotten,
+    ] {
+        let node = Node::start(&Done::default(), &[Step::Refuse(reason)]).await;
+        let error = client(&[&node], patient()).keyspace("").put("a", "1").await.unwrap_err();
+        let right = match reason {
+            Reason::Invalid => matches!(error, Error::Invalid(_)),
+            Reason::Unauthenticated => matches!(error, Error::Unauthenticated(_)),
+            Reason::Denied => matches!(error, Error::Denied(_)),
+            Reason::DiskFull => matches!(error, Error::Exhausted(_)),
+            Reason::RequestForgotten => matches!(error, Error::Unknown(_)),
+            _ => matches!(error, Error::Refused { reason: given, .. } if given == reason),
+        };
+        assert!(right, "{reason:?} came back as {error:?}");
+        assert!(error.to_string().contains(&format!("scripted: {reason:?}")), "{error}");
+        assert_eq!(node.asked().len(), 1, "{reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_leaves_nothing_in_doubt() {
+    for script in [&[Step::Hang][..], &[Step::LoseAnswer]] {
+        let node = Node::start(&Done::default(), script).await;
+        let error = client(&[&node], impatient()).keyspace("").get("a").await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{script:?}: {error:?}");
+    }
+    let script = [Step::LoseAnswer, Step::Refuse(Reason::Denied)];
+    let node = Node::start(&Done::default(), &script).await;
+    let error = client(&[&node], patient()).keyspace("").get("a").await.unwrap_err();
+    assert!(matches!(error, Error::Denied(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_has_no_id_is_not_sent_twice() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    std::thread::spawn(move || {
+        // A node that hangs up on whoever has asked something.
+        while let Ok((mut caller, _)) = listener.accept() {
+            hear_a_request(&mut caller).unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let cluster = Client::connect([&address, &address], patient()).unwrap().cluster();
+    let cars = KeyspaceSpec::linearizable_site("cars", "car:");
+    let error = cluster.create_keyspace(&cars).await.unwrap_err();
+    assert!(matches!(error, Error::Unknown(_)), "{error:?}");
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn every_write_has_its_own_id_and_says_what_may_be_forgotten() {
+    let node = Node::start(&Done::default(), &[Step::Do]).await;
+    let (one, other) = (client(&[&node], patient()), client(&[&node], patient()));
+    one.keyspace("").put("a", "1").await.unwrap();
+    one.clone().keyspace("").put("a", "1").await.unwrap();
+    other.keyspace("").put("a", "1").await.unwrap();
+    let asked = node.asked();
+    let numbers: Vec<_> = asked.iter().map(|id| (id.sequence, id.acknowledged_below)).collect();
+    assert_eq!(numbers, [(1, 1), (2, 2), (1, 1)]);
+    assert!(asked[0].client == asked[1].client && asked[1].client != asked[2].client);
+}
+
+#[tokio::test]
+async fn a_broken_stream_goes_on_where_it_was() {
+    let done = Done::default();
+    let first = Node::start(&done, &[Step::LoseAnswer, Step::Do]).await;
+    let keys = client(&[&first], patient()).keyspace("");
+    let mut scan = keys.scan(ScanRange::default());
+    let mut found = Vec::new();
+    while let Some(item) = scan.next().await.unwrap() {
+        found.push(item.key);
+    }
+    assert_eq!(found, ["a", "b"], "every key once");
+    assert_eq!(*first.begins.lock().unwrap(), ["", "b"]);
+
+    let lost = Step::LoseAnswer;
+    let forgotten = Step::Refuse(Reason::ChangesTrimmed);
+    let second = Node::start(&done, &[lost, Step::Do, forgotten]).await;
+    let mut watch = client(&[&second], patient()).keyspace("").watch("").await.unwrap();
+    assert_eq!(watch.next().await.unwrap().progress, Revision(9));
+    assert_eq!(*second.begins.lock().unwrap(), ["None", "Some(5)"]);
+    let error = watch.next().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { reason: Reason::ChangesTrimmed, .. }), "{error:?}");
+    assert_eq!(*second.begins.lock().unwrap(), ["None", "Some(5)", "Some(9)"]);
+}

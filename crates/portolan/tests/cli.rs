@@ -1,0 +1,542 @@
+//! The command line from the outside, as a shell or a script meets it: what is printed, on which
+//! stream, and with which code it ends. The site behind it is one real node of the same program.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read, Seek as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long to wait for something that must come; a debug build on a busy machine is slow.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const NO: i32 = 1;
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+const UNAVAILABLE: i32 = 4;
+const CANNOT_SERVE: i32 = 6;
+
+/// The words that open a port to other machines, as the refusal must name them.
+const INSECURE: &str = "--insecure allow-remote-without-credentials";
+
+/// The program, deaf to this shell's settings.
+fn portolan(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PORTOLAN_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    /// What it printed; it must have succeeded without a complaint.
+    #[track_caller]
+    fn out(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
+        self.out
+    }
+
+    /// What it complained of; it must have failed with this code and printed nothing else.
+    #[track_caller]
+    fn err(self, code: i32) -> String {
+        assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
+        self.err
+    }
+}
+
+fn end(command: &mut Command) -> Ended {
+    let output = command.output().expect("the binary runs");
+    Ended {
+        code: output.status.code().expect("no signal ended it"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn run(words: &[&str]) -> Ended {
+    end(&mut portolan(words))
+}
+
+/// The same with something on the standard input.
+fn run_with_input(command: &mut Command, input: &[u8]) -> Ended {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(input).unwrap();
+    file.rewind().unwrap();
+    end(command.stdin(file))
+}
+
+#[track_caller]
+fn assert_says(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in\n{text}");
+    }
+}
+
+/// A running `portolan serve` on ports that the system has chosen. Killed when dropped.
+struct Node {
+    child: Child,
+    log: Receiver<String>,
+    grpc: String,
+    _office: TempDir,
+}
+
+impl Node {
+    /// A new site of one node.
+    fn start(more: &[&str]) -> Node {
+        let office = tempfile::tempdir().unwrap();
+        let data = office.path().join("data");
+        Node::start_in(office, &data, more)
+    }
+
+    /// A node with its data in this directory of the office.
+    fn start_in(office: TempDir, data: &Path, more: &[&str]) -> Node {
+        let any = "127.0.0.1:0";
+        let mut command = portolan(&["serve", "--redis", any, "--grpc", any, "--peer", any]);
+        command.args(["--admin", "off", "--data"]).arg(data).args(more);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let log = lines_of(child.stderr.take().unwrap());
+        let mut node = Node { child, log, grpc: String::new(), _office: office };
+        node.grpc = node.wait_serving();
+        node
+    }
+
+    /// Where clients connect, once it says so.
+    fn wait_serving(&mut self) -> String {
+        let mut before = Vec::new();
+        while let Ok(line) = self.log.recv_timeout(LIMIT) {
+            if line.contains(" serves: ") {
+                let (_, after) = line.split_once("grpc ").expect("it names its ports");
+                return after.split(',').next().unwrap().to_owned();
+            }
+            before.push(line);
+        }
+        panic!("it does not serve:\n{}", before.join("\n"));
+    }
+
+    /// A command for this site.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = portolan(words);
+        command.args(["--server", &self.grpc, "--deadline", "60s"]);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Ended {
+        end(&mut self.command(words))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a process as they come. It never waits for a reader.
+fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            // Nobody may be listening any more; the pipe is emptied all the same.
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+}
+
+#[test]
+fn keys_are_written_read_and_removed() {
+    let node = Node::start(&[]);
+    let version: u64 = node.run(&["put", "car:7", "Pier 39"]).out().trim_end().parse().unwrap();
+    assert_eq!(node.run(&["get", "car:7"]).out(), "Pier 39\n");
+    assert_eq!(node.run(&["get", "car:7", "--stale"]).out(), "Pier 39\n");
+    assert_eq!(node.run(&["get", "car:7", "--raw"]).out(), "Pier 39");
+    let found = json(&node.run(&["get", "car:7", "--json"]).out());
+    assert_eq!(found, serde_json::json!({"key": "car:7", "value": "Pier 39", "version": version}));
+
+    assert_eq!(node.run(&["get", "absent"]).err(NO), "", "the code says it all");
+    assert_eq!(node.run(&["del", "car:7", "absent"]).out(), "1\n");
+    let again = node.run(&["del", "car:7"]);
+    assert_eq!((again.code, again.out.as_str(), again.err.as_str()), (NO, "0\n", ""));
+}
+
+#[test]
+fn any_value_is_kept_as_it_is() {
+    let node = Node::start(&[]);
+    let bytes = [&[0, 0xff, b'\n'][..], &[b'x'; 200_000]].concat();
+    run_with_input(&mut node.command(&["put", "picture", "-"]), &bytes).out();
+    let output = node.command(&["get", "picture", "--raw"]).output().unwrap();
+    assert!(output.stdout == bytes, "{} bytes came back", output.stdout.len());
+    let shown = json(&node.run(&["get", "picture", "--json"]).out());
+    assert!(shown["value_hex"].as_str().unwrap().starts_with("00ff0a7878"));
+
+    node.run(&["put", "longitude", "-122.4"]).out();
+    assert_eq!(node.run(&["get", "longitude"]).out(), "-122.4\n", "a number is no flag");
+}
+
+#[test]
+fn a_condition_that_does_not_hold_is_a_no_with_its_reason() {
+    let node = Node::start(&[]);
+    let absent = node.run(&["put", "lock", "me", "--if-present"]).err(NO);
+    assert_eq!(absent, "portolan: not written: the key is absent\n");
+    let first = node.run(&["put", "lock", "me", "--if-absent"]).out();
+    let first = first.trim_end();
+    let there = node.run(&["put", "lock", "you", "--if-absent"]).err(NO);
+    assert_eq!(there, format!("portolan: not written: the key is there, with version {first}\n"));
+    node.run(&["put", "lock", "you", "--if-version", first]).out();
+    assert_says(&node.run(&["put", "lock", "me", "--if-version", first]).err(NO), &["is there"]);
+    assert_eq!(node.run(&["get", "lock"]).out(), "you\n");
+
+    node.run(&["put", "lock", "you", "--ttl", "1ms"]).out();
+    // Log time passes with what the leader does; each question gives it a reason to look.
+    let tries = 600;
+    let gone = (0..tries).any(|_| {
+        thread::sleep(LIMIT / tries);
+        node.run(&["get", "lock"]).code == NO
+    });
+    assert!(gone, "a key with a ttl of 1 ms is still there");
+}
+
+#[test]
+fn keys_are_listed_in_order() {
+    let node = Node::start(&[]);
+    for (key, value) in [("car:2", "b"), ("bus:1", "x"), ("car:1", "a\nb"), ("car:1:speed", "30")] {
+        node.run(&["put", key, value]).out();
+    }
+    let table = node.run(&["scan", "car:", "--values"]).out();
+    let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["version", "kind", "key", "value"]);
+    let cells: Vec<&[&str]> = rows[1..].iter().map(|row| &row[1..]).collect();
+    let string = |key, value| ["string", key, value];
+    assert_eq!(
+        cells,
+        [string("car:1", "a\\nb"), string("car:1:speed", "30"), string("car:2", "b")]
+    );
+
+    let keys = |words: &[&str]| -> Vec<String> {
+        let lines = node.run(&[words, &["--json"]].concat()).out();
+        lines.lines().map(|line| json(line)["key"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(keys(&["scan"]), ["bus:1", "car:1", "car:1:speed", "car:2"]);
+    assert_eq!(keys(&["scan", "--match", "*:?"]), ["bus:1", "car:1", "car:2"]);
+    assert_eq!(keys(&["scan", "car:", "--limit", "2"]), ["car:1", "car:1:speed"]);
+    assert_eq!(node.run(&["scan", "none:"]).out(), "", "no rows, no head");
+    assert_says(&node.run(&["scan", "-k", "none"]).err(REFUSED), &["none"]);
+}
+
+#[test]
+fn changes_are_told_as_they_happen() {
+    let node = Node::start(&[]);
+    let mut watch = node.command(&["watch", "car:", "--values", "--json", "--limit", "3"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = lines_of(watch.stdout.take().unwrap());
+    // It says nothing when it begins, so it is given a reason to speak until it does.
+    let first = (0..LIMIT.as_secs() * 10).find_map(|_| {
+        node.run(&["put", "bus:1", "x"]).out();
+        node.run(&["put", "car:1", "a"]).out();
+        lines.recv_timeout(Duration::from_millis(100)).ok()
+    });
+    let first = json(&first.expect("a change is told"));
+    assert_eq!((&first["change"], &first["key"]), (&"put".into(), &"car:1".into()));
+    assert_eq!((&first["value"], &first["version"].is_u64()), (&"a".into(), &true));
+
+    // The watch may have begun between two of the changes above; the last one stands for itself.
+    node.run(&["del", "car:1"]).out();
+    node.run(&["put", "car:2", "b"]).out();
+    let told: Vec<Value> = lines.iter().map(|line| json(&line)).collect();
+    assert_eq!(told.len(), 2, "--limit counts what was told: {told:?}");
+    assert!(watch.wait().unwrap().success());
+
+    let after = first["revision"].to_string();
+    let again = node.run(&["watch", "car:", "--after", &after, "--limit", "1"]).out();
+    let words: Vec<&str> = again.split_whitespace().collect();
+    assert!(words[0].parse::<u64>().unwrap() > after.parse().unwrap(), "{again}");
+    assert!(words[1..] == ["put", "car:1"] || words[1..] == ["delete", "car:1"], "{again}");
+}
+
+#[test]
+fn keyspaces_are_made_listed_shown_and_dropped() {
+    let node = Node::start(&[]);
+    let create = ["keyspace", "create", "cars", "--prefix", "car:"];
+    assert_eq!(node.run(&create).out(), "");
+    node.run(&["put", "car:1", "a", "--keyspace", "cars"]).out();
+    node.run(&["get", "car:1"]).err(NO);
+
+    let table = node.run(&["keyspace", "list"]).out();
+    let heads = table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(heads, ["id", "name", "prefix", "consistency", "scope"]);
+    assert_says(&table, &["default", "cars  "]);
+    let list = json(&node.run(&["keyspace", "list", "--json"]).out());
+    assert_eq!((&list[1]["name"], &list[1]["prefix"]), (&"cars".into(), &"car:".into()));
+    let shown = node.run(&["keyspace", "show", "cars"]).out();
+    assert_says(&shown, &["linearizable/site", "by quorum"]);
+    let shown = json(&node.run(&["keyspace", "show", "cars", "--json"]).out());
+    assert_eq!((&shown["keys"], &shown["lease_reads"]), (&1.into(), &false.into()));
+
+    assert_says(&node.run(&create).err(REFUSED), &["cars"]);
+    let eventual = [&create[..], &["--consistency", "eventual"]].concat();
+    assert_says(&node.run(&eventual).err(USAGE), &["this version serves linearizable/site"]);
+    assert_says(&node.run(&["keyspace", "drop", "cars"]).err(USAGE), &["--yes"]);
+    assert_eq!(node.run(&["keyspace", "drop", "cars", "--yes"]).out(), "");
+    assert_says(&node.run(&["keyspace", "show", "cars"]).err(REFUSED), &["cars"]);
+    let default = node.run(&["keyspace", "drop", "default", "--yes"]).err(REFUSED);
+    assert_says(&default, &["default"]);
+}
+
+#[test]
+fn a_site_shows_its_members_and_refuses_what_would_end_it() {
+    let node = Node::start(&["--site", "pier-39"]);
+    node.run(&["put", "a", "1"]).out();
+    let text = node.run(&["status"]).out();
+    assert_says(&text, &["site pier-39: leader n1", "n1    voter (leader)", "peer address"]);
+    let status = json(&node.run(&["status", "--json"]).out());
+    assert_eq!((&status["site"], &status["leader"]), (&"pier-39".into(), &1.into()));
+    assert_eq!(status["members"][0]["role"], "voter");
+
+    assert_says(&node.run(&["member", "remove", "1"]).err(REFUSED), &["last voter"]);
+    assert_says(&node.run(&["member", "remove", "7"]).err(REFUSED), &["n7"]);
+    assert_says(&node.run(&["member", "transfer", "7"]).err(REFUSED), &["n7"]);
+    assert_says(&node.run(&["member", "remove", "0"]).err(USAGE), &["<NODE>"]);
+    let nowhere = node.run(&["member", "add", "2", "nowhere"]).err(REFUSED);
+    assert_says(&nowhere, &["nowhere"]);
+}
+
+#[test]
+fn a_backup_is_restored_as_another_site() {
+    let office = tempfile::tempdir().unwrap();
+    let at = |name: &str| office.path().join(name).display().to_string();
+    let (file, data) = (at("site.backup"), at("restored"));
+    {
+        let node = Node::start(&[]);
+        node.run(&["put", "a", "1"]).out();
+        assert_says(&node.run(&["backup", &file, "--quiet"]).out(), &[" bytes in ", &file]);
+        assert_says(&node.run(&["backup", &file]).err(USAGE), &[&file, "exists"]);
+        let unwritable = at("no/such/folder");
+        assert_says(&node.run(&["backup", &unwritable]).err(CANNOT_SERVE), &[&unwritable]);
+    }
+    let restore = ["restore", &file, "--data", &data, "--site", "new", "--quiet"];
+    assert_says(&run(&restore).out(), &[" rows as of ", &data]);
+    assert_says(&run(&restore).err(CANNOT_SERVE), &[&data, "empty"]);
+
+    let damaged = at("damaged.backup");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let elsewhere = at("elsewhere");
+    run(&["restore", &damaged, "--data", &elsewhere, "--quiet"]).err(CANNOT_SERVE);
+    let absent = run(&["restore", &at("absent"), "--data", &elsewhere]).err(CANNOT_SERVE);
+    assert_says(&absent, &["absent"]);
+    let name = run(&["restore", &file, "--data", &elsewhere, "--site", "A b"]).err(USAGE);
+    assert_says(&name, &["--site"]);
+
+    let node = Node::start_in(office, data.as_ref(), &["--site", "new"]);
+    assert_eq!(node.run(&["get", "a"]).out(), "1\n");
+}
+
+#[test]
+fn a_password_opens_the_door_and_a_wrong_one_does_not() {
+    let hash = run_with_input(&mut portolan(&["hash-password"]), b"secret\n").out();
+    assert!(hash.starts_with("$argon2id$"), "{hash}");
+    let office = tempfile::tempdir().unwrap();
+    let config = office.path().join("portolan.toml");
+    let rights = "rights = [{ keyspace = \"*\", allow = [\"read\", \"write\"] }]";
+    let user = format!("[[user]]\nname = \"fleet\"\npassword_hash = \"{}\"\n", hash.trim_end());
+    fs::write(&config, user + rights).unwrap();
+    let node = Node::start(&["--config", config.to_str().unwrap()]);
+
+    let stranger = node.run(&["get", "a"]).err(REFUSED);
+    assert_says(&stranger, &["not let in", "--user"]);
+    let put = |password: &str| {
+        let mut command = node.command(&["put", "a", "1", "--user", "fleet"]);
+        end(command.env("PORTOLAN_PASSWORD", password))
+    };
+    assert_says(&put("guess").err(REFUSED), &["not let in"]);
+    put("secret").out();
+    let file = office.path().join("password");
+    fs::write(&file, "secret\n").unwrap();
+    let file = file.to_str().unwrap();
+    let words = ["get", "a", "--user", "fleet", "--password-file", file];
+    assert_eq!(node.run(&words).out(), "1\n");
+    let typed = node.command(&["get", "a", "--user", "fleet"]);
+    assert_eq!(run_with_input(&mut { typed }, b"secret\n").out(), "1\n");
+    assert_says(
+        &node.run(&[&words[..4], &["--password-file", "none"]].concat()).err(USAGE),
+        &["--password-file none"],
+    );
+    let status =
+        end(node.command(&["status", "--user", "fleet"]).env("PORTOLAN_PASSWORD", "secret"));
+    assert_says(&status.err(REFUSED), &["not allowed", "admin"]);
+}
+
+#[test]
+fn a_site_that_is_not_there_is_unavailable() {
+    // Bound and not listening: a connection is refused, and nobody else can take the port.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = socket.local_addr().unwrap().to_string();
+    for words in [&["get", "a"][..], &["put", "a", "1"], &["status"], &["watch"]] {
+        let words = [words, &["--server", &nobody, "--deadline", "1s"]].concat();
+        assert_says(&run(&words).err(UNAVAILABLE), &["before the deadline", "--server"]);
+    }
+}
+
+#[test]
+fn a_configuration_is_shown_as_it_would_be_used() {
+    let office = tempfile::tempdir().unwrap();
+    let file = office.path().join("portolan.toml");
+    fs::write(&file, "site = \"pier-39\"\nnode = 3\n[listen]\nadmin = \"off\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    let check = ["check-config", "--config", file, "--node", "4"];
+    let mut check = portolan(&check);
+    check.env("PORTOLAN_NODE", "5").env("PORTOLAN_REDIS", "off").current_dir(office.path());
+    let shown = end(&mut check).out();
+    for line in ["site = \"pier-39\"", "node = 4", "redis = \"off\"", "admin = \"off\""] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
+    }
+    let again = office.path().join("again.toml");
+    fs::write(&again, &shown).unwrap();
+    assert_eq!(run(&["check-config", "--config", again.to_str().unwrap()]).out(), shown);
+    assert!(!office.path().join("portolan-data").exists(), "looking changes nothing");
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration_is_named() {
+    let office = tempfile::tempdir().unwrap();
+    let file = office.path().join("portolan.toml");
+    let name = file.to_str().unwrap();
+    let refusal = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let refused = run(&["check-config", "--config", name]).err(CANNOT_SERVE);
+        let served = run(&["serve", "--config", name]).err(CANNOT_SERVE);
+        assert_eq!(refused, served, "both say the same");
+        refused
+    };
+    let unknown = refusal("site = \"a\"\n\n[raft]\nelction_timeout_ms = 3\n");
+    let place = format!("portolan: {name}:4:1: ");
+    assert!(unknown.starts_with(&place), "{unknown}");
+    assert_says(&unknown, &["elction_timeout_ms", "did you mean election_timeout_ms?"]);
+    assert_says(&refusal("node = \"one\""), &[&format!("{name}:1:8: "), "expected u64"]);
+    assert_says(&refusal("site = "), &[&format!("{name}:1:")]);
+    assert_says(&refusal("[front]\nthreads = 0"), &["front.threads: must be 1 to 256"]);
+    assert_says(&refusal("site = \"A b\""), &["--site: "]);
+    assert_says(&refusal("join = [\"nowhere\"]"), &["--join: \"nowhere\" is not HOST:PORT"]);
+    let empty = end(portolan(&["check-config"]).env("PORTOLAN_JOIN", ""));
+    assert_says(&empty.err(CANNOT_SERVE), &["--join: \"\" is not HOST:PORT"]);
+    assert_says(
+        &run(&["check-config", "--config", "absent.toml"]).err(USAGE),
+        &["--config absent.toml: "],
+    );
+}
+
+#[test]
+fn a_port_for_other_machines_needs_credentials_or_the_flag() {
+    let office = tempfile::tempdir().unwrap();
+    let data = office.path().join("data");
+    let data = data.to_str().unwrap();
+    for port in ["--redis", "--grpc", "--peer", "--admin"] {
+        // An address for documentation (RFC 5737): it cannot be opened here even by mistake.
+        let words = ["serve", "--data", data, port, "192.0.2.1:7379"];
+        let refused = run(&words).err(CANNOT_SERVE);
+        assert_says(&refused, &[&format!("{port} 192.0.2.1:7379"), INSECURE]);
+        assert!(!Path::new(data).exists(), "nothing was begun");
+        let said = ["check-config", port, "192.0.2.1:7379", "--insecure"];
+        let allowed = [&said[..], &["allow-remote-without-credentials"]].concat();
+        assert_says(&run(&allowed).out(), &["# warning: --insecure"]);
+        assert_says(&run(&[&said[..], &["yes"]].concat()).err(CANNOT_SERVE), &["--insecure: "]);
+    }
+}
+
+/// The commands that a help text lists.
+fn commands_in(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| line.starts_with("  "));
+    listed.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+/// Every command with its sub-commands, as the program's own help names them.
+fn every_command() -> BTreeSet<Vec<String>> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![Vec::new()]);
+    while let Some(command) = open.pop() {
+        let help = end(portolan(&[]).args(&command).arg("--help")).out();
+        assert_says(&help, &["Usage: portolan", "--help"]);
+        for name in commands_in(&help) {
+            open.push([&command[..], &[name]].concat());
+        }
+        found.insert(command);
+    }
+    found
+}
+
+#[test]
+fn every_command_explains_itself_and_refuses_unknown_flags() {
+    let commands = every_command();
+    for known in ["serve", "check-config", "get", "watch", "backup", "completions", "demo"] {
+        assert!(commands.contains(&vec![known.to_owned()]), "{known} is not listed");
+    }
+    assert!(commands.contains(&vec!["keyspace".to_owned(), "drop".to_owned()]), "{commands:?}");
+    for command in &commands {
+        end(portolan(&[]).args(command).arg("-h")).out();
+        let refused = end(portolan(&[]).args(command).arg("--no-such-flag")).err(USAGE);
+        assert_says(&refused, &["--no-such-flag"]);
+    }
+    assert_says(&run(&["--version"]).out(), &[env!("CARGO_PKG_VERSION")]);
+    assert_says(&run(&["gte", "a"]).err(USAGE), &["gte"]);
+}
+
+#[test]
+fn a_wrong_value_names_its_flag() {
+    for (words, named) in [
+        (&["get"][..], "<KEY>"),
+        (&["get", "a", "--deadline", "10"], "--deadline"),
+        (&["get", "a", "--server", "nowhere"], "--server"),
+        (&["get", "a", "--server", ""], "--server"),
+        (&["get", "a", "--json", "--raw"], "--raw"),
+        (&["get", "a", "--tls-cert", "c"], "--tls-key"),
+        (&["get", "a", "--tls-ca", "none.pem"], "--tls-ca none.pem"),
+        (&["get", "a", "--user", "a:b", "--password-file", "Cargo.toml"], "--user"),
+        (&["put", "a", "1", "--ttl", "0s"], "--ttl"),
+        (&["put", "a", "1", "--if-absent", "--if-present"], "--if-present"),
+        (&["scan", "--limit", "0"], "--limit"),
+        (&["serve", "--redis", "here"], "--redis"),
+        (&["serve", "--node", "one"], "--node"),
+        (&["serve", "--log", "a=b=c"], "--log"),
+        (&["restore", "file", "--node", "0"], "--node"),
+        (&["restore", "file", "--peer", "nowhere"], "--peer"),
+        (&["completions", "dos"], "<SHELL>"),
+        (&["demo", "--for", "long"], "--for"),
+    ] {
+        let refused = run(words).err(USAGE);
+        assert!(refused.contains(named), "{words:?}: {named} is not in\n{refused}");
+    }
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(&["completions", shell]).out();
+        for command in every_command().iter().filter_map(|command| command.last()) {
+            assert!(script.contains(command.as_str()), "{shell}: {command} is not completed");
+        }
+    }
+}
