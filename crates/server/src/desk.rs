@@ -1,14 +1,17 @@
-//! Where requests of one front thread wait for their answers.
+//! Where requests of one front thread leave, and wait for their answers.
 //!
-//! The site's thread answers in batches, so waking every waiting task by itself would cost a system
-//! call each. Instead each front thread has a desk: the site's thread lays all its answers down at
-//! once and wakes the desk's own task once, which hands them out on its own thread.
+//! A thread that wakes another pays a system call, and the site's thread works best on many requests
+//! at once. So each front thread has a desk with a task of its own. Requests of all its connections
+//! are laid down there, and the task, which has its turn after the connections that were ready with
+//! them, hands them to the site together. The site's thread lays all its answers down at once and
+//! wakes the task once, which hands them out on its own thread.
 
-use model::{Answer, Failure};
+use crate::node::Event;
+use model::{Answer, Failure, Request};
 use protocol::site::Ticket;
 use slab::Slab;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Poll, Waker};
 use tokio::sync::Notify;
 
@@ -40,8 +43,9 @@ struct Call {
 pub(crate) struct Desk {
     number: usize,
     calls: Mutex<Slab<Call>>,
+    outbox: Mutex<Vec<(Ticket, Request)>>,
     inbox: Mutex<Vec<(Ticket, Outcome)>>,
-    arrived: Notify,
+    work: Notify,
 }
 
 impl Desk {
@@ -49,8 +53,9 @@ impl Desk {
         Arc::new(Desk {
             number,
             calls: Mutex::default(),
+            outbox: Mutex::default(),
             inbox: Mutex::default(),
-            arrived: Notify::new(),
+            work: Notify::new(),
         })
     }
 
@@ -63,24 +68,44 @@ impl Desk {
         WaitingCall { desk: self.clone(), call, taken: false }
     }
 
+    /// Lays requests down, to be handed to the site.
+    pub(crate) fn send(&self, requests: impl Iterator<Item = (Ticket, Request)>) {
+        lock(&self.outbox).extend(requests);
+        self.work.notify_one();
+    }
+
     /// Lays answers down. Called by the site's thread.
     pub(crate) fn deliver(&self, answers: &mut Vec<(Ticket, Outcome)>) {
         lock(&self.inbox).append(answers);
-        self.arrived.notify_one();
+        self.work.notify_one();
     }
 
-    /// Hands answers out, for as long as the desk is there. Runs on the front's thread.
-    pub(crate) async fn hand_out(self: Arc<Desk>) {
+    /// Hands requests to the site and answers out, for as long as the desk is there. Runs on the
+    /// front's thread.
+    pub(crate) async fn run(self: Arc<Desk>, site: mpsc::Sender<Event>) {
         let mut answers = Vec::new();
         loop {
-            self.arrived.notified().await;
-            std::mem::swap(&mut *lock(&self.inbox), &mut answers);
+            self.work.notified().await;
+            let requests = std::mem::take(&mut *lock(&self.outbox));
+            if !requests.is_empty()
+                && let Err(unsent) = site.send(Event::Requests(requests))
+            {
+                answers.extend(refused(unsent.0));
+            }
+            answers.append(&mut lock(&self.inbox));
             let mut calls = lock(&self.calls);
             for (ticket, outcome) in answers.drain(..) {
                 settle(&mut calls, ticket, outcome);
             }
         }
     }
+}
+
+/// The answers to requests that the site's thread will not take any more.
+fn refused(unsent: Event) -> Vec<(Ticket, Outcome)> {
+    let Event::Requests(requests) = unsent else { return Vec::new() };
+    let refuse = |(ticket, _)| (ticket, Err(Failure::NotServing("it is stopping")));
+    requests.into_iter().map(refuse).collect()
 }
 
 fn settle(calls: &mut Slab<Call>, ticket: Ticket, outcome: Outcome) {
@@ -159,7 +184,8 @@ mod tests {
     #[tokio::test]
     async fn a_call_gets_all_its_answers_in_order() {
         let desk = Desk::new(3);
-        tokio::spawn(desk.clone().hand_out());
+        let (site, _events) = mpsc::channel();
+        tokio::spawn(desk.clone().run(site));
         let call = desk.open(2);
         assert_eq!(desk_of(call.ticket(0)), 3);
         let mut answers = vec![
@@ -173,7 +199,8 @@ mod tests {
     #[tokio::test]
     async fn a_late_answer_never_reaches_another_call() {
         let desk = Desk::new(0);
-        tokio::spawn(desk.clone().hand_out());
+        let (site, _events) = mpsc::channel();
+        tokio::spawn(desk.clone().run(site));
         let given_up = desk.open(1);
         let late = given_up.ticket(0);
         drop(given_up);
@@ -183,5 +210,24 @@ mod tests {
         desk.deliver(&mut vec![(call.ticket(0), Ok(Answer::Integer(2)))]);
         assert_eq!(call.answers().await, [Ok(Answer::Integer(2))]);
         assert!(lock(&desk.calls).is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_of_one_round_leave_together_and_a_site_that_stops_refuses_them() {
+        let desk = Desk::new(0);
+        let (site, events) = mpsc::channel();
+        tokio::spawn(desk.clone().run(site));
+        let calls = [desk.open(1), desk.open(1)];
+        let request = || Request::write(model::Command::ClearAll);
+        for call in &calls {
+            desk.send([(call.ticket(0), request())].into_iter());
+        }
+        tokio::task::yield_now().await;
+        let Ok(Event::Requests(requests)) = events.try_recv() else { panic!("nothing left") };
+        assert_eq!(requests.len(), 2);
+        drop(events);
+        let late = desk.open(1);
+        desk.send([(late.ticket(0), request())].into_iter());
+        assert_eq!(late.answers().await, [Err(Failure::NotServing("it is stopping"))]);
     }
 }

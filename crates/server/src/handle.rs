@@ -94,10 +94,7 @@ impl Handle {
         }
         let call = self.desk.open(count);
         let numbered = requests.into_iter().enumerate();
-        let requests = numbered.map(|(nth, request)| (call.ticket(nth), request)).collect();
-        if shared.events.send(Event::Requests(requests)).is_err() {
-            return vec![Err(Failure::NotServing("it is stopping")); count];
-        }
+        self.desk.send(numbered.map(|(nth, request)| (call.ticket(nth), request)));
         call.answers().await
     }
 

@@ -260,7 +260,7 @@ impl Node {
         assert!(desks.len() < DESKS_MAX, "a node has at most {DESKS_MAX} front threads");
         let desk = Desk::new(desks.len());
         desks.push(desk.clone());
-        tokio::spawn(desk.clone().hand_out());
+        tokio::spawn(desk.clone().run(self.shared.events.clone()));
         Handle { shared: self.shared.clone(), desk }
     }
 

@@ -28,6 +28,9 @@ use std::time::Duration;
 /// The words that open a remote port without credentials: the value of the setting `insecure`.
 pub const INSECURE_WORDS: &str = "allow-remote-without-credentials";
 
+/// Threads of a front, unless more are asked for.
+const FRONT_THREADS_DEFAULT_MAX: usize = 4;
+
 /// Everything a node is told, checked. See the module for where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -133,7 +136,8 @@ pub struct MemoryConfig {
 /// How a node serves its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrontConfig {
-    /// Threads that serve connections; the site itself has one more.
+    /// Threads that serve connections; the site itself has one more. Half the cores, unless said
+    /// otherwise.
     pub threads: usize,
     /// Client connections; at most [`model::limits::CONNECTIONS_MAX`].
     pub connections_max: usize,
@@ -200,7 +204,10 @@ impl Default for MemoryConfig {
 
 impl Default for FrontConfig {
     fn default() -> FrontConfig {
-        FrontConfig { threads: 2, connections_max: model::limits::CONNECTIONS_MAX }
+        // The site's own thread and the disk's want their share.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (cores / 2).clamp(1, FRONT_THREADS_DEFAULT_MAX);
+        FrontConfig { threads, connections_max: model::limits::CONNECTIONS_MAX }
     }
 }
 
