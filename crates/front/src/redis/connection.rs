@@ -11,7 +11,7 @@ use super::refused;
 use super::session::Session;
 use super::thread::{READ_BYTES, Thread};
 use bytes::{Buf, BytesMut};
-use model::{Change, Failure};
+use model::{Catalog, Change, Failure};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -38,6 +38,8 @@ pub(super) struct Connection<S> {
     pub(super) replies: BytesMut,
     /// Commands of this pipeline that are not answered yet.
     pub(super) run: Run,
+    /// The keyspaces as they were when the commands under way arrived, once one asked.
+    pub(super) catalog: Option<Arc<Catalog>>,
     /// When the commands under way arrived.
     pub(super) since: Duration,
     pub(super) answered: Answered,
@@ -61,6 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             received: BytesMut::new(),
             replies: BytesMut::new(),
             run: Run::default(),
+            catalog: None,
             since: Duration::ZERO,
             answered: Answered::default(),
         }
@@ -106,6 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         frame.clear();
+        self.catalog = None;
         self.finish_run().await;
         Ok(())
     }

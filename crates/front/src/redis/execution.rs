@@ -51,13 +51,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does a command on data that needs no waiting: answers it, or adds it to the run. `false`:
     /// it must be done in its turn. This is the way of almost all commands.
     pub(super) fn do_now(&mut self, frame: &Frame) -> bool {
+        let catalog = self.catalog.take().unwrap_or_else(|| self.thread.handle.catalog());
+        let is_done = self.do_with(frame, &catalog);
+        self.catalog = Some(catalog);
+        is_done
+    }
+
+    fn do_with(&mut self, frame: &Frame, catalog: &Catalog) -> bool {
         if self.session.transaction.is_some() {
             return false;
         }
         let Ok(Admitted { number, spec }) = self.admit(frame) else { return false };
         let table::Run::Data(parse) = spec.run else { return false };
-        let catalog = self.thread.handle.catalog();
-        let Ok((keyspace, op)) = self.read_data(frame, spec, parse, &catalog) else { return false };
+        let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
         match op.step {
             Step::Read(query) => {
                 let consistency = self.session.consistency;
@@ -85,6 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does a command after everything before it is done.
     pub(super) async fn do_in_turn(&mut self, frame: &Frame) {
         self.finish_run().await;
+        self.catalog = None;
         if let Err(Refused(text)) = self.do_alone(frame).await {
             self.encoder().error(&text);
             if let Some(transaction) = &mut self.session.transaction {

@@ -78,7 +78,7 @@ impl<S: State> Applying<'_, S> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
-        let record = row.as_ref().map(Record::decode).transpose()?;
+        let record = row.map(Record::decode).transpose()?;
         Ok(self.opened(Slot { place, at, record }))
     }
 

@@ -228,7 +228,7 @@ impl<S: State> Applying<'_, S> {
             })?;
             let prefix_bytes = tables::record_prefix_bytes(generation);
             for (key, row) in found {
-                if let Some(ms) = Record::decode(&row)?.expires_ms {
+                if let Some(ms) = Record::decode(row)?.expires_ms {
                     self.overlay.remove(tables::expiry(ms, generation, &key[prefix_bytes..]));
                 }
                 self.overlay.remove(key);

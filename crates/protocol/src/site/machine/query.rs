@@ -171,7 +171,7 @@ impl<R: Read> Sight<'_, R> {
         check_key(key)?;
         let at = tables::record(self.generation, key);
         let Some(row) = self.read.get(&at).map_err(MachineError::from)? else { return Ok(None) };
-        let record = Record::decode(&row)?;
+        let record = Record::decode(row)?;
         Ok((!record.is_expired(self.log_time_ms)).then_some(record))
     }
 
@@ -219,7 +219,7 @@ impl<R: Read> Sight<'_, R> {
             }
             examined += 1;
             examined_bytes += key.len() + row.len();
-            match Record::decode(&row) {
+            match Record::decode(row) {
                 Ok(record) => items.extend(self.item(page, glob, key, record)),
                 Err(error) => damage = Some(error),
             }

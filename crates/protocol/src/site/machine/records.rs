@@ -12,6 +12,7 @@
 //! for.
 
 use super::{MachineError, tables};
+use bytes::Buf as _;
 use model::{Bytes, Kind, Revision};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
@@ -34,9 +35,10 @@ pub(super) struct Record {
 
 impl Record {
     /// Reads a record of the state.
-    pub(super) fn decode(bytes: &Bytes) -> Result<Record, MachineError> {
-        let (mut record, at) = Record::parse(bytes).ok_or(DAMAGED)?;
-        record.payload = bytes.slice(at..);
+    pub(super) fn decode(mut bytes: Bytes) -> Result<Record, MachineError> {
+        let (mut record, at) = Record::parse(&bytes).ok_or(DAMAGED)?;
+        bytes.advance(at);
+        record.payload = bytes;
         Ok(record)
     }
 
@@ -161,7 +163,7 @@ mod tests {
         put_field(Field { name: b"g", value: b"" }, &mut payload);
         let hash = Record::encode(Kind::Hash, Revision(1), Some(1000), &[&payload]);
         assert_eq!(&hash[..], b"\x13\x01\xe8\x07\x01f\x011\x01g\x00");
-        let record = Record::decode(&hash).unwrap();
+        let record = Record::decode(hash).unwrap();
         assert_eq!(record.expires_ms, Some(1000));
         let names: Vec<_> = fields(&record.payload).map(|f| f.unwrap().name).collect();
         assert_eq!(names, [b"f", b"g"]);
@@ -170,7 +172,7 @@ mod tests {
     #[test]
     fn a_damaged_record_is_said_to_be_one() {
         for bytes in [&b""[..], b"\x20\x01", b"\x14\x01", b"\x10", b"\x12\x01"] {
-            assert!(Record::decode(&Bytes::from_static(bytes)).is_err(), "{bytes:?}");
+            assert!(Record::decode(Bytes::from_static(bytes)).is_err(), "{bytes:?}");
         }
         let payload = Bytes::from_static(b"\x01f\x05v");
         let read: Vec<_> = fields(&payload).collect();
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn expiry_counts_from_its_own_moment() {
         let bytes = Record::encode(Kind::String, Revision(1), Some(10), &[]);
-        let record = Record::decode(&bytes).unwrap();
+        let record = Record::decode(bytes.clone()).unwrap();
         assert!(!record.is_expired(9));
         assert!(record.is_expired(10));
     }

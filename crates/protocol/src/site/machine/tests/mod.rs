@@ -156,7 +156,7 @@ fn check_state(state: &impl Read) {
     for (key, row) in table(tables::RECORDS) {
         let (generation, len) = take_varint(&key[1..]).unwrap();
         *counted.entry(generation).or_default() += 1;
-        if let Some(ms) = Record::decode(row).unwrap().expires_ms {
+        if let Some(ms) = Record::decode(row.clone()).unwrap().expires_ms {
             expected.push(Bytes::from(tables::expiry(ms, generation, &key[1 + len..])));
         }
     }
