@@ -28,8 +28,8 @@ use std::time::Duration;
 /// The words that open a remote port without credentials: the value of the setting `insecure`.
 pub const INSECURE_WORDS: &str = "allow-remote-without-credentials";
 
-/// Threads of a front, unless more are asked for.
-const FRONT_THREADS_DEFAULT_MAX: usize = 4;
+/// Threads of a front at least and at most, unless it is told.
+const FRONT_THREADS_DEFAULT: (usize, usize) = (2, 4);
 
 /// Everything a node is told, checked. See the module for where it comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,9 +204,10 @@ impl Default for MemoryConfig {
 
 impl Default for FrontConfig {
     fn default() -> FrontConfig {
-        // The site's own thread and the disk's want their share.
+        // The site's own thread and the disk's want their share. With one alone, though, clients
+        // wait for each other's commands where there are two cores.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = (cores / 2).clamp(1, FRONT_THREADS_DEFAULT_MAX);
+        let threads = (cores / 2).clamp(FRONT_THREADS_DEFAULT.0, FRONT_THREADS_DEFAULT.1);
         FrontConfig { threads, connections_max: model::limits::CONNECTIONS_MAX }
     }
 }
