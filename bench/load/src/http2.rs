@@ -94,7 +94,12 @@ impl Calls {
         }
     }
 
-    fn greet(out: &mut Vec<u8>) {
+    /// Sends what a connection begins with, once. A server may speak first: its settings must not be
+    /// answered before this.
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.greeted, true) {
+            return;
+        }
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
         for (id, value) in
@@ -205,10 +210,7 @@ impl Calls {
 
 impl Session for Calls {
     fn refill(&mut self, now: Instant, workload: &mut Workload, out: &mut Vec<u8>) {
-        if !self.greeted {
-            Self::greet(out);
-            self.greeted = true;
-        }
+        self.greet(out);
         while self.ready && self.calls.len() < self.clients {
             let Some(request) = workload.next() else {
                 break;
@@ -226,6 +228,7 @@ impl Session for Calls {
         out: &mut Vec<u8>,
         samples: &mut Samples,
     ) -> Result<usize, String> {
+        self.greet(out);
         let mut used = 0;
         while let Some((head, payload)) = take_frame(&input[used..]) {
             used += FRAME_HEAD_BYTES + payload.len();

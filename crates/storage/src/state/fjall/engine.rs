@@ -79,7 +79,11 @@ impl Engine {
             for (key, value) in changes.all() {
                 match value {
                     Some(value) => batch.insert(&self.keyspace, &key[..], &value[..]),
-                    None => batch.remove(&self.keyspace, &key[..]),
+                    // Most of what is removed never came here: to look costs less than a tombstone.
+                    None if self.keyspace.contains_key(&key[..])? => {
+                        batch.remove(&self.keyspace, &key[..]);
+                    }
+                    None => {}
                 }
             }
             batch.commit()?;
