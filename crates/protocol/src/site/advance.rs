@@ -22,7 +22,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         self.writes.give_up(now, &mut settled);
         self.forwarding.give_up(now, &mut settled);
-        self.membership.give_up(now, self.leads(), &mut settled);
+        self.membership.give_up(now, self.options.node, self.leads(), &mut settled);
         self.handover.give_up(now, &mut settled);
         for ticket in self.reads.give_up(now) {
             settled.push((Origin::Client(ticket), Err(Failure::NoLeader)));
@@ -42,7 +42,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.raft.is_transferring() {
             return;
         }
-        let able = self.members.nodes.iter().filter(|member| !member.witness);
+        let own = self.options.node.0;
+        let others = self.members.nodes.iter().filter(|member| member.node != own);
+        let able = others.filter(|member| !member.witness);
         let able = able.filter(|member| self.members.voters.contains(&member.node));
         let reached = able.filter_map(|member| {
             let (matched, active) = self.raft.progress(NodeId(member.node))?;
@@ -103,7 +105,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             if !self.leads() {
                 self.ask_next_leader_to_remove_us();
             }
-            self.membership.give_up(self.now.monotonic, self.leads(), &mut settled);
+            self.membership.give_up(
+                self.now.monotonic,
+                self.options.node,
+                self.leads(),
+                &mut settled,
+            );
             self.settle(settled);
             self.reads.ask_again();
         }
@@ -144,13 +151,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let own = self.options.node;
         let mut settled = Vec::new();
         for (origin, deadline) in self.membership.take_leaving(own) {
-            match origin {
-                Origin::Node { .. } => settled.push((origin, Err(Failure::NoLeader))),
-                _ => {
-                    let body = Body::RemoveNode { node: own };
-                    settled.extend(self.forwarding.push(origin, body, deadline).err());
-                }
-            }
+            let body = Body::RemoveNode { node: own };
+            settled.extend(self.forwarding.push(origin, body, deadline).err());
         }
         self.settle(settled);
     }

@@ -93,11 +93,19 @@ impl Membership {
         leaving
     }
 
-    /// Gives up what has waited past its deadline, or everything when this node no longer leads.
-    pub(super) fn give_up(&mut self, now: Duration, leads: bool, settled: &mut Vec<Settled>) {
+    /// Gives up what has waited past its deadline, or everything when this node, `own`, no longer
+    /// leads; but not its own removal, for which it handed leadership over.
+    pub(super) fn give_up(
+        &mut self,
+        now: Duration,
+        own: NodeId,
+        leads: bool,
+        settled: &mut Vec<Settled>,
+    ) {
         self.wanted.retain_mut(|wanted| {
+            let is_own_removal = matches!(wanted, Wanted::Leave { node, .. } if *node == own);
             let (Wanted::Join { deadline, .. } | Wanted::Leave { deadline, .. }) = wanted;
-            if leads && *deadline > now {
+            if (leads || is_own_removal) && *deadline > now {
                 return true;
             }
             let why = "the change of the membership did not end in time; `portolan status` shows where it is";

@@ -98,9 +98,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let member = peer::Member { node: node.0, address, incarnation: 0, witness };
                 return self.take_join(origin, member, deadline);
             }
-            Body::RemoveNode { node } => membership::check_remove(&self.members, node).map(|()| {
-                self.membership.want(Wanted::Leave { node, origin, deadline });
-            }),
+            Body::RemoveNode { node } => {
+                membership::check_remove(&self.members, node).map(|()| match origin {
+                    Origin::Node { .. } if node == self.options.node => {
+                        self.send_on_to_next_leader(origin);
+                    }
+                    _ => self.membership.want(Wanted::Leave { node, origin, deadline }),
+                })
+            }
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.members, node).map(|()| {
                     self.transfer_to(node);
@@ -111,6 +116,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Err(error) = refused {
             self.settle(vec![(origin, Err(Failure::Membership(error)))]);
         }
+    }
+
+    /// Another node asks for something that the next leader is to do. The answer leaves before
+    /// anything that would make that node doubt what became of its request.
+    fn send_on_to_next_leader(&mut self, asker: Origin) {
+        self.settle(vec![(asker, Err(Failure::NoLeader))]);
+        self.send_replies();
+        self.hand_over();
     }
 
     pub(super) fn take_join(&mut self, origin: Origin, member: peer::Member, deadline: Duration) {
