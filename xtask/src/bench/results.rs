@@ -135,6 +135,7 @@ impl Results {
         {
             verdict(page, title, bar, &measured, met);
         }
+        line(page, "\nWhat was tried where a bar is missed: [NOTES.md](NOTES.md).");
     }
 
     fn verdict(&self, row: &Load, ours: &str, theirs: &str) -> (String, String, bool) {
