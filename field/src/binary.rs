@@ -25,12 +25,24 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--workspace", "--bin", "portolan", "--target-dir"]);
     cargo.arg(target).current_dir(root());
+    // What cargo tells a test about its own package would make build scripts run again, and with
+    // them much of the tree be compiled again, for every test program.
+    for (name, _) in std::env::vars_os() {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|p| starts_with(&name, p));
+        if of_package {
+            cargo.env_remove(&name);
+        }
+    }
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "`{cargo:?}` failed: see above");
     profile.join("portolan")
+}
+
+fn starts_with(name: &std::ffi::OsStr, prefix: &str) -> bool {
+    name.as_encoded_bytes().starts_with(prefix.as_bytes())
 }
 
 /// Where the running program's profile has its results: `<target>/debug`, say.
