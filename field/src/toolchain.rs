@@ -73,6 +73,19 @@ pub fn node(name: &str) -> Command {
     command
 }
 
+/// The program of each client library that can be run here, one after the other.
+pub fn for_each_client(run: impl Fn(Command)) {
+    if present("python3", "--version") {
+        run(python("all_commands.py"));
+    }
+    if present("node", "--version") {
+        run(node("all_commands.mjs"));
+    }
+    if present("go", "version") {
+        run(go());
+    }
+}
+
 /// A command that runs the Go program of `field/clients/go`.
 ///
 /// # Panics

@@ -76,15 +76,7 @@ fn clients_log_in() {
         program.env("PORTOLAN_USER", "fleet").env("PORTOLAN_PASSWORD", PASSWORD);
         toolchain::run(program.env("PORTOLAN_RESP", "3"));
     };
-    if toolchain::present("python3", "--version") {
-        run(toolchain::python("all_commands.py"));
-    }
-    if toolchain::present("node", "--version") {
-        run(toolchain::node("all_commands.mjs"));
-    }
-    if toolchain::present("go", "version") {
-        run(toolchain::go());
-    }
+    toolchain::for_each_client(run);
     let mut stranger =
         field::resp::Client::connect(node.options.redis, std::time::Duration::from_secs(15))
             .unwrap();

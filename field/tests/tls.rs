@@ -36,15 +36,7 @@ fn unmodified_redis_clients_come_in_over_tls() {
         let redis = format!("localhost:{}", node.options.redis.port());
         toolchain::run(program.env("PORTOLAN_REDIS", redis).env("PORTOLAN_CA", &pem.ca));
     };
-    if toolchain::present("python3", "--version") {
-        run(toolchain::python("all_commands.py"));
-    }
-    if toolchain::present("node", "--version") {
-        run(toolchain::node("all_commands.mjs"));
-    }
-    if toolchain::present("go", "version") {
-        run(toolchain::go());
-    }
+    toolchain::for_each_client(run);
     if toolchain::present("redis-cli", "--version") {
         let port = node.options.redis.port().to_string();
         let mut cli = Command::new("redis-cli");
