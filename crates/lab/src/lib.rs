@@ -3,6 +3,8 @@
 //!
 //! | module | its one idea |
 //! | --- | --- |
+//! | [`random`] | the only source of chance: one small generator, seeded |
+//! | [`history`] | what clients asked and what came back, as a file |
 //! | [`geo`] | points on the earth, metres between them, a local grid of zones |
 //! | [`world`] | one TOML file that says all of the below, with errors that point at the line |
 //! | [`mobility`] | where a vehicle is at a time: from a recorded trace or from a generator |
@@ -15,9 +17,11 @@
 //! numbers come from a generator that the caller seeds. Nothing here knows how a site works inside.
 
 pub mod geo;
+pub mod history;
 pub mod link;
 pub mod measure;
 pub mod mobility;
+pub mod random;
 pub mod relay;
 pub mod report;
 pub mod world;

@@ -1,0 +1,199 @@
+//! Histories as files: one JSON object a line, written as things happen and read back whole.
+
+use std::io::{self, BufRead, Write};
+
+use super::{FORMAT, Header, History, Line};
+
+/// Longest line that is read, in bytes: far above any operation, far below memory.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// Why a history cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// The file broke off or is not text.
+    #[error("cannot read the history after line {line}: {source}")]
+    Read {
+        /// The last line that was fine; 0 is none.
+        line: usize,
+        /// What the reader said.
+        source: io::Error,
+    },
+    /// A line is not one of a history.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The history is of a version that is not known.
+    #[error("the history is of format {found}; this program reads up to {FORMAT}")]
+    Format {
+        /// What its header says.
+        found: u32,
+    },
+}
+
+/// Writes a history line by line.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    to: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a history.
+    ///
+    /// # Errors
+    /// The header cannot be written.
+    pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
+        let mut writer = Writer { to };
+        writer.line(&Line::Header(header.clone()))?;
+        Ok(writer)
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn line(&mut self, line: &Line) -> io::Result<()> {
+        serde_json::to_writer(&mut self.to, line)?;
+        self.to.write_all(b"\n")
+    }
+
+    /// Ends the history.
+    ///
+    /// # Errors
+    /// What was written cannot be passed on.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+impl History {
+    /// Sorts a line in.
+    pub fn push(&mut self, line: Line) {
+        match line {
+            Line::Header(header) => self.header = header,
+            Line::Op(operation) => self.operations.push(operation),
+            Line::Owner(owner) => self.owners.push(owner),
+            Line::State(state) => self.states.push(state),
+            Line::Mark(mark) => self.marks.push(mark),
+        }
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, to: impl Write) -> io::Result<()> {
+        let mut writer = Writer::new(to, &self.header)?;
+        for operation in &self.operations {
+            writer.line(&Line::Op(operation.clone()))?;
+        }
+        for owner in &self.owners {
+            writer.line(&Line::Owner(owner.clone()))?;
+        }
+        for mark in &self.marks {
+            writer.line(&Line::Mark(mark.clone()))?;
+        }
+        for state in &self.states {
+            writer.line(&Line::State(state.clone()))?;
+        }
+        writer.finish().map(drop)
+    }
+}
+
+/// Reads a history. Empty lines are passed over.
+///
+/// # Errors
+/// As [`HistoryError`] says; for a bad line, its number.
+pub fn read(mut from: impl BufRead) -> Result<History, HistoryError> {
+    let mut history = History::default();
+    let (mut text, mut number, mut begun) = (String::new(), 0, false);
+    loop {
+        text.clear();
+        let taken = io::Read::take(&mut from, LINE_BYTES_MAX).read_line(&mut text);
+        let bytes = taken.map_err(|source| HistoryError::Read { line: number, source })?;
+        if bytes == 0 {
+            break;
+        }
+        number += 1;
+        let wrong = |problem: String| HistoryError::Line { line: number, problem };
+        if bytes as u64 == LINE_BYTES_MAX {
+            return Err(wrong(format!("it is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        if text.trim().is_empty() {
+            continue;
+        }
+        let line: Line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        match (&line, begun) {
+            (Line::Header(header), false) if header.format == 0 || header.format > FORMAT => {
+                return Err(HistoryError::Format { found: header.format });
+            }
+            (Line::Header(_), false) => begun = true,
+            (Line::Header(_), true) => return Err(wrong("a second header".to_owned())),
+            (_, false) => return Err(wrong("the first line must be a header".to_owned())),
+            (Line::Op(operation), true) => {
+                if operation.return_us.is_some_and(|at_us| at_us < operation.call_us) {
+                    return Err(wrong("it returned before it was called".to_owned()));
+                }
+            }
+            _ => {}
+        }
+        history.push(line);
+    }
+    match begun {
+        true => Ok(history),
+        false => Err(HistoryError::Line { line: number.max(1), problem: "no header".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Action, MarkKind, Outcome};
+
+    /// What format 1 looks like: this text must be read for as long as the format is.
+    const FIRST: &str = r#"{"type":"header","format":1,"source":"lab","world":"three-sites","seed":7,"promises":["linearizable","read-your-writes"]}
+{"type":"op","client":"c1","site":"a","key":"a:k7","call_us":1200,"return_us":6100,"do":{"put":{"value":"c1-1"}},"got":{"written":{"version":14}}}
+{"type":"op","client":"c2","key":"a:k7","call_us":1900,"return_us":9000,"do":"get","got":{"value":{"value":"c1-1","version":14}}}
+{"type":"op","client":"c2","key":"a:k8","call_us":9001,"return_us":9002,"do":"get","got":{"value":{"value":null}},"stale":true}
+{"type":"op","client":"c1","key":"a:k7","call_us":6200,"do":{"add":{"delta":-1}},"got":{"unknown":{"why":"timed out"}}}
+{"type":"op","client":"c1","key":"a:k7","call_us":6300,"return_us":6400,"do":{"compare_and_set":{"expected":null,"value":"x"}},"got":"conflict"}
+{"type":"op","client":"c1","key":"a:k7","call_us":6500,"return_us":6600,"do":"delete","got":{"failed":{"why":"no leader"}}}
+{"type":"op","client":"c1","key":"a:n","call_us":6700,"return_us":6800,"do":{"add":{"delta":1}},"got":{"number":{"value":1}}}
+{"type":"owner","at_us":40,"unit":"a/leader","epoch":3,"owner":"a/n1"}
+{"type":"mark","at_us":9900,"kind":"healed","text":"all faults have ended"}
+{"type":"state","at_us":9990,"group":"a","replica":"a/n2","digest":"5f2e"}
+"#;
+
+    #[test]
+    fn the_first_format_is_read_and_written_as_it_is() {
+        let history = read(FIRST.as_bytes()).unwrap();
+        assert_eq!(history.operations.len(), 7);
+        assert_eq!(history.operations[2].outcome, Outcome::Value { value: None, version: None });
+        assert_eq!(history.operations[3].action, Action::Add { delta: -1 });
+        assert_eq!(history.marks[0].kind, MarkKind::Healed);
+        let mut written = Vec::new();
+        history.write(&mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), FIRST);
+    }
+
+    #[test]
+    fn what_is_not_a_history_is_refused_with_its_line() {
+        let header = FIRST.lines().next().unwrap();
+        let error = |text: &str| read(text.as_bytes()).expect_err("must be refused").to_string();
+        assert_eq!(error(""), "line 1: no header");
+        assert!(error("{}").starts_with("line 1: missing field `type`"));
+        let op = FIRST.lines().nth(1).unwrap();
+        assert_eq!(error(op), "line 1: the first line must be a header");
+        assert_eq!(error(&format!("{header}\n\n{header}")), "line 3: a second header");
+        let late = op.replace("6100", "100");
+        assert_eq!(error(&format!("{header}\n{late}")), "line 2: it returned before it was called");
+        let newer = header.replace("\"format\":1", "\"format\":9");
+        assert_eq!(error(&newer), "the history is of format 9; this program reads up to 1");
+        let odd = op.replace("\"key\"", "\"kee\"");
+        assert!(error(&format!("{header}\n{odd}")).starts_with("line 2: unknown field `kee`"));
+    }
+}
