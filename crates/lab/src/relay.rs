@@ -21,7 +21,6 @@ use std::{
     time::Duration,
 };
 
-use rand::{SeedableRng, rngs::StdRng};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -33,7 +32,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::link::{Link, Pipe};
+use crate::{
+    link::{Link, Pipe},
+    random::Random,
+};
 
 /// Most chunks on the way in one direction of one connection.
 pub const CHUNKS_MAX: usize = 64;
@@ -157,12 +159,22 @@ async fn carry(mut client: TcpStream, shared: &Shared, seed: u64) {
     // Waiting to fill a segment would add to the link's delay. Failing here costs only time.
     let _ = (client.set_nodelay(true), target.set_nodelay(true));
     let start = Instant::now();
-    let handshake = Duration::from_secs_f64(3.0 * shared.link().delay_ms / 1_000.0);
+    let handshake = Duration::from_secs_f64(3.0 * shared.link().latency.mean_ms() / 1_000.0);
     let orderly = {
         let (client_read, client_write) = client.split();
         let (target_read, target_write) = target.split();
-        let up = Transit { shared, start, pipe: Pipe::opening(handshake), rng: rng(seed) };
-        let down = Transit { shared, start, pipe: Pipe::default(), rng: rng(!seed) };
+        let up = Transit {
+            shared,
+            start,
+            pipe: Pipe::opening(handshake),
+            random: Random::stream(seed, "up", 0),
+        };
+        let down = Transit {
+            shared,
+            start,
+            pipe: Pipe::default(),
+            random: Random::stream(seed, "down", 0),
+        };
         let both = async {
             tokio::try_join!(up.run(client_read, target_write), down.run(target_read, client_write))
         };
@@ -181,16 +193,12 @@ async fn connected(target: Option<SocketAddr>) -> Option<TcpStream> {
     timeout(CONNECT_TIMEOUT, TcpStream::connect(target?)).await.ok()?.ok()
 }
 
-fn rng(seed: u64) -> StdRng {
-    StdRng::seed_from_u64(seed)
-}
-
 /// One direction of one connection.
 struct Transit<'a> {
     shared: &'a Shared,
     start: Instant,
     pipe: Pipe,
-    rng: StdRng,
+    random: Random,
 }
 
 impl Transit<'_> {
@@ -209,7 +217,7 @@ impl Transit<'_> {
         loop {
             let count = from.read(&mut buffer).await?;
             let link = self.shared.link();
-            let due = self.pipe.due(self.start.elapsed(), &link, &mut self.rng);
+            let due = self.pipe.due(self.start.elapsed(), count, &link, &mut self.random);
             let sent = queue.send((self.start + due, buffer[..count].to_vec())).await;
             if count == 0 || sent.is_err() {
                 return Ok(());
@@ -232,6 +240,7 @@ async fn deliver(mut arriving: mpsc::Receiver<Chunk>, mut to: WriteHalf<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Latency;
 
     /// A server that sends back what it gets, and ends when its client does.
     async fn echo() -> SocketAddr {
@@ -277,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_stream_arrives_whole_in_order_and_its_end_with_it() {
-        let jittery = Link { delay_ms: 3.0, jitter_ms: 3.0 };
+        let jittery = Link::of(Latency::Uniform { from_ms: 0.0, to_ms: 6.0 });
         let relay = relay(echo().await, jittery).await;
         let (mut read, mut write) = TcpStream::connect(relay.addr()).await.unwrap().into_split();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|index| (index / 7) as u8).collect();

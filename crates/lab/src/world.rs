@@ -19,7 +19,7 @@ use toml::Spanned;
 
 use crate::{
     geo::{Bounds, Grid, Point},
-    link::Link,
+    link::{Latency, Link},
 };
 
 /// Most sites in one world.
@@ -95,10 +95,13 @@ impl Tier {
     /// The link between two ends this far apart.
     #[must_use]
     pub fn link(&self, distance_m: f64) -> Link {
-        Link {
-            delay_ms: (self.base_ms + self.per_km_ms * distance_m / 1_000.0).min(DELAY_MAX_MS),
-            jitter_ms: self.jitter_ms,
-        }
+        let delay_ms = (self.base_ms + self.per_km_ms * distance_m / 1_000.0).min(DELAY_MAX_MS);
+        Link::of(match self.jitter_ms {
+            0.0 => Latency::Constant { ms: delay_ms },
+            jitter_ms => {
+                Latency::Uniform { from_ms: delay_ms - jitter_ms, to_ms: delay_ms + jitter_ms }
+            }
+        })
     }
 }
 
@@ -466,8 +469,8 @@ mod tests {
     #[test]
     fn a_link_grows_with_distance() {
         let tier = Tier { base_ms: 3.0, per_km_ms: 0.5, jitter_ms: 0.25 };
-        assert_eq!(tier.link(4_000.0), Link { delay_ms: 5.0, jitter_ms: 0.25 });
-        assert_eq!(tier.link(0.0).delay_ms, 3.0);
+        assert_eq!(tier.link(4_000.0).latency, Latency::Uniform { from_ms: 4.75, to_ms: 5.25 });
+        assert_eq!(tier.link(0.0).latency.mean_ms(), 3.0);
     }
 
     #[test]

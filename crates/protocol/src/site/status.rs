@@ -52,6 +52,11 @@ pub struct Status {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// The term in which this replica leads, if it does. Cheap: ask as often as you like.
+    pub fn leads_in(&self) -> Option<u64> {
+        self.leads().then(|| self.raft.term())
+    }
+
     /// This replica now.
     pub fn status(&self) -> Status {
         let leader = self.raft.leader();

@@ -2,28 +2,29 @@
 //! with what its disk kept.
 
 use crate::workload::Workload;
-use crate::world::{Down, World};
+use crate::world::World;
+use lab::simulation::Down;
 use std::time::Duration;
 use storage::disk::memory::Survival;
 
 const REST: Duration = Duration::from_millis(30);
 
-/// One run; its end's number of outputs, and its trace.
-fn run(nodes: u64, crash_at: Option<u64>, down: &Down) -> (u64, String) {
+/// One run; how many outputs it took.
+fn run(nodes: u64, crash_at: Option<u64>, down: &Down) -> u64 {
     let mut world = World::new(7);
-    world.snapshots = (2_000, 3);
-    world.state_persist_permille = 300;
-    for id in 1..=nodes {
-        world.add_node(id, false);
+    world.set_snapshots((2_000, 3));
+    world.settings.state_persist_permille = 300;
+    for _ in 0..nodes {
+        world.add_node(false);
     }
-    world.run_until("all nodes vote", |world| world.is_whole(nodes));
+    world.run_until_whole();
     let begin = world.outputs;
     world.crash_at = crash_at.map(|at| (begin + at, down.clone(), REST));
     let mut workload = Workload::new(11, 3, 40);
     workload.padding_bytes = 100;
     workload.finish(&mut world);
-    workload.check_end(&mut world, nodes);
-    (world.outputs - begin, world.trace)
+    workload.check_end(&mut world);
+    world.outputs - begin
 }
 
 fn at_every_output(nodes: u64, step: usize) {
@@ -33,7 +34,7 @@ fn at_every_output(nodes: u64, step: usize) {
         Down::PowerLost(Survival::Bytes(100)),
         Down::PowerLost(Survival::Everything),
     ];
-    let (outputs, _) = run(nodes, None, &Down::Killed);
+    let outputs = run(nodes, None, &Down::Killed);
     assert!(outputs > 100, "the run does something");
     for at in (1..=outputs).step_by(step) {
         // Each way of going down in turn: all of them at every output would be four runs.

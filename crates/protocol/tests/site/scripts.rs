@@ -15,8 +15,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "the scripts are files")]
 
-use crate::world::{Down, World};
+use crate::world::World;
 use goldenscript::{Command, Context, Runner};
+use lab::simulation::Down;
 use model::{Body, Condition, Expiry, KeyspaceId, NodeId, Query, ReadConsistency, Request, Write};
 use std::error::Error;
 use std::path::Path;
@@ -35,21 +36,22 @@ fn node(text: Option<&str>) -> Result<u64, Box<dyn Error>> {
 impl Script {
     fn site(&mut self, nodes: u64, witness: bool, snapshots: Option<(u64, u64)>) {
         self.world = World::new(1);
-        self.world.snapshots = snapshots.unwrap_or(self.world.snapshots);
-        for id in 1..=nodes {
-            self.world.add_node(id, witness && id == nodes);
+        if let Some(snapshots) = snapshots {
+            self.world.set_snapshots(snapshots);
         }
-        self.world.run_until("all nodes vote", |world| world.is_whole(nodes));
+        for id in 1..=nodes {
+            self.world.add_node(witness && id == nodes);
+        }
+        self.world.run_until_whole();
         self.world.run(Duration::from_millis(20));
-        self.shown = self.world.trace.len();
+        self.shown = self.world.trace().len();
     }
 
     fn states(&self) -> String {
-        let lines = self.world.nodes.values().map(|node| match self.world.status(node.id) {
-            None => format!("n{}: down\n", node.id),
+        let lines = self.world.ids().into_iter().map(|id| match self.world.status(id) {
+            None => format!("n{id}: down\n"),
             Some(status) => format!(
-                "n{}: {:?} t{} log {}..={} committed {} applied {}\n",
-                node.id,
+                "n{id}: {:?} t{} log {}..={} committed {} applied {}\n",
                 status.role,
                 status.term,
                 status.first_index,
@@ -110,31 +112,31 @@ impl Runner for Script {
                 let bytes = args.take_key("snapshot_bytes").map(str::parse).transpose()?;
                 self.site(nodes, witness, bytes.map(|bytes| (bytes, 1)));
             }
-            ("start", _) => world.add_node(1, false),
-            ("join", _) => world.add_node(node(args.next_pos())?, false),
+            ("start", _) => world.add_node(false),
+            ("join", _) => {
+                if node(args.next_pos())? != world.ids().len() as u64 + 1 {
+                    return Err("nodes join in order".into());
+                }
+                world.add_node(false);
+            }
             ("run", _) => {
                 let ms = args.next_pos().ok_or("for how long?")?.parse()?;
                 world.run(Duration::from_millis(ms));
             }
             ("crash", _) => world.crash(node(args.next_pos())?, &Down::Killed),
             ("restart", _) => world.start(node(args.next_pos())?),
-            ("wipe", _) => {
-                let id = node(args.next_pos())?;
-                let incarnation = world.random.next() | 1;
-                world.nodes.get_mut(&id).ok_or("no such node")?.wipe(incarnation);
-                world.start(id);
-            }
+            ("wipe", _) => world.replace_disk(node(args.next_pos())?),
             ("cut", _) => world.cut(node(args.next_pos())?, node(args.next_pos())?),
             ("isolate", _) => world.isolate(node(args.next_pos())?),
             ("heal", _) => world.heal(),
-            ("fill", _) => world.nodes[&node(args.next_pos())?].disk.set_capacity(Some(0)),
-            ("room", _) => world.nodes[&node(args.next_pos())?].disk.set_capacity(None),
+            ("fill", _) => world.node(node(args.next_pos())?).disk.set_capacity(Some(0)),
+            ("room", _) => world.node(node(args.next_pos())?).disk.set_capacity(None),
             ("states", _) => return Ok(self.states()),
             (other, _) => return Err(format!("there is no command {other}").into()),
         }
         args.reject_next()?;
-        let shown = self.world.trace[self.shown..].to_owned();
-        self.shown = self.world.trace.len();
+        let shown = self.world.trace()[self.shown..].to_owned();
+        self.shown = self.world.trace().len();
         Ok(shown)
     }
 }

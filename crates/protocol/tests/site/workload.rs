@@ -10,7 +10,9 @@
 //! - reads any of these: the answer must lie between what was acknowledged before the read began
 //!   and what was begun before it ended.
 
-use crate::world::{Answered, Random, World};
+use crate::world::World;
+use lab::random::Random;
+use lab::simulation::Answered;
 use model::{
     Answer, Body, Bytes, ClientId, Command, Condition, Expiry, Failure, KeyspaceId, Query,
     ReadConsistency, Request, RequestId, Write,
@@ -107,7 +109,7 @@ impl Workload {
     fn go_on(&mut self, world: &mut World, id: u64) {
         let clients = self.clients.len() as u64;
         let client = self.clients.get_mut(&id).expect("a client");
-        if client.ticket.is_some() || client.not_before > world.now {
+        if client.ticket.is_some() || client.not_before > world.now() {
             return;
         }
         if client.doing.is_none() {
@@ -129,13 +131,12 @@ impl Workload {
                 _ => {
                     let other = 1 + self.random.below(clients);
                     let numbers = [Number::Own(other), Number::Register(other), Number::Shared];
-                    let number = self.random.pick(&numbers);
+                    let number = *self.random.pick(&numbers);
                     Doing::Read { number, at_least: 0 }
                 }
             });
         }
-        let nodes: Vec<_> = world.nodes.keys().copied().collect();
-        let node = self.random.pick(&nodes);
+        let node = *self.random.pick(&world.ids());
         let request = self.request(id);
         let client = self.clients.get_mut(&id).expect("a client");
         client.ticket = world.ask(node, request);
@@ -144,7 +145,7 @@ impl Workload {
                 self.numbers.entry(Number::Shared).or_default().begun += 1;
             }
             Some(_) => {}
-            None => client.not_before = world.now + Duration::from_millis(10),
+            None => client.not_before = world.now() + Duration::from_millis(10),
         }
     }
 
@@ -185,7 +186,8 @@ impl Workload {
         let found = self.clients.iter_mut().find(|(_, client)| client.ticket == Some(ticket));
         let Some((id, client)) = found else { return };
         client.ticket = None;
-        client.not_before = world.now + self.random.between((Duration::from_millis(1), self.pause));
+        client.not_before =
+            world.now() + self.random.between((Duration::from_millis(1), self.pause));
         let doing = client.doing.take().expect("it asked");
         let id = *id;
         match (doing, outcome) {
@@ -234,24 +236,24 @@ impl Workload {
     /// # Panics
     /// When it is not within two minutes of virtual time.
     pub(crate) fn finish(&mut self, world: &mut World) {
-        let until = world.now + Duration::from_secs(120);
+        let until = world.now() + Duration::from_secs(120);
         while !self.is_done() {
             self.drive(world);
-            let next = world.now + Duration::from_millis(1);
-            assert!(world.now < until, "the clients are stuck");
-            while world.step(next) {}
+            let next = world.now() + Duration::from_millis(1);
+            assert!(world.now() < until, "the clients are stuck");
+            world.run_to(next);
         }
     }
 
     /// Everything heals and comes to rest: what was acknowledged must be there, and all that hold
     /// data must hold the same.
-    pub(crate) fn check_end(&mut self, world: &mut World, voters: u64) {
-        world.run_until("the site is whole again", |world| world.is_whole(voters));
-        let data: Vec<_> =
-            world.nodes.values().filter(|node| !node.witness).map(|node| node.id).collect();
+    pub(crate) fn check_end(&mut self, world: &mut World) {
+        world.run_until_whole();
+        let data: Vec<_> = (0..world.nodes.len()).filter(|at| !world.nodes[*at].witness).collect();
         let first = world.rows(data[0]);
-        for id in &data[1..] {
-            assert_eq!(world.rows(*id), first, "n{} and n{id} hold different states", data[0]);
+        for node in &data[1..] {
+            let names = (world.name(data[0]), world.name(*node));
+            assert_eq!(world.rows(*node), first, "{names:?} hold different states");
         }
         for number in self.numbers.keys().copied().collect::<Vec<_>>() {
             let client = *self.clients.keys().next().expect("a client");

@@ -15,13 +15,13 @@ const ALLOWED: &[Row] = &[
     ("model", &[], &[]),
     ("storage", &["model"], &[]),
     ("wire", &["model"], &[]),
-    ("protocol", &["model", "storage", "wire"], &[]),
+    ("protocol", &["model", "storage", "wire"], &["lab"]),
     // Below it. The fronts speak to a site through `server::Handle` alone: how a keyspace keeps its
     // promise and where its bytes lie is none of their business.
     ("server", &["model", "protocol", "storage", "wire"], &[]),
     ("front", &["model", "server", "wire"], &["client"]),
     ("client", &["model", "wire"], &[]),
-    ("lab", &["model"], &[]),
+    ("lab", &["model", "protocol", "storage", "wire"], &[]),
     ("portolan", &["client", "front", "lab", "model", "server", "wire"], &[]),
     // Programs for ourselves. `field` starts the binary as a user does and links none of it.
     ("load", &[], &[]),

@@ -1,11 +1,33 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{Answer, Body, Command, Failure, Query, Request, Write};
+use protocol::site::raft::Persist;
 use wire::entry;
 use wire::peer::{self, MemberChangeKind, Say};
 
+/// The bytes of a message on the wire, without its frame.
+pub(super) fn size_bytes(message: &peer::Message) -> usize {
+    prost::Message::encoded_len(message)
+}
+
+/// What a node makes durable, in a line.
+pub(super) fn persist(persist: &Persist) -> String {
+    let entries = persist.append.entries.iter();
+    let entries: Vec<_> = entries
+        .map(|one| {
+            let payload = payload(u32::from(one.kind), &one.payload);
+            format!("{}@{}{payload}", one.index, one.term)
+        })
+        .collect();
+    let state = persist.append.hard_state.unwrap_or_default();
+    let restart = persist
+        .restart
+        .map_or(String::new(), |start| format!(" anew after {}@{}", start.index, start.term));
+    format!("persists{restart} [{}] t{} vote n{}", entries.join(", "), state.term, state.vote)
+}
+
 /// A message in a line. `None`: a heartbeat that says nothing new, or its answer.
-pub(crate) fn message(message: &peer::Message) -> Option<String> {
+pub(super) fn message(message: &peer::Message) -> Option<String> {
     Some(match message.say.as_ref()? {
         Say::Raft(message) => return raft(message),
         Say::Forward(forward) => {
@@ -68,7 +90,7 @@ fn entry_text(entry: &peer::Entry) -> String {
 }
 
 /// What an entry carries.
-pub(crate) fn payload(kind: u32, payload: &model::Bytes) -> String {
+fn payload(kind: u32, payload: &model::Bytes) -> String {
     if payload.is_empty() {
         return String::new();
     }
@@ -110,7 +132,7 @@ fn command(command: &Command) -> String {
 }
 
 /// A request in a few words.
-pub(crate) fn request(request: &Request) -> String {
+pub(super) fn request(request: &Request) -> String {
     match &request.body {
         Body::Read { query: Query::Get { key }, .. } => format!("get {}", text(key)),
         Body::Write(one) => command(one),
@@ -123,7 +145,7 @@ pub(crate) fn request(request: &Request) -> String {
 }
 
 /// An outcome in a few words.
-pub(crate) fn outcome(outcome: &Result<Answer, Failure>) -> String {
+pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
     match outcome {
         Ok(Answer::Value(None)) => "nothing".to_owned(),
         Ok(Answer::Value(Some(found))) => format!("{:?}", text(&found.value)),

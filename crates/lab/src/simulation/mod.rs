@@ -1,0 +1,655 @@
+//! Sites in virtual time, on one thread: the shell that performs what cores ask for.
+//!
+//! It does what `server` does around a [`protocol::site::Site`], with a clock that jumps to whatever
+//! happens next. The cores, the log, the snapshots are the ones that `serve` runs; links, clocks,
+//! disks and the state's engine are the lab's, and go wrong when told to. Nothing here is left to
+//! chance but what seeded generators decide, so the same seed gives the same trace, to the byte.
+//!
+//! Who uses it calls [`Simulation::step`] and looks at what has come: answers, requests that a crash
+//! took along, and its own calls ([`Simulation::call_after`]), by which clients and faults live in
+//! the same time. Whatever must never happen (a core that gives up, an answer given twice) stops the
+//! simulation with a [`Simulation::failure`].
+//!
+//! | file | its one idea |
+//! | --- | --- |
+//! | `queue` | what happens next |
+//! | `clock` | what a node thinks the time is |
+//! | [`network`] | links between the nodes of a site |
+//! | [`node`] | a disk, clocks, and a process that comes and goes |
+//! | `shell` | the outputs of a core, performed |
+//! | `text` | messages, requests and answers as one reads them in a trace |
+//!
+//! Left out: the time that computing takes. A core answers in no time; only links, disks and chores
+//! take any. Throughput is measured with real processes, not here.
+
+mod clock;
+pub mod network;
+pub mod node;
+mod queue;
+mod shell;
+mod text;
+
+use crate::link::Link;
+use crate::random::Random;
+use model::{Answer, Failure, NodeId, Query, ReadConsistency, Request, Time};
+use network::Network;
+pub use node::{Belongs, Down, Node};
+use protocol::Core;
+use protocol::site::{Input, ReadGate, Status, Ticket};
+use queue::Queue;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::state::Read;
+use wire::entry;
+use wire::peer::{Forward, ForwardedRequest, Message, Say};
+
+/// How long a node that was not taken in waits before it asks again; how long a full disk rests.
+const ASK_AGAIN: Duration = Duration::from_millis(300);
+/// The wall clock at the beginning of the world, ms.
+const EPOCH_MS: u64 = 1_000_000;
+
+/// A node's place in a simulation.
+pub type NodeIndex = usize;
+
+/// Something that is going to happen. `life`: only if the node still lives that life.
+enum Event<C> {
+    Deliver { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
+    LinkLost { node: NodeIndex, life: u64, other: u64 },
+    Disk { node: NodeIndex, life: u64 },
+    Chore { node: NodeIndex, life: u64 },
+    Ask { node: NodeIndex, life: u64 },
+    Start { node: NodeIndex, life: u64 },
+    Asked { node: NodeIndex, life: u64, ticket: Ticket, request: Box<Request> },
+    Wake { node: NodeIndex },
+    Call(C),
+}
+
+impl<C> Event<C> {
+    /// The node in which it happens.
+    fn node(&self) -> Option<NodeIndex> {
+        match self {
+            Event::Deliver { to: node, .. }
+            | Event::LinkLost { node, .. }
+            | Event::Disk { node, .. }
+            | Event::Chore { node, .. }
+            | Event::Ask { node, .. }
+            | Event::Asked { node, .. }
+            | Event::Wake { node } => Some(*node),
+            Event::Start { .. } | Event::Call(_) => None,
+        }
+    }
+}
+
+/// What a step was.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stepped<C> {
+    /// Something happened among the nodes.
+    Something,
+    /// A call of the user's is due.
+    Call(C),
+    /// Nothing more is due by the given time, which it is now; or the simulation has failed.
+    Nothing,
+}
+
+/// What a client of a node was answered.
+#[derive(Debug)]
+pub struct Answered {
+    /// The request.
+    pub ticket: Ticket,
+    /// The answer.
+    pub outcome: Result<Answer, Failure>,
+}
+
+/// Somebody was seen to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Led {
+    /// When, in true time.
+    pub at: Duration,
+    /// Who.
+    pub node: NodeIndex,
+    /// In which term.
+    pub term: u64,
+}
+
+/// What is the same for all nodes.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long an fsync takes, between two bounds.
+    pub sync: (Duration, Duration),
+    /// How long a chore (a snapshot written, loaded) takes.
+    pub chore: (Duration, Duration),
+    /// Of a thousand commits, after how many the state's engine makes itself durable.
+    pub state_persist_permille: u64,
+    /// A snapshot is made after so many bytes of log …
+    pub log_bytes_before_snapshot: u64,
+    /// … and so many entries are kept behind it.
+    pub log_entries_kept: u64,
+    /// The log's files.
+    pub log: storage::log::Options,
+    /// Reads that need no question are answered by the front, as `server` does.
+    pub answer_at_front: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let ms = Duration::from_millis;
+        Settings {
+            sync: (ms(2), ms(2)),
+            chore: (ms(5), ms(5)),
+            state_persist_permille: 0,
+            log_bytes_before_snapshot: 1 << 30,
+            log_entries_kept: 10_000,
+            // Small segments, so that a short run sees many.
+            log: storage::log::Options {
+                segment_bytes: 8 << 10,
+                grow_bytes: 1 << 10,
+                reserve_bytes: 0,
+            },
+            answer_at_front: false,
+        }
+    }
+}
+
+/// A site: its nodes and the links between them.
+pub struct Group {
+    /// Its name, for traces; empty where there is only one.
+    pub name: String,
+    /// Its nodes; node `n` stands at place `n − 1`.
+    pub nodes: Vec<NodeIndex>,
+    /// The links between them.
+    pub network: Network,
+}
+
+/// Sites in virtual time. `C` is what the user's calls carry.
+pub struct Simulation<C = ()> {
+    /// What is the same for all nodes; changes take effect at once.
+    pub settings: Settings,
+    /// The sites.
+    pub sites: Vec<Group>,
+    /// All nodes of all sites.
+    pub nodes: Vec<Node>,
+    /// Answers that came since somebody took them.
+    pub answered: Vec<Answered>,
+    /// Requests that a crashed node had taken in: nobody knows what became of them.
+    pub lost: Vec<Ticket>,
+    /// Who was seen to lead since somebody took it.
+    pub led: Vec<Led>,
+    /// Outputs performed so far, by all nodes.
+    pub outputs: u64,
+    /// Events that happened so far.
+    pub events: u64,
+    /// Instead of performing the output of this number, its node crashes, and starts again after a
+    /// while.
+    pub crash_at: Option<(u64, Down, Duration)>,
+    /// What happened, in words; `None`: nobody wants to know.
+    pub trace: Option<String>,
+    /// What must never happen, and did: nothing happens any more.
+    pub failure: Option<String>,
+    now: Duration,
+    seed: u64,
+    random: Random,
+    queue: Queue<Event<C>>,
+    last_ticket: u64,
+    traced_at: Duration,
+}
+
+impl<C> Simulation<C> {
+    /// Nothing yet, at time zero. Its own draws (jitter, fsyncs) come from `seed`.
+    #[must_use]
+    pub fn new(seed: u64, settings: Settings) -> Simulation<C> {
+        Simulation {
+            settings,
+            sites: Vec::new(),
+            nodes: Vec::new(),
+            answered: Vec::new(),
+            lost: Vec::new(),
+            led: Vec::new(),
+            outputs: 0,
+            events: 0,
+            crash_at: None,
+            trace: None,
+            failure: None,
+            now: Duration::ZERO,
+            seed,
+            random: Random::stream(seed, "simulation", 0),
+            queue: Queue::new(),
+            last_ticket: 0,
+            traced_at: Duration::MAX,
+        }
+    }
+
+    /// The true time.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    // ---- building ------------------------------------------------------------------------------
+
+    /// Adds a site without nodes.
+    pub fn add_site(&mut self, name: impl Into<String>, link: Link) -> usize {
+        let group = Group { name: name.into(), nodes: Vec::new(), network: Network::new(link) };
+        self.sites.push(group);
+        self.sites.len() - 1
+    }
+
+    /// Adds a node to a site; its first one begins the site, the others ask to be taken in.
+    pub fn add_node(&mut self, site: usize, witness: bool) -> NodeIndex {
+        let (index, group) = (self.nodes.len(), &mut self.sites[site]);
+        group.nodes.push(index);
+        let id = group.nodes.len() as u64;
+        let name = match group.name.as_str() {
+            "" => format!("n{id}"),
+            site => format!("{site}/n{id}"),
+        };
+        let random = Random::stream(self.seed, "node", index as u64);
+        self.nodes.push(Node::new(site, id, name, witness, random));
+        self.start(index);
+        index
+    }
+
+    // ---- looking -------------------------------------------------------------------------------
+
+    /// A node's name in traces and histories.
+    #[must_use]
+    pub fn name(&self, node: NodeIndex) -> &str {
+        &self.nodes[node].name
+    }
+
+    /// The clocks of a node now.
+    fn time(&self, node: NodeIndex) -> Time {
+        self.nodes[node].clock.at(self.now)
+    }
+
+    /// A replica as it is now; `None`: it is down.
+    #[must_use]
+    pub fn status(&self, node: NodeIndex) -> Option<Status> {
+        Some(self.nodes.get(node)?.process.as_ref()?.site.status())
+    }
+
+    /// The node that leads a site, as it thinks itself.
+    #[must_use]
+    pub fn leader(&self, site: usize) -> Option<NodeIndex> {
+        let nodes = self.sites[site].nodes.iter();
+        let statuses = nodes.filter_map(|node| Some((*node, self.status(*node)?)));
+        let leads = statuses.filter(|(_, one)| one.leader == Some(one.node) && one.ready);
+        leads.max_by_key(|(_, one)| one.term).map(|(node, _)| node)
+    }
+
+    /// Whether a site's leader knows of all its nodes as voters, and all of them have applied what
+    /// it has.
+    #[must_use]
+    pub fn is_whole(&self, site: usize) -> bool {
+        let Some(leader) = self.leader(site) else { return false };
+        let Some(status) = self.status(leader) else { return false };
+        let nodes = &self.sites[site].nodes;
+        status.members.voters.len() == nodes.len()
+            && status.members.voters_outgoing.is_empty()
+            && status.members.nodes.len() == nodes.len()
+            && nodes.iter().all(|node| {
+                self.status(*node).is_some_and(|one| {
+                    one.applied_index == status.last_index && one.leader == Some(status.node)
+                })
+            })
+    }
+
+    /// The rows of a node's state; `None`: it cannot be read.
+    #[must_use]
+    pub fn rows(&self, node: NodeIndex) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
+        let mut rows = BTreeMap::new();
+        let mut visit = |key: model::Bytes, value: model::Bytes| {
+            rows.insert(key.to_vec(), value.to_vec());
+            true
+        };
+        self.nodes[node].state.scan(b"", None, &mut visit).ok()?;
+        Some(rows)
+    }
+
+    /// Adds a line to the trace.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        let Some(trace) = &mut self.trace else { return };
+        if self.traced_at != self.now {
+            self.traced_at = self.now;
+            let ms = self.now.as_micros() as f64 / 1_000.0;
+            trace.push_str(&format!("@ {ms} ms\n"));
+        }
+        trace.push_str(&line());
+        trace.push('\n');
+    }
+
+    fn note_of(&mut self, node: NodeIndex, what: impl FnOnce() -> String) {
+        if self.trace.is_some() {
+            let line = format!("{}: {}", self.nodes[node].name, what());
+            self.note(|| line);
+        }
+    }
+
+    /// Nothing happens any more.
+    fn fail(&mut self, what: String) {
+        self.note(|| what.clone());
+        self.failure.get_or_insert(what);
+    }
+
+    // ---- time ----------------------------------------------------------------------------------
+
+    /// Gives this back from [`Simulation::step`] after a while.
+    pub fn call_after(&mut self, delay: Duration, call: C) {
+        self.after(delay, Event::Call(call));
+    }
+
+    fn after(&mut self, delay: Duration, event: Event<C>) {
+        self.queue.push(self.now + delay, event);
+    }
+
+    /// Lets the next thing happen, if it is due by `until`.
+    pub fn step(&mut self, until: Duration) -> Stepped<C> {
+        if self.failure.is_some() {
+            return Stepped::Nothing;
+        }
+        let Some((at, event)) = self.queue.pop(until) else {
+            self.now = self.now.max(until);
+            return Stepped::Nothing;
+        };
+        self.now = at;
+        if let Event::Call(call) = event {
+            return Stepped::Call(call);
+        }
+        self.events += 1;
+        let paused_until =
+            event.node().map_or(Duration::ZERO, |node| self.nodes[node].paused_until);
+        if paused_until > at {
+            self.queue.push(paused_until, event);
+        } else {
+            self.happen(event);
+        }
+        Stepped::Something
+    }
+
+    /// Lets a span of time pass; calls that fall due in it are thrown away.
+    pub fn run(&mut self, span: Duration) {
+        let until = self.now + span;
+        while !matches!(self.step(until), Stepped::Nothing) {}
+    }
+
+    /// Runs until something holds; `false`: it does not within `patience`.
+    #[must_use]
+    pub fn run_until(&mut self, patience: Duration, holds: impl Fn(&Self) -> bool) -> bool {
+        let until = self.now + patience;
+        while !holds(self) {
+            if matches!(self.step(until), Stepped::Nothing) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn happen(&mut self, event: Event<C>) {
+        match event {
+            Event::Deliver { from, to, connection, message } => {
+                self.deliver(from, to, connection, *message);
+            }
+            Event::LinkLost { node, life, other } if self.lives(node, life) => {
+                self.input(node, Input::LinkLost(NodeId(other)));
+            }
+            Event::Disk { node, life } if self.lives(node, life) => self.disk_done(node),
+            Event::Chore { node, life } if self.lives(node, life) => self.chore_done(node),
+            Event::Ask { node, life } if self.lives(node, life) => self.ask_to_join(node),
+            Event::Start { node, life } if self.lives(node, life) => self.start(node),
+            Event::Asked { node, life, ticket, request } if self.lives(node, life) => {
+                self.take(node, ticket, *request);
+            }
+            Event::Wake { node } => self.wake(node),
+            _ => {}
+        }
+    }
+
+    fn lives(&self, node: NodeIndex, life: u64) -> bool {
+        self.nodes[node].life == life
+    }
+
+    fn deliver(&mut self, from: NodeIndex, to: NodeIndex, connection: u64, message: Message) {
+        let (sender, receiver) = (self.nodes[from].id, &self.nodes[to]);
+        let network = &self.sites[receiver.site].network;
+        if !receiver.up || !network.holds(sender, receiver.id, connection) {
+            return;
+        }
+        if self.trace.is_some()
+            && let Some(line) = text::message(&message)
+        {
+            let line = format!("{} → {}  {line}", self.nodes[from].name, self.nodes[to].name);
+            self.note(|| line);
+        }
+        if self.nodes[to].process.is_some() {
+            return self.input(to, Input::Message { from: NodeId(sender), message });
+        }
+        self.taken_in(to, message);
+    }
+
+    fn wake(&mut self, node: NodeIndex) {
+        if self.nodes[node].wakes_at != Some(self.now) {
+            return;
+        }
+        self.nodes[node].wakes_at = None;
+        let now = self.time(node);
+        if let Some(process) = &mut self.nodes[node].process {
+            process.site.timeout(now);
+        }
+        self.perform_all(node);
+    }
+
+    // ---- clients -------------------------------------------------------------------------------
+
+    /// A client asks a node, from beside it. `None`: the node is down, or not a member yet.
+    pub fn ask(&mut self, node: NodeIndex, request: Request) -> Option<Ticket> {
+        let one = &mut self.nodes[node];
+        let process = one.process.as_mut()?;
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        process.tickets.insert(ticket);
+        let (life, paused_until) = (one.life, one.paused_until);
+        self.note_of(node, || format!("asked #{} {}", ticket.0, text::request(&request)));
+        if paused_until > self.now {
+            // It lies in a socket that nobody reads.
+            let request = Box::new(request);
+            self.queue.push(paused_until, Event::Asked { node, life, ticket, request });
+        } else {
+            self.take(node, ticket, request);
+        }
+        Some(ticket)
+    }
+
+    fn take(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {
+        let now = self.time(node);
+        let Some(process) = &mut self.nodes[node].process else { return };
+        if self.settings.answer_at_front
+            && let model::Body::Read { keyspace, query, consistency } = &request.body
+            && let Some(answer) = process.answer_here(now, *keyspace, query, *consistency)
+        {
+            return self.answer(node, ticket, Ok(answer));
+        }
+        process.site.handle(now, Input::Request { ticket, request });
+        self.perform_all(node);
+    }
+
+    // ---- nodes that go and come ------------------------------------------------------------------
+
+    /// Starts a node that is down. One whose disk must not be served stays down.
+    pub fn start(&mut self, index: NodeIndex) {
+        let (now, mut warnings) = (self.time(index), Vec::new());
+        let node = &mut self.nodes[index];
+        if node.up || node.refused.is_some() {
+            return;
+        }
+        node.up = true;
+        let life = node.life;
+        if node.belongs == Belongs::Asks {
+            self.note_of(index, || "starts with an empty disk".to_owned());
+            return self.after(Duration::ZERO, Event::Ask { node: index, life });
+        }
+        let started = node.start(now, &self.settings, &mut |what| warnings.push(what));
+        if let Err(error) = started {
+            node.up = false;
+            node.refused = Some(error.to_string());
+            return self.note_of(index, || format!("does not start: {error}"));
+        }
+        self.note_of(index, || "starts".to_owned());
+        for what in warnings {
+            self.note_of(index, || what);
+        }
+        self.perform_all(index);
+    }
+
+    fn ask_to_join(&mut self, index: NodeIndex) {
+        let node = &self.nodes[index];
+        if node.process.is_some() {
+            return;
+        }
+        let (member, life) = (node.member(), node.life);
+        let nodes = self.sites[node.site].nodes.iter().copied();
+        let others: Vec<_> = nodes.filter(|other| *other != index).collect();
+        if !others.is_empty() {
+            let to = *self.random.pick(&others);
+            let request = ForwardedRequest { id: 1, join: Some(member), ..Default::default() };
+            self.send(index, to, Say::Forward(Forward { requests: vec![request] }).into());
+        }
+        self.after(ASK_AGAIN, Event::Ask { node: index, life });
+    }
+
+    /// A node that asked to be taken in hears an answer.
+    fn taken_in(&mut self, index: NodeIndex, message: Message) {
+        let Some(Say::Answered(answered)) = message.say else { return };
+        let Some(answer) = answered.answers.into_iter().next() else { return };
+        if !matches!(entry::decode_reply(answer.outcome), Ok(Ok(_))) {
+            return;
+        }
+        let node = &mut self.nodes[index];
+        node.belongs = Belongs::Member;
+        node.up = false;
+        self.start(index);
+    }
+
+    /// Takes a node down.
+    pub fn crash(&mut self, index: NodeIndex, down: &Down) {
+        let node = &mut self.nodes[index];
+        if !node.up {
+            return;
+        }
+        let (site, id, lost) = (node.site, node.id, node.stop(down));
+        self.note_of(index, || format!("crashes ({down:?})"));
+        self.lost.extend(lost);
+        let others = self.sites[site].nodes.len() as u64;
+        for other in (1..=others).filter(|other| *other != id) {
+            self.break_link(site, other, id);
+        }
+    }
+
+    /// Crashes a node, and starts it again after a while.
+    pub fn bounce(&mut self, index: NodeIndex, down: &Down, rest: Duration) {
+        self.crash(index, down);
+        let life = self.nodes[index].life;
+        self.after(rest, Event::Start { node: index, life });
+    }
+
+    /// Puts a new, empty disk into a node that is down, and starts it.
+    pub fn replace_disk(&mut self, index: NodeIndex) {
+        self.nodes[index].wipe();
+        self.start(index);
+    }
+
+    /// Nothing happens in a node for a while; what comes meanwhile waits.
+    pub fn pause(&mut self, index: NodeIndex, span: Duration) {
+        self.note_of(index, || format!("is paused for {} ms", span.as_millis()));
+        let node = &mut self.nodes[index];
+        node.paused_until = node.paused_until.max(self.now + span);
+    }
+
+    /// A node's monotonic clock runs at another rate from now on.
+    pub fn set_clock_rate(&mut self, index: NodeIndex, rate: f64) {
+        self.note_of(index, || format!("its clock runs at {rate:.3}"));
+        self.nodes[index].clock.set_rate(self.now, rate);
+        self.schedule_wake(index);
+    }
+
+    /// A node's wall clock jumps.
+    pub fn jump_clock(&mut self, index: NodeIndex, ms: i64) {
+        self.note_of(index, || format!("its wall clock jumps by {ms} ms"));
+        self.nodes[index].clock.jump(ms);
+    }
+
+    // ---- links ------------------------------------------------------------------------------------
+
+    /// Breaks the connection of two nodes of a site. Both notice.
+    pub fn break_link(&mut self, site: usize, a: u64, b: u64) {
+        self.sites[site].network.break_link(a, b);
+        for (one, other) in [(a, b), (b, a)] {
+            let node = self.sites[site].nodes[one as usize - 1];
+            let delay = self.sites[site].network.delay(&mut self.random);
+            let life = self.nodes[node].life;
+            self.after(delay, Event::LinkLost { node, life, other });
+        }
+    }
+
+    /// Cuts a node off from all others of its site.
+    pub fn isolate(&mut self, site: usize, id: u64) {
+        for other in 1..=self.sites[site].nodes.len() as u64 {
+            if other != id {
+                self.cut(site, id, other);
+            }
+        }
+    }
+
+    /// Nothing passes between two nodes, either way.
+    pub fn cut(&mut self, site: usize, a: u64, b: u64) {
+        self.note(|| format!("n{a} and n{b} are cut off from each other"));
+        self.break_link(site, a, b);
+        self.sites[site].network.cut(a, b);
+        self.sites[site].network.cut(b, a);
+    }
+
+    /// Nothing passes from one node to another; the other way all does.
+    pub fn cut_one_way(&mut self, site: usize, from: u64, to: u64) {
+        self.note(|| format!("nothing passes from n{from} to n{to}"));
+        self.break_link(site, from, to);
+        self.sites[site].network.cut(from, to);
+    }
+
+    /// Two nodes reach each other again.
+    pub fn mend(&mut self, site: usize, a: u64, b: u64) {
+        self.note(|| format!("n{a} and n{b} reach each other again"));
+        self.sites[site].network.mend(a, b);
+        self.sites[site].network.mend(b, a);
+    }
+
+    /// All links of all sites work.
+    pub fn heal(&mut self) {
+        self.note(|| "all links work".to_owned());
+        for group in &mut self.sites {
+            group.network.heal();
+        }
+    }
+}
+
+impl node::Process {
+    /// Answers a query as a front does on its own thread, if that is allowed now: see
+    /// `server::Handle::answer_here`.
+    fn answer_here(
+        &self,
+        now: Time,
+        keyspace: model::KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Answer> {
+        let reader = self.site.reader();
+        let here = match self.gate {
+            ReadGate::Open => true,
+            ReadGate::Closed => false,
+            _ if consistency == ReadConsistency::Stale => true,
+            ReadGate::Lease(until) => {
+                now.monotonic < until
+                    && reader.catalog().by_id(keyspace).is_some_and(|k| k.spec.lease_reads)
+            }
+            ReadGate::Stale => false,
+        };
+        here.then(|| reader.query(keyspace, query).ok()).flatten()
+    }
+}

@@ -1,0 +1,229 @@
+//! One node of a simulation: a disk, clocks, and the process that runs on it or does not.
+
+use super::Settings;
+use super::clock::Clock;
+use crate::random::Random;
+use model::{ClientId, NodeId, Time};
+use protocol::site::raft::Persist;
+use protocol::site::recovery::{self, RecoveryError};
+use protocol::site::{Options, ReadGate, Site, Ticket};
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+use storage::disk::memory::{MemoryDisk, Survival};
+use storage::log::{self, LogStart, Reader, Writer};
+use storage::snapshot::{Folder, SnapshotHead};
+use storage::state::memory::{MemoryState, MemoryView};
+use wire::peer::Member;
+
+pub(super) type SimulatedSite = Site<MemoryState, Reader, Folder>;
+
+/// How a node goes down.
+#[derive(Clone, Debug)]
+pub enum Down {
+    /// The process dies, the machine does not: all that was written is there.
+    Killed,
+    /// The power goes: of what was not synced so much survives, and the state goes back to when
+    /// its engine last made it durable by itself.
+    PowerLost(Survival),
+}
+
+impl Down {
+    /// One of all ways, with what survives.
+    pub fn draw(random: &mut Random) -> Down {
+        match random.below(5) {
+            0 => Down::Killed,
+            1 => Down::PowerLost(Survival::Everything),
+            2 => Down::PowerLost(Survival::Nothing),
+            3 => Down::PowerLost(Survival::Bytes(random.below(4_096))),
+            _ => {
+                let sectors = (0..8).map(|_| random.chance(500)).collect();
+                Down::PowerLost(Survival::Sectors(sectors))
+            }
+        }
+    }
+}
+
+/// A piece of work for the log's thread.
+#[derive(Debug)]
+pub(super) enum DiskJob {
+    Persist(Persist),
+    Cut(LogStart),
+}
+
+/// A piece of long work.
+pub(super) enum Chore {
+    Write { head: SnapshotHead, view: MemoryView },
+    Finish { index: u64 },
+    Load { head: SnapshotHead },
+}
+
+/// What a process has that a crash takes away.
+pub(super) struct Process {
+    pub(super) site: SimulatedSite,
+    pub(super) writer: Writer,
+    pub(super) snapshots: Folder,
+    pub(super) jobs: VecDeque<DiskJob>,
+    /// The number of the last persist that is written and being synced.
+    pub(super) syncing: Option<u64>,
+    pub(super) disk_busy: bool,
+    pub(super) disk_full: bool,
+    pub(super) chores: VecDeque<Chore>,
+    pub(super) chore_busy: bool,
+    /// Which reads need not ask the core.
+    pub(super) gate: ReadGate,
+    /// Requests it was given and has not answered.
+    pub(super) tickets: BTreeSet<Ticket>,
+}
+
+/// Whether a node belongs to its site, as its identity file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs {
+    /// It begins the site.
+    Begins,
+    /// It asks to be taken in.
+    Asks,
+    /// It is a member, or was.
+    Member,
+}
+
+/// A node.
+pub struct Node {
+    /// Its id in its site, from 1.
+    pub id: u64,
+    /// Which site, by its place in the simulation.
+    pub site: usize,
+    /// It votes and holds no data.
+    pub witness: bool,
+    /// Its disk; what is done to it happens at once.
+    pub disk: MemoryDisk,
+    /// Its state's engine.
+    pub state: MemoryState,
+    /// Whether it is a member.
+    pub belongs: Belongs,
+    /// Whether its process runs (or asks to be taken in).
+    pub up: bool,
+    /// Its disk takes this much longer for an fsync.
+    pub slow: Duration,
+    /// Its next fsync does nothing and says it did.
+    pub lies: bool,
+    /// Why it does not start: its disk holds what must not be served. It waits for an operator.
+    pub refused: Option<String>,
+    pub(super) name: String,
+    pub(super) incarnation: u64,
+    /// How often it has started: what was meant for an earlier life does not reach it.
+    pub(super) life: u64,
+    pub(super) process: Option<Process>,
+    pub(super) clock: Clock,
+    /// Nothing happens in it before.
+    pub(super) paused_until: Duration,
+    /// When it is going to be woken, if it is.
+    pub(super) wakes_at: Option<Duration>,
+    /// The term in which it was last seen to lead.
+    pub(super) led_term: u64,
+    pub(super) random: Random,
+}
+
+impl Node {
+    pub(super) fn new(site: usize, id: u64, name: String, witness: bool, random: Random) -> Node {
+        let mut random = random;
+        Node {
+            id,
+            site,
+            witness,
+            disk: MemoryDisk::new(),
+            state: MemoryState::new(),
+            belongs: if id == 1 { Belongs::Begins } else { Belongs::Asks },
+            up: false,
+            slow: Duration::ZERO,
+            lies: false,
+            refused: None,
+            name,
+            incarnation: random.draw() | 1,
+            life: 0,
+            process: None,
+            clock: Clock::new(super::EPOCH_MS),
+            paused_until: Duration::ZERO,
+            wakes_at: None,
+            led_term: 0,
+            random,
+        }
+    }
+
+    pub(super) fn member(&self) -> Member {
+        Member {
+            node: self.id,
+            address: format!("n{}", self.id),
+            incarnation: self.incarnation,
+            witness: self.witness,
+        }
+    }
+
+    /// Starts the process of a node that need not ask anybody. What was repaired is told to `warn`.
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        settings: &Settings,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<(), RecoveryError> {
+        let disk = self.disk.shared();
+        let (mut recovered, mut writer, reader) =
+            log::open_with(&disk, Path::new("log"), settings.log)?;
+        let snapshots = Folder::open(&disk, Path::new("snapshots"))?;
+        if self.belongs == Belongs::Begins {
+            recovery::begin_site(self.member(), &mut writer, &snapshots, &self.state)?;
+            self.belongs = Belongs::Member;
+        }
+        let state = self.state.clone();
+        let replica = recovery::recover(&mut recovered, &mut writer, &snapshots, state, warn)?;
+        let (client, seed) = (ClientId(self.random.draw()), self.random.draw());
+        let options = Options {
+            witness: self.witness,
+            log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
+            log_entries_kept: settings.log_entries_kept,
+            ..Options::new(NodeId(self.id), client, seed)
+        };
+        let site = Site::new(options, now, &recovered, reader, snapshots.clone(), replica);
+        self.process = Some(Process {
+            site,
+            writer,
+            snapshots,
+            jobs: VecDeque::new(),
+            syncing: None,
+            disk_busy: false,
+            disk_full: false,
+            chores: VecDeque::new(),
+            chore_busy: false,
+            gate: ReadGate::Closed,
+            tickets: BTreeSet::new(),
+        });
+        Ok(())
+    }
+
+    /// Ends the process; the requests that it takes with it.
+    pub(super) fn stop(&mut self, down: &Down) -> BTreeSet<Ticket> {
+        let process = self.process.take();
+        self.up = false;
+        self.life += 1;
+        self.wakes_at = None;
+        self.paused_until = Duration::ZERO;
+        match down {
+            Down::Killed => self.disk.kill(),
+            Down::PowerLost(survival) => {
+                self.disk.crash(survival);
+                self.state.crash();
+            }
+        }
+        process.map(|process| process.tickets).unwrap_or_default()
+    }
+
+    /// Puts a new, empty disk in.
+    pub(super) fn wipe(&mut self) {
+        self.disk = MemoryDisk::new();
+        self.state = MemoryState::new();
+        self.incarnation = self.random.draw() | 1;
+        self.belongs = Belongs::Asks;
+        self.refused = None;
+        self.lies = false;
+    }
+}

@@ -1,0 +1,274 @@
+//! The outputs of a core, performed: messages sent, logs made durable, snapshots written, clients
+//! answered. The counterpart of `server`'s threads.
+
+use super::node::{Chore, DiskJob, Process};
+use super::{ASK_AGAIN, Answered, Event, Led, NodeIndex, Simulation, text};
+use model::{Answer, Failure};
+use protocol::Core;
+use protocol::site::{Input, Output, Ticket};
+use std::time::Duration;
+use storage::log::{LogError, LogWriter};
+use storage::snapshot::Snapshots;
+use storage::state::memory::MemoryView;
+use wire::peer::Message;
+
+/// What every message carries besides what it says: frame and headers, in bytes.
+const MESSAGE_OVERHEAD_BYTES: usize = 60;
+
+impl<C> Simulation<C> {
+    fn process(&mut self, node: NodeIndex) -> Option<&mut Process> {
+        self.nodes[node].process.as_mut()
+    }
+
+    /// Something happened to a node.
+    pub(super) fn input(&mut self, node: NodeIndex, input: Input) {
+        let now = self.time(node);
+        if let Some(process) = self.process(node) {
+            process.site.handle(now, input);
+            process.site.timeout(now);
+        }
+        self.perform_all(node);
+    }
+
+    /// Performs what a core wants done, and sees to it that it is woken in time.
+    pub(super) fn perform_all(&mut self, node: NodeIndex) {
+        while let Some(output) = self.process(node).and_then(|process| process.site.poll()) {
+            self.outputs += 1;
+            let performed = self.outputs;
+            if let Some((_, down, rest)) = self.crash_at.take_if(|(at, ..)| *at == performed) {
+                return self.bounce(node, &down, rest);
+            }
+            self.perform(node, output);
+        }
+        self.see_who_leads(node);
+        self.schedule_wake(node);
+    }
+
+    pub(super) fn schedule_wake(&mut self, node: NodeIndex) {
+        let one = &self.nodes[node];
+        let deadline = one.process.as_ref().and_then(|process| process.site.deadline());
+        let Some(deadline) = deadline else { return };
+        let at = one.clock.when(deadline).max(self.now);
+        if one.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+            self.nodes[node].wakes_at = Some(at);
+            self.queue.push(at, Event::Wake { node });
+        }
+    }
+
+    fn see_who_leads(&mut self, node: NodeIndex) {
+        let one = &mut self.nodes[node];
+        let Some(term) = one.process.as_ref().and_then(|process| process.site.leads_in()) else {
+            return;
+        };
+        if one.led_term != term {
+            one.led_term = term;
+            self.led.push(Led { at: self.now, node, term });
+        }
+    }
+
+    fn perform(&mut self, node: NodeIndex, output: Output<MemoryView>) {
+        match output {
+            Output::Persist(persist) => {
+                self.note_of(node, || text::persist(&persist));
+                self.disk_job(node, DiskJob::Persist(*persist));
+            }
+            Output::CutLog(start) => {
+                self.note_of(node, || format!("cuts its log after {}", start.index));
+                self.disk_job(node, DiskJob::Cut(start));
+            }
+            Output::Send { to, message } => {
+                let nodes = &self.sites[self.nodes[node].site].nodes;
+                if let Some(to) = nodes.get((to.0 as usize).wrapping_sub(1)).copied() {
+                    self.send(node, to, *message);
+                }
+            }
+            Output::Answer { ticket, outcome } => self.answer(node, ticket, outcome),
+            Output::Gate(gate) => {
+                if let Some(process) = self.process(node) {
+                    process.gate = gate;
+                }
+            }
+            Output::Applied => {
+                if self.random.chance(self.settings.state_persist_permille) {
+                    self.nodes[node].state.persist();
+                }
+            }
+            Output::Members(members) => {
+                let (voters, learners) = (&members.voters, &members.learners);
+                self.note_of(node, || {
+                    format!("members are voters {voters:?} learners {learners:?}")
+                });
+            }
+            Output::WriteSnapshot { head, view } => {
+                self.note_of(node, || format!("writes a snapshot of {}", head.index));
+                self.chore(node, Chore::Write { head, view });
+            }
+            Output::InstallSnapshot { index } => {
+                self.note_of(node, || format!("installs the snapshot of {index}"));
+                self.chore(node, Chore::Finish { index });
+            }
+            Output::Fatal(why) => self.fail(format!("{} cannot go on: {why}", self.name(node))),
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        node: NodeIndex,
+        ticket: Ticket,
+        outcome: Result<Answer, Failure>,
+    ) {
+        self.note_of(node, || format!("answers #{} {}", ticket.0, text::outcome(&outcome)));
+        let expected = self.process(node).is_some_and(|process| process.tickets.remove(&ticket));
+        if !expected {
+            return self.fail(format!("{} answers #{} twice", self.name(node), ticket.0));
+        }
+        self.answered.push(Answered { ticket, outcome });
+    }
+
+    pub(super) fn send(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
+        let (sender, receiver) = (self.nodes[from].id, self.nodes[to].id);
+        let network = &mut self.sites[self.nodes[from].site].network;
+        // Only a link that serialises or loses packets asks how long a message is.
+        let sized = network.link.mbps.is_some() || network.link.loss > 0.0;
+        let bytes = if sized { text::size_bytes(&message) + MESSAGE_OVERHEAD_BYTES } else { 0 };
+        match network.send(sender, receiver, self.now, bytes, &mut self.random) {
+            Some((arrival, connection)) => {
+                let message = Box::new(message);
+                self.queue.push(arrival, Event::Deliver { from, to, connection, message });
+            }
+            None if self.trace.is_some() => {
+                if let Some(line) = text::message(&message) {
+                    let names = (&self.nodes[from].name, &self.nodes[to].name);
+                    let line = format!("{} ✗ {}  {line}", names.0, names.1);
+                    self.note(|| line);
+                }
+            }
+            None => {}
+        }
+    }
+
+    // ---- the log's thread ------------------------------------------------------------------------
+
+    fn disk_job(&mut self, node: NodeIndex, job: DiskJob) {
+        let Some(process) = self.process(node) else { return };
+        process.jobs.push_back(job);
+        if !std::mem::replace(&mut process.disk_busy, true) {
+            self.write_jobs(node);
+        }
+    }
+
+    /// Writes all that waits; [`Self::disk_done`] makes it durable.
+    fn write_jobs(&mut self, node: NodeIndex) {
+        let life = self.nodes[node].life;
+        let Some(process) = self.process(node) else { return };
+        while let Some(job) = process.jobs.front() {
+            let written = match job {
+                DiskJob::Cut(start) => process.writer.cut(*start),
+                DiskJob::Persist(persist) => {
+                    let restarted =
+                        persist.restart.map_or(Ok(()), |start| process.writer.restart(start));
+                    restarted.and_then(|()| process.writer.write(&persist.append))
+                }
+            };
+            match written {
+                Ok(()) => {
+                    if let Some(DiskJob::Persist(persist)) = process.jobs.pop_front() {
+                        process.syncing = Some(persist.number);
+                    }
+                }
+                Err(LogError::Full { .. }) => {
+                    let was_full = std::mem::replace(&mut process.disk_full, true);
+                    self.after(ASK_AGAIN, Event::Disk { node, life });
+                    if !was_full {
+                        self.note_of(node, || "its disk is full".to_owned());
+                        self.input(node, Input::DiskFull("it is full".to_owned()));
+                    }
+                    return;
+                }
+                Err(error) => return self.fail(format!("{}: {error}", self.name(node))),
+            }
+        }
+        let sync = self.random.between(self.settings.sync) + self.nodes[node].slow;
+        self.after(sync, Event::Disk { node, life });
+    }
+
+    pub(super) fn disk_done(&mut self, node: NodeIndex) {
+        let lies = std::mem::take(&mut self.nodes[node].lies);
+        let disk = self.nodes[node].disk.clone();
+        let Some(process) = self.process(node) else { return };
+        if lies {
+            disk.fail_at(disk.operations(), storage::disk::memory::Fault::Lie);
+        }
+        if let Err(error) = process.writer.sync() {
+            return self.fail(format!("{}: {error}", self.name(node)));
+        }
+        let synced = process.syncing.take();
+        let had_room = process.jobs.is_empty() && std::mem::take(&mut process.disk_full);
+        if let Some(number) = synced {
+            self.input(node, Input::Persisted(number));
+        }
+        if had_room {
+            self.note_of(node, || "its disk has room".to_owned());
+            self.input(node, Input::DiskHasRoom);
+        }
+        let Some(process) = self.process(node) else { return };
+        match process.jobs.is_empty() {
+            true => process.disk_busy = false,
+            false => self.write_jobs(node),
+        }
+    }
+
+    // ---- long work -------------------------------------------------------------------------------
+
+    fn chore(&mut self, node: NodeIndex, chore: Chore) {
+        let Some(process) = self.process(node) else { return };
+        process.chores.push_back(chore);
+        if !std::mem::replace(&mut process.chore_busy, true) {
+            self.begin_chore(node);
+        }
+    }
+
+    fn begin_chore(&mut self, node: NodeIndex) {
+        let life = self.nodes[node].life;
+        let delay: Duration = self.random.between(self.settings.chore);
+        self.after(delay, Event::Chore { node, life });
+    }
+
+    pub(super) fn chore_done(&mut self, node: NodeIndex) {
+        let persist_state = self.random.chance(self.settings.state_persist_permille);
+        let Some(process) = self.process(node) else { return };
+        let Some(chore) = process.chores.pop_front() else { return };
+        let input = match chore {
+            Chore::Write { head, view } => {
+                let written = process.snapshots.write(&head, &view);
+                Some(Input::SnapshotWritten(
+                    written.map(|()| head).map_err(|error| error.to_string()),
+                ))
+            }
+            Chore::Finish { index } => match process.snapshots.finish(index) {
+                Ok(head) => {
+                    process.chores.push_front(Chore::Load { head });
+                    None
+                }
+                Err(error) => Some(Input::SnapshotInstalled(Err(error.to_string()))),
+            },
+            Chore::Load { head } => {
+                let state = process.site.state().clone();
+                let loaded = process.snapshots.load(head.index, &state);
+                if persist_state {
+                    state.persist();
+                }
+                Some(Input::SnapshotInstalled(
+                    loaded.map(|()| head).map_err(|error| error.to_string()),
+                ))
+            }
+        };
+        match process.chores.is_empty() {
+            true => process.chore_busy = false,
+            false => self.begin_chore(node),
+        }
+        if let Some(input) = input {
+            self.input(node, input);
+        }
+    }
+}

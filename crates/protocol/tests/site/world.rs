@@ -1,0 +1,144 @@
+//! One site in the lab's virtual time, its nodes called by their ids.
+
+use lab::link::Link;
+use lab::random::Random;
+use lab::simulation::{Down, Node, Settings, Simulation};
+use model::Request;
+use protocol::site::{Status, Ticket};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// The only site.
+const SITE: usize = 0;
+/// How long one waits for something that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A simulation of one site, with a trace. What it does to nodes takes their ids, from 1.
+pub(crate) struct World {
+    simulation: Simulation,
+    pub(crate) random: Random,
+}
+
+impl Deref for World {
+    type Target = Simulation;
+
+    fn deref(&self) -> &Simulation {
+        &self.simulation
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Simulation {
+        &mut self.simulation
+    }
+}
+
+fn index(id: u64) -> usize {
+    usize::try_from(id - 1).expect("a node's id")
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> World {
+        let mut simulation = Simulation::new(seed, Settings::default());
+        simulation.trace = Some(String::new());
+        simulation.add_site("", Link::constant(1.0));
+        World { simulation, random: Random::stream(seed, "world", 0) }
+    }
+
+    pub(crate) fn set_snapshots(&mut self, (bytes, entries_kept): (u64, u64)) {
+        self.settings.log_bytes_before_snapshot = bytes;
+        self.settings.log_entries_kept = entries_kept;
+    }
+
+    /// What was noted so far.
+    pub(crate) fn trace(&self) -> &str {
+        self.trace.as_deref().unwrap_or_default()
+    }
+
+    /// Adds the next node; the first one begins the site, the others ask to be taken in.
+    pub(crate) fn add_node(&mut self, witness: bool) {
+        self.simulation.add_node(SITE, witness);
+        self.assert_well();
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.id).collect()
+    }
+
+    pub(crate) fn node(&mut self, id: u64) -> &mut Node {
+        &mut self.simulation.nodes[index(id)]
+    }
+
+    pub(crate) fn status(&self, id: u64) -> Option<Status> {
+        self.simulation.status(index(id))
+    }
+
+    pub(crate) fn leader(&self) -> Option<u64> {
+        self.simulation.leader(SITE).map(|node| self.nodes[node].id)
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.simulation.is_whole(SITE)
+    }
+
+    /// # Panics
+    /// When something happened that must never happen, or a node refuses to start.
+    pub(crate) fn assert_well(&self) {
+        let refused = self.nodes.iter().find_map(|node| node.refused.as_ref());
+        if let Some(why) = self.failure.as_ref().or(refused) {
+            panic!("{why}\n{}", self.trace());
+        }
+    }
+
+    pub(crate) fn run(&mut self, span: Duration) {
+        self.simulation.run(span);
+        self.assert_well();
+    }
+
+    pub(crate) fn run_to(&mut self, until: Duration) {
+        self.run(until.saturating_sub(self.now()));
+    }
+
+    /// # Panics
+    /// When it does not hold within a minute of virtual time: the site is stuck.
+    pub(crate) fn run_until(&mut self, what: &str, holds: impl Fn(&Simulation) -> bool) {
+        let held = self.simulation.run_until(PATIENCE, holds);
+        self.assert_well();
+        if !held {
+            let statuses: Vec<_> = self.ids().into_iter().map(|id| self.status(id)).collect();
+            panic!("it never came to be that {what}: {statuses:#?}");
+        }
+    }
+
+    pub(crate) fn run_until_whole(&mut self) {
+        self.run_until("all nodes vote and hold the same", |simulation| simulation.is_whole(SITE));
+    }
+
+    /// A client asks a node. `None`: the node is down.
+    pub(crate) fn ask(&mut self, id: u64, request: Request) -> Option<Ticket> {
+        self.simulation.ask(index(id), request)
+    }
+
+    pub(crate) fn start(&mut self, id: u64) {
+        self.simulation.start(index(id));
+        self.assert_well();
+    }
+
+    pub(crate) fn crash(&mut self, id: u64, down: &Down) {
+        self.simulation.crash(index(id), down);
+    }
+
+    /// A node that is down comes back with an empty disk.
+    pub(crate) fn replace_disk(&mut self, id: u64) {
+        self.simulation.replace_disk(index(id));
+        self.assert_well();
+    }
+
+    pub(crate) fn cut(&mut self, a: u64, b: u64) {
+        self.simulation.cut(SITE, a, b);
+    }
+
+    pub(crate) fn isolate(&mut self, id: u64) {
+        self.simulation.isolate(SITE, id);
+    }
+}
