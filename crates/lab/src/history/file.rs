@@ -134,10 +134,10 @@ pub fn read(mut from: impl BufRead) -> Result<History, HistoryError> {
             (Line::Header(_), false) => begun = true,
             (Line::Header(_), true) => return Err(wrong("a second header".to_owned())),
             (_, false) => return Err(wrong("the first line must be a header".to_owned())),
-            (Line::Op(operation), true) => {
-                if operation.return_us.is_some_and(|at_us| at_us < operation.call_us) {
-                    return Err(wrong("it returned before it was called".to_owned()));
-                }
+            (Line::Op(operation), true)
+                if operation.return_us.is_some_and(|at_us| at_us < operation.call_us) =>
+            {
+                return Err(wrong("it returned before it was called".to_owned()));
             }
             _ => {}
         }
