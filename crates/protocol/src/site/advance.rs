@@ -5,6 +5,7 @@ use super::membership;
 use super::raft::{Committed, Content, Role};
 use super::reads::LEASE_MARGIN;
 use super::transfer::Taking;
+use super::trial::Bug;
 use super::{Origin, Output, ReadGate, Site};
 use bytes::Bytes;
 use model::{Body, Command, Failure, NodeId, limits};
@@ -30,6 +31,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(settled);
         if self.leads() {
             self.offer_again();
+            if self.rare.happens() && !self.writing_snapshot && !self.options.witness {
+                self.write_snapshot();
+            }
+        }
+        if self.rare.happens() {
+            // As if the link to the leader had broken: what was sent is sent again.
+            let mut settled = Vec::new();
+            self.forwarding.lost(&mut settled);
+            self.settle(settled);
         }
         if self.options.witness && self.leads() {
             self.hand_over();
@@ -56,9 +66,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn transfer_to(&mut self, node: NodeId) {
-        self.lease_until = None;
-        self.lease_barred_term = self.raft.term();
+        if !self.options.planted.is(Bug::LeaseThroughHandover) {
+            self.lease_until = None;
+            self.lease_barred_term = self.raft.term();
+        }
         self.raft.transfer_to(node);
+    }
+
+    /// Whether leadership is being handed over, which ends a lease.
+    fn is_giving_way(&self) -> bool {
+        self.raft.is_transferring() && !self.options.planted.is(Bug::LeaseThroughHandover)
     }
 
     /// Everything that can happen now happens; what must be done outside goes to `outputs`.
@@ -187,15 +204,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.propose_tick();
         while self.writes.waiting() > 0 && !self.raft.is_persisting() {
-            let (mut batch, encoder) = self.writes.take_batch();
+            let count_max = if self.rare.happens() { 1 } else { limits::BATCH_COMMANDS_MAX };
+            let (mut batch, encoder) = self.writes.take_batch(count_max);
             let log_time_ms = self.last_log_time_ms.max(self.now.wall_ms);
             let Some((index, term)) = self.raft.propose(encoder.finish(log_time_ms)) else {
                 return self.writes.put_back(batch);
             };
             self.last_log_time_ms = log_time_ms;
             batch.batch.log_time_ms = log_time_ms;
+            if self.options.planted.is(Bug::AcknowledgeBeforeQuorum) {
+                let mut settled = Vec::new();
+                batch.acknowledge_puts(index, &mut settled);
+                self.settle(settled);
+            }
             self.writes.proposed(index, term, batch);
-            if self.writes.waiting() < limits::BATCH_COMMANDS_MAX {
+            if self.writes.waiting() < count_max {
                 return;
             }
         }
@@ -213,6 +236,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn begin_reads(&mut self) {
+        if self.rare.happens() {
+            self.reads.ask_again();
+        }
         if self.leads() && !self.raft.committed_in_term() {
             return;
         }
@@ -227,7 +253,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.leads() && self.lease_barred_term != self.raft.term() {
             // A follower may count the rest of a tick as a whole one.
             let refused = self.options.election_timeout().saturating_sub(self.options.tick);
-            let span = refused.mul_f64(1.0 - LEASE_MARGIN);
+            let span = match self.options.planted.is(Bug::LeaseWithoutMargin) {
+                true => self.options.election_timeout(),
+                false => refused.mul_f64(1.0 - LEASE_MARGIN),
+            };
             self.lease_until = Some(started + span);
         }
     }
@@ -351,7 +380,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ReadGate::Open
         } else {
             match self.lease_until {
-                Some(until) if leads && !self.raft.is_transferring() => ReadGate::Lease(until),
+                Some(until) if leads && !self.is_giving_way() => ReadGate::Lease(until),
                 _ => ReadGate::Stale,
             }
         };

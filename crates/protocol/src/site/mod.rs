@@ -11,7 +11,8 @@
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
-//! - [`status`](Status): what can be seen of it.
+//! - [`status`](Status): what can be seen of it;
+//! - [`trial`]: bugs put in on purpose, and rare things made common; off unless built for it.
 //!
 //! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next
 //! entry. A client's answer is given when its entry is applied, and an entry is applied when a
@@ -32,6 +33,7 @@ mod requests;
 mod snapshots;
 mod status;
 mod transfer;
+pub mod trial;
 mod writes;
 
 use crate::Core;
@@ -49,6 +51,7 @@ use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use transfer::Incoming;
+use trial::{Bug, Planted, Rare};
 use wire::peer::{self, Say};
 use writes::Writes;
 
@@ -89,6 +92,10 @@ pub struct Options {
     pub log_bytes_before_snapshot: u64,
     /// Entries that are kept behind a snapshot, for followers that lag a little.
     pub log_entries_kept: u64,
+    /// The bug to be found, in a trial.
+    pub planted: Planted,
+    /// Of a thousand chances for something rare, how many are taken, in a trial.
+    pub rare_permille: u64,
 }
 
 impl Options {
@@ -103,6 +110,8 @@ impl Options {
             ticks: Ticks { heartbeat: 2, election: 10 },
             log_bytes_before_snapshot: limits::LOG_BYTES_BEFORE_SNAPSHOT,
             log_entries_kept: limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT,
+            planted: Planted::default(),
+            rare_permille: 0,
         }
     }
 
@@ -253,6 +262,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
     outputs: VecDeque<Output<S::View>>,
     failed: bool,
+    rare: Rare,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -265,7 +275,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         snapshots: N,
         recovery: recovery::Replica<S>,
     ) -> Site<S, R, N> {
-        let recovery::Replica { state, machine, members, snapshot } = recovery;
+        let recovery::Replica { state, mut machine, members, snapshot } = recovery;
+        machine.plant(options.planted);
         let applied = machine.applied().index;
         let mut raft = Raft::new(
             options.node,
@@ -276,6 +287,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             (&members, snapshot.as_ref()),
             applied,
         );
+        raft.plant(options.planted);
         // A witness is elected only where no data node can be.
         raft.set_priority(i64::from(!options.witness));
         raft.know_members(&members);
@@ -288,7 +300,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut site = Site {
             now,
             next_tick: now.monotonic + options.tick,
-            silent_until: now.monotonic + options.election_timeout(),
+            silent_until: match options.planted.is(Bug::VoteAtOnce) {
+                true => now.monotonic,
+                false => now.monotonic + options.election_timeout(),
+            },
             raft,
             led_by: (None, 0),
             last_log_time_ms: machine.log_time_ms(),
@@ -318,6 +333,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             replies: BTreeMap::new(),
             outputs: VecDeque::new(),
             failed: false,
+            rare: Rare::new(options.rare_permille, options.seed),
             members,
             options,
         };

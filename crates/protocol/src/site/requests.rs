@@ -5,6 +5,7 @@ use super::handover::Asked;
 use super::machine;
 use super::membership::{self, Wanted};
 use super::reads::WaitingRead;
+use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
 use model::{
@@ -58,10 +59,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             _ if consistency == ReadConsistency::Stale => true,
             _ => lease && self.reads_by_lease(read.keyspace),
         };
-        if here {
+        if here || self.options.planted.is(Bug::ReadWithoutIndex) && self.gate != ReadGate::Closed {
             return self.answer_read(read);
         }
         let ticket = read.ticket;
+        if self.rare.happens() {
+            let failure = Failure::Overloaded { what: "linearizable reads" };
+            return self.settle(vec![(Origin::Client(ticket), Err(failure))]);
+        }
         if !self.reads.push(read) {
             let failure = Failure::Overloaded { what: "linearizable reads" };
             self.settle(vec![(Origin::Client(ticket), Err(failure))]);
@@ -136,6 +141,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_write(&mut self, origin: Origin, command: Command, deadline: Duration) {
         if let Some(why) = &self.disk_full {
             return self.settle(vec![(origin, Err(Failure::DiskFull(why.clone())))]);
+        }
+        if self.rare.happens() && origin != Origin::Nobody {
+            let failure = Failure::Overloaded { what: "writes" };
+            return self.settle(vec![(origin, Err(failure))]);
         }
         let size_bytes = writes::size_bytes(&command);
         let write = Waiting { origin, command, size_bytes, deadline };
@@ -231,7 +240,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.outputs.push_back(Output::Answer { ticket, outcome });
                 }
                 Origin::Doubtful(ticket) => {
-                    let outcome = outcome.map_err(doubted);
+                    let outcome = match self.options.planted.is(Bug::DenyDoubt) {
+                        true => outcome.map_err(|_| Failure::NoLeader),
+                        false => outcome.map_err(doubted),
+                    };
                     self.outputs.push_back(Output::Answer { ticket, outcome });
                 }
                 Origin::Node { node, id } => {

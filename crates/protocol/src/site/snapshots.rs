@@ -79,7 +79,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some(since) = self.offered.get_mut(&from) {
             *since = self.now.monotonic;
         }
-        let bytes_max = limits::SNAPSHOT_CHUNK_BYTES_MAX;
+        let bytes_max = if self.rare.happens() { 200 } else { limits::SNAPSHOT_CHUNK_BYTES_MAX };
         let chunk = match self.snapshots.read_chunk(wanted.index, wanted.offset, bytes_max) {
             Ok(chunk) => chunk,
             Err(SnapshotError::Absent { .. }) => {

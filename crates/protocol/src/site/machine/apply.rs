@@ -4,6 +4,7 @@
 //! any more is trimmed, idle clients are forgotten. Each within a bound, so that no entry takes
 //! long; what is left goes with the entries that follow, or with a tick.
 
+use super::super::trial::{Bug, Planted};
 use super::keys::{Place, check_key};
 use super::overlay::Overlay;
 use super::query::{self, Sight};
@@ -23,12 +24,25 @@ pub(super) struct Applying<'a, S> {
     pub(super) ordinal: u32,
     /// Of the answer under way.
     answer_bytes: usize,
+    pub(super) planted: Planted,
 }
 
 impl<'a, S: State> Applying<'a, S> {
     /// For about so many commands.
-    pub(super) fn new(state: &'a S, known: &'a mut Known, commands: usize) -> Applying<'a, S> {
-        Applying { overlay: Overlay::new(state, commands), known, ordinal: 0, answer_bytes: 0 }
+    pub(super) fn new(
+        state: &'a S,
+        known: &'a mut Known,
+        planted: Planted,
+        commands: usize,
+    ) -> Applying<'a, S> {
+        let overlay = Overlay::new(state, commands);
+        Applying { overlay, known, ordinal: 0, answer_bytes: 0, planted }
+    }
+
+    /// Whether a bug of the state machine strikes now, in a trial: one time in five, at all
+    /// replicas alike.
+    pub(super) fn is_struck_by(&self, bug: Bug) -> bool {
+        self.planted.is(bug) && self.known.head.revision.0 % 5 == 0
     }
 
     /// Applies the batch of one entry.

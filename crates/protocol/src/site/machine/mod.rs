@@ -40,6 +40,7 @@ mod tests;
 pub use head::Applied;
 pub use reader::Reader;
 
+use super::trial::{Bug, Planted};
 use apply::Applying;
 use changes::Logs;
 use expiry::NextExpiry;
@@ -104,6 +105,7 @@ pub struct Machine<S> {
     state: S,
     known: Known,
     published: Arc<Published>,
+    planted: Planted,
 }
 
 /// What is kept at hand of the state. All of it can be read from there again.
@@ -137,7 +139,7 @@ impl<S: State> Machine<S> {
         let mut known = Known::load(&state)?;
         let published = Arc::new(Published::default());
         published.publish(&mut known);
-        Ok(Machine { state, known, published })
+        Ok(Machine { state, known, published, planted: Planted::default() })
     }
 
     /// Looks at its state anew, after a snapshot replaced it. Its readers stay valid; between the
@@ -147,8 +149,17 @@ impl<S: State> Machine<S> {
     /// As [`Machine::open`].
     pub fn reload(&mut self) -> Result<(), MachineError> {
         self.known = Known::load(&self.state)?;
+        self.plant(self.planted);
         self.published.publish(&mut self.known);
         Ok(())
+    }
+
+    /// Has a bug from here on, in a trial.
+    pub(super) fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
+        if planted.is(Bug::ForgetRequests) {
+            self.known.clients = Clients::default();
+        }
     }
 
     /// Applies the next entries, in order, as one batch of the state. `answers` gets one for each
@@ -165,7 +176,7 @@ impl<S: State> Machine<S> {
             return Ok(());
         }
         let commands = entries.iter().filter_map(|entry| Some(entry.batch?.commands.len())).sum();
-        let mut applying = Applying::new(&self.state, &mut self.known, commands);
+        let mut applying = Applying::new(&self.state, &mut self.known, self.planted, commands);
         for entry in entries {
             let applied = applying.known.head.applied.index;
             if entry.index != applied + 1 {

@@ -17,6 +17,7 @@
 //! a client sequence  → what came of it (wire::entry), or nothing if that was too long
 //! ```
 
+use super::super::trial::Bug;
 use super::apply::Applying;
 use super::{MachineError, tables};
 use model::{Answer, Bytes, ClientId, Refusal, RequestId, limits};
@@ -95,6 +96,9 @@ impl Clients {
 impl<S: State> Applying<'_, S> {
     /// Looks whether a request was applied before.
     pub(super) fn admit(&self, id: RequestId) -> Result<Admission, MachineError> {
+        if self.planted.is(Bug::ApplyTwice) {
+            return Ok(Admission::New);
+        }
         let client = self.known.clients.clients.get(&id.client);
         if client.is_some_and(|client| client.answered.contains_key(&id.sequence)) {
             let row = self.overlay.get(&tables::answer(id.client, id.sequence))?;

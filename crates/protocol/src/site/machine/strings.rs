@@ -1,5 +1,6 @@
 //! Writes to strings.
 
+use super::super::trial::Bug;
 use super::apply::Applying;
 use super::keys::{Place, check_key, check_value};
 use super::{Stopped, integer};
@@ -41,7 +42,7 @@ impl<S: State> Applying<'_, S> {
             Condition::IfPresent => slot.record.is_some(),
             Condition::IfVersion(expected) => version == expected,
         };
-        if !holds {
+        if !holds && !self.is_struck_by(Bug::IgnoreCondition) {
             return Ok(Answer::Put { applied: false, version, old });
         }
         let expires_ms = self.moment(put.expiry, slot.expires_ms());
@@ -108,6 +109,10 @@ impl<S: State> Applying<'_, S> {
         let mut removed = 0;
         for key in keys {
             let mut slot = self.slot_unread(place, key)?;
+            if self.is_struck_by(Bug::ForgetTombstone) {
+                removed += 1;
+                continue;
+            }
             removed += i64::from(self.erase(&mut slot, ChangeKind::Delete));
         }
         Ok(Answer::Integer(removed))

@@ -20,6 +20,7 @@
 mod convert;
 mod store;
 
+use super::trial::{Bug, Planted};
 use bytes::Bytes;
 use model::{NodeId, limits};
 use prost::Message as _;
@@ -107,6 +108,7 @@ pub struct Raft<R: LogReader> {
     /// Withheld messages that may leave now.
     released: Vec<peer::Raft>,
     last_persisting_index: u64,
+    planted: Planted,
 }
 
 impl<R: LogReader> Raft<R> {
@@ -146,8 +148,15 @@ impl<R: LogReader> Raft<R> {
             .expect("the configuration is made here and the store answers from memory");
         let persisting = VecDeque::new();
         let last_persisting_index = recovered.last_index;
-        let mut raft =
-            Raft { node, seed, ticks, persisting, released: Vec::new(), last_persisting_index };
+        let mut raft = Raft {
+            node,
+            seed,
+            ticks,
+            persisting,
+            released: Vec::new(),
+            last_persisting_index,
+            planted: Planted::default(),
+        };
         raft.fix_election_timeout();
         raft
     }
@@ -421,7 +430,13 @@ impl<R: LogReader> Raft<R> {
 
     fn hard_state(&self) -> HardState {
         let state = self.node.raft.hard_state();
-        HardState { term: state.term, vote: state.vote, commit: state.commit }
+        let vote = if self.planted.is(Bug::ForgetVote) { 0 } else { state.vote };
+        HardState { term: state.term, vote, commit: state.commit }
+    }
+
+    /// Has a bug from here on, in a trial.
+    pub fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
     }
 
     /// Sets this node's priority in elections: a node refuses its vote to one of lower priority

@@ -1,0 +1,289 @@
+//! What a fault does to a simulation, and how it ends.
+
+use std::path::Path;
+use std::time::Duration;
+
+use model::{Body, NodeId, Request};
+use storage::disk::Disk;
+use storage::disk::memory::Survival;
+
+use super::{Fault, Kind};
+use crate::random::Random;
+use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
+
+/// How long a removed node is given to be gone from its site before its disk is exchanged.
+const REMOVAL: Duration = Duration::from_millis(300);
+/// A link that flaps changes this often.
+const FLAP: Duration = Duration::from_millis(120);
+
+/// What comes of a fault that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// [`go_on`] is to be called after this.
+    For(Duration),
+    /// It is over.
+    Over,
+    /// It was not done: the site was not well enough to survive it, or the node is down already.
+    Skipped,
+}
+
+fn index<C>(simulation: &Simulation<C>, fault: &Fault, place: usize) -> NodeIndex {
+    simulation.sites[fault.site].nodes[place]
+}
+
+/// Whether all nodes of a site but one hold everything, and know each other as voters.
+fn others_are_whole<C>(simulation: &Simulation<C>, site: usize, except: NodeIndex) -> bool {
+    let Some(leader) = simulation.leader(site).filter(|leader| *leader != except) else {
+        return false;
+    };
+    let Some(status) = simulation.status(leader) else { return false };
+    let others = simulation.sites[site].nodes.iter().filter(|node| **node != except);
+    others.into_iter().all(|node| {
+        simulation.status(*node).is_some_and(|one| {
+            one.applied_index == status.last_index
+                && one.leader == Some(status.node)
+                && status.members.voters.contains(&one.node.0)
+        })
+    })
+}
+
+/// Begins a fault.
+pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
+    let node = index(simulation, fault, fault.node);
+    let (id, other) = (fault.node as u64 + 1, fault.other as u64 + 1);
+    let mut random = Random::new(fault.draw);
+    let destroys =
+        matches!(fault.kind, Kind::FlippedBit | Kind::LostSync | Kind::Replace | Kind::Remove);
+    if destroys && !simulation.is_whole(fault.site) {
+        return Begun::Skipped;
+    }
+    let sites_nodes = simulation.sites[fault.site].nodes.clone();
+    match fault.kind {
+        Kind::Crash => {
+            let down = Down::draw(&mut random);
+            return crash(simulation, node, &down, fault);
+        }
+        Kind::SiteLoss => {
+            let mut any = false;
+            for one in sites_nodes {
+                // Each machine keeps what its own disk kept.
+                let down = Down::PowerLost(Survival::Bytes(random.below(4_096)));
+                any |= crash(simulation, one, &down, fault) != Begun::Skipped;
+            }
+            return if any { Begun::Over } else { Begun::Skipped };
+        }
+        Kind::DamagedState => {
+            simulation.nodes[node].state.damage("its files were damaged");
+            return crash(simulation, node, &Down::Killed, fault);
+        }
+        Kind::FlippedBit => {
+            if !simulation.nodes[node].up {
+                return Begun::Skipped;
+            }
+            simulation.crash(node, &Down::Killed);
+            flip(simulation, node, &mut random);
+        }
+        Kind::LostSync => {
+            if !simulation.nodes[node].up {
+                return Begun::Skipped;
+            }
+            simulation.nodes[node].lies = true;
+        }
+        Kind::Pause => simulation.pause(node, fault.span),
+        Kind::ClockRate => {
+            simulation.set_clock_rate(node, 0.91 + 0.18 * random.fraction());
+        }
+        Kind::ClockJump => {
+            simulation.jump_clock(node, random.below(120_000) as i64 - 60_000);
+            return Begun::Over;
+        }
+        Kind::Isolate => simulation.isolate(fault.site, id),
+        Kind::Halves => {
+            each_pair(fault, &sites_nodes, |a, b| simulation.cut(fault.site, a, b));
+        }
+        Kind::Bridge => {
+            // The bridge is `other`: it reaches both sides.
+            each_pair(fault, &sites_nodes, |a, b| {
+                if a != other && b != other {
+                    simulation.cut(fault.site, a, b);
+                }
+            });
+        }
+        Kind::OneWay => simulation.cut_one_way(fault.site, id, other),
+        Kind::Flapping => {
+            simulation.cut(fault.site, id, other);
+            return Begun::For(FLAP.min(fault.span));
+        }
+        Kind::Reset => {
+            simulation.break_link(fault.site, id, other);
+            return Begun::Over;
+        }
+        Kind::Drop => {
+            simulation.sites[fault.site].network.drop_permille = *random.pick(&[20, 100, 300]);
+        }
+        Kind::SlowLink => {
+            let extra = Duration::from_millis(10 + random.below(140));
+            simulation.sites[fault.site].network.extra = extra;
+        }
+        Kind::SlowDisk => {
+            simulation.nodes[node].slow = Duration::from_millis(20 + random.below(480));
+        }
+        Kind::FullDisk => simulation.nodes[node].disk.set_capacity(Some(0)),
+        Kind::Replace => {
+            simulation.crash(node, &Down::draw(&mut random));
+            simulation.replace_disk(node);
+            return Begun::Over;
+        }
+        Kind::Remove => {
+            let Some(leader) = simulation.leader(fault.site) else { return Begun::Skipped };
+            let body = Body::RemoveNode { node: NodeId(id) };
+            let deadline_ms = Some(REMOVAL.as_millis() as u64);
+            simulation.ask(leader, Request { body, deadline_ms });
+            return Begun::For(REMOVAL);
+        }
+        Kind::Transfer => {
+            let body = Body::TransferLeader { node: NodeId(other) };
+            let asked = simulation.ask(node, Request { body, deadline_ms: Some(5_000) });
+            return if asked.is_some() { Begun::Over } else { Begun::Skipped };
+        }
+    }
+    Begun::For(fault.span)
+}
+
+/// Goes on with a fault that lasts: ends it, or says when to go on again. `since`: how long ago it
+/// began.
+pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
+    let node = index(simulation, fault, fault.node);
+    let (id, other) = (fault.node as u64 + 1, fault.other as u64 + 1);
+    let sites_nodes = simulation.sites[fault.site].nodes.clone();
+    match fault.kind {
+        Kind::FlippedBit => {
+            simulation.start(node);
+            if simulation.nodes[node].refused.is_none() {
+                // The bit lay where nothing is: in the room that a segment has to grow.
+                return Begun::Over;
+            }
+        }
+        Kind::LostSync => {
+            if std::mem::take(&mut simulation.nodes[node].lies) {
+                // Nothing was synced in all that time.
+                return Begun::Over;
+            }
+            simulation.crash(node, &Down::PowerLost(Survival::Nothing));
+            let why = "its disk lost an fsync; it waits for another disk".to_owned();
+            simulation.nodes[node].refused = Some(why);
+        }
+        Kind::ClockRate => simulation.set_clock_rate(node, 1.0),
+        Kind::Isolate => {
+            for one in (1..=sites_nodes.len() as u64).filter(|one| *one != id) {
+                simulation.mend(fault.site, id, one);
+            }
+        }
+        Kind::Halves | Kind::Bridge => {
+            each_pair(fault, &sites_nodes, |a, b| simulation.mend(fault.site, a, b));
+        }
+        Kind::OneWay => simulation.mend(fault.site, id, other),
+        Kind::Flapping => {
+            let ends = since >= fault.span;
+            if ends || simulation.sites[fault.site].network.is_cut(id, other) {
+                simulation.mend(fault.site, id, other);
+            } else {
+                simulation.cut(fault.site, id, other);
+            }
+            if !ends {
+                return Begun::For(FLAP.min(fault.span - since));
+            }
+        }
+        Kind::Drop => simulation.sites[fault.site].network.drop_permille = 0,
+        Kind::SlowLink => simulation.sites[fault.site].network.extra = Duration::ZERO,
+        Kind::SlowDisk => simulation.nodes[node].slow = Duration::ZERO,
+        Kind::FullDisk => simulation.nodes[node].disk.set_capacity(None),
+        Kind::Remove => {
+            // It is removed or it is not: in both cases it comes back with an empty disk, if the
+            // others can spare it.
+            if others_are_whole(simulation, fault.site, node) {
+                simulation.crash(node, &Down::Killed);
+                simulation.replace_disk(node);
+            }
+        }
+        _ => {}
+    }
+    Begun::Over
+}
+
+/// Exchanges the disks of nodes that wait for it, where the others of their site hold everything.
+pub fn tend<C>(simulation: &mut Simulation<C>) {
+    for node in 0..simulation.nodes.len() {
+        let waits = simulation.nodes[node].refused.is_some();
+        if waits && others_are_whole(simulation, simulation.nodes[node].site, node) {
+            simulation.replace_disk(node);
+        }
+    }
+}
+
+/// Everything that went wrong is right again: links, clocks, disks, and nodes that are down start.
+/// What waits for an operator goes on waiting: see [`tend`].
+pub fn end_all<C>(simulation: &mut Simulation<C>) {
+    simulation.heal();
+    for group in &mut simulation.sites {
+        group.network.drop_permille = 0;
+        group.network.extra = Duration::ZERO;
+    }
+    for node in 0..simulation.nodes.len() {
+        simulation.set_clock_rate(node, 1.0);
+        let one = &mut simulation.nodes[node];
+        one.slow = Duration::ZERO;
+        one.lies = false;
+        one.disk.set_capacity(None);
+        simulation.start(node);
+    }
+}
+
+/// Whether every node is up and belongs to its site.
+#[must_use]
+pub fn all_are_members<C>(simulation: &Simulation<C>) -> bool {
+    simulation.nodes.iter().all(|node| node.up && node.belongs == Belongs::Member)
+}
+
+fn crash<C>(
+    simulation: &mut Simulation<C>,
+    node: NodeIndex,
+    down: &Down,
+    fault: &Fault,
+) -> Begun {
+    if !simulation.nodes[node].up {
+        return Begun::Skipped;
+    }
+    simulation.bounce(node, down, fault.span);
+    Begun::Over
+}
+
+/// The pairs of nodes on different sides: the first side is as many as the draw says, beginning
+/// with the fault's node.
+fn each_pair(fault: &Fault, nodes: &[NodeIndex], mut done: impl FnMut(u64, u64)) {
+    let count = nodes.len();
+    let first_side = 1 + (fault.draw as usize % (count - 1).max(1));
+    let side = |place: usize| (place + count - fault.node) % count < first_side;
+    for a in 0..count {
+        for b in a + 1..count {
+            if side(a) != side(b) {
+                done(a as u64 + 1, b as u64 + 1);
+            }
+        }
+    }
+}
+
+/// Flips a bit in the first half of one of the log's files: not in the record that was written
+/// last, which cannot be told from a torn one.
+fn flip<C>(simulation: &Simulation<C>, node: NodeIndex, random: &mut Random) {
+    let disk = &simulation.nodes[node].disk;
+    let folder = Path::new("log");
+    let Ok(names) = disk.list(folder) else { return };
+    if names.is_empty() {
+        return;
+    }
+    let path = folder.join(random.pick(&names));
+    let used = disk.read(&path).unwrap_or_default();
+    let end = used.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64;
+    disk.flip(&path, random.below(end / 2 + 1), 1 << random.below(8));
+}

@@ -1,0 +1,217 @@
+//! What goes wrong in a world, and when.
+//!
+//! A *plan* is drawn before a run begins, from the world and a seed: which fault, where, when, for
+//! how long. What a fault does is in [`apply`]. Because the plan is a list that exists beforehand, a
+//! run can be repeated with any part of it, which is how a failed run is made small.
+//!
+//! Faults are of a site: its nodes, their clocks and disks, the links between them. All of them are
+//! ones that the store promises to survive, in any number and order, with one care: what destroys
+//! the only trace of something acknowledged on a disk (a bit flipped in its log, an fsync that did
+//! nothing, a disk exchanged) is done only while all nodes of the site hold everything, and the node
+//! then waits for an operator, who exchanges its disk once the others hold everything. That is what
+//! `docs/reliability.md` asks of an operator too: a disk that lied is a disk lost.
+
+pub mod apply;
+pub mod plan;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What can go wrong.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A process is killed, or its machine loses power: what was not synced is lost, whole or in part
+    /// or torn. It starts again after the span.
+    Crash,
+    /// All nodes of the site lose power at once.
+    SiteLoss,
+    /// A process stands still for the span, and does not know.
+    Pause,
+    /// A node's clocks run up to 9 % fast or slow for the span.
+    ClockRate,
+    /// A node's wall clock jumps, by up to a minute either way.
+    ClockJump,
+    /// A node is cut off from all others.
+    Isolate,
+    /// The site falls into two parts that do not reach each other.
+    Halves,
+    /// One node's words do not reach another; the other's do reach it.
+    OneWay,
+    /// Two halves reach each other through one node only.
+    Bridge,
+    /// A link goes and comes, many times.
+    Flapping,
+    /// A connection breaks, with all that is on its way, and is there again.
+    Reset,
+    /// Messages are dropped now and then, as from full buffers.
+    Drop,
+    /// All links of the site become slow.
+    SlowLink,
+    /// A disk takes long for every fsync.
+    SlowDisk,
+    /// A disk has no room.
+    FullDisk,
+    /// A bit flips in a node's log while it is down.
+    FlippedBit,
+    /// An fsync does nothing and says it did; then the power goes.
+    LostSync,
+    /// The state's engine finds its files damaged at the next start.
+    DamagedState,
+    /// A node comes back with an empty disk.
+    Replace,
+    /// A node is removed from the site, and taken in again with an empty disk.
+    Remove,
+    /// Leadership is handed to another node.
+    Transfer,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 21] = [
+        Kind::Crash,
+        Kind::SiteLoss,
+        Kind::Pause,
+        Kind::ClockRate,
+        Kind::ClockJump,
+        Kind::Isolate,
+        Kind::Halves,
+        Kind::OneWay,
+        Kind::Bridge,
+        Kind::Flapping,
+        Kind::Reset,
+        Kind::Drop,
+        Kind::SlowLink,
+        Kind::SlowDisk,
+        Kind::FullDisk,
+        Kind::FlippedBit,
+        Kind::LostSync,
+        Kind::DamagedState,
+        Kind::Replace,
+        Kind::Remove,
+        Kind::Transfer,
+    ];
+
+    /// Its name in a world file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Crash => "crash",
+            Kind::SiteLoss => "site_loss",
+            Kind::Pause => "pause",
+            Kind::ClockRate => "clock_rate",
+            Kind::ClockJump => "clock_jump",
+            Kind::Isolate => "isolate",
+            Kind::Halves => "halves",
+            Kind::OneWay => "one_way",
+            Kind::Bridge => "bridge",
+            Kind::Flapping => "flapping",
+            Kind::Reset => "reset",
+            Kind::Drop => "drop",
+            Kind::SlowLink => "slow_link",
+            Kind::SlowDisk => "slow_disk",
+            Kind::FullDisk => "full_disk",
+            Kind::FlippedBit => "flipped_bit",
+            Kind::LostSync => "lost_sync",
+            Kind::DamagedState => "damaged_state",
+            Kind::Replace => "replace",
+            Kind::Remove => "remove",
+            Kind::Transfer => "transfer",
+        }
+    }
+
+    /// Whether it only makes sense among several nodes.
+    #[must_use]
+    pub fn needs_several(self) -> bool {
+        match self {
+            Kind::Isolate
+            | Kind::Halves
+            | Kind::OneWay
+            | Kind::Bridge
+            | Kind::Flapping
+            | Kind::Reset
+            | Kind::Drop
+            | Kind::SlowLink
+            | Kind::Transfer
+            // A disk that is lost is only survived by what others hold.
+            | Kind::FlippedBit
+            | Kind::LostSync
+            | Kind::Replace
+            | Kind::Remove => true,
+            Kind::Crash
+            | Kind::SiteLoss
+            | Kind::Pause
+            | Kind::ClockRate
+            | Kind::ClockJump
+            | Kind::SlowDisk
+            | Kind::FullDisk
+            | Kind::DamagedState => false,
+        }
+    }
+
+    /// The shortest and the longest span of one that is drawn.
+    #[must_use]
+    pub fn spans(self) -> (Duration, Duration) {
+        let ms = Duration::from_millis;
+        match self {
+            Kind::Crash | Kind::DamagedState | Kind::FlippedBit => (ms(0), ms(2_000)),
+            Kind::SiteLoss => (ms(0), ms(1_500)),
+            Kind::Pause => (ms(20), ms(3_000)),
+            Kind::ClockRate => (ms(1_000), ms(10_000)),
+            Kind::Isolate | Kind::Halves | Kind::OneWay | Kind::Bridge | Kind::Flapping => {
+                (ms(100), ms(4_000))
+            }
+            Kind::Drop | Kind::SlowLink | Kind::SlowDisk => (ms(500), ms(4_000)),
+            Kind::FullDisk => (ms(200), ms(3_000)),
+            Kind::LostSync => (ms(1), ms(200)),
+            Kind::ClockJump | Kind::Reset | Kind::Replace | Kind::Remove | Kind::Transfer => {
+                (ms(0), ms(0))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One fault of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Its place in the plan.
+    pub number: usize,
+    /// When it begins, since the clients began.
+    pub at: Duration,
+    /// How long it lasts.
+    pub span: Duration,
+    /// What it is.
+    pub kind: Kind,
+    /// The site, by its place in the world.
+    pub site: usize,
+    /// The node it is about, by its place in the site.
+    pub node: usize,
+    /// Another one of the same site, where it takes two; the same one in a site of one.
+    pub other: usize,
+    /// Decides whatever else there is to decide about it.
+    pub draw: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_a_world_file() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            let (shortest, longest) = kind.spans();
+            assert!(shortest <= longest);
+        }
+    }
+}

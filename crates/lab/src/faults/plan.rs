@@ -1,0 +1,121 @@
+//! A plan of faults, drawn from a seed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Fault, Kind};
+use crate::random::Random;
+
+/// Most faults in one plan.
+const FAULTS_MAX: usize = 100_000;
+
+/// Faults that come at random.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chances {
+    /// The mean time between two faults of one site.
+    pub every: Duration,
+    /// Before this, none.
+    pub calm: Duration,
+    /// How often each kind comes, relative to the others; those not named do not come.
+    pub weights: BTreeMap<Kind, f64>,
+}
+
+/// Draws the faults of a run over so many `nodes` by site, of whatever lies before `end`. In order
+/// of time; the same seed gives the same plan.
+#[must_use]
+pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (site, count) in nodes.iter().enumerate() {
+        let kinds: Vec<(Kind, f64)> = chances
+            .weights
+            .iter()
+            .map(|(kind, weight)| (*kind, *weight))
+            .filter(|(kind, weight)| *weight > 0.0 && (*count > 1 || !kind.needs_several()))
+            .collect();
+        let total: f64 = kinds.iter().map(|(_, weight)| weight).sum();
+        let mut random = Random::stream(seed, "faults", site as u64);
+        let mut at = chances.calm;
+        while !kinds.is_empty() && faults.len() < FAULTS_MAX {
+            at += random.exponential(chances.every);
+            if at >= end {
+                break;
+            }
+            let mut ticket = random.fraction() * total;
+            let drawn = kinds.iter().find(|(_, weight)| {
+                ticket -= weight;
+                ticket < 0.0
+            });
+            let kind = drawn.unwrap_or(&kinds[kinds.len() - 1]).0;
+            let node = random.below(*count as u64) as usize;
+            let step = 1 + random.below(*count as u64 - u64::from(*count > 1)) as usize;
+            faults.push(Fault {
+                number: 0,
+                at,
+                span: random.between(kind.spans()),
+                kind,
+                site,
+                node,
+                other: (node + step) % count,
+                draw: random.draw(),
+            });
+        }
+    }
+    number(faults)
+}
+
+/// Puts faults in order of time and numbers them.
+#[must_use]
+pub fn number(mut faults: Vec<Fault>) -> Vec<Fault> {
+    faults.sort_by_key(|fault| (fault.at, fault.site));
+    for (number, fault) in faults.iter_mut().enumerate() {
+        fault.number = number;
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Chances {
+        Chances {
+            every: Duration::from_secs(1),
+            calm: Duration::from_secs(2),
+            weights: Kind::ALL.into_iter().map(|kind| (kind, 1.0)).collect(),
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_one_plan_of_all_kinds() {
+        let hour = Duration::from_secs(3_600);
+        let plan = draw(7, &[3, 3], &all(), hour);
+        assert_eq!(plan, draw(7, &[3, 3], &all(), hour));
+        assert_ne!(plan, draw(8, &[3, 3], &all(), hour));
+        // Poisson: 7,196 expected, its deviation is 85.
+        assert!((6_900..7_500).contains(&plan.len()), "{}", plan.len());
+        assert!(plan.is_sorted_by_key(|fault| fault.at));
+        assert!(plan.iter().enumerate().all(|(place, fault)| fault.number == place));
+        for kind in Kind::ALL {
+            let count = plan.iter().filter(|fault| fault.kind == kind).count();
+            assert!((240..450).contains(&count), "{kind}: {count}");
+        }
+        for fault in &plan {
+            assert!(fault.node < 3 && fault.other < 3 && fault.node != fault.other);
+            assert!(fault.at >= Duration::from_secs(2) && fault.at < hour);
+        }
+    }
+
+    #[test]
+    fn a_site_of_one_is_only_given_what_it_can_survive() {
+        let plan = draw(1, &[1], &all(), Duration::from_secs(600));
+        assert!(plan.len() > 400);
+        assert!(plan.iter().all(|fault| !fault.kind.needs_several() && fault.other == 0));
+    }
+
+    #[test]
+    fn what_has_no_weight_does_not_come() {
+        let chances = Chances { weights: [(Kind::Pause, 2.0), (Kind::Crash, 0.0)].into(), ..all() };
+        let plan = draw(1, &[3], &chances, Duration::from_secs(60));
+        assert!(!plan.is_empty() && plan.iter().all(|fault| fault.kind == Kind::Pause));
+    }
+}

@@ -1,0 +1,148 @@
+//! What only a trial asks for: bugs put in on purpose, and rare things made common.
+//!
+//! A tester that finds nothing proves little unless it finds what is known to be there. Each
+//! [`Bug`] is one that a store like this one had, somewhere, and that an honest test must see: the
+//! lab plants one and must find it. [`Rare`] makes code that seldom runs run often: a batch of one
+//! command, a snapshot sent byte by byte, a request sent twice.
+//!
+//! Both are off unless the crate is built with its feature `trial`, which nothing but tests and the
+//! lab's own trials asks for: without it every question here is `false` at compile time.
+
+/// A bug to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bug {
+    /// The log says that it is durable without an fsync. (The shell's: it leaves the fsync out.)
+    SkipSync,
+    /// The log says that it is durable when it is written, before the fsync. (The shell's.)
+    AnswerBeforeSync,
+    /// A put is acknowledged when the leader has proposed it.
+    AcknowledgeBeforeQuorum,
+    /// A linearizable read is answered from the node's state without asking for a read index.
+    ReadWithoutIndex,
+    /// A lease lasts as long as if all clocks ran at one rate, and as if a tick were no tick.
+    LeaseWithoutMargin,
+    /// A leader that hands leadership over keeps its lease.
+    LeaseThroughHandover,
+    /// A node that has just started votes at once, though it may have promised a leader not to.
+    VoteAtOnce,
+    /// A node forgets whom it voted for when it restarts.
+    ForgetVote,
+    /// A request that is sent again is applied again.
+    ApplyTwice,
+    /// A delete is answered and leaves the key, one time in five.
+    ForgetTombstone,
+    /// A put under a condition does not look whether it holds, one time in five.
+    IgnoreCondition,
+    /// A write whose leader was lost is answered as certainly not done.
+    DenyDoubt,
+    /// A node that starts, or takes a snapshot in, forgets which requests it has answered.
+    ForgetRequests,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 13] = [
+        Bug::SkipSync,
+        Bug::AnswerBeforeSync,
+        Bug::AcknowledgeBeforeQuorum,
+        Bug::ReadWithoutIndex,
+        Bug::LeaseWithoutMargin,
+        Bug::LeaseThroughHandover,
+        Bug::VoteAtOnce,
+        Bug::ForgetVote,
+        Bug::ApplyTwice,
+        Bug::ForgetTombstone,
+        Bug::IgnoreCondition,
+        Bug::DenyDoubt,
+        Bug::ForgetRequests,
+    ];
+
+    /// Its name on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bug::SkipSync => "skip-sync",
+            Bug::AnswerBeforeSync => "answer-before-sync",
+            Bug::AcknowledgeBeforeQuorum => "acknowledge-before-quorum",
+            Bug::ReadWithoutIndex => "read-without-index",
+            Bug::LeaseWithoutMargin => "lease-without-margin",
+            Bug::LeaseThroughHandover => "lease-through-handover",
+            Bug::VoteAtOnce => "vote-at-once",
+            Bug::ForgetVote => "forget-vote",
+            Bug::ApplyTwice => "apply-twice",
+            Bug::ForgetTombstone => "forget-tombstone",
+            Bug::IgnoreCondition => "ignore-condition",
+            Bug::DenyDoubt => "deny-doubt",
+            Bug::ForgetRequests => "forget-requests",
+        }
+    }
+}
+
+/// The bug that is planted in a node, if one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted(Option<Bug>);
+
+impl Planted {
+    /// This one. Without the feature `trial` it does nothing.
+    pub fn of(bug: Bug) -> Planted {
+        Planted(Some(bug))
+    }
+
+    /// Whether it is this one.
+    pub fn is(self, bug: Bug) -> bool {
+        cfg!(feature = "trial") && self.0 == Some(bug)
+    }
+
+    /// Whether bugs can be planted in this build.
+    pub fn is_possible() -> bool {
+        cfg!(feature = "trial")
+    }
+}
+
+/// Makes rare things common, at the places in the code that ask.
+#[derive(Clone, Debug, Default)]
+pub struct Rare {
+    permille: u64,
+    state: u64,
+}
+
+impl Rare {
+    /// Says yes so many times of a thousand, by a stream of its own that `seed` begins.
+    pub fn new(permille: u64, seed: u64) -> Rare {
+        Rare { permille, state: seed }
+    }
+
+    /// Whether the rare thing happens now.
+    pub fn happens(&mut self) -> bool {
+        if !cfg!(feature = "trial") || self.permille == 0 {
+            return false;
+        }
+        // SplitMix64, as in the lab.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.state;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % 1_000 < self.permille
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_planted_by_default() {
+        assert!(Bug::ALL.into_iter().all(|bug| !Planted::default().is(bug)));
+        assert_eq!(Planted::of(Bug::SkipSync).is(Bug::SkipSync), Planted::is_possible());
+        assert!(!Planted::of(Bug::SkipSync).is(Bug::ForgetVote));
+    }
+
+    #[test]
+    fn rare_things_happen_as_often_as_asked() {
+        let mut never = Rare::default();
+        assert!((0..1_000).all(|_| !never.happens()));
+        let mut often = Rare::new(250, 1);
+        let count = (0..10_000).filter(|_| often.happens()).count();
+        let expected = if Planted::is_possible() { 2_300..2_700 } else { 0..1 };
+        assert!(expected.contains(&count), "{count}");
+    }
+}
