@@ -6,13 +6,14 @@
 //!
 //! Left out: anything across the antimeridian or at the poles.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Mean radius of the earth (IUGG), in metres.
 const EARTH_RADIUS_M: f64 = 6_371_008.8;
 
 /// A place: degrees of WGS84.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
     /// Degrees north, −90 to 90.
@@ -55,7 +56,7 @@ impl Point {
 }
 
 /// A rectangle of degrees.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     /// Southern edge, degrees north.

@@ -20,6 +20,7 @@ use toml::Spanned;
 use crate::{
     geo::{Bounds, Grid, Point},
     link::{Latency, Link},
+    mobility::waypoint::Waypoint,
 };
 
 /// Most sites in one world.
@@ -117,18 +118,6 @@ pub struct Vehicles {
     pub roam_margin_m: f64,
     /// How they move without a trace.
     pub waypoint: Waypoint,
-}
-
-/// Parameters of the random waypoint generator.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Waypoint {
-    /// Slowest speed of a leg; above zero, or the mean speed decays for ever.
-    pub speed_min_kmh: f64,
-    /// Fastest speed of a leg.
-    pub speed_max_kmh: f64,
-    /// Longest pause between legs; pauses are uniform from zero.
-    pub pause_max_s: f64,
 }
 
 /// What each vehicle does, per second of real time.
@@ -359,16 +348,7 @@ impl Source<'_> {
         if !(0.0..=100_000.0).contains(&roam_margin_m) {
             return refuse(format!("vehicles: roam_margin_m is 0 to 100000, is {roam_margin_m}"));
         }
-        let Waypoint { speed_min_kmh, speed_max_kmh, pause_max_s } = waypoint;
-        if !(1.0..=1_000.0).contains(&speed_min_kmh)
-            || !(speed_min_kmh..=1_000.0).contains(&speed_max_kmh)
-        {
-            return refuse("waypoint: 1 ≤ speed_min_kmh ≤ speed_max_kmh ≤ 1000".to_owned());
-        }
-        if !(0.0..=86_400.0).contains(&pause_max_s) {
-            return refuse(format!("waypoint: pause_max_s is 0 to 86400, is {pause_max_s}"));
-        }
-        Ok(())
+        waypoint.check().or_else(refuse)
     }
 
     fn check_hazards(&self, hazards: &Spanned<Hazards>) -> Result<(), WorldError> {

@@ -9,6 +9,7 @@
 //! which does not matter for choosing among sites kilometres apart.
 
 pub mod trace;
+mod way;
 pub mod waypoint;
 
 use crate::geo::Point;
@@ -98,6 +99,20 @@ pub fn span_s(tracks: &[Track]) -> Option<(f64, f64)> {
         .iter()
         .filter_map(Track::span_s)
         .reduce(|(from, to), (start, end)| (from.min(start), to.max(end)))
+}
+
+/// Slowest speed that a model may have; below it a leg would last for days.
+const SPEED_MIN_KMH: f64 = 1.0;
+/// Fastest speed that a model may have.
+const SPEED_MAX_KMH: f64 = 1_000.0;
+
+fn check_speeds(model: &str, min_kmh: f64, max_kmh: f64) -> Result<(), String> {
+    if (SPEED_MIN_KMH..=SPEED_MAX_KMH).contains(&min_kmh)
+        && (min_kmh..=SPEED_MAX_KMH).contains(&max_kmh)
+    {
+        return Ok(());
+    }
+    Err(format!("{model}: {SPEED_MIN_KMH} ≤ speed_min_kmh ≤ speed_max_kmh ≤ {SPEED_MAX_KMH}"))
 }
 
 #[cfg(test)]

@@ -9,15 +9,37 @@
 
 use rand::Rng;
 
-use super::{Fix, GAP_MAX_S, Track};
-use crate::{
-    geo::{Bounds, Point},
-    world::Waypoint,
-};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// Seconds between two fixes on a leg; short enough that no interpolation gap opens.
-const FIX_EVERY_S: f64 = 60.0;
-const _: () = assert!(FIX_EVERY_S < GAP_MAX_S);
+use super::{Track, check_speeds, way::Way};
+use crate::geo::{Bounds, Point};
+
+/// Parameters of the random waypoint generator.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Waypoint {
+    /// Slowest speed of a leg; above zero, or the mean speed decays for ever.
+    pub speed_min_kmh: f64,
+    /// Fastest speed of a leg.
+    pub speed_max_kmh: f64,
+    /// Longest pause between legs; pauses are uniform from zero.
+    pub pause_max_s: f64,
+}
+
+impl Waypoint {
+    /// Whether the parameters make sense.
+    ///
+    /// # Errors
+    /// They do not; a sentence says what would.
+    pub fn check(&self) -> Result<(), String> {
+        check_speeds("waypoint", self.speed_min_kmh, self.speed_max_kmh)?;
+        if !(0.0..=86_400.0).contains(&self.pause_max_s) {
+            return Err(format!("waypoint: pause_max_s is 0 to 86400, is {}", self.pause_max_s));
+        }
+        Ok(())
+    }
+}
 
 /// Drives one vehicle for `duration_s` seconds from time 0, starting at a uniform place.
 ///
@@ -30,32 +52,20 @@ pub fn track(
     rng: &mut impl Rng,
 ) -> Track {
     let mut at = place(city, rng);
-    let mut t_s = 0.0;
-    let mut fixes = vec![Fix { t_s, at }];
-    while t_s < duration_s {
+    let mut way = Way::begin(0.0, at);
+    while way.t_s() < duration_s {
         let destination = place(city, rng);
         let speed_kmh = rng.random_range(parameters.speed_min_kmh..=parameters.speed_max_kmh);
-        let leg_s = at.distance_m(destination) / (speed_kmh / 3.6);
-        t_s = push_leg(&mut fixes, t_s, at, destination, leg_s);
+        way.go(destination, at.distance_m(destination) / (speed_kmh / 3.6));
         at = destination;
-        let pause_s = rng.random_range(0.0..=parameters.pause_max_s);
-        t_s = push_leg(&mut fixes, t_s, at, at, pause_s);
+        way.wait(rng.random_range(0.0..=parameters.pause_max_s));
     }
-    Track::new(name, fixes)
+    way.track(name)
 }
 
-fn place(city: &Bounds, rng: &mut impl Rng) -> Point {
+/// A place drawn uniformly.
+pub(super) fn place(city: &Bounds, rng: &mut impl Rng) -> Point {
     Point::new(rng.random_range(city.south..=city.north), rng.random_range(city.west..=city.east))
-}
-
-/// Appends a straight leg and returns the time at its end.
-fn push_leg(fixes: &mut Vec<Fix>, start_s: f64, from: Point, to: Point, leg_s: f64) -> f64 {
-    let steps = (leg_s / FIX_EVERY_S).ceil().max(1.0) as u32;
-    for step in 1..=steps {
-        let fraction = f64::from(step) / f64::from(steps);
-        fixes.push(Fix { t_s: start_s + leg_s * fraction, at: from.toward(to, fraction) });
-    }
-    start_s + leg_s
 }
 
 #[cfg(test)]
