@@ -2,15 +2,29 @@
 //!
 //! A [`Track`] is a series of fixes; between two of them the vehicle is on the straight line, unless
 //! they are more than [`GAP_MAX_S`] apart: then nobody knows where it was, and it is nowhere. Tracks
-//! come from a recorded trace ([`trace`]) or from a generator ([`waypoint`]); nothing else in the lab
-//! knows which.
+//! come from a recorded trace or from a generator; nothing else in the lab knows which. [`Mobility`]
+//! is the choice among them, as a world file makes it.
 //!
-//! Left out: streets. A straight line between reports a minute apart cuts corners by a block or two,
-//! which does not matter for choosing among sites kilometres apart.
+//! | model | who moves so |
+//! | --- | --- |
+//! | [`waypoint`] | a vehicle that drives straight to random places, at random speeds |
+//! | [`manhattan`] | a vehicle that keeps to the streets of a grid |
+//! | [`levy`] | a person on foot: many short ways, few long ones |
+//! | [`commuter`] | a person who goes to work and back each day |
+//! | [`trace`] | whoever was recorded |
+//!
+//! Left out: streets, but for those of [`manhattan`]. A straight line between reports a minute apart
+//! cuts corners by a block or two, which does not matter for choosing among sites kilometres apart.
 
+pub mod commuter;
+pub mod levy;
+pub mod manhattan;
+mod model;
 pub mod trace;
 mod way;
 pub mod waypoint;
+
+pub use model::{Mobility, Replay, Still};
 
 use crate::geo::Point;
 
