@@ -3,21 +3,28 @@
 //!
 //! | module | its one idea |
 //! | --- | --- |
-//! | [`random`] | the only source of chance: one small generator, seeded |
-//! | [`history`] | what clients asked and what came back, as a file |
+//! | [`world`] | one TOML file that says what there is, with errors that point at the line |
 //! | [`geo`] | points on the earth, metres between them, a local grid of zones |
-//! | [`world`] | one TOML file that says all of the below, with errors that point at the line |
-//! | [`mobility`] | where a vehicle is at a time: from a recorded trace or from a generator |
+//! | [`mobility`] | where a client is at a time: from a recorded trace or from a generator |
+//! | [`workload`] | what a client does next, and when |
 //! | [`link`] | when a message that enters a link leaves it; pure arithmetic |
-//! | [`simulation`] | sites in virtual time: the shell around the cores |
 //! | [`relay`] | the same link between real sockets |
+//! | [`faults`] | what goes wrong, and when |
+//! | [`simulation`] | sites in virtual time: the shell around the cores |
+//! | [`clients`] | clients in the same time: they ask, wait, ask again, move on |
+//! | [`run`] | a world and a seed, from the first node to the verdicts |
+//! | [`explore`] | many seeds, and a failed run made small |
+//! | [`history`] | what clients asked and what came back, as a file |
+//! | [`verdict`] | whether a history keeps what was promised |
 //! | [`measure`] | latencies by operation and by second, and what went wrong |
 //! | [`report`] | one HTML page that works offline, with CSV beside it |
+//! | [`random`] | the only source of chance: one small generator, seeded |
 //!
 //! Everything here except [`relay`] is pure: time is a number that the caller passes in, and random
 //! numbers come from a generator that the caller seeds. [`simulation`] alone knows how a site works
 //! inside, for it runs the cores; what judges a run reads histories and nothing else.
 
+pub mod faults;
 pub mod geo;
 pub mod history;
 pub mod link;
@@ -27,4 +34,5 @@ pub mod random;
 pub mod relay;
 pub mod report;
 pub mod simulation;
+pub mod workload;
 pub mod world;

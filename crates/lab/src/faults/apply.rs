@@ -245,12 +245,7 @@ pub fn all_are_members<C>(simulation: &Simulation<C>) -> bool {
     simulation.nodes.iter().all(|node| node.up && node.belongs == Belongs::Member)
 }
 
-fn crash<C>(
-    simulation: &mut Simulation<C>,
-    node: NodeIndex,
-    down: &Down,
-    fault: &Fault,
-) -> Begun {
+fn crash<C>(simulation: &mut Simulation<C>, node: NodeIndex, down: &Down, fault: &Fault) -> Begun {
     if !simulation.nodes[node].up {
         return Begun::Skipped;
     }

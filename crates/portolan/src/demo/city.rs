@@ -198,7 +198,7 @@ async fn start_site(
     let mut running = Vec::new();
     let mut join = Vec::new();
     for number in 1..=*nodes as u64 {
-        let link = world.links.node_node.link(0.0);
+        let link = world.node_link(site);
         let seed = seed.wrapping_add((site as u64) << 8 | number);
         let peers = Relay::open(link, seed).await.map_err(CityError::io("cannot open a relay"))?;
         let config = Config {

@@ -38,6 +38,7 @@ use std::{
 };
 
 use lab::{link::Link, mobility::trace::TraceError, relay::Relay, world::WorldError};
+use model::SiteName;
 use rand::{SeedableRng, rngs::StdRng};
 use tokio::{
     sync::watch,
@@ -126,6 +127,20 @@ pub(crate) enum DemoError {
         /// What would have been played of it.
         window_s: f64,
     },
+    /// The world says nothing of vehicles.
+    #[error(
+        "world {name} has no [demo] and [[clients]]: the demo needs both to know what vehicles do"
+    )]
+    NoVehiclesInWorld {
+        /// The world.
+        name: SiteName,
+    },
+    /// The world's vehicles follow a trace, which the demo takes from the command line.
+    #[error("the first clients of world {name} follow a trace: give it with --trace")]
+    TraceInWorld {
+        /// The world.
+        name: SiteName,
+    },
     /// The sites did not start.
     #[error("cannot start the city: {0}")]
     City(#[from] CityError),
@@ -189,6 +204,8 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     let tracks = std::mem::take(&mut plan.tracks);
     let shared = Arc::new(Shared {
         world: plan.world.clone(),
+        demo: plan.demo,
+        margin_m: plan.margin_m,
         clock: plan.clock,
         addresses: city.addresses(),
         scene: Scene::new(plan.world.sites.len(), tracks.len()),

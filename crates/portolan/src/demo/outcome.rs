@@ -145,7 +145,7 @@ impl Outcome<'_> {
             operations: *operations,
         });
         let map = Map {
-            bounds: world.city,
+            bounds: world.area,
             outline: world.outline.clone(),
             sites: sites.collect(),
             strokes: seen.strokes.clone(),
@@ -238,9 +238,7 @@ impl Outcome<'_> {
 
     fn notes(&self) -> Vec<String> {
         let links = &self.plan.world.links;
-        let tier = |name: &str, tier: lab::world::Tier| {
-            format!("{name} {} ms and {} ms a kilometre", tier.base_ms, tier.per_km_ms)
-        };
+        let tier = |name: &str, tier: &lab::world::Tier| format!("{name} {tier}");
         vec![
             "Acknowledged means on disk, with fsync, at a majority of the site's nodes. Reads are \
              linearizable. A site is on its own: hazards are kept where they are reported."
@@ -249,15 +247,15 @@ impl Outcome<'_> {
                 "Delays are one way and emulated by relays between real sockets, whose timers round \
                  up to whole milliseconds: {}; {}. A connection's first bytes take one round trip \
                  more.",
-                tier("vehicle to site", links.client_site),
-                tier("node to node", links.node_node),
+                tier("vehicle to site", &links.client_site),
+                tier("node to node", &links.node_node),
             ),
             format!(
                 "Each vehicle works in a closed loop with exponential think times: {} looks and {} \
                  reports a second of real time. An attempt without an answer in a second is made \
                  again at the site's next node; after ten seconds the operation counts as an error, \
                  and its fate as unknown.",
-                self.plan.world.hazards.look_hz, self.plan.world.hazards.report_hz,
+                self.plan.demo.look_hz, self.plan.demo.report_hz,
             ),
         ]
     }

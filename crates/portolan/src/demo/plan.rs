@@ -3,8 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use lab::{
-    mobility::{self, Track, trace, waypoint},
-    world::World,
+    mobility::{self, Track, trace},
+    world::{Attach, Clients, Demo, World, ready},
 };
 use rand::{SeedableRng, rngs::StdRng};
 
@@ -23,6 +23,10 @@ pub(super) struct Plan {
     pub(super) tracks: Vec<Track>,
     /// How many that were.
     pub(super) vehicles: usize,
+    /// What the vehicles do.
+    pub(super) demo: Demo,
+    /// Another site must be nearer by this much before a vehicle moves on to it.
+    pub(super) margin_m: f64,
     /// From real time to the tracks'.
     pub(super) clock: Clock,
     /// The site that loses its leader: the first of those with most nodes, if that is three or more.
@@ -37,21 +41,30 @@ impl Plan {
     /// Reads the world and the trace, or makes vehicles up.
     pub(super) fn new(args: &Args) -> Result<Self, DemoError> {
         let world = match &args.world {
-            Some(path) => World::load(path)?,
-            None => World::san_francisco(),
+            Some(path) => World::load(path, None)?,
+            None => ready::san_francisco(),
+        };
+        let (Some(demo), Some(group)) = (world.demo, world.clients.first()) else {
+            return Err(DemoError::NoVehiclesInWorld { name: world.name });
+        };
+        let margin_m = match group.attach {
+            Attach::Nearest { margin_m } => margin_m,
+            _ => 0.0,
         };
         let (tracks, clock) = match &args.trace {
-            Some(path) => recorded(path, args, world.vehicles.count)?,
-            None => made_up(args, &world),
+            Some(path) => recorded(path, args, group.count)?,
+            None => made_up(args, &world, group)?,
         };
         let vehicles_from = match &args.trace {
             Some(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            None => "random waypoint".to_owned(),
+            None => "made up".to_owned(),
         };
         Ok(Self {
             to_kill: to_kill(&world),
             title: format!("{} · {} vehicles · {vehicles_from}", world.title, tracks.len()),
             vehicles: tracks.len(),
+            demo,
+            margin_m,
             world,
             tracks,
             clock,
@@ -88,17 +101,19 @@ fn recorded(path: &Path, args: &Args, usual: usize) -> Result<(Vec<Track>, Clock
     Ok((tracks, clock))
 }
 
-fn made_up(args: &Args, world: &World) -> (Vec<Track>, Clock) {
+fn made_up(args: &Args, world: &World, group: &Clients) -> Result<(Vec<Track>, Clock), DemoError> {
     let to_s = (args.length.as_secs_f64() * args.speed).max(1.0);
-    let count = args.vehicles.map_or(world.vehicles.count, |count| count as usize);
+    let count = args.vehicles.map_or(group.count, |count| count as usize);
     let mut rng = StdRng::seed_from_u64(args.seed);
-    let tracks = (0..count)
-        .map(|index| {
-            let name = index.to_string();
-            waypoint::track(name, &world.city, &world.vehicles.waypoint, to_s, &mut rng)
-        })
+    let still = mobility::Mobility::Still(mobility::Still::default());
+    let mobility = group.mobility.as_ref().unwrap_or(&still);
+    let tracks: Option<Vec<Track>> = (0..count)
+        .map(|index| mobility.track(index.to_string(), &world.area, to_s, &mut rng))
         .collect();
-    (tracks, Clock { from_s: 0.0, to_s, speed: args.speed })
+    match tracks {
+        Some(tracks) => Ok((tracks, Clock { from_s: 0.0, to_s, speed: args.speed })),
+        None => Err(DemoError::TraceInWorld { name: world.name.clone() }),
+    }
 }
 
 /// Parses `--speed`.
@@ -195,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_site_of_three_nodes_is_the_one_to_lose_its_leader() {
-        let mut world = World::san_francisco();
+        let mut world = ready::san_francisco();
         assert_eq!(
             to_kill(&world).map(|site| world.sites[site].name.clone()),
             Some(SiteName::new("downtown").unwrap())

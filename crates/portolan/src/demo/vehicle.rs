@@ -13,7 +13,7 @@ use lab::{
     geo::{Grid, Point},
     mobility::Track,
     relay::Relay,
-    world::World,
+    world::{Demo, World},
 };
 use rand::{Rng, rngs::StdRng};
 use tokio::{
@@ -43,6 +43,10 @@ const OFF_ROAD_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Shared {
     /// Where things are and how often to do what.
     pub(super) world: World,
+    /// What vehicles do.
+    pub(super) demo: Demo,
+    /// Another site must be nearer by this much before a vehicle moves on to it.
+    pub(super) margin_m: f64,
     /// From real time to the tracks' time.
     pub(super) clock: Clock,
     /// Where each site's nodes listen for Redis clients.
@@ -75,14 +79,14 @@ impl Vehicle {
         radio: Relay,
         rng: StdRng,
     ) -> Self {
-        let zones = shared.world.zones();
+        let zones = shared.world.zones(shared.demo.zone_m);
         let (site, connection) = (None, None);
         Self { index, shared, zones, track, radio, rng, site, node: 0, connection, reports: 0 }
     }
 
     /// Drives until told to stop; the operation in hand is finished first.
     pub(super) async fn drive(mut self, mut stop: watch::Receiver<bool>) {
-        let rates = self.shared.world.hazards;
+        let rates = self.shared.demo;
         let think_s = 1.0 / (rates.look_hz + rates.report_hz);
         while !*stop.borrow() {
             let pause = match self.whereabouts() {
@@ -115,7 +119,7 @@ impl Vehicle {
 
     async fn work(&mut self, at: Point, t_s: f64) {
         let site = self.attach(at).await;
-        let rates = self.shared.world.hazards;
+        let rates = self.shared.demo;
         let key = hazards::key(self.zones.zone(at));
         if self.rng.random_bool(rates.report_hz / (rates.look_hz + rates.report_hz)) {
             self.report(site, key, at, t_s).await;
@@ -127,9 +131,8 @@ impl Vehicle {
     /// Goes to the site that serves this place, and returns it.
     async fn attach(&mut self, at: Point) -> usize {
         let shared = self.shared.clone();
-        let site = shared.world.attach(at, self.site);
-        let distance_m = shared.world.sites[site].at.distance_m(at);
-        self.radio.set_link(shared.world.links.client_site.link(distance_m));
+        let site = shared.world.attach(at, self.site, shared.margin_m);
+        self.radio.set_link(shared.world.client_link(at, site));
         shared.scene.placed(self.index, Some((at, site)));
         if let Some(before) = self.site.replace(site).filter(|before| *before != site) {
             shared.scene.lock().measure.moved();

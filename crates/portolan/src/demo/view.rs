@@ -48,7 +48,7 @@ impl View {
     /// Takes the terminal.
     pub(super) fn open(world: &World, title: String) -> io::Result<Self> {
         let terminal = ratatui::try_init()?;
-        Ok(Self { terminal, title, city: world.city, outline: world.outline.clone() })
+        Ok(Self { terminal, title, city: world.area, outline: world.outline.clone() })
     }
 
     /// Draws one moment; true when the user asks to stop.
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_screen_shows_sites_rates_and_events() {
-        let world = World::san_francisco();
+        let world = lab::world::ready::san_francisco();
         let summary = Summary { count: 42, p50_ms: 9.5, p90_ms: 11.0, p99_ms: 12.5, max_ms: 20.0 };
         let sites = world.sites.iter().map(|site| SitePicture {
             name: site.name.to_string(),
@@ -292,7 +292,7 @@ mod tests {
         for (width, height) in [(120, 40), (80, 24), (20, 5)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal
-                .draw(|frame| draw(frame, "San Francisco", world.city, &world.outline, &picture))
+                .draw(|frame| draw(frame, "San Francisco", world.area, &world.outline, &picture))
                 .unwrap();
             let screen = terminal.backend().to_string();
             if width >= 120 {
