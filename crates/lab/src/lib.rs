@@ -24,6 +24,7 @@
 //! numbers come from a generator that the caller seeds. [`simulation`] alone knows how a site works
 //! inside, for it runs the cores; what judges a run reads histories and nothing else.
 
+pub mod clients;
 pub mod faults;
 pub mod geo;
 pub mod history;
@@ -33,6 +34,8 @@ pub mod mobility;
 pub mod random;
 pub mod relay;
 pub mod report;
+pub mod run;
 pub mod simulation;
+pub mod verdict;
 pub mod workload;
 pub mod world;

@@ -131,6 +131,45 @@ pub enum Promise {
     Live,
 }
 
+impl Promise {
+    /// All of them, the strongest about single keys first.
+    pub const ALL: [Promise; 10] = [
+        Promise::Linearizable,
+        Promise::Causal,
+        Promise::ReadYourWrites,
+        Promise::MonotonicReads,
+        Promise::MonotonicWrites,
+        Promise::WritesFollowReads,
+        Promise::Convergent,
+        Promise::OneOwner,
+        Promise::Durable,
+        Promise::Live,
+    ];
+
+    /// Its name in files and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Promise::Linearizable => "linearizable",
+            Promise::Causal => "causal",
+            Promise::ReadYourWrites => "read-your-writes",
+            Promise::MonotonicReads => "monotonic-reads",
+            Promise::MonotonicWrites => "monotonic-writes",
+            Promise::WritesFollowReads => "writes-follow-reads",
+            Promise::Convergent => "convergent",
+            Promise::OneOwner => "one-owner",
+            Promise::Durable => "durable",
+            Promise::Live => "live",
+        }
+    }
+}
+
+impl std::fmt::Display for Promise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// One operation on one key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -272,4 +311,16 @@ pub enum MarkKind {
     Healed,
     /// Anything else worth a mark.
     Note,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_has_the_same_name_everywhere() {
+        for promise in Promise::ALL {
+            assert_eq!(serde_json::to_string(&promise).unwrap(), format!("\"{promise}\""));
+        }
+    }
 }

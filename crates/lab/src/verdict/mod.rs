@@ -1,0 +1,187 @@
+//! Whether a history keeps what was promised.
+//!
+//! Each [`Promise`] has a judge, in a module of its name; its head says which definition it judges
+//! and where that comes from. A judge sees a [`History`] and nothing else: not the protocol, not the
+//! simulation. Whoever can write a history can have it judged, and no judge can excuse a store
+//! because it knows what the store was trying to do.
+//!
+//! | module | what it judges |
+//! | --- | --- |
+//! | [`linearizable`] | each key behaves as one copy, in real time |
+//!
+//! There are three answers. [`Verdict::Holds`]: nothing in this history speaks against it; that is
+//! not a proof for the store, only for what it was seen to do. [`Verdict::Broken`]: it cannot be
+//! explained, with the few operations that show it. [`Verdict::Undecided`]: it cannot be judged,
+//! because something is missing from the history or because the search for an explanation became
+//! too long; never a silent pass.
+//!
+//! Left out of every verdict: reads that were marked as stale.
+
+pub mod linearizable;
+#[cfg(test)]
+mod made;
+
+use crate::history::{Action, History, Operation, Outcome, Promise};
+
+/// What a judge says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing speaks against it.
+    Holds {
+        /// How many things were looked at: operations, or what the judge says it counts.
+        examined: u64,
+    },
+    /// The history shows that the promise was not kept.
+    Broken(Violation),
+    /// It cannot be judged.
+    Undecided {
+        /// Why not, as a sentence.
+        why: String,
+    },
+}
+
+/// How a promise was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// At which key, where it is one.
+    pub key: Option<String>,
+    /// What happened, in sentences for people.
+    pub what: String,
+    /// The few operations that show it: indexes into [`History::operations`], ascending.
+    pub operations: Vec<usize>,
+    /// When it could first be seen.
+    pub at_us: Option<u64>,
+}
+
+/// A promise and what its judge says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// The promise.
+    pub promise: Promise,
+    /// What its judge says.
+    pub verdict: Verdict,
+}
+
+/// How to judge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Most steps of a search for one key's order. A step is an operation taken up into an order
+    /// that is being tried, and takes a microsecond or a few; a key whose values are told apart
+    /// takes little more than one for each of its operations.
+    pub search_steps_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { search_steps_max: 2_000_000 }
+    }
+}
+
+/// Judges a history by these promises; without any, by those of its header; if that has none
+/// either, by all that its lines allow ([`allowed`]).
+#[must_use]
+pub fn judge(history: &History, promises: &[Promise], options: &Options) -> Vec<Judged> {
+    let all;
+    let promises = match (promises, history.header.promises.as_slice()) {
+        ([], []) => {
+            all = allowed(history);
+            &all
+        }
+        ([], promised) => promised,
+        (asked, _) => asked,
+    };
+    let judged = |&promise: &Promise| Judged { promise, verdict: one(history, promise, options) };
+    promises.iter().map(judged).collect()
+}
+
+/// The promises about which a history has anything to say: those of operations where it has
+/// operations, those of sessions where answers carry versions, and so on.
+#[must_use]
+pub fn allowed(history: &History) -> Vec<Promise> {
+    let says = |promise: &Promise| match promise {
+        Promise::Linearizable => !history.operations.is_empty(),
+        _ => false,
+    };
+    Promise::ALL.into_iter().filter(says).collect()
+}
+
+/// Judges a history by one promise.
+#[must_use]
+pub fn one(history: &History, promise: Promise, options: &Options) -> Verdict {
+    if let Some(why) = history.operations.iter().enumerate().find_map(|(at, o)| misfit(at, o)) {
+        return Verdict::Undecided { why };
+    }
+    match promise {
+        Promise::Linearizable => linearizable::judge(history, options),
+        _ => Verdict::Undecided { why: format!("nobody judges {promise} yet") },
+    }
+}
+
+/// What is wrong with an operation as such, if anything: nothing can be judged then.
+fn misfit(at: usize, operation: &Operation) -> Option<String> {
+    let fits = match &operation.outcome {
+        Outcome::Failed { .. } | Outcome::Unknown { .. } => true,
+        Outcome::Value { .. } => operation.action == Action::Get,
+        Outcome::Written { .. } => !matches!(operation.action, Action::Get | Action::Add { .. }),
+        Outcome::Number { .. } => matches!(operation.action, Action::Add { .. }),
+        Outcome::Conflict => matches!(operation.action, Action::CompareAndSet { .. }),
+    };
+    if !fits {
+        return Some(format!("operation {at} has an answer of another kind: {}", told(operation)));
+    }
+    let back = operation.return_us.is_some_and(|return_us| return_us < operation.call_us);
+    back.then(|| format!("operation {at} returned before it was called: {}", told(operation)))
+}
+
+/// Whether the operation is known to have been answered as asked. One that never returned was not,
+/// whatever its line says.
+fn answered(operation: &Operation) -> bool {
+    operation.return_us.is_some()
+        && !matches!(operation.outcome, Outcome::Failed { .. } | Outcome::Unknown { .. })
+}
+
+/// Whether it certainly had no effect.
+fn failed(operation: &Operation) -> bool {
+    matches!(operation.outcome, Outcome::Failed { .. })
+}
+
+/// An operation, told to people.
+fn told(operation: &Operation) -> String {
+    let asked = match &operation.action {
+        Action::Get => "get".to_owned(),
+        Action::Put { value } => format!("put {}", shown(Some(value))),
+        Action::Delete => "delete".to_owned(),
+        Action::Add { delta } => format!("add {delta}"),
+        Action::CompareAndSet { expected, value } => {
+            format!("compare-and-set {} to {}", shown(expected.as_deref()), shown(Some(value)))
+        }
+    };
+    let got = match &operation.outcome {
+        Outcome::Value { value, .. } => shown(value.as_deref()),
+        Outcome::Written { .. } => "done".to_owned(),
+        Outcome::Number { value } => value.to_string(),
+        Outcome::Conflict => "it held something else".to_owned(),
+        Outcome::Failed { why } => format!("failed ({why})"),
+        Outcome::Unknown { why } => format!("unknown ({why})"),
+    };
+    let when = match operation.return_us {
+        Some(return_us) => format!("{} to {return_us} µs", operation.call_us),
+        None => format!("{} µs, never returned", operation.call_us),
+    };
+    format!("{} {asked} -> {got} ({when})", operation.client)
+}
+
+/// A value, told to people: quoted, and cut when it is long.
+fn shown(value: Option<&str>) -> String {
+    const CHARS_MAX: usize = 60;
+    match value {
+        None => "nothing".to_owned(),
+        Some(text) if text.chars().count() <= CHARS_MAX => format!("\"{text}\""),
+        Some(text) => {
+            let start: String = text.chars().take(CHARS_MAX).collect();
+            format!("\"{start}…\" ({} bytes)", text.len())
+        }
+    }
+}
