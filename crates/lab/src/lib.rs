@@ -25,6 +25,7 @@
 //! inside, for it runs the cores; what judges a run reads histories and nothing else.
 
 pub mod clients;
+pub mod explore;
 pub mod faults;
 pub mod geo;
 pub mod history;

@@ -35,6 +35,7 @@ use model::{Answer, Failure, NodeId, Query, ReadConsistency, Request, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use protocol::Core;
+use protocol::site::trial::Planted;
 use protocol::site::{Input, ReadGate, Status, Ticket};
 use queue::Queue;
 use std::collections::BTreeMap;
@@ -128,6 +129,10 @@ pub struct Settings {
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
     pub answer_at_front: bool,
+    /// The bug that every node has, in a trial.
+    pub planted: Planted,
+    /// Of a thousand chances for something rare in the cores, how many are taken, in a trial.
+    pub rare_permille: u64,
 }
 
 impl Default for Settings {
@@ -146,6 +151,8 @@ impl Default for Settings {
                 reserve_bytes: 0,
             },
             answer_at_front: false,
+            planted: Planted::default(),
+            rare_permille: 0,
         }
     }
 }
@@ -267,6 +274,13 @@ impl<C> Simulation<C> {
         Some(self.nodes.get(node)?.process.as_ref()?.site.status())
     }
 
+    /// Whether a node leads, as it thinks itself. Cheap.
+    #[must_use]
+    pub fn leads(&self, node: NodeIndex) -> bool {
+        let process = self.nodes[node].process.as_ref();
+        process.is_some_and(|process| process.site.leads_in().is_some())
+    }
+
     /// The node that leads a site, as it thinks itself.
     #[must_use]
     pub fn leader(&self, site: usize) -> Option<NodeIndex> {
@@ -291,6 +305,12 @@ impl<C> Simulation<C> {
                     one.applied_index == status.last_index && one.leader == Some(status.node)
                 })
             })
+    }
+
+    /// The keyspaces as a node knows them; `None`: it is down.
+    #[must_use]
+    pub fn catalog(&self, node: NodeIndex) -> Option<std::sync::Arc<model::Catalog>> {
+        Some(self.nodes[node].process.as_ref()?.site.reader().catalog())
     }
 
     /// The rows of a node's state; `None`: it cannot be read.

@@ -5,6 +5,7 @@ use super::node::{Chore, DiskJob, Process};
 use super::{ASK_AGAIN, Answered, Event, Led, NodeIndex, Simulation, text};
 use model::{Answer, Failure};
 use protocol::Core;
+use protocol::site::trial::Bug;
 use protocol::site::{Input, Output, Ticket};
 use std::time::Duration;
 use storage::log::{LogError, LogWriter};
@@ -190,16 +191,22 @@ impl<C> Simulation<C> {
         }
         let sync = self.random.between(self.settings.sync) + self.nodes[node].slow;
         self.after(sync, Event::Disk { node, life });
+        if self.settings.planted.is(Bug::AnswerBeforeSync)
+            && let Some(number) = self.process(node).and_then(|process| process.syncing.take())
+        {
+            self.input(node, Input::Persisted(number));
+        }
     }
 
     pub(super) fn disk_done(&mut self, node: NodeIndex) {
         let lies = std::mem::take(&mut self.nodes[node].lies);
         let disk = self.nodes[node].disk.clone();
+        let skips = self.settings.planted.is(Bug::SkipSync);
         let Some(process) = self.process(node) else { return };
         if lies {
             disk.fail_at(disk.operations(), storage::disk::memory::Fault::Lie);
         }
-        if let Err(error) = process.writer.sync() {
+        if !skips && let Err(error) = process.writer.sync() {
             return self.fail(format!("{}: {error}", self.name(node)));
         }
         let synced = process.syncing.take();

@@ -148,7 +148,8 @@ fn failed(operation: &Operation) -> bool {
 }
 
 /// An operation, told to people.
-fn told(operation: &Operation) -> String {
+#[must_use]
+pub fn told(operation: &Operation) -> String {
     let asked = match &operation.action {
         Action::Get => "get".to_owned(),
         Action::Put { value } => format!("put {}", shown(Some(value))),

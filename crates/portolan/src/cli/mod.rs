@@ -8,6 +8,7 @@
 //! | [`keyspace`] | `keyspace` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
+//! | [`mod@lab`] | `lab` |
 //! | [`demo`] | `demo` |
 //!
 //! [`connect`] holds the flags of all that talk to a running site, [`show`] how things are printed,
@@ -18,6 +19,7 @@ mod connect;
 mod failed;
 mod keys;
 mod keyspace;
+mod lab;
 mod prompt;
 mod serve;
 mod show;
@@ -38,6 +40,7 @@ Examples:
       --redis 127.0.0.1:7479 --grpc 127.0.0.1:7480 --peer 127.0.0.1:7481 --admin off
   portolan status                         who leads, who is behind
   portolan demo                           a city on one laptop
+  portolan lab run three-sites            the same code in virtual time, judged
 
 Exit codes:
   0  done
@@ -89,6 +92,9 @@ enum Command {
     HashPassword,
     /// Print completions for a shell
     Completions(tools::Completions),
+    /// Try a deployment in virtual time: latency, scale, and whether promises are kept
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Play a city on this machine: nine sites, vehicles moving between them, a leader that dies
     Demo(Box<demo::Args>),
 }
@@ -117,6 +123,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),
         Command::Completions(shell) => shell.run::<Cli>(),
+        Command::Lab(command) => command.run(),
         Command::Demo(args) => demo::run(&args).map_err(Failed::from),
     }
 }

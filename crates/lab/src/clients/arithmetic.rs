@@ -1,0 +1,107 @@
+//! What an operation's latency should be by the arithmetic of its links, and what it was.
+//!
+//! A site-local operation takes, when nobody is in its way:
+//!
+//! - *get at the leader*: the client's round trip, and one round among the nodes by which the leader
+//!   makes sure that it leads;
+//! - *get at a follower*: one more round trip, by which the follower asks the leader for it;
+//! - *put at the leader*: the client's round trip; the entry goes to the others while it goes to the
+//!   leader's own disk, so the slower of one fsync and a round trip among the nodes plus one fsync;
+//! - *put at a follower*: one more round trip, by which it is forwarded.
+//!
+//! A site of one node has no others. Only operations that took one attempt are counted. The table of
+//! a report compares medians, where all links and disks of the world are constant: a median of sums
+//! of random delays is not the sum of their medians.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::link::Latency;
+use crate::world::World;
+
+/// Longest latency told apart, in microseconds: a minute.
+const LATENCY_MAX_US: u64 = 60_000_000;
+
+/// Latencies by the way that operations took.
+#[derive(Debug, Default)]
+pub struct Arithmetic {
+    ways: BTreeMap<(&'static str, usize, bool), Histogram<u64>>,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// The operation and its way: `put at the leader of west`.
+    pub what: String,
+    /// How many took it.
+    pub count: u64,
+    /// What the links and disks add up to, ms.
+    pub expected_ms: f64,
+    /// The median of what it was, ms.
+    pub median_ms: f64,
+}
+
+impl Compared {
+    /// By how much the median differs, as a share of what was expected.
+    #[must_use]
+    pub fn difference(&self) -> f64 {
+        self.median_ms / self.expected_ms - 1.0
+    }
+}
+
+impl Arithmetic {
+    /// Counts an operation.
+    pub(super) fn record(
+        &mut self,
+        operation: &'static str,
+        site: usize,
+        at_leader: bool,
+        latency: Duration,
+    ) {
+        let histogram = self.ways.entry((operation, site, at_leader)).or_insert_with(|| {
+            Histogram::new_with_bounds(1, LATENCY_MAX_US, 3).expect("three digits are valid")
+        });
+        histogram.saturating_record((latency.as_micros() as u64).max(1));
+    }
+
+    /// Gets and puts by their ways, beside what they should take; empty where a link or a disk of
+    /// the world is not constant.
+    #[must_use]
+    pub fn compare(&self, world: &World) -> Vec<Compared> {
+        let (sync_ms, constant) =
+            (world.node.sync_ms.0, world.node.sync_ms.0 == world.node.sync_ms.1);
+        let ways =
+            self.ways.iter().filter(|((operation, ..), _)| ["get", "put"].contains(operation));
+        ways.filter_map(|((operation, site, at_leader), histogram)| {
+            let spot = &world.sites[*site];
+            let client_ms = constant_ms(world.client_link(spot.at, *site).latency)?;
+            let node_ms = constant_ms(world.node_link(*site).latency)?;
+            if !constant || spot.witness {
+                return None;
+            }
+            let round_ms = if spot.nodes == 1 { 0.0 } else { 2.0 * node_ms };
+            let forwarded_ms = if *at_leader { 0.0 } else { round_ms };
+            let own_ms = match *operation {
+                "get" => round_ms,
+                _ => round_ms + sync_ms,
+            };
+            let way = if *at_leader { "the leader" } else { "a follower" };
+            Some(Compared {
+                what: format!("{operation} at {way} of {}", spot.name),
+                count: histogram.len(),
+                expected_ms: 2.0 * client_ms + forwarded_ms + own_ms,
+                median_ms: histogram.value_at_quantile(0.5) as f64 / 1_000.0,
+            })
+        })
+        .collect()
+    }
+}
+
+fn constant_ms(latency: Latency) -> Option<f64> {
+    match latency {
+        Latency::Constant { ms } => Some(ms),
+        Latency::Uniform { .. } | Latency::Normal { .. } => None,
+    }
+}

@@ -1,0 +1,266 @@
+//! One operation: from a step of the workload to requests, and from answers to an outcome.
+
+use std::time::Duration;
+
+use model::{
+    Answer, Body, Bytes, Command, Condition, Expiry, Failure, KeyspaceId, Query, ReadConsistency,
+    Refusal, Request, RequestId, ScanFilter, Write,
+};
+
+use super::client::Client;
+use super::{ATTEMPT_MAX, OPERATION_MAX};
+use crate::history::{Action, Outcome};
+use crate::workload::Deed;
+use crate::world::Clients;
+
+/// What a request or an answer weighs besides keys and values, in bytes.
+const OVERHEAD_BYTES: usize = 60;
+
+/// An operation under way.
+pub(super) struct Doing {
+    /// The key, with its keyspace's prefix.
+    pub(super) key: String,
+    prefix_bytes: usize,
+    /// What goes into the history; a scan does not.
+    pub(super) action: Option<Action>,
+    /// What follows when it is done.
+    pub(super) then: Option<Deed>,
+    body: Body,
+    pub(super) stale: bool,
+    pub(super) call: Duration,
+    /// How long it waited before it was called, because the one before it was late.
+    pub(super) waited: Duration,
+    deadline: Duration,
+    repeat: bool,
+    pub(super) attempts: u32,
+    /// An attempt may have had its effect without an answer.
+    doubt: bool,
+}
+
+/// What is asked, before it is turned into a request.
+pub(super) struct Asked {
+    /// The key, with its keyspace's prefix.
+    pub(super) key: String,
+    pub(super) prefix_bytes: usize,
+    pub(super) deed: Deed,
+    pub(super) keyspace: KeyspaceId,
+    /// How long it waited because the one before it was late.
+    pub(super) waited: Duration,
+}
+
+/// What follows from an attempt's outcome.
+pub(super) enum Next {
+    /// Another attempt.
+    Again,
+    /// The operation is over.
+    Ended(Outcome),
+}
+
+/// A value that can be told from all others by its beginning, filled up to a size.
+fn value(client: &mut Client, value_bytes: usize) -> (String, Bytes) {
+    client.values += 1;
+    let text = format!("{}.{}", client.name, client.values);
+    let padding = value_bytes.saturating_sub(text.len() + 1);
+    let filled = match padding {
+        0 => text.clone(),
+        padding => format!("{text} {}", ".".repeat(padding)),
+    };
+    (text, filled.into())
+}
+
+/// The part of a value that tells it from all others.
+fn told(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// What an answer weighs on its way.
+pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
+    OVERHEAD_BYTES
+        + match outcome {
+            Ok(Answer::Value(Some(found))) => found.value.len(),
+            Ok(Answer::Page { items, .. }) => items
+                .iter()
+                .map(|item| item.key.len() + item.value.as_ref().map_or(0, Bytes::len))
+                .sum(),
+            _ => 0,
+        }
+}
+
+impl Doing {
+    pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
+        let Asked { key, prefix_bytes, deed, keyspace, waited } = asked;
+        let (repeat, stale) = (spec.repeat, spec.stale_reads);
+        let bytes = || Bytes::from(key.clone());
+        let consistency =
+            if stale { ReadConsistency::Stale } else { ReadConsistency::Linearizable };
+        let get = || Body::Read { keyspace, query: Query::Get { key: bytes() }, consistency };
+        let put = |value: Bytes, condition| Write::Put {
+            key: bytes(),
+            value,
+            condition,
+            expiry: Expiry::Never,
+            return_old: false,
+        };
+        let seen = client.seen.get(&format!("{}:{key}", client.site)).cloned();
+        let mut then = None;
+        let (action, write) = match deed {
+            Deed::Get | Deed::Move => (Some(Action::Get), None),
+            Deed::ReadModifyWrite { value_bytes } => {
+                then = Some(Deed::Put { value_bytes });
+                (Some(Action::Get), None)
+            }
+            Deed::Put { value_bytes } => {
+                let (value, filled) = value(client, value_bytes);
+                (Some(Action::Put { value }), Some(put(filled, Condition::Always)))
+            }
+            Deed::Delete => (Some(Action::Delete), Some(Write::Delete { keys: vec![bytes()] })),
+            Deed::Add { delta } => {
+                (Some(Action::Add { delta }), Some(Write::Add { key: bytes(), delta }))
+            }
+            Deed::CompareAndSet { value_bytes } => match seen {
+                // One sets what one has seen; who has not looked looks.
+                None => {
+                    then = Some(deed);
+                    (Some(Action::Get), None)
+                }
+                Some((expected, version)) => {
+                    let condition = match expected {
+                        Some(_) => Condition::IfVersion(version),
+                        None => Condition::IfAbsent,
+                    };
+                    let (value, filled) = value(client, value_bytes);
+                    let action = Action::CompareAndSet { expected, value };
+                    (Some(action), Some(put(filled, condition)))
+                }
+            },
+            Deed::Scan { .. } => (None, None),
+        };
+        let body = match (write, deed) {
+            (Some(write), _) => {
+                let request = repeat.then(|| {
+                    client.sequence += 1;
+                    let sequence = client.sequence;
+                    RequestId { client: client.id, sequence, acknowledged_below: sequence }
+                });
+                Body::Write(Command::Write { keyspace, write, request })
+            }
+            (None, Deed::Scan { count }) => {
+                let query = Query::Scan {
+                    from: bytes(),
+                    until: None,
+                    examine_max: count,
+                    filter: ScanFilter::default(),
+                    with_values: true,
+                };
+                Body::Read { keyspace, query, consistency }
+            }
+            (None, _) => get(),
+        };
+        Doing {
+            prefix_bytes,
+            key,
+            action,
+            then,
+            body,
+            stale,
+            call,
+            waited,
+            deadline: call + OPERATION_MAX,
+            repeat,
+            attempts: 0,
+            doubt: false,
+        }
+    }
+
+    /// Which of [`super::OPERATIONS`] it is.
+    pub(super) fn kind(&self) -> usize {
+        match &self.action {
+            Some(Action::Get) => 0,
+            Some(Action::Put { .. }) => 1,
+            Some(Action::Delete) => 2,
+            Some(Action::Add { .. }) => 3,
+            Some(Action::CompareAndSet { .. }) => 4,
+            None => 5,
+        }
+    }
+
+    /// The key as the workload named it.
+    pub(super) fn step_key(&self) -> &str {
+        &self.key[self.prefix_bytes..]
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let value = match &self.body {
+            Body::Write(Command::Write { write: Write::Put { value, .. }, .. }) => value.len(),
+            _ => 0,
+        };
+        OVERHEAD_BYTES + self.key.len() + value
+    }
+
+    /// How long the attempt that leaves now is waited for.
+    pub(super) fn patience(&self, now: Duration) -> Duration {
+        let left = self.deadline.saturating_sub(now);
+        if self.repeat { left.min(ATTEMPT_MAX) } else { left }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.body, Body::Read { .. })
+    }
+}
+
+impl Client {
+    /// The request of an attempt that reaches its node now.
+    pub(super) fn request(&self, now: Duration) -> Option<Request> {
+        let doing = self.doing.as_ref()?;
+        let left = doing.deadline.saturating_sub(now).as_millis() as u64;
+        Some(Request { body: doing.body.clone(), deadline_ms: Some(left.max(1)) })
+    }
+
+    /// What follows from the outcome of an attempt.
+    pub(super) fn judge(&mut self, outcome: Result<Answer, Failure>, now: Duration) -> Next {
+        let Some(doing) = self.doing.as_mut() else {
+            return Next::Ended(Outcome::Failed { why: "nothing is being done".to_owned() });
+        };
+        let failure = match outcome {
+            // How many keys a delete removed is not told in a history.
+            Ok(Answer::Integer(_)) if doing.action == Some(Action::Delete) => {
+                return Next::Ended(Outcome::Written { version: None });
+            }
+            Ok(answer) => return Next::Ended(understood(answer)),
+            Err(Failure::Refused(Refusal::RequestForgotten)) => {
+                doing.doubt = true;
+                Failure::Refused(Refusal::RequestForgotten)
+            }
+            Err(failure) => failure,
+        };
+        doing.doubt |= matches!(failure, Failure::Unknown { .. }) && !doing.is_read();
+        let is_over = matches!(failure, Failure::Refused(_)) || now >= doing.deadline;
+        // A read leaves nothing behind: any client asks again.
+        if !is_over && (doing.repeat || doing.is_read()) {
+            return Next::Again;
+        }
+        let why = failure.to_string();
+        Next::Ended(match doing.doubt {
+            true => Outcome::Unknown { why },
+            false => Outcome::Failed { why },
+        })
+    }
+}
+
+/// An answer in the words of a history.
+pub(crate) fn understood(answer: Answer) -> Outcome {
+    match answer {
+        Answer::Value(found) => match found {
+            Some(found) => {
+                Outcome::Value { value: Some(told(&found.value)), version: Some(found.version.0) }
+            }
+            None => Outcome::Value { value: None, version: None },
+        },
+        Answer::Put { applied: true, version, .. } => Outcome::Written { version: Some(version.0) },
+        Answer::Put { applied: false, .. } => Outcome::Conflict,
+        Answer::Integer(value) => Outcome::Number { value },
+        // A scan's pages are measured, not judged.
+        _ => Outcome::Written { version: None },
+    }
+}

@@ -1,0 +1,193 @@
+//! One client: where it is, what it is doing, what it has seen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::{Bytes, ClientId, KeyspaceId, Revision};
+
+use super::asking::{Asked, Doing};
+use super::stream;
+use crate::geo::Point;
+use crate::history::Outcome;
+use crate::link::{Link, Pipe};
+use crate::mobility::{Mobility, Still, Track};
+use crate::random::Random;
+use crate::workload::Step;
+use crate::world::{Attach, Clients, World};
+
+/// Places of a trail that are kept.
+const TRAIL_MAX: usize = 300;
+/// Keys whose values a client remembers, for compare-and-set.
+const SEEN_MAX: usize = 64;
+
+/// Where a client was, and at which site.
+pub type Trail = Vec<(Point, usize)>;
+
+/// A value that a client saw: itself, and its version.
+pub(super) type Seen = (Option<String>, Revision);
+
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) group: usize,
+    pub(super) number: usize,
+    pub(super) id: ClientId,
+    pub(super) random: Random,
+    /// The last write that it numbered.
+    pub(super) sequence: u64,
+    /// The last value that it made.
+    pub(super) values: u64,
+    track: Option<Track>,
+    at: Point,
+    pub(super) site: usize,
+    /// The node it asks, by its place in the site.
+    pub(super) node: usize,
+    link: Link,
+    up: Pipe,
+    down: Pipe,
+    pub(super) doing: Option<Doing>,
+    pub(super) attempt: u32,
+    /// Whether the node it asked led then.
+    pub(super) at_leader: bool,
+    /// When its next operation was to begin.
+    pub(super) scheduled: Duration,
+    pub(super) seen: BTreeMap<String, Seen>,
+    pub(super) trail: Trail,
+    trail_step_m: f64,
+}
+
+impl Client {
+    pub(super) fn new(
+        world: &World,
+        group: usize,
+        number: usize,
+        seed: u64,
+        duration: Duration,
+        overall: usize,
+    ) -> Client {
+        let spec = &world.clients[group];
+        let name = format!("{}-{}", spec.name, number + 1);
+        let still = Mobility::Still(Still::default());
+        let mut random = stream(seed, "mobility", overall);
+        let mobility = spec.mobility.as_ref().unwrap_or(&still);
+        // Long enough for the rest after the faults too.
+        let span_s = duration.as_secs_f64() + 60.0;
+        let moves = matches!(spec.attach, Attach::Nearest { .. }) || spec.mobility.is_some();
+        let track = match mobility {
+            _ if !moves => None,
+            made => made.track(name.clone(), &world.area, span_s, &mut random),
+        };
+        let site = match (&spec.attach, spec.home) {
+            (_, Some(home)) => home,
+            (Attach::Nearest { margin_m }, _) => {
+                let at = track.as_ref().and_then(|track| track.position(0.0));
+                at.map_or(overall % world.sites.len(), |at| world.attach(at, None, *margin_m))
+            }
+            _ => number % world.sites.len(),
+        };
+        let at = track.as_ref().and_then(|track| track.position(0.0));
+        let at = at.unwrap_or(world.sites[site].at);
+        let (width_m, height_m) = world.area.size_m();
+        let mut random = stream(seed, "client", overall);
+        Client {
+            name,
+            group,
+            number,
+            id: ClientId(random.draw()),
+            sequence: 0,
+            values: 0,
+            track,
+            at,
+            site,
+            node: overall % world.sites[site].nodes,
+            link: world.client_link(at, site),
+            up: Pipe::default(),
+            down: Pipe::default(),
+            doing: None,
+            attempt: 0,
+            at_leader: false,
+            scheduled: Duration::ZERO,
+            seen: BTreeMap::new(),
+            trail: vec![(at, site)],
+            trail_step_m: width_m.hypot(height_m) / 200.0,
+            random,
+        }
+    }
+
+    /// Moves along its track, and to another site if that is where it should be. Whether it did.
+    pub(super) fn go_where_it_is(&mut self, world: &World, elapsed: Duration) -> bool {
+        let found = self.track.as_ref().and_then(|track| track.position(elapsed.as_secs_f64()));
+        let Some(at) = found.filter(|at| *at != self.at) else { return false };
+        self.at = at;
+        let spec = &world.clients[self.group];
+        let site = match spec.attach {
+            Attach::Nearest { margin_m } => world.attach(at, Some(self.site), margin_m),
+            _ => self.site,
+        };
+        let moves = site != self.site;
+        if moves {
+            self.go_to(world, site);
+        } else {
+            self.link = world.client_link(at, site);
+        }
+        let last = self.trail.last();
+        let far = last.is_none_or(|(before, _)| before.distance_m(at) >= self.trail_step_m);
+        if (far || moves) && self.trail.len() < TRAIL_MAX {
+            self.trail.push((at, site));
+        }
+        moves
+    }
+
+    /// Uses another site from now on.
+    pub(super) fn go_to(&mut self, world: &World, site: usize) {
+        self.site = site;
+        self.node = self.number % world.sites[site].nodes;
+        self.link = world.client_link(self.at, site);
+        // Another connection, with nothing on its way.
+        (self.up, self.down) = (Pipe::default(), Pipe::default());
+    }
+
+    /// Takes up a step of its workload, which has waited for a while because the one before was late.
+    pub(super) fn take_up(
+        &mut self,
+        step: Step,
+        keyspace: KeyspaceId,
+        prefix: Option<&Bytes>,
+        spec: &Clients,
+        (now, waited): (Duration, Duration),
+    ) {
+        let prefix = prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix));
+        let key = format!("{prefix}{}", step.key);
+        let asked = Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited };
+        self.doing = Some(Doing::new(self, asked, spec, now));
+    }
+
+    /// An attempt leaves: how long it travels, and how long its answer is waited for.
+    pub(super) fn send(&mut self, now: Duration) -> Option<(Duration, Duration)> {
+        let doing = self.doing.as_mut()?;
+        doing.attempts += 1;
+        let (bytes, patience) = (doing.bytes(), doing.patience(now));
+        let due = self.up.due(now, bytes, &self.link, &mut self.random);
+        Some((due - now, patience))
+    }
+
+    /// How long an answer of so many bytes travels.
+    pub(super) fn delay_down(&mut self, now: Duration, bytes: usize) -> Duration {
+        self.down.due(now, bytes, &self.link, &mut self.random) - now
+    }
+
+    /// Remembers what an operation showed; the second half of a read-modify-write, if it was the
+    /// first.
+    pub(super) fn saw(&mut self, done: &Doing, outcome: &Outcome) -> Option<Step> {
+        let key = format!("{}:{}", self.site, done.key);
+        match outcome {
+            Outcome::Value { value, version } => {
+                let version = Revision(version.unwrap_or(0));
+                if self.seen.len() < SEEN_MAX || self.seen.contains_key(&key) {
+                    self.seen.insert(key, (value.clone(), version));
+                }
+            }
+            _ => drop(self.seen.remove(&key)),
+        }
+        done.then.map(|deed| Step { key: done.step_key().to_owned(), deed })
+    }
+}

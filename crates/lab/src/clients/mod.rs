@@ -1,0 +1,368 @@
+//! Clients in virtual time: each does one thing after the other at the site it is attached to, over a
+//! link, and writes down what it asked and what came back.
+//!
+//! A client behaves as a program with our client library does, or, where its group says
+//! `repeat = false`, as one with any Redis client. The first numbers its writes and repeats them, at
+//! one node of its site after the other, until they are answered or [`OPERATION_MAX`] has passed; the
+//! second asks once. Both know the difference between *nothing was done* and *nobody knows*, and put
+//! it into the history.
+//!
+//! | file | its one idea |
+//! | --- | --- |
+//! | `asking` | one operation, from a step of the workload to a line of the history |
+//! | `client` | one client: where it is, what it is doing, what it has seen |
+//! | [`arithmetic`] | what an operation's latency should be, and what it was |
+//!
+//! Every value that is put is told apart by its beginning (`car-3.17`), which is what the history
+//! keeps of it; the rest is padding. Keys belong to a site: in the history they carry its name.
+
+pub mod arithmetic;
+mod asking;
+mod client;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use model::{Answer, Failure, KeyspaceId};
+use protocol::site::Ticket;
+
+use self::arithmetic::Arithmetic;
+pub(crate) use self::asking::understood;
+use self::client::Client;
+pub use self::client::Trail;
+use crate::history::{Action, History, Operation, Outcome};
+use crate::measure::{self, Measure};
+use crate::random::Random;
+use crate::run::Call;
+use crate::simulation::{NodeIndex, Simulation};
+use crate::workload::{Place, Workload};
+use crate::world::{Attach, World};
+
+/// How long a client tries before it gives an operation up.
+pub const OPERATION_MAX: Duration = Duration::from_secs(5);
+/// How long a client that repeats waits for one answer.
+pub const ATTEMPT_MAX: Duration = Duration::from_secs(1);
+/// How long it rests before it asks the next node.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(60));
+/// An answer later than this counts as a stall.
+const STALL: Duration = Duration::from_millis(500);
+/// Most operations that one run's history keeps.
+pub const OPERATIONS_MAX: usize = 5_000_000;
+
+/// What operations are called, in the order in which they are measured.
+pub const OPERATIONS: [&str; 6] = ["get", "put", "delete", "add", "compare-and-set", "scan"];
+
+/// A client's own events.
+#[derive(Debug)]
+pub struct Due {
+    client: usize,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// It does the next thing.
+    Begin,
+    /// An attempt is made.
+    Ask,
+    /// An attempt's request reaches its node.
+    Arrive { attempt: u32 },
+    /// An attempt's answer reaches the client.
+    Reply { attempt: u32, outcome: Box<Result<Answer, Failure>> },
+    /// An attempt has waited for long enough.
+    Late { attempt: u32 },
+}
+
+type Lab = Simulation<Call>;
+
+/// All clients of a run.
+pub struct Crowd<'w> {
+    world: &'w World,
+    clients: Vec<Client>,
+    /// One a group of clients.
+    workloads: Vec<Workload>,
+    /// The keyspace of each group, by site.
+    keyspaces: Vec<Vec<KeyspaceId>>,
+    asked: HashMap<Ticket, (usize, u32)>,
+    began: Duration,
+    stopped: bool,
+    busy: usize,
+    /// What was asked and what came back.
+    pub history: History,
+    /// Latencies, by operation and by second.
+    pub measure: Measure,
+    /// Latencies by the way that an operation took.
+    pub arithmetic: Arithmetic,
+    /// Operations that each site answered.
+    pub answered_by_site: Vec<u64>,
+}
+
+impl<'w> Crowd<'w> {
+    /// The clients of a world, not yet begun. `keyspaces`: for each group, its keyspace at each site.
+    #[must_use]
+    pub fn new(
+        world: &'w World,
+        seed: u64,
+        duration: Duration,
+        keyspaces: Vec<Vec<KeyspaceId>>,
+    ) -> Crowd<'w> {
+        let mut clients = Vec::with_capacity(world.client_count());
+        for (place, group) in world.clients.iter().enumerate() {
+            for number in 0..group.count {
+                clients.push(Client::new(world, place, number, seed, duration, clients.len()));
+            }
+        }
+        Crowd {
+            world,
+            clients,
+            workloads: world.clients.iter().map(|group| Workload::new(&group.workload)).collect(),
+            keyspaces,
+            asked: HashMap::new(),
+            began: Duration::ZERO,
+            stopped: false,
+            busy: 0,
+            history: History::default(),
+            measure: Measure::new(&OPERATIONS, STALL),
+            arithmetic: Arithmetic::default(),
+            answered_by_site: vec![0; world.sites.len()],
+        }
+    }
+
+    /// The clients begin, each after its first think time.
+    pub fn begin(&mut self, lab: &mut Lab) {
+        self.began = lab.now();
+        for client in 0..self.clients.len() {
+            let one = &mut self.clients[client];
+            let pace = self.world.clients[one.group].pace;
+            // Those that do not think still do not all begin in one instant.
+            let stagger = Duration::from_micros(one.random.below(10_000));
+            let start = pace.next_start(self.began, self.began, &mut one.random) + stagger;
+            one.scheduled = start;
+            let due = Due { client, what: What::Begin };
+            lab.call_after(start - self.began, Call::Client(due));
+        }
+    }
+
+    /// No client begins anything new.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether nobody waits for anything.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Since the clients began.
+    #[must_use]
+    pub fn elapsed(&self, lab: &Lab) -> Duration {
+        lab.now().saturating_sub(self.began)
+    }
+
+    /// A moment of the history, since the clients began.
+    #[must_use]
+    pub fn since_begin(&self, at_us: u64) -> Duration {
+        Duration::from_micros(at_us).saturating_sub(self.began)
+    }
+
+    /// Where the clients were, and at which site.
+    pub fn trails(&mut self) -> Vec<Trail> {
+        self.clients.iter_mut().map(|client| std::mem::take(&mut client.trail)).collect()
+    }
+
+    /// Takes in what nodes answered since the last time, and what crashes took along.
+    pub fn take_answers(&mut self, lab: &mut Lab) {
+        while let Some(answered) = lab.answered.pop() {
+            self.send_back(lab, answered.ticket, answered.outcome);
+        }
+        while let Some(ticket) = lab.lost.pop() {
+            let lost = Failure::Unknown { why: "the connection broke" };
+            self.send_back(lab, ticket, Err(lost));
+        }
+    }
+
+    /// An answer leaves a node for the client that asked.
+    fn send_back(&mut self, lab: &mut Lab, ticket: Ticket, outcome: Result<Answer, Failure>) {
+        let Some((client, attempt)) = self.asked.remove(&ticket) else { return };
+        let delay = self.clients[client].delay_down(lab.now(), asking::answer_bytes(&outcome));
+        let what = What::Reply { attempt, outcome: Box::new(outcome) };
+        lab.call_after(delay, Call::Client(Due { client, what }));
+    }
+
+    /// Something of a client's is due.
+    pub fn take(&mut self, lab: &mut Lab, due: Due) {
+        let Due { client, what } = due;
+        match what {
+            What::Begin => self.begin_operation(lab, client),
+            What::Ask => self.ask(lab, client),
+            What::Arrive { attempt } => self.arrive(lab, client, attempt),
+            What::Reply { attempt, outcome } => self.reply(lab, client, attempt, *outcome),
+            What::Late { attempt } => {
+                let late = Failure::Unknown { why: "no answer in time" };
+                self.reply(lab, client, attempt, Err(late));
+            }
+        }
+    }
+
+    fn begin_operation(&mut self, lab: &mut Lab, client: usize) {
+        if self.stopped {
+            return;
+        }
+        let elapsed = self.elapsed(lab);
+        let (sites, count) = (self.world.sites.len(), self.clients.len());
+        let one = &mut self.clients[client];
+        let group = &self.world.clients[one.group];
+        if one.go_where_it_is(self.world, elapsed) {
+            self.measure.moved();
+        }
+        let mut moves = 0;
+        let step = loop {
+            let place = Place {
+                client: one.number,
+                clients: group.count.min(count),
+                site: one.site,
+                sites,
+            };
+            let step = self.workloads[one.group].next(&place, &mut one.random);
+            if step.deed != crate::workload::Deed::Move {
+                break step;
+            }
+            // Where a client stands decides about its site, or its workload does.
+            if matches!(group.attach, Attach::Spread) && sites > 1 {
+                let other = one.random.below(sites as u64 - 1) as usize;
+                one.go_to(self.world, if other < one.site { other } else { other + 1 });
+                self.measure.moved();
+            }
+            moves += 1;
+            if moves > 100 {
+                return self.go_on_later(lab, client);
+            }
+        };
+        let keyspace = self.keyspaces[one.group][one.site];
+        let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
+        let waited = lab.now().saturating_sub(one.scheduled);
+        one.take_up(step, keyspace, prefix, group, (lab.now(), waited));
+        self.busy += 1;
+        self.ask(lab, client);
+    }
+
+    /// One attempt leaves the client.
+    fn ask(&mut self, lab: &mut Lab, client: usize) {
+        let one = &mut self.clients[client];
+        let Some((delay, patience)) = one.send(lab.now()) else { return };
+        let attempt = one.attempt;
+        let arrive = Due { client, what: What::Arrive { attempt } };
+        lab.call_after(delay, Call::Client(arrive));
+        lab.call_after(patience, Call::Client(Due { client, what: What::Late { attempt } }));
+    }
+
+    fn arrive(&mut self, lab: &mut Lab, client: usize, attempt: u32) {
+        let one = &mut self.clients[client];
+        if one.attempt != attempt || one.doing.is_none() {
+            return;
+        }
+        let node: NodeIndex = lab.sites[one.site].nodes[one.node];
+        let Some(request) = one.request(lab.now()) else { return };
+        one.at_leader = lab.leads(node);
+        match lab.ask(node, request) {
+            Some(ticket) => drop(self.asked.insert(ticket, (client, attempt))),
+            None => {
+                let refused = Failure::NotServing("the node is down");
+                let delay = one.delay_down(lab.now(), 0);
+                let what = What::Reply { attempt, outcome: Box::new(Err(refused)) };
+                lab.call_after(delay, Call::Client(Due { client, what }));
+            }
+        }
+    }
+
+    fn reply(
+        &mut self,
+        lab: &mut Lab,
+        client: usize,
+        attempt: u32,
+        outcome: Result<Answer, Failure>,
+    ) {
+        let one = &mut self.clients[client];
+        if one.attempt != attempt || one.doing.is_none() {
+            return;
+        }
+        // Whatever else comes of this attempt comes too late.
+        one.attempt += 1;
+        match one.judge(outcome, lab.now()) {
+            asking::Next::Again => {
+                let nodes = lab.sites[one.site].nodes.len();
+                one.node = (one.node + 1) % nodes;
+                let rest = one.random.between(BACKOFF);
+                self.measure.retry(lab.now().saturating_sub(self.began));
+                lab.call_after(rest, Call::Client(Due { client, what: What::Ask }));
+            }
+            asking::Next::Ended(outcome) => self.end(lab, client, outcome),
+        }
+    }
+
+    /// An operation ends: it goes into the history, and the next one is planned.
+    fn end(&mut self, lab: &mut Lab, client: usize, outcome: Outcome) {
+        let now = lab.now();
+        let one = &mut self.clients[client];
+        let Some(done) = one.doing.take() else { return };
+        self.busy -= 1;
+        let site = self.world.sites[one.site].name.as_str();
+        let ok = !matches!(outcome, Outcome::Failed { .. } | Outcome::Unknown { .. });
+        // In an open loop an operation that began late has waited all the same.
+        let latency = now - done.call + done.waited;
+        let kind = done.kind();
+        let result = if ok { measure::Outcome::Ok } else { measure::Outcome::Error };
+        self.measure.record(now.saturating_sub(self.began), kind, latency, result);
+        if ok {
+            self.answered_by_site[one.site] += 1;
+            if done.attempts == 1 {
+                let at_leader = one.at_leader;
+                self.arithmetic.record(OPERATIONS[kind], one.site, at_leader, now - done.call);
+            }
+        }
+        let then = one.saw(&done, &outcome);
+        if let Some(action) = done.action
+            && self.history.operations.len() < OPERATIONS_MAX
+        {
+            // A read that failed says nothing but that it was not answered.
+            self.history.operations.push(Operation {
+                client: one.name.clone(),
+                site: Some(site.to_owned()),
+                key: format!("{site}:{}", done.key),
+                call_us: done.call.as_micros() as u64,
+                return_us: Some(now.as_micros() as u64),
+                stale: done.stale && action == Action::Get,
+                action,
+                outcome,
+            });
+        }
+        match then {
+            Some(step) if ok && !self.stopped => {
+                // The second half of a read-modify-write.
+                let group = &self.world.clients[one.group];
+                let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
+                let keyspace = self.keyspaces[one.group][one.site];
+                one.take_up(step, keyspace, prefix, group, (now, Duration::ZERO));
+                self.busy += 1;
+                self.ask(lab, client);
+            }
+            _ => self.go_on_later(lab, client),
+        }
+    }
+
+    fn go_on_later(&mut self, lab: &mut Lab, client: usize) {
+        let now = lab.now();
+        let one = &mut self.clients[client];
+        let pace = self.world.clients[one.group].pace;
+        let start = pace.next_start(one.scheduled, now, &mut one.random);
+        one.scheduled = start;
+        let due = Due { client, what: What::Begin };
+        lab.call_after(start.saturating_sub(now), Call::Client(due));
+    }
+}
+
+/// The generator of one part of a client.
+fn stream(seed: u64, part: &str, client: usize) -> Random {
+    Random::stream(seed, part, client as u64)
+}

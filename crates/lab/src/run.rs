@@ -1,0 +1,717 @@
+//! A run: a world and a seed, from the first node to the verdicts.
+//!
+//! ```text
+//! form        the sites are begun and their nodes taken in; keyspaces are made, keys loaded
+//! work        clients work and move, faults come and go         as long as the world says
+//! heal        all faults end; operators exchange what must be   16 s, if there were faults
+//! rest        clients finish; every site must be whole again    as long as it takes, within limits
+//! audit       each key that was written is read once more       the last word of the history
+//! judge       the history, by the promises of the world's keyspaces
+//! ```
+//!
+//! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use model::{
+    Answer, Body, Bytes, Command, Failure, KeyspaceId, Query, ReadConsistency, Request, Write,
+    limits,
+};
+pub use protocol::site::trial::Bug;
+use protocol::site::trial::Planted;
+
+use crate::clients::{self, Crowd, Trail, arithmetic::Compared};
+use crate::faults::apply::{self, Begun};
+use crate::faults::{Fault, plan};
+use crate::history::{
+    Action, Header, History, Mark, MarkKind, Operation, Outcome, Owner, Promise, ReplicaState,
+};
+use crate::measure::Measure;
+use crate::simulation::{Settings, Simulation, Stepped};
+use crate::verdict::{self, Judged, Verdict};
+use crate::world::World;
+
+/// How long a site may take to form, and to become whole again after all faults.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long clients go on after all faults have ended: the verdict about liveness gives sites ten
+/// seconds to recover and looks at what is asked after that.
+const REST: Duration = Duration::from_secs(16);
+/// How often operators look for disks that wait to be exchanged.
+const TEND: Duration = Duration::from_millis(500);
+/// Keys that are loaded by one command.
+const LOAD_KEYS: usize = 200;
+/// Keys of one site that are read once more at the end.
+const AUDIT_KEYS_MAX: usize = 2_000;
+
+/// What a run's own calls carry.
+#[derive(Debug)]
+pub enum Call {
+    /// Something of a client's is due.
+    Client(clients::Due),
+    /// A fault of the plan begins.
+    Fault(usize),
+    /// A fault of the plan goes on or ends; it began then.
+    GoOn(usize, Duration),
+    /// Operators look around.
+    Tend,
+}
+
+type Lab = Simulation<Call>;
+
+/// How to run a world.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What chance is drawn from; without it what the world says.
+    pub seed: Option<u64>,
+    /// How long clients work; without it as long as the world says.
+    pub duration: Option<Duration>,
+    /// Whether the world's random faults come.
+    pub random_faults: bool,
+    /// Of the plan's faults only these, by number.
+    pub only: Option<Vec<usize>>,
+    /// Whether to keep a trace.
+    pub trace: bool,
+    /// A bug to be found.
+    pub bug: Option<Bug>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Ran {
+    /// The seed.
+    pub seed: u64,
+    /// What clients asked and what came back.
+    pub history: History,
+    /// What the verdicts say, one a promise.
+    pub judged: Vec<Judged>,
+    /// What must never happen at all, and did: a panic, a node that gave up, a site that did not
+    /// recover.
+    pub failure: Option<String>,
+    /// The faults that were planned, and whether they were done.
+    pub faults: Vec<(Fault, bool)>,
+    /// Latencies.
+    pub measure: Measure,
+    /// Latencies beside what links and disks add up to.
+    pub compared: Vec<Compared>,
+    /// Operations that each site answered.
+    pub answered_by_site: Vec<u64>,
+    /// Where clients were.
+    pub trails: Vec<Trail>,
+    /// How much happened.
+    pub figures: Figures,
+    /// What happened, in words, if that was asked for.
+    pub trace: Option<String>,
+}
+
+/// How much happened in a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Virtual time from the first node to the end.
+    pub virtual_time: Duration,
+    /// Events of nodes.
+    pub events: u64,
+    /// Operations of clients.
+    pub operations: u64,
+    /// Faults done.
+    pub faults: u64,
+    /// Times that somebody became leader.
+    pub elections: u64,
+}
+
+impl Ran {
+    /// The violations, and the failure if there is one: what is wrong, a sentence each.
+    #[must_use]
+    pub fn wrongs(&self) -> Vec<String> {
+        let broken = self.judged.iter().filter_map(|judged| match &judged.verdict {
+            Verdict::Broken(violation) => Some(violation.what.clone()),
+            // A promise that cannot be judged is not a promise kept.
+            Verdict::Undecided { why } => Some(format!("{}: undecided: {why}", judged.promise)),
+            Verdict::Holds { .. } => None,
+        });
+        self.failure.iter().cloned().chain(broken).collect()
+    }
+
+    /// A digest of the history and the trace: equal for equal runs.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut bytes = Vec::new();
+        let written = self.history.write(&mut bytes);
+        debug_assert!(written.is_ok(), "memory takes all that is written to it");
+        bytes.extend_from_slice(self.trace.as_deref().unwrap_or_default().as_bytes());
+        digest(&bytes)
+    }
+}
+
+/// FNV-1a of 64 bits, in hex: tells runs and states apart, and is no defence against anybody.
+fn digest(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// Whether bugs can be planted in this build.
+#[must_use]
+pub fn bugs_can_be_planted() -> bool {
+    Planted::is_possible()
+}
+
+/// The faults of a run, in order.
+#[must_use]
+pub fn plan_of(world: &World, options: &Options) -> Vec<Fault> {
+    let seed = options.seed.unwrap_or(world.seed);
+    let end = options.duration.unwrap_or(world.duration);
+    let mut faults = world.faults.clone();
+    if options.random_faults
+        && let Some(chances) = &world.chances
+    {
+        let nodes: Vec<usize> = world.sites.iter().map(|site| site.nodes).collect();
+        faults.extend(plan::draw(seed, &nodes, chances, end));
+    }
+    plan::number(faults)
+}
+
+/// Runs a world.
+#[must_use]
+pub fn run(world: &World, options: &Options) -> Ran {
+    let mut run = Run::new(world, options);
+    let ran = catch_unwind(AssertUnwindSafe(|| run.play()));
+    if let Err(panic) = ran {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        run.fail(format!("a core panicked: {}", text.unwrap_or("without a word")));
+    }
+    run.finish()
+}
+
+struct Run<'w> {
+    world: &'w World,
+    options: &'w Options,
+    seed: u64,
+    duration: Duration,
+    lab: Lab,
+    crowd: Option<Crowd<'w>>,
+    plan: Vec<Fault>,
+    done: Vec<bool>,
+    history: History,
+    elections: u64,
+    failure: Option<String>,
+}
+
+impl<'w> Run<'w> {
+    fn new(world: &'w World, options: &'w Options) -> Run<'w> {
+        let seed = options.seed.unwrap_or(world.seed);
+        let ms = |(from, to): (f64, f64)| {
+            (Duration::from_secs_f64(from / 1e3), Duration::from_secs_f64(to / 1e3))
+        };
+        let settings = Settings {
+            sync: ms(world.node.sync_ms),
+            chore: ms(world.node.snapshot_ms),
+            state_persist_permille: world.node.state_persist_permille,
+            log_bytes_before_snapshot: world.node.log_bytes_before_snapshot,
+            log_entries_kept: world.node.log_entries_kept,
+            log: storage::log::Options {
+                segment_bytes: world.node.log_segment_bytes,
+                grow_bytes: world.node.log_segment_bytes / 8,
+                reserve_bytes: 0,
+            },
+            answer_at_front: true,
+            planted: options.bug.map_or_else(Planted::default, Planted::of),
+            rare_permille: if options.random_faults { world.rare_permille } else { 0 },
+        };
+        let mut lab = Simulation::new(seed, settings);
+        lab.trace = options.trace.then(String::new);
+        let plan = plan_of(world, options);
+        Run {
+            world,
+            options,
+            seed,
+            duration: options.duration.unwrap_or(world.duration),
+            lab,
+            crowd: None,
+            done: vec![false; plan.len()],
+            plan,
+            history: History::default(),
+            elections: 0,
+            failure: None,
+        }
+    }
+
+    fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+    }
+
+    fn failed(&mut self) -> bool {
+        if let Some(why) = self.lab.failure.take() {
+            self.fail(why);
+        }
+        self.failure.is_some()
+    }
+
+    fn play(&mut self) {
+        let keyspaces = match self.form() {
+            Ok(keyspaces) => keyspaces,
+            Err(why) => return self.fail(why),
+        };
+        let mut crowd = Crowd::new(self.world, self.seed, self.duration, keyspaces);
+        crowd.begin(&mut self.lab);
+        self.crowd = Some(crowd);
+        for fault in &self.plan {
+            let asked = self.options.only.as_ref().is_none_or(|only| only.contains(&fault.number));
+            if asked && fault.at < self.duration {
+                self.lab.call_after(fault.at, Call::Fault(fault.number));
+            }
+        }
+        self.lab.call_after(TEND, Call::Tend);
+        self.pass(self.duration);
+        if !self.plan.is_empty() {
+            apply::end_all(&mut self.lab);
+            let at_us = self.now_us();
+            let text = "all faults have ended".to_owned();
+            self.history.marks.push(Mark { at_us, kind: MarkKind::Healed, text });
+            self.pass(REST);
+        }
+        self.finish_clients();
+        if !self.failed() {
+            self.wait_until_whole();
+        }
+        if !self.failed() {
+            self.audit();
+            self.look_at_states();
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.lab.now().as_micros() as u64
+    }
+
+    // ---- form ------------------------------------------------------------------------------------
+
+    /// Begins all sites; the keyspace of each group of clients at each site.
+    fn form(&mut self) -> Result<Vec<Vec<KeyspaceId>>, String> {
+        for (place, site) in self.world.sites.iter().enumerate() {
+            self.lab.add_site(site.name.as_str(), self.world.node_link(place));
+        }
+        // One node of each site after the other: a site's first must be there for the next to join.
+        let most = self.world.sites.iter().map(|site| site.nodes).max().unwrap_or(1);
+        for number in 1..=most {
+            for (place, site) in self.world.sites.iter().enumerate() {
+                if number <= site.nodes {
+                    self.lab.add_node(place, site.witness && number == site.nodes);
+                }
+            }
+        }
+        for place in 0..self.world.sites.len() {
+            let formed = self.lab.run_until(PATIENCE, |lab| lab.is_whole(place));
+            if let Some(why) = self.lab.failure.take() {
+                return Err(why);
+            }
+            if !formed {
+                return Err(format!("{} did not form", self.world.sites[place].name));
+            }
+        }
+        let mut ids = Vec::new();
+        for spec in &self.world.keyspaces {
+            let command = Command::CreateKeyspace(spec.clone());
+            let mut by_site = Vec::new();
+            for site in 0..self.world.sites.len() {
+                match self.ask(site, Body::Write(command.clone()))? {
+                    Answer::Keyspace(made) => by_site.push(made.id),
+                    other => return Err(format!("a keyspace was answered by {other:?}")),
+                }
+            }
+            ids.push(by_site);
+        }
+        let default = vec![KeyspaceId::DEFAULT; self.world.sites.len()];
+        let groups = self.world.clients.iter();
+        let keyspaces: Vec<Vec<KeyspaceId>> = groups
+            .map(|group| group.keyspace.map_or_else(|| default.clone(), |place| ids[place].clone()))
+            .collect();
+        self.load(&keyspaces)?;
+        Ok(keyspaces)
+    }
+
+    /// Puts what the workloads expect to be there.
+    fn load(&mut self, keyspaces: &[Vec<KeyspaceId>]) -> Result<(), String> {
+        let mut loaded = BTreeSet::new();
+        for (group, by_site) in self.world.clients.iter().zip(keyspaces) {
+            let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
+            let prefix =
+                prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix));
+            let keys: Vec<String> =
+                group.workload.keys_to_load().map(|key| format!("{prefix}{key}")).collect();
+            let padding = ".".repeat(group.workload.value_bytes().saturating_sub(12));
+            for (site, keyspace) in by_site.iter().enumerate() {
+                for chunk in keys.chunks(LOAD_KEYS) {
+                    let fresh: Vec<&String> =
+                        chunk.iter().filter(|key| loaded.insert((site, (*key).clone()))).collect();
+                    self.load_some(site, *keyspace, &fresh, &padding)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load_some(
+        &mut self,
+        site: usize,
+        keyspace: KeyspaceId,
+        keys: &[&String],
+        padding: &str,
+    ) -> Result<(), String> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let name = self.world.sites[site].name.clone();
+        let call_us = self.now_us();
+        let pairs = keys
+            .iter()
+            .map(|key| (Bytes::from((*key).clone()), Bytes::from(format!("loaded {padding}"))));
+        let write = Write::PutMany { pairs: pairs.collect(), if_all_absent: false };
+        self.ask(site, Body::Write(Command::Write { keyspace, write, request: None }))?;
+        let return_us = Some(self.now_us());
+        for key in keys {
+            self.history.operations.push(Operation {
+                client: format!("loader-{name}"),
+                site: Some(name.to_string()),
+                key: format!("{name}:{key}"),
+                call_us,
+                return_us,
+                action: Action::Put { value: "loaded".to_owned() },
+                outcome: Outcome::Written { version: None },
+                stale: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks a site's leader, from beside it, until it is answered.
+    fn ask(&mut self, site: usize, body: Body) -> Result<Answer, String> {
+        let until = self.lab.now() + PATIENCE;
+        let mut last = Failure::NoLeader;
+        while self.lab.now() < until && self.lab.failure.is_none() {
+            let leader = self.lab.leader(site);
+            let request = Request { body: body.clone(), deadline_ms: None };
+            if let Some(ticket) = leader.and_then(|leader| self.lab.ask(leader, request)) {
+                let deadline = self.lab.now() + limits::REQUEST_DEADLINE + TEND;
+                loop {
+                    if let Some(place) =
+                        self.lab.answered.iter().position(|answered| answered.ticket == ticket)
+                    {
+                        match self.lab.answered.swap_remove(place).outcome {
+                            Ok(answer) => return Ok(answer),
+                            Err(failure) => last = failure,
+                        }
+                        break;
+                    }
+                    if matches!(self.lab.step(deadline), Stepped::Nothing) {
+                        break;
+                    }
+                }
+            }
+            self.lab.run(TEND);
+        }
+        Err(format!("{} does not answer: {last}", self.world.sites[site].name))
+    }
+
+    // ---- work ------------------------------------------------------------------------------------
+
+    /// Lets a span of time pass for everybody.
+    fn pass(&mut self, span: Duration) {
+        let until = self.lab.now() + span;
+        while let Some(crowd) = &mut self.crowd {
+            let stepped = self.lab.step(until);
+            match stepped {
+                Stepped::Nothing => break,
+                Stepped::Something => {}
+                Stepped::Call(Call::Client(due)) => crowd.take(&mut self.lab, due),
+                Stepped::Call(Call::Fault(number)) => self.begin_fault(number),
+                Stepped::Call(Call::GoOn(number, began)) => {
+                    let since = self.lab.now() - began;
+                    if let Begun::For(more) = apply::go_on(&mut self.lab, &self.plan[number], since)
+                    {
+                        self.lab.call_after(more, Call::GoOn(number, began));
+                    }
+                }
+                Stepped::Call(Call::Tend) => {
+                    apply::tend(&mut self.lab);
+                    self.lab.call_after(TEND, Call::Tend);
+                }
+            }
+            let has_answers = !self.lab.answered.is_empty() || !self.lab.lost.is_empty();
+            if has_answers && let Some(crowd) = &mut self.crowd {
+                crowd.take_answers(&mut self.lab);
+            }
+            if !self.lab.led.is_empty() {
+                self.note_leaders();
+            }
+        }
+    }
+
+    fn begin_fault(&mut self, number: usize) {
+        let fault = &self.plan[number];
+        let begun = apply::begin(&mut self.lab, fault);
+        if begun == Begun::Skipped {
+            return;
+        }
+        self.done[number] = true;
+        let site = &self.world.sites[fault.site].name;
+        let (kind, node, span) = (fault.kind, fault.node + 1, fault.span.as_millis());
+        let text = match span {
+            0 => format!("#{number} {kind} at {site}/n{node}"),
+            span => format!("#{number} {kind} at {site}/n{node}, {span} ms"),
+        };
+        let at_us = self.now_us();
+        self.history.marks.push(Mark { at_us, kind: MarkKind::Fault, text });
+        if let Begun::For(span) = begun {
+            let now = self.lab.now();
+            self.lab.call_after(span, Call::GoOn(number, now));
+        }
+    }
+
+    fn note_leaders(&mut self) {
+        for led in std::mem::take(&mut self.lab.led) {
+            self.elections += 1;
+            let site = &self.world.sites[self.lab.nodes[led.node].site].name;
+            self.history.owners.push(Owner {
+                at_us: led.at.as_micros() as u64,
+                unit: format!("{site}/leader"),
+                epoch: led.term,
+                owner: self.lab.name(led.node).to_owned(),
+            });
+        }
+    }
+
+    // ---- rest ------------------------------------------------------------------------------------
+
+    fn finish_clients(&mut self) {
+        if let Some(crowd) = &mut self.crowd {
+            crowd.stop();
+        }
+        let until = self.lab.now() + 2 * clients::OPERATION_MAX;
+        while self.crowd.as_ref().is_some_and(|crowd| !crowd.is_idle())
+            && self.lab.now() < until
+            && self.lab.failure.is_none()
+        {
+            self.pass(TEND);
+        }
+        if self.crowd.as_ref().is_some_and(|crowd| !crowd.is_idle()) {
+            self.failed();
+            self.fail("a client was left without an answer past its deadline".to_owned());
+        }
+    }
+
+    fn wait_until_whole(&mut self) {
+        for site in 0..self.world.sites.len() {
+            let until = self.lab.now() + PATIENCE;
+            while !self.lab.is_whole(site) && self.lab.now() < until && self.lab.failure.is_none() {
+                self.pass(Duration::from_millis(50));
+            }
+            if !self.lab.is_whole(site) && !self.failed() {
+                let nodes = &self.lab.sites[site].nodes;
+                let refused = nodes.iter().find_map(|node| self.lab.nodes[*node].refused.clone());
+                let why = refused.map_or_else(String::new, |why| format!(" ({why})"));
+                let name = &self.world.sites[site].name;
+                self.fail(format!("{name} did not become whole again after all faults{why}"));
+            }
+        }
+        self.note_leaders();
+    }
+
+    // ---- audit -----------------------------------------------------------------------------------
+
+    /// Reads each key that was written once more.
+    fn audit(&mut self) {
+        let Some(crowd) = &self.crowd else { return };
+        let spaces: BTreeMap<String, usize> = (0..)
+            .zip(&self.world.keyspaces)
+            .map(|(place, spec)| (String::from_utf8_lossy(&spec.prefix).into_owned(), place))
+            .collect();
+        let mut keys: BTreeSet<(usize, String)> = BTreeSet::new();
+        let mut counts = vec![0_usize; self.world.sites.len()];
+        let site_of =
+            |name: &str| self.world.sites.iter().position(|site| site.name.as_str() == name);
+        for operation in crowd.history.operations.iter().filter(|one| one.action != Action::Get) {
+            let Some((site, key)) = operation.key.split_once(':') else { continue };
+            let Some(site) = site_of(site) else { continue };
+            if counts[site] < AUDIT_KEYS_MAX && keys.insert((site, key.to_owned())) {
+                counts[site] += 1;
+            }
+        }
+        for (site, key) in keys {
+            let prefix = spaces.iter().find(|(prefix, _)| key.starts_with(prefix.as_str()));
+            // Keyspaces are made in order: the default one, then the world's.
+            let keyspace = match prefix {
+                Some((_, place)) => self.keyspace_at(site, *place),
+                None => KeyspaceId::DEFAULT,
+            };
+            let call_us = self.now_us();
+            let query = Query::Get { key: Bytes::from(key.clone()) };
+            let consistency = ReadConsistency::Linearizable;
+            let outcome = match self.ask(site, Body::Read { keyspace, query, consistency }) {
+                Ok(answer) => clients::understood(answer),
+                Err(why) => return self.fail(why),
+            };
+            let name = self.world.sites[site].name.clone();
+            self.history.operations.push(Operation {
+                client: format!("auditor-{name}"),
+                site: Some(name.to_string()),
+                key: format!("{name}:{key}"),
+                call_us,
+                return_us: Some(self.now_us()),
+                action: Action::Get,
+                outcome,
+                stale: false,
+            });
+        }
+    }
+
+    fn keyspace_at(&self, site: usize, place: usize) -> KeyspaceId {
+        let name = &self.world.keyspaces[place].name;
+        let nodes = &self.lab.sites[site].nodes;
+        let found =
+            nodes.iter().find_map(|node| self.lab.catalog(*node)?.by_name(name).map(|k| k.id));
+        found.unwrap_or(KeyspaceId::DEFAULT)
+    }
+
+    fn look_at_states(&mut self) {
+        for site in 0..self.world.sites.len() {
+            // What is under way at one replica is not yet at another.
+            if !self.lab.run_until(PATIENCE, |lab| lab.is_whole(site)) {
+                let name = &self.world.sites[site].name;
+                return self.fail(format!("{name} does not come to rest"));
+            }
+            let at_us = self.now_us();
+            for node in self.lab.sites[site].nodes.clone() {
+                if self.lab.nodes[node].witness {
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                for (key, value) in self.lab.rows(node).unwrap_or_default() {
+                    for part in [key, value] {
+                        bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
+                        bytes.extend_from_slice(&part);
+                    }
+                }
+                self.history.states.push(ReplicaState {
+                    at_us,
+                    group: self.world.sites[site].name.to_string(),
+                    replica: self.lab.name(node).to_owned(),
+                    digest: digest(&bytes),
+                });
+            }
+        }
+    }
+
+    // ---- judge -----------------------------------------------------------------------------------
+
+    fn finish(mut self) -> Ran {
+        self.failed();
+        let keyspaces =
+            vec![vec![KeyspaceId::DEFAULT; self.world.sites.len()]; self.world.clients.len()];
+        let mut crowd = self
+            .crowd
+            .take()
+            .unwrap_or_else(|| Crowd::new(self.world, self.seed, self.duration, keyspaces));
+        let mut history = self.history;
+        let audited = history.operations.split_off(
+            history.operations.iter().take_while(|one| one.client.starts_with("loader-")).count(),
+        );
+        history.operations.append(&mut crowd.history.operations);
+        history.operations.extend(audited);
+        let mut promises = vec![Promise::Linearizable, Promise::OneOwner, Promise::Convergent];
+        let has_writes = history.operations.iter().any(|one| one.action != Action::Get);
+        if has_writes {
+            promises.push(Promise::Durable);
+        }
+        if !self.plan.is_empty() {
+            promises.push(Promise::Live);
+        }
+        history.header = Header {
+            source: "lab".to_owned(),
+            world: Some(self.world.name.to_string()),
+            seed: Some(self.seed),
+            promises,
+            ..Header::default()
+        };
+        let judged = match &self.failure {
+            // What was broken off is not judged by what it did not come to.
+            Some(_) => Vec::new(),
+            None => verdict::judge(&history, &[], &verdict::Options::default()),
+        };
+        crowd.measure.advance(self.duration);
+        for mark in &history.marks {
+            let began_us = self.lab.now().as_micros() as u64;
+            let at_us = mark.at_us.min(began_us);
+            crowd.measure.mark(crowd.since_begin(at_us), mark.text.clone());
+        }
+        Ran {
+            seed: self.seed,
+            judged,
+            failure: self.failure,
+            figures: Figures {
+                virtual_time: self.lab.now(),
+                events: self.lab.events,
+                operations: history.operations.len() as u64,
+                faults: self.done.iter().filter(|done| **done).count() as u64,
+                elections: self.elections,
+            },
+            faults: self.plan.into_iter().zip(self.done).collect(),
+            compared: crowd.arithmetic.compare(self.world),
+            answered_by_site: std::mem::take(&mut crowd.answered_by_site),
+            trails: crowd.trails(),
+            measure: crowd.measure,
+            history,
+            trace: self.lab.trace,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::ready;
+
+    fn three_sites(options: &Options) -> Ran {
+        run(&ready::load("three-sites", None).unwrap(), options)
+    }
+
+    #[test]
+    fn a_calm_run_is_answered_and_keeps_its_promises() {
+        let duration = Some(Duration::from_secs(20));
+        let ran = three_sites(&Options { duration, ..Options::default() });
+        assert_eq!(ran.wrongs(), [""; 0]);
+        assert!(ran.figures.operations > 500, "{:?}", ran.figures);
+        assert_eq!(ran.figures.faults, 0);
+        assert!(
+            ran.history.operations.iter().all(|one| !matches!(
+                one.outcome,
+                Outcome::Failed { .. } | Outcome::Unknown { .. }
+            ))
+        );
+        assert!(ran.compared.len() >= 8, "{:?}", ran.compared);
+        for line in &ran.compared {
+            assert!(line.difference().abs() < 0.02, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        let options = Options {
+            seed: Some(3),
+            duration: Some(Duration::from_secs(8)),
+            random_faults: true,
+            trace: true,
+            ..Options::default()
+        };
+        let (first, second) = (three_sites(&options), three_sites(&options));
+        assert!(first.figures.faults > 3, "{:?}", first.figures);
+        assert!(first.trace == second.trace, "two traces");
+        assert_eq!(first.history, second.history);
+        assert_eq!(first.digest(), second.digest());
+        let other = three_sites(&Options { seed: Some(4), ..options });
+        assert_ne!(first.digest(), other.digest());
+    }
+}

@@ -1,0 +1,119 @@
+//! `portolan lab`: whole deployments in virtual time, judged.
+//!
+//! | module | its command |
+//! | --- | --- |
+//! | [`run`] | `run`, `replay` |
+//! | [`explore`] | `explore`; [`workers`] are its processes |
+//! | [`verdict`] | `verdict` |
+//! | [`outcome`] | how what came of a run is shown |
+//!
+//! `list` and `schema` are here.
+
+mod explore;
+mod outcome;
+mod run;
+mod verdict;
+mod workers;
+
+use super::failed::Failed;
+use super::show;
+use clap::{Args, Subcommand};
+use lab::world::{World, ready};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Try a deployment in virtual time: latency, scale, and whether promises are kept
+#[derive(Subcommand)]
+#[command(after_help = "Examples:
+  portolan lab list                                   the worlds that come with the program
+  portolan lab run three-sites --report report        a minute of three sites, in a blink
+  portolan lab run my-world.toml --faults             your own, with everything going wrong
+  portolan lab explore --for 60                       many seeds, until something breaks
+  portolan lab verdict history.jsonl                  judge a history from anywhere")]
+pub(crate) enum Command {
+    /// List the worlds that come with the program
+    List,
+    /// Run a world once and judge what clients saw
+    Run(Box<run::Run>),
+    /// Run worlds with seed after seed until something is wrong
+    Explore(Box<explore::Explore>),
+    /// Run a seed again, with all faults or some of them, and show what happened
+    Replay(Box<run::Replay>),
+    /// Judge histories, from the lab or from anywhere
+    Verdict(verdict::Verdict),
+    /// Print the JSON schema of world files
+    Schema,
+    /// Run seeds for `explore`: one a line of the standard input
+    #[command(hide = true)]
+    Worker(workers::Worker),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        match self {
+            Command::List => list(),
+            Command::Run(run) => run.run(),
+            Command::Explore(explore) => explore.run(),
+            Command::Replay(replay) => replay.run(),
+            Command::Verdict(verdict) => verdict.run(),
+            Command::Schema => Ok(show::print(lab::world::schema())?),
+            Command::Worker(worker) => worker.run(),
+        }
+    }
+}
+
+/// Which world, and where its files are.
+#[derive(Args, Clone)]
+struct Which {
+    /// A ready world's name (see `portolan lab list`), or a world file in TOML
+    #[arg(value_name = "WORLD")]
+    world: String,
+
+    /// A folder with the files that the world names: traces, sites, delays
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Which {
+    fn load(&self) -> Result<World, Failed> {
+        load(&self.world, self.data.as_deref())
+    }
+}
+
+fn load(world: &str, data: Option<&Path>) -> Result<World, Failed> {
+    match ready::find(world) {
+        Some(_) => ready::load(world, data),
+        None if world.ends_with(".toml") || Path::new(world).exists() => {
+            World::load(Path::new(world), data)
+        }
+        None => ready::load(world, data),
+    }
+    .map_err(Failed::usage)
+}
+
+fn list() -> Result<(), Failed> {
+    let mut table = show::Table::new(["WORLD", "SITES", "NODES", "CLIENTS", "WHAT IT IS"]);
+    for ready in &ready::ALL {
+        let world = ready::load(ready.name, None).map_err(Failed::cannot_serve)?;
+        let nodes: usize = world.sites.iter().map(|site| site.nodes).sum();
+        table.row([
+            ready.name.to_owned(),
+            world.sites.len().to_string(),
+            nodes.to_string(),
+            world.client_count().to_string(),
+            ready.about.to_owned(),
+        ]);
+    }
+    Ok(show::print(table)?)
+}
+
+/// Parses a span like 30s, 5m, 1h, or a number of seconds.
+fn span(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=864_000.0).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        Ok(_) => Err("a number of seconds from 0.001 to 864000, or a length like 5m".to_owned()),
+        Err(_) => show::length(text).map(|length| length.0),
+    }
+}

@@ -1,0 +1,157 @@
+//! How what came of a run is shown: on a terminal, and as JSON.
+
+use super::super::failed::Failed;
+use super::super::show::{self, Table};
+use lab::history::History;
+use lab::run::Ran;
+use lab::verdict::{Judged, Verdict};
+use lab::world::World;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Operations of a violation that are printed.
+const OPERATIONS_SHOWN: usize = 12;
+
+/// One line for each promise, and below it what broke it.
+pub(super) fn judged(history: &History, judged: &[Judged]) -> String {
+    let mut text = String::new();
+    for Judged { promise, verdict } in judged {
+        let name = promise.name();
+        match verdict {
+            Verdict::Holds { examined } => {
+                let _ = writeln!(text, "  {name:<20} holds      ({examined} examined)");
+            }
+            Verdict::Undecided { why } => {
+                let _ = writeln!(text, "  {name:<20} undecided  {why}");
+            }
+            Verdict::Broken(violation) => {
+                let _ = writeln!(text, "  {name:<20} BROKEN     {}", violation.what);
+                for at in violation.operations.iter().take(OPERATIONS_SHOWN) {
+                    if let Some(operation) = history.operations.get(*at) {
+                        let _ = writeln!(text, "    {}", lab::verdict::told(operation));
+                    }
+                }
+                let more = violation.operations.len().saturating_sub(OPERATIONS_SHOWN);
+                if more > 0 {
+                    let _ = writeln!(text, "    and {more} more operations");
+                }
+            }
+        }
+    }
+    text
+}
+
+/// The same for programs.
+pub(super) fn judged_json(history: &History, judged: &[Judged]) -> Value {
+    let one = |Judged { promise, verdict }: &Judged| match verdict {
+        Verdict::Holds { examined } => {
+            json!({"promise": promise.name(), "verdict": "holds", "examined": examined})
+        }
+        Verdict::Undecided { why } => {
+            json!({"promise": promise.name(), "verdict": "undecided", "why": why})
+        }
+        Verdict::Broken(violation) => {
+            let operations: Vec<_> = violation
+                .operations
+                .iter()
+                .filter_map(|at| serde_json::to_value(history.operations.get(*at)?).ok())
+                .collect();
+            json!({
+                "promise": promise.name(),
+                "verdict": "broken",
+                "what": violation.what,
+                "key": violation.key,
+                "operations": operations,
+            })
+        }
+    };
+    judged.iter().map(one).collect()
+}
+
+/// What a run was: figures, latencies, arithmetic, verdicts.
+pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
+    let mut text = String::new();
+    let figures = &ran.figures;
+    let virtual_s = figures.virtual_time.as_secs_f64();
+    let _ = writeln!(text, "{} · seed {}", world.title, ran.seed);
+    if let Some(note) = &world.sites_note {
+        let _ = writeln!(text, "{note}");
+    }
+    let _ = writeln!(
+        text,
+        "{virtual_s:.1} virtual seconds in {:.2} s ({:.0} a second); {} operations, {} events, {} \
+         faults, {} elections\n",
+        took.as_secs_f64(),
+        virtual_s / took.as_secs_f64().max(1e-9),
+        figures.operations,
+        figures.events,
+        figures.faults,
+        figures.elections
+    );
+    let mut table =
+        Table::new(["OPERATION", ">COUNT", ">ERRORS", ">P50 MS", ">P90 MS", ">P99 MS", ">MAX MS"]);
+    for operation in ran.measure.operations() {
+        let summary = operation.summary();
+        if summary.count + operation.errors == 0 {
+            continue;
+        }
+        let ms = |ms: f64| format!("{ms:.2}");
+        table.row([
+            operation.name.to_owned(),
+            summary.count.to_string(),
+            operation.errors.to_string(),
+            ms(summary.p50_ms),
+            ms(summary.p90_ms),
+            ms(summary.p99_ms),
+            ms(summary.max_ms),
+        ]);
+    }
+    let _ = writeln!(text, "{table}\n");
+    if !ran.compared.is_empty() && figures.faults == 0 {
+        let mut table =
+            Table::new(["BY ARITHMETIC", ">COUNT", ">EXPECTED MS", ">MEDIAN MS", ">DIFFERENCE"]);
+        for line in &ran.compared {
+            table.row([
+                line.what.clone(),
+                line.count.to_string(),
+                format!("{:.2}", line.expected_ms),
+                format!("{:.2}", line.median_ms),
+                format!("{:+.2} %", line.difference() * 100.0),
+            ]);
+        }
+        let _ = writeln!(text, "{table}\n");
+    }
+    match &ran.failure {
+        Some(why) => {
+            let _ = writeln!(text, "The run was broken off: {why}");
+        }
+        None => {
+            let _ = write!(text, "Promises\n{}", judged(&ran.history, &ran.judged));
+        }
+    }
+    text
+}
+
+/// The lines of a trace up to where something was first seen to be wrong.
+pub(super) fn around<'a>(trace: &'a str, ran: &Ran) -> Vec<&'a str> {
+    let seen = ran.judged.iter().filter_map(|judged| match &judged.verdict {
+        Verdict::Broken(violation) => violation.at_us,
+        _ => None,
+    });
+    let until_ms = seen.min().map_or(f64::INFINITY, |at_us| at_us as f64 / 1_000.0);
+    let is_later = |line: &&str| {
+        let at = line.strip_prefix("@ ").and_then(|rest| rest.strip_suffix(" ms"));
+        at.and_then(|at| at.parse::<f64>().ok()).is_some_and(|at_ms| at_ms > until_ms)
+    };
+    trace.lines().take_while(|line| !is_later(line)).collect()
+}
+
+/// Prints, and ends with 1 if something is wrong.
+pub(super) fn end(text: &str, wrongs: &[String]) -> Result<(), Failed> {
+    show::print(text.trim_end())?;
+    match wrongs {
+        [] => Ok(()),
+        [first, ..] => Err(Failed::no(Some(format!("a promise was broken: {first}")))),
+    }
+}

@@ -1,0 +1,105 @@
+//! `lab verdict`: judges histories from anywhere.
+
+use super::super::failed::Failed;
+use super::super::show;
+use super::outcome;
+use clap::Args;
+use lab::history::{self, History, Promise};
+use lab::verdict::{Options, Verdict as Said, judge};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufReader, stdin};
+use std::path::{Path, PathBuf};
+
+/// Judge histories, from the lab or from anywhere
+///
+/// A history is a file of JSON lines: who called what, when, and what came back. docs/histories.md
+/// describes it; `portolan lab run --history FILE` and `portolan demo` write some.
+#[derive(Args)]
+#[command(after_help = "Example:
+  portolan lab run three-sites --faults --history h.jsonl
+  portolan lab verdict h.jsonl
+
+Exit codes: 0 all that was judged holds, 1 something is broken or could not be judged, 2 a file is no
+history")]
+pub(crate) struct Verdict {
+    /// The histories; `-` is the standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Judge only these promises, separated by commas [default: those of the history's header, or
+    /// all that its lines allow]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = promise)]
+    only: Vec<Promise>,
+
+    /// Steps that the search for one key's order may take
+    #[arg(long, value_name = "N", default_value_t = Options::default().search_steps_max)]
+    steps_max: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn promise(text: &str) -> Result<Promise, String> {
+    Promise::ALL
+        .into_iter()
+        .find(|promise| promise.name() == text)
+        .ok_or_else(|| format!("one of {}", Promise::ALL.map(Promise::name).join(", ")))
+}
+
+impl Verdict {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let options = Options { search_steps_max: self.steps_max, ..Options::default() };
+        let (mut broken, mut all) = (None, Vec::new());
+        for path in &self.files {
+            let history = read(path)?;
+            let judged = judge(&history, &self.only, &options);
+            let wrong = judged.iter().find(|one| !matches!(one.verdict, Said::Holds { .. }));
+            if let Some(wrong) = wrong {
+                broken.get_or_insert(format!("{}: {}", path.display(), wrong.promise));
+            }
+            if self.json {
+                all.push(json!({
+                    "file": path.display().to_string(),
+                    "operations": history.operations.len(),
+                    "verdicts": outcome::judged_json(&history, &judged),
+                }));
+                continue;
+            }
+            show::print(format_args!(
+                "{}: {} operations",
+                path.display(),
+                history.operations.len()
+            ))?;
+            if judged.is_empty() {
+                show::print("  nothing in it can be judged")?;
+            } else {
+                show::print(outcome::judged(&history, &judged).trim_end())?;
+            }
+        }
+        if self.json {
+            // One file: its verdicts. Several: a list.
+            let value = match all.len() {
+                1 => all.swap_remove(0),
+                _ => json!({ "files": Value::from(all) }),
+            };
+            show::print_json(&value)?;
+        }
+        match broken {
+            None => Ok(()),
+            Some(_) if self.json => Err(Failed::no(None)),
+            Some(what) => Err(Failed::no(Some(format!("not kept, or not judged: {what}")))),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<History, Failed> {
+    let wrong =
+        |error: &dyn std::fmt::Display| Failed::usage(format!("{}: {error}", path.display()));
+    if path == Path::new("-") {
+        return history::read(stdin().lock()).map_err(|error| wrong(&error));
+    }
+    let file = File::open(path).map_err(|error| wrong(&error))?;
+    history::read(BufReader::new(file)).map_err(|error| wrong(&error))
+}
