@@ -8,6 +8,12 @@
 //! | module | what it judges |
 //! | --- | --- |
 //! | [`linearizable`] | each key behaves as one copy, in real time |
+//! | [`causal`] | nobody sees an effect before its cause |
+//! | [`session`] | read your writes, monotonic reads, monotonic writes, writes follow reads |
+//! | [`convergent`] | replicas that have heard everything hold the same |
+//! | [`one_owner`] | a unit has one owner at an epoch |
+//! | [`durable`] | what was acknowledged is there in the end |
+//! | [`live`] | after all faults have ended, what is asked is answered |
 //!
 //! There are three answers. [`Verdict::Holds`]: nothing in this history speaks against it; that is
 //! not a proof for the store, only for what it was seen to do. [`Verdict::Broken`]: it cannot be
@@ -17,11 +23,17 @@
 //!
 //! Left out of every verdict: reads that were marked as stale.
 
+pub mod causal;
+pub mod convergent;
+pub mod durable;
 pub mod linearizable;
+pub mod live;
 #[cfg(test)]
 mod made;
+pub mod one_owner;
+pub mod session;
 
-use crate::history::{Action, History, Operation, Outcome, Promise};
+use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise};
 
 /// What a judge says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,11 +83,22 @@ pub struct Options {
     /// that is being tried, and takes a microsecond or a few; a key whose values are told apart
     /// takes little more than one for each of its operations.
     pub search_steps_max: u64,
+    /// Whether a causal history must also be one that can converge.
+    pub causal_convergence: bool,
+    /// How soon an operation must be answered after all faults have ended.
+    pub live_within_us: u64,
+    /// How long after the end of all faults that begins to count.
+    pub live_grace_us: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { search_steps_max: 2_000_000 }
+        Options {
+            search_steps_max: 2_000_000,
+            causal_convergence: false,
+            live_within_us: 5_000_000,
+            live_grace_us: 10_000_000,
+        }
     }
 }
 
@@ -100,9 +123,25 @@ pub fn judge(history: &History, promises: &[Promise], options: &Options) -> Vec<
 /// operations, those of sessions where answers carry versions, and so on.
 #[must_use]
 pub fn allowed(history: &History) -> Vec<Promise> {
+    let (mut reads, mut versions) = (false, false);
+    for operation in history.operations.iter().filter(|operation| answered(operation)) {
+        reads |= matches!(operation.outcome, Outcome::Value { .. });
+        versions |= matches!(
+            operation.outcome,
+            Outcome::Value { version: Some(_), .. } | Outcome::Written { version: Some(_) }
+        );
+    }
+    let healed = history.marks.iter().any(|mark| mark.kind == MarkKind::Healed);
     let says = |promise: &Promise| match promise {
         Promise::Linearizable => !history.operations.is_empty(),
-        _ => false,
+        Promise::Causal | Promise::Durable => reads,
+        Promise::ReadYourWrites
+        | Promise::MonotonicReads
+        | Promise::MonotonicWrites
+        | Promise::WritesFollowReads => versions,
+        Promise::Convergent => !history.states.is_empty(),
+        Promise::OneOwner => !history.owners.is_empty(),
+        Promise::Live => healed && !history.operations.is_empty(),
     };
     Promise::ALL.into_iter().filter(says).collect()
 }
@@ -115,7 +154,15 @@ pub fn one(history: &History, promise: Promise, options: &Options) -> Verdict {
     }
     match promise {
         Promise::Linearizable => linearizable::judge(history, options),
-        _ => Verdict::Undecided { why: format!("nobody judges {promise} yet") },
+        Promise::Causal => causal::judge(history, options),
+        Promise::ReadYourWrites
+        | Promise::MonotonicReads
+        | Promise::MonotonicWrites
+        | Promise::WritesFollowReads => session::judge(history, promise),
+        Promise::Convergent => convergent::judge(history),
+        Promise::OneOwner => one_owner::judge(history),
+        Promise::Durable => durable::judge(history),
+        Promise::Live => live::judge(history, options),
     }
 }
 
@@ -184,5 +231,77 @@ fn shown(value: Option<&str>) -> String {
             let start: String = text.chars().take(CHARS_MAX).collect();
             format!("\"{start}…\" ({} bytes)", text.len())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Header, Mark, Owner, ReplicaState};
+
+    fn promises(judged: &[Judged]) -> Vec<Promise> {
+        judged.iter().map(|judged| judged.promise).collect()
+    }
+
+    #[test]
+    fn what_was_asked_goes_before_what_was_promised_and_what_can_be_judged() {
+        let mut history = made::history("a x 0 1 put 1 ok@1\n a x 2 3 get 1@1");
+        let options = Options::default();
+        assert_eq!(
+            promises(&judge(&history, &[], &options)),
+            [
+                Promise::Linearizable,
+                Promise::Causal,
+                Promise::ReadYourWrites,
+                Promise::MonotonicReads,
+                Promise::MonotonicWrites,
+                Promise::WritesFollowReads,
+                Promise::Durable,
+            ]
+        );
+        history.header = Header { promises: vec![Promise::Live], ..Header::default() };
+        assert_eq!(promises(&judge(&history, &[], &options)), [Promise::Live]);
+        let asked = [Promise::Durable, Promise::Causal];
+        let judged = judge(&history, &asked, &options);
+        assert_eq!(promises(&judged), asked);
+        assert!(judged.iter().all(|j| matches!(j.verdict, Verdict::Holds { .. })), "{judged:?}");
+    }
+
+    #[test]
+    fn lines_allow_what_they_speak_of() {
+        let mut history = History::default();
+        assert_eq!(allowed(&history), []);
+        let (at_us, unit, text) = (1, "l".to_owned(), String::new());
+        history.marks = vec![Mark { at_us, kind: MarkKind::Healed, text: text.clone() }];
+        history.owners = vec![Owner { at_us, unit, epoch: 1, owner: text.clone() }];
+        history.states =
+            vec![ReplicaState { at_us, group: text.clone(), replica: text.clone(), digest: text }];
+        assert_eq!(allowed(&history), [Promise::Convergent, Promise::OneOwner]);
+        history.operations = made::history("a x 0 1 put 1 ok").operations;
+        let allowed = allowed(&history);
+        assert_eq!(
+            allowed,
+            [Promise::Linearizable, Promise::Convergent, Promise::OneOwner, Promise::Live]
+        );
+    }
+
+    #[test]
+    fn an_answer_of_another_kind_is_not_judged() {
+        let mut history = made::history("a x 0 1 put 1 ok\n a x 2 3 get 1");
+        history.operations[1].outcome = Outcome::Conflict;
+        for promise in Promise::ALL {
+            let verdict = one(&history, promise, &Options::default());
+            let Verdict::Undecided { why } = verdict else { panic!("{verdict:?}") };
+            assert!(why.starts_with("operation 1 has an answer of another kind: a get"), "{why}");
+        }
+        let backwards = made::history("a x 5 1 put 1 ok");
+        let verdict = one(&backwards, Promise::Linearizable, &Options::default());
+        assert!(matches!(verdict, Verdict::Undecided { .. }));
+    }
+
+    #[test]
+    fn long_values_are_cut_when_they_are_told() {
+        assert_eq!(shown(Some("ä")), "\"ä\"");
+        assert_eq!(shown(Some(&"ä".repeat(61))), format!("\"{}…\" (122 bytes)", "ä".repeat(60)));
     }
 }

@@ -379,7 +379,7 @@ fn in_a_large_history_a_stale_read_is_found() {
 fn a_search_that_is_too_long_decides_nothing() {
     let history =
         made::linearizable(7, Size { clients: 30, keys: 1, operations: 1_000 }, made::ALL);
-    let verdict = judge(&history, &Options { search_steps_max: 500 });
+    let verdict = judge(&history, &Options { search_steps_max: 500, ..Options::default() });
     assert!(
         matches!(&verdict, Verdict::Undecided { why } if why.contains("key \"k0\"")),
         "{verdict:?}"
