@@ -149,10 +149,33 @@ pub fn read(mut from: impl BufRead) -> Result<History, HistoryError> {
     }
 }
 
+/// What must hold for any text: it is refused with a sentence that says where, or it is a history that
+/// is written and read again as the same. For fuzzing.
+///
+/// # Panics
+/// If it is neither.
+pub fn check_any(text: &str) {
+    match read(text.as_bytes()) {
+        Ok(history) => {
+            let mut written = Vec::new();
+            history.write(&mut written).expect("memory takes what is written");
+            let again = read(written.as_slice()).expect("what is written can be read");
+            assert_eq!(again, history);
+        }
+        Err(HistoryError::Line { line, problem }) => {
+            assert!((1..=text.lines().count().max(1)).contains(&line), "line {line}");
+            assert!(!problem.is_empty());
+        }
+        Err(HistoryError::Format { found }) => assert!(found == 0 || found > FORMAT),
+        Err(error @ HistoryError::Read { .. }) => panic!("text can be read: {error}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::history::{Action, MarkKind, Outcome};
+    use crate::random::Random;
 
     /// What format 1 looks like: this text must be read for as long as the format is.
     const FIRST: &str = r#"{"type":"header","format":1,"source":"lab","world":"three-sites","seed":7,"promises":["linearizable","read-your-writes"]}
@@ -195,5 +218,51 @@ mod tests {
         assert_eq!(error(&newer), "the history is of format 9; this program reads up to 1");
         let odd = op.replace("\"key\"", "\"kee\"");
         assert!(error(&format!("{header}\n{odd}")).starts_with("line 2: unknown field `kee`"));
+    }
+
+    /// The first format with lines left out, put twice or exchanged, and with pieces of it put
+    /// anywhere else.
+    #[test]
+    fn any_text_is_refused_or_is_a_history() {
+        let pieces = [
+            "null",
+            "1",
+            "-1",
+            "18446744073709551616",
+            "{}",
+            "\"\"",
+            "\"get\"",
+            ",",
+            "\n",
+            "\\",
+            "é",
+        ];
+        let (mut read_whole, count) = (0, 20_000);
+        for seed in 0..count {
+            let mut random = Random::stream(seed, "text", 0);
+            let mut lines: Vec<&str> = FIRST.lines().collect();
+            for _ in 0..random.below(3) {
+                let (at, other) = (random.below(11) as usize, random.below(11) as usize);
+                match random.below(3) {
+                    0 if lines.len() > at => drop(lines.remove(at)),
+                    1 if lines.len() > at => lines.push(lines[at]),
+                    _ if lines.len() > at.max(other) => lines.swap(at, other),
+                    _ => {}
+                }
+            }
+            let mut text = lines.join("\n");
+            for _ in 0..random.below(3) {
+                let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+                let from = *random.pick(&ends);
+                let to = ends.iter().copied().find(|&at| at >= from + random.below(6) as usize);
+                let copied = random.pick(&lines).split('"').nth(random.below(9) as usize);
+                let piece =
+                    copied.filter(|_| random.chance(500)).unwrap_or_else(|| *random.pick(&pieces));
+                text.replace_range(from..to.unwrap_or(text.len()), piece);
+            }
+            check_any(&text);
+            read_whole += u32::from(read(text.as_bytes()).is_ok());
+        }
+        assert!(read_whole > 1_000 && u64::from(read_whole) < count - 1_000, "{read_whole}");
     }
 }

@@ -36,7 +36,7 @@
 
 mod file;
 
-pub use file::{HistoryError, Writer, read};
+pub use file::{HistoryError, Writer, check_any, read};
 
 use serde::{Deserialize, Serialize};
 
