@@ -82,18 +82,18 @@ pub fn for_each_client(run: impl Fn(Command)) {
         run(node("all_commands.mjs"));
     }
     if present("go", "version") {
-        run(go());
+        run(go("clients/go"));
     }
 }
 
-/// A command that runs the Go program of `field/clients/go`.
+/// A command that runs the Go program in this folder of `field`.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
-pub fn go() -> Command {
-    let source = clients().join("go");
-    let program = home("go").join("client");
+pub fn go(folder: &str) -> Command {
+    let source = binary::root().join("field").join(folder);
+    let program = home(folder).join("program");
     run(Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source));
     Command::new(program)
 }

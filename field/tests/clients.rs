@@ -45,7 +45,7 @@ fn go_redis() {
     if toolchain::present("go", "version") {
         let (_folder, site) = site();
         for resp in ["2", "3"] {
-            run_against(&site, toolchain::go(), resp);
+            run_against(&site, toolchain::go("clients/go"), resp);
         }
     }
 }
