@@ -510,14 +510,36 @@ impl<'w> Run<'w> {
                 self.pass(Duration::from_millis(50));
             }
             if !self.lab.is_whole(site) && !self.failed() {
-                let nodes = &self.lab.sites[site].nodes;
-                let refused = nodes.iter().find_map(|node| self.lab.nodes[*node].refused.clone());
-                let why = refused.map_or_else(String::new, |why| format!(" ({why})"));
                 let name = &self.world.sites[site].name;
-                self.fail(format!("{name} did not become whole again after all faults{why}"));
+                let nodes = self.describe(site);
+                self.fail(format!("{name} did not become whole again after all faults: {nodes}"));
             }
         }
         self.note_leaders();
+    }
+
+    /// The nodes of a site in a few words each.
+    fn describe(&self, site: usize) -> String {
+        let nodes = self.lab.sites[site].nodes.iter().map(|node| {
+            let name = self.lab.name(*node);
+            let one = &self.lab.nodes[*node];
+            match (self.lab.status(*node), &one.refused) {
+                (Some(status), _) => format!(
+                    "{name} {:?} in term {}, log {}..={}, applied {}, leader {}, voters {:?}",
+                    status.role,
+                    status.term,
+                    status.first_index,
+                    status.last_index,
+                    status.applied_index,
+                    status.leader.map_or_else(|| "unknown".to_owned(), |node| node.to_string()),
+                    status.members.voters,
+                ),
+                (None, Some(why)) => format!("{name} does not start: {why}"),
+                (None, None) if one.up => format!("{name} asks to be taken in"),
+                (None, None) => format!("{name} is down"),
+            }
+        });
+        nodes.collect::<Vec<_>>().join("; ")
     }
 
     // ---- audit -----------------------------------------------------------------------------------

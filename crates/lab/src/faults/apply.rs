@@ -31,20 +31,39 @@ fn index<C>(simulation: &Simulation<C>, fault: &Fault, place: usize) -> NodeInde
     simulation.sites[fault.site].nodes[place]
 }
 
-/// Whether all nodes of a site but one hold everything, and know each other as voters.
-fn others_are_whole<C>(simulation: &Simulation<C>, site: usize, except: NodeIndex) -> bool {
-    let Some(leader) = simulation.leader(site).filter(|leader| *leader != except) else {
-        return false;
-    };
+/// Whether a site can spare a node's disk: a leader knows that all others are voters and have on
+/// disk whatever is committed, and whatever that node alone may have helped to commit.
+fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> bool {
+    let group = &simulation.sites[site];
+    let Some(leader) = simulation.leader(site) else { return false };
     let Some(status) = simulation.status(leader) else { return false };
-    let others = simulation.sites[site].nodes.iter().filter(|node| **node != except);
-    others.into_iter().all(|node| {
-        simulation.status(*node).is_some_and(|one| {
-            one.applied_index == status.last_index
-                && one.leader == Some(status.node)
-                && status.members.voters.contains(&one.node.0)
+    let id = simulation.nodes[node].id;
+    let matched = |id: u64| {
+        let found = status.progress.iter().find(|(node, ..)| node.0 == id);
+        found.map_or(0, |(_, matched, _)| *matched)
+    };
+    let needed = status.committed_index.max(matched(id));
+    let others = group.nodes.iter().filter(|one| **one != node && **one != leader);
+    let all_vote = |node: &NodeIndex| {
+        status.members.voters.contains(&simulation.nodes[*node].id)
+    };
+    status.members.voters_outgoing.is_empty()
+        && group.nodes.iter().filter(|one| **one != node).all(all_vote)
+        && others.into_iter().all(|one| {
+            matched(simulation.nodes[*one].id) >= needed && simulation.nodes[*one].up
         })
-    })
+}
+
+/// Whether all nodes of a site are up and vote.
+fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
+    let Some(leader) = simulation.leader(site) else { return false };
+    let Some(status) = simulation.status(leader) else { return false };
+    let nodes = &simulation.sites[site].nodes;
+    status.members.voters.len() == nodes.len()
+        && nodes.iter().all(|node| {
+            let node = &simulation.nodes[*node];
+            node.up && node.belongs == Belongs::Member
+        })
 }
 
 /// Begins a fault.
@@ -54,7 +73,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     let mut random = Random::new(fault.draw);
     let destroys =
         matches!(fault.kind, Kind::FlippedBit | Kind::LostSync | Kind::Replace | Kind::Remove);
-    if destroys && !simulation.is_whole(fault.site) {
+    if destroys && !(all_vote(simulation, fault.site) && can_spare(simulation, fault.site, node)) {
         return Begun::Skipped;
     }
     let sites_nodes = simulation.sites[fault.site].nodes.clone();
@@ -159,10 +178,8 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
     match fault.kind {
         Kind::FlippedBit => {
             simulation.start(node);
-            if simulation.nodes[node].refused.is_none() {
-                // The bit lay where nothing is: in the room that a segment has to grow.
-                return Begun::Over;
-            }
+            // If it starts, the bit lay where nothing is: in the room that a segment has to grow, or
+            // in what a snapshot covers. If not, it waits for another disk.
         }
         Kind::LostSync => {
             if std::mem::take(&mut simulation.nodes[node].lies) {
@@ -199,12 +216,10 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         Kind::SlowDisk => simulation.nodes[node].slow = Duration::ZERO,
         Kind::FullDisk => simulation.nodes[node].disk.set_capacity(None),
         Kind::Remove => {
-            // It is removed or it is not: in both cases it comes back with an empty disk, if the
-            // others can spare it.
-            if others_are_whole(simulation, fault.site, node) {
-                simulation.crash(node, &Down::Killed);
-                simulation.replace_disk(node);
-            }
+            // It is removed or it is not: in both cases it comes back with an empty disk, once the
+            // others can spare the old one.
+            simulation.crash(node, &Down::Killed);
+            simulation.nodes[node].refused = Some("it was removed; it waits for another disk".into());
         }
         _ => {}
     }
@@ -215,7 +230,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
 pub fn tend<C>(simulation: &mut Simulation<C>) {
     for node in 0..simulation.nodes.len() {
         let waits = simulation.nodes[node].refused.is_some();
-        if waits && others_are_whole(simulation, simulation.nodes[node].site, node) {
+        if waits && can_spare(simulation, simulation.nodes[node].site, node) {
             simulation.replace_disk(node);
         }
     }

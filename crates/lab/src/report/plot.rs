@@ -1,21 +1,30 @@
-//! Line plots as inline SVG.
+//! Line plots.
 //!
-//! Axes get round ticks (1, 2 or 5 times a power of ten; on a logarithmic axis the powers). Colours
-//! are classes, so that the page's style decides them. A series is broken where a value is missing.
+//! Axes get round ticks (1, 2 or 5 times a power of ten; on a logarithmic axis the powers). A series
+//! is broken where a value is missing. What happened is a line across the plot, or a band if it
+//! lasted, with a label where there is room for one.
 
-use std::fmt::Write as _;
-
-use super::escaped;
+use super::{
+    drawing::{Anchor, Drawing, Lettering, Look, Path, Pen, Shape},
+    font,
+    palette::Ink,
+};
 
 const WIDTH: f64 = 540.0;
-const HEIGHT: f64 = 236.0;
 const LEFT: f64 = 44.0;
 const RIGHT: f64 = 12.0;
-/// Room for the labels of marks, in rows.
-const TOP: f64 = 34.0;
-const MARK_ROWS: usize = 2;
+/// Room for the label of the y axis.
+const HEAD: f64 = 25.0;
+/// Room for the labels of marks, in rows, where there are marks.
+const MARK_ROWS: usize = 3;
 const MARK_ROW: f64 = 13.0;
+/// From the top of the y axis to the x axis.
+const AXIS: f64 = 170.0;
 const BOTTOM: f64 = 34.0;
+/// Size of the words beside axes.
+const WORDS: f64 = 12.0;
+/// Size of the labels of marks.
+const MARK_WORDS: f64 = 11.5;
 
 /// One axis: its range and what to write beside it.
 #[derive(Debug, Clone)]
@@ -74,12 +83,20 @@ impl Axis {
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     pub(super) name: String,
-    /// The class of its colour.
-    pub(super) class: &'static str,
+    pub(super) ink: Ink,
     /// A missing y breaks the line.
     pub(super) points: Vec<(f64, Option<f64>)>,
     /// Whether to shade down to the axis.
     pub(super) filled: bool,
+}
+
+/// Something that happened at an x, or from one to another.
+#[derive(Debug, Clone)]
+pub(super) struct Mark {
+    pub(super) from: f64,
+    /// Up to where it lasted; what was over at once is a line.
+    pub(super) to: Option<f64>,
+    pub(super) label: String,
 }
 
 /// A plot to be drawn.
@@ -88,137 +105,143 @@ pub(super) struct Plot {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
-    /// Vertical lines with a label.
-    pub(super) marks: Vec<(f64, String)>,
+    /// In order of their start.
+    pub(super) marks: Vec<Mark>,
 }
 
 impl Plot {
-    pub(super) fn svg(&self) -> String {
-        let mut svg = format!(
-            "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{} over {}\">",
-            escaped(self.y.label),
-            escaped(self.x.label)
-        );
-        self.axes(&mut svg);
+    pub(super) fn draw(&self) -> Drawing {
+        let label = format!("{} over {}", self.y.label, self.x.label);
+        let mut drawing = Drawing::new(WIDTH, self.bottom() + BOTTOM, label);
+        self.bands(&mut drawing);
+        self.axes(&mut drawing);
         for series in &self.series {
-            self.line(&mut svg, series);
+            self.line(&mut drawing, series);
         }
-        self.marks(&mut svg);
-        svg.push_str("</svg>");
-        svg
+        self.marks(&mut drawing);
+        drawing
+    }
+
+    /// The upper end of the y axis.
+    fn top(&self) -> f64 {
+        let rows = if self.marks.is_empty() { 0 } else { MARK_ROWS };
+        HEAD + MARK_ROW * rows as f64
+    }
+
+    /// Where the x axis is.
+    fn bottom(&self) -> f64 {
+        self.top() + AXIS
     }
 
     fn place(&self, x: f64, y: f64) -> (f64, f64) {
         (
             LEFT + self.x.fraction(x) * (WIDTH - LEFT - RIGHT),
-            HEIGHT - BOTTOM - self.y.fraction(y) * (HEIGHT - TOP - BOTTOM),
+            self.bottom() - self.y.fraction(y) * AXIS,
         )
     }
 
-    fn axes(&self, svg: &mut String) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for tick in self.y.ticks() {
-            let (_, y) = self.place(self.x.from, tick);
-            let _ = write!(
-                svg,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>\
-                 <text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                LEFT - 7.0,
-                y + 4.0,
-                number(tick)
-            );
+    fn axes(&self, drawing: &mut Drawing) {
+        let (right, bottom) = (WIDTH - RIGHT, self.bottom());
+        let rule = Look::line(Ink::Rule, 1.0);
+        let rows = self.y.ticks().into_iter().map(|tick| (tick, self.place(self.x.from, tick).1));
+        let columns =
+            self.x.ticks().into_iter().map(|tick| (tick, self.place(tick, self.y.from).0));
+        let (rows, columns): (Vec<_>, Vec<_>) = (rows.collect(), columns.collect());
+        for (_, y) in &rows {
+            drawing.line((LEFT, *y), (right, *y), rule);
         }
-        for tick in self.x.ticks() {
-            let (x, _) = self.place(tick, self.y.from);
-            let _ = write!(
-                svg,
-                "<path class=\"grid\" d=\"M{x:.1} {bottom}v5\"/>\
-                 <text class=\"tick middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-                bottom + 18.0,
-                number(tick)
-            );
+        for (_, x) in &columns {
+            drawing.line((*x, bottom), (*x, bottom + 5.0), rule);
         }
-        let _ = write!(
-            svg,
-            "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\
-             <text class=\"label end\" x=\"{right}\" y=\"{:.1}\">{}</text>\
-             <text class=\"label\" x=\"0\" y=\"11\">{}</text>",
-            HEIGHT - 2.0,
-            escaped(self.x.label),
-            escaped(self.y.label)
-        );
+        drawing.line((LEFT, bottom), (right, bottom), Look::line(Ink::Soft, 1.0));
+        let words = |anchor| Lettering::new(Ink::Soft, WORDS, anchor);
+        for (tick, y) in rows {
+            drawing.words((LEFT - 7.0, y + 4.0), number(tick), words(Anchor::End));
+        }
+        drawing.words((right, bottom + BOTTOM - 2.0), self.x.label, words(Anchor::End));
+        for (tick, x) in columns {
+            drawing.words((x, bottom + 18.0), number(tick), words(Anchor::Middle));
+        }
+        drawing.words((0.0, 11.0), self.y.label, words(Anchor::Start));
     }
 
-    fn line(&self, svg: &mut String, series: &Series) {
-        let (mut line, mut area) = (String::new(), String::new());
+    fn line(&self, drawing: &mut Drawing, series: &Series) {
+        let (mut line, mut area) = (Path::default(), Path::default());
         for run in series.points.split(|(_, y)| y.is_none()).filter(|run| !run.is_empty()) {
             let places: Vec<(f64, f64)> =
                 run.iter().map(|(x, y)| self.place(*x, y.unwrap_or_default())).collect();
-            for (index, (x, y)) in places.iter().enumerate() {
-                let _ = write!(line, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
-            }
-            if places.len() == 1 {
-                // A line of no length with round caps is a dot.
-                line.push_str("h0");
-            }
             if series.filled {
-                let bottom = HEIGHT - BOTTOM;
-                let _ = write!(area, "M{:.1} {bottom}", places[0].0);
-                for (x, y) in &places {
-                    let _ = write!(area, "L{x:.1} {y:.1}");
-                }
-                let _ = write!(area, "V{bottom}Z");
+                let bottom = self.bottom();
+                let (first, last) = (places[0].0, places[places.len() - 1].0);
+                let ends = [(last, bottom), (first, bottom)];
+                area.0.push((places.iter().copied().chain(ends).collect(), true));
             }
+            line.0.push((places, false));
         }
-        if !area.is_empty() {
-            let _ = write!(svg, "<path class=\"area {}\" d=\"{area}\"/>", series.class);
+        if !area.0.is_empty() {
+            drawing.path(area, Look { opacity: 0.13, ..Look::fill(series.ink) });
         }
-        if !line.is_empty() {
-            let _ = write!(
-                svg,
-                "<path class=\"line {}\" d=\"{line}\"><title>{}</title></path>",
-                series.class,
-                escaped(&series.name)
-            );
+        if !line.0.is_empty() {
+            let look = Look::pen(Pen::of_series(series.ink, 1.8));
+            drawing.shapes.push(Shape::Path { path: line, look, title: series.name.clone() });
         }
     }
 
-    /// Marks carry their label above the plot, to the side with more room; a label that would touch
-    /// others in every row is left out, and its line stays. Rows fill from the top, so that a later
-    /// mark, whose line is shorter, does not cross an earlier label.
-    fn marks(&self, svg: &mut String) {
-        let mut taken: [Vec<(f64, f64)>; MARK_ROWS] = Default::default();
-        for (x, label) in &self.marks {
-            let (x, _) = self.place(*x, self.y.from);
-            let width = label.chars().count() as f64 * 6.3 + 6.0;
-            let to_left = x > WIDTH * 0.55;
-            let (start, end) = if to_left { (x - width, x) } else { (x, x + width) };
-            let row = taken
-                .iter()
-                .rposition(|row| row.iter().all(|(from, to)| end <= *from || *to <= start));
-            let top = TOP - row.map_or(0.0, |row| MARK_ROW * row as f64 + 10.0);
-            let _ = write!(svg, "<path class=\"mark\" d=\"M{x:.1} {top}V{}\"/>", HEIGHT - BOTTOM);
-            let Some(row) = row else { continue };
-            taken[row].push((start, end));
-            let (anchor, offset) = if to_left { ("end", -4.0) } else { ("start", 4.0) };
-            let _ = write!(
-                svg,
-                "<text class=\"note {anchor}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                x + offset,
-                top + 7.0,
-                escaped(label)
-            );
+    /// What lasted is a band behind everything else, wide enough to be seen.
+    fn bands(&self, drawing: &mut Drawing) {
+        for Mark { from, to, .. } in &self.marks {
+            let Some(to) = to else { continue };
+            let (left, right) = (self.place(*from, self.y.from).0, self.place(*to, self.y.from).0);
+            let band = Path::rectangle((left, self.top()), (right - left).max(1.0), AXIS);
+            drawing.path(band, Look { opacity: 0.12, ..Look::fill(Ink::Mark) });
         }
     }
 
-    /// The names of the series with their colours, as HTML.
-    pub(super) fn legend(&self) -> String {
-        let mut html = "<p class=\"legend\">".to_owned();
-        for Series { name, class, .. } in &self.series {
-            let _ = write!(html, "<span><i class=\"{class}\"></i>{}</span>", escaped(name));
+    /// Marks carry their label above the plot, where there is room for one: to the side with more
+    /// of it first. The line of a mark reaches up to its label.
+    fn marks(&self, drawing: &mut Drawing) {
+        let look = Look::pen(Pen { dashed: true, ..Pen::new(Ink::Mark, 1.0) });
+        let mut labels: Vec<Label> = Vec::new();
+        for Mark { from, label, .. } in &self.marks {
+            let (x, _) = self.place(*from, self.y.from);
+            let width = font::width(label, MARK_WORDS, false) + 8.0;
+            let sides = if x > WIDTH * 0.55 { [x - width, x] } else { [x, x - width] };
+            let rows = (0..MARK_ROWS).rev();
+            let place = rows
+                .flat_map(|row| sides.map(|start| Label { x, start, end: start + width, row }))
+                .find(|place| place.start >= 0.0 && place.end <= WIDTH && place.is_free(&labels));
+            let top =
+                self.top() - place.as_ref().map_or(0.0, |place| MARK_ROW * place.row as f64 + 10.0);
+            drawing.line((x, top), (x, self.bottom()), look);
+            let Some(place) = place else { continue };
+            let (anchor, offset) =
+                if place.start < x { (Anchor::End, -4.0) } else { (Anchor::Start, 4.0) };
+            let words = Lettering::new(Ink::Mark, MARK_WORDS, anchor);
+            drawing.words((x + offset, top + 7.0), label, words);
+            labels.push(place);
         }
-        html.push_str("</p>");
-        html
+    }
+}
+
+/// Where the label of a mark stands.
+struct Label {
+    /// The place of its mark.
+    x: f64,
+    start: f64,
+    end: f64,
+    /// From the plot upwards.
+    row: usize,
+}
+
+impl Label {
+    /// Whether it touches none of the others, nor do their lines cross it, nor its own them.
+    fn is_free(&self, others: &[Label]) -> bool {
+        let covers = |label: &Label, x: f64| label.start < x && x < label.end;
+        others.iter().all(|other| match self.row.cmp(&other.row) {
+            std::cmp::Ordering::Equal => self.end <= other.start || other.end <= self.start,
+            std::cmp::Ordering::Less => !covers(self, other.x),
+            std::cmp::Ordering::Greater => !covers(other, self.x),
+        })
     }
 }
 
@@ -246,22 +269,91 @@ mod tests {
         assert_eq!([0.5, 20.0, 1_500.0, 0.0].map(number), ["0.5", "20", "1.5k", "0"]);
     }
 
+    fn plot(points: Vec<(f64, Option<f64>)>, marks: Vec<Mark>) -> Plot {
+        let name = "a".to_owned();
+        Plot {
+            x: Axis::linear("s", 0.0, 10.0),
+            y: Axis::linear("ops", 0.0, 10.0),
+            series: vec![Series { name, ink: Ink::Series(0), points, filled: true }],
+            marks,
+        }
+    }
+
     #[test]
     fn a_missing_value_breaks_the_line() {
-        let plot = Plot {
-            x: Axis::linear("s", 0.0, 4.0),
-            y: Axis::linear("ops", 0.0, 10.0),
-            series: vec![Series {
-                name: "a".to_owned(),
-                class: "c1",
-                points: vec![(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(3.0))],
-                filled: false,
-            }],
-            marks: Vec::new(),
-        };
-        let svg = plot.svg();
-        let line = svg.split("class=\"line c1\" d=\"").nth(1).unwrap().split('"').next().unwrap();
-        assert_eq!(line.matches('M').count(), 2, "{line}");
-        assert!(line.ends_with("h0"), "a lone point is a dot: {line}");
+        let points = vec![(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(3.0))];
+        let drawing = plot(points, Vec::new()).draw();
+        let line = drawing.shapes.iter().find_map(|shape| match shape {
+            Shape::Path { path, title, .. } if title == "a" => Some(path),
+            _ => None,
+        });
+        let pieces: Vec<usize> =
+            line.expect("the line").0.iter().map(|(points, _)| points.len()).collect();
+        assert_eq!(pieces, [2, 1]);
+    }
+
+    fn mark(from: f64, to: Option<f64>, label: &str) -> Mark {
+        Mark { from, to, label: label.to_owned() }
+    }
+
+    #[test]
+    fn what_lasted_is_a_band_of_its_length() {
+        let drawing =
+            plot(Vec::new(), vec![mark(2.0, Some(5.0), "cut"), mark(8.0, None, "x")]).draw();
+        let bands: Vec<f64> = drawing
+            .shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                Shape::Path { path, look, .. } if look.fill == Some(Ink::Mark) => {
+                    let points = &path.0[0].0;
+                    Some(points[1].0 - points[0].0)
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(bands.len(), 1);
+        assert!((bands[0] / (0.3 * (WIDTH - LEFT - RIGHT)) - 1.0).abs() < 1e-9, "{bands:?}");
+    }
+
+    /// A label's line of writing, its start and its end.
+    type Written = (f64, f64, f64);
+
+    /// The labels of a plot's marks, and the upper ends of the marks' lines.
+    fn labels(plot: &Plot) -> (Vec<Written>, Vec<(f64, f64)>) {
+        let (mut boxes, mut lines) = (Vec::new(), Vec::new());
+        for shape in plot.draw().shapes {
+            match shape {
+                Shape::Path { path, look, .. }
+                    if look.pen.is_some_and(|pen| pen.ink == Ink::Mark) =>
+                {
+                    lines.push(path.0[0].0[0]);
+                }
+                Shape::Words { at: (x, y), words, lettering } if lettering.ink == Ink::Mark => {
+                    let width = font::width(&words, lettering.size, false);
+                    let start = if lettering.anchor == Anchor::End { x - width } else { x };
+                    boxes.push((y, start, start + width));
+                }
+                _ => {}
+            }
+        }
+        (boxes, lines)
+    }
+
+    #[test]
+    fn labels_of_marks_touch_nothing() {
+        let often = (0..40).map(|index| f64::from(index) / 4.0);
+        let often = often.map(|from| mark(from, None, "a leader was stopped")).collect();
+        let close = vec![mark(5.0, None, "cut off from c"), mark(6.0, None, "a disk is slow")];
+        for (marks, expected) in [(often, 6), (close, 2)] {
+            let (boxes, lines) = labels(&plot(Vec::new(), marks));
+            assert!(boxes.len() >= expected, "{boxes:?}");
+            for (index, a) in boxes.iter().enumerate() {
+                assert!(a.1 >= 0.0 && a.2 <= WIDTH, "out of the plot: {a:?}");
+                let apart = |b: &Written| a.0 != b.0 || a.2 <= b.1 || b.2 <= a.1;
+                assert!(boxes[index + 1..].iter().all(apart), "{a:?} {boxes:?}");
+                let crosses = |(x, top): &(f64, f64)| *top < a.0 - 7.5 && a.1 < *x && *x < a.2;
+                assert!(!lines.iter().any(crosses), "a line through {a:?}: {lines:?}");
+            }
+        }
     }
 }

@@ -145,10 +145,10 @@ impl Outcome<'_> {
             operations: *operations,
         });
         let map = Map {
-            bounds: world.area,
             outline: world.outline.clone(),
             sites: sites.collect(),
             strokes: seen.strokes.clone(),
+            ..Map::new(world.area)
         };
         let mut notes = self.notes();
         if !seen.failures.is_empty() {
@@ -157,12 +157,10 @@ impl Outcome<'_> {
             notes.push(format!("What attempts that failed were told: {failures}."));
         }
         Report {
-            title: world.title.clone(),
-            summary: self.summary(),
             tiles: self.tiles(&measure),
-            measure,
-            map,
+            map: Some(map),
             notes,
+            ..Report::new(world.title.clone(), self.summary(), measure)
         }
     }
 
