@@ -240,6 +240,7 @@ pub fn tend<C>(simulation: &mut Simulation<C>) {
 /// What waits for an operator goes on waiting: see [`tend`].
 pub fn end_all<C>(simulation: &mut Simulation<C>) {
     simulation.heal();
+    simulation.calm();
     for group in &mut simulation.sites {
         group.network.drop_permille = 0;
         group.network.extra = Duration::ZERO;

@@ -446,7 +446,8 @@ impl<C> Simulation<C> {
     }
 
     fn wake(&mut self, node: NodeIndex) {
-        if self.nodes[node].wakes_at != Some(self.now) {
+        // Another one came sooner and planned the next; one that a pause held up is late.
+        if self.nodes[node].wakes_at.is_none_or(|wakes_at| wakes_at > self.now) {
             return;
         }
         self.nodes[node].wakes_at = None;
@@ -529,7 +530,9 @@ impl<C> Simulation<C> {
         let others: Vec<_> = nodes.filter(|other| *other != index).collect();
         if !others.is_empty() {
             let to = *self.random.pick(&others);
-            let request = ForwardedRequest { id: 1, join: Some(member), ..Default::default() };
+            // A number that only this life of the node has: see `server::links::join`.
+            let id = member.incarnation;
+            let request = ForwardedRequest { id, join: Some(member), ..Default::default() };
             self.send(index, to, Say::Forward(Forward { requests: vec![request] }).into());
         }
         self.after(ASK_AGAIN, Event::Ask { node: index, life });
@@ -538,7 +541,9 @@ impl<C> Simulation<C> {
     /// A node that asked to be taken in hears an answer.
     fn taken_in(&mut self, index: NodeIndex, message: Message) {
         let Some(Say::Answered(answered)) = message.say else { return };
-        let Some(answer) = answered.answers.into_iter().next() else { return };
+        let id = self.nodes[index].incarnation;
+        let ours = answered.answers.into_iter().find(|answer| answer.id == id);
+        let Some(answer) = ours else { return };
         if !matches!(entry::decode_reply(answer.outcome), Ok(Ok(_))) {
             return;
         }
@@ -594,6 +599,14 @@ impl<C> Simulation<C> {
     pub fn jump_clock(&mut self, index: NodeIndex, ms: i64) {
         self.note_of(index, || format!("its wall clock jumps by {ms} ms"));
         self.nodes[index].clock.jump(ms);
+    }
+
+    /// Nothing rare is made common any more, in any node.
+    pub fn calm(&mut self) {
+        self.settings.rare_permille = 0;
+        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+            process.site.calm();
+        }
     }
 
     // ---- links ------------------------------------------------------------------------------------

@@ -345,6 +345,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         site
     }
 
+    /// Nothing rare is made common any more, in a trial.
+    pub fn calm(&mut self) {
+        self.rare = Rare::default();
+    }
+
     /// Reads the state on any thread, as far as [`Output::Gate`] allows.
     pub fn reader(&self) -> Reader<S> {
         self.machine.reader()

@@ -58,13 +58,16 @@ enum Answer {
 
 async fn ask(links: &Links, address: &str, member: &Member) -> Result<Answer, LinkError> {
     let mut connection = links.dial(address, None).await?;
-    let request = ForwardedRequest { id: 1, join: Some(member.clone()), ..Default::default() };
+    // An answer to what an earlier life of this node asked may still be on its way: ours bears a
+    // number that only this life has.
+    let id = member.incarnation;
+    let request = ForwardedRequest { id, join: Some(member.clone()), ..Default::default() };
     let message: Message = Say::Forward(Forward { requests: vec![request] }).into();
     connection.say(&message).await?;
     let waiting = async {
         loop {
             if let Some(Say::Answered(answered)) = connection.hear().await?.say
-                && let Some(answer) = answered.answers.into_iter().next()
+                && let Some(answer) = answered.answers.into_iter().find(|answer| answer.id == id)
             {
                 return Ok::<_, LinkError>(answer);
             }
