@@ -51,7 +51,7 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
             faults.push(Fault {
                 number: 0,
                 at,
-                span: random.between(kind.spans()),
+                span: span(kind, &mut random),
                 kind,
                 site,
                 node,
@@ -61,6 +61,16 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
         }
     }
     number(faults)
+}
+
+/// How long one lasts. A third of all are short: what comes back at once meets what is still there.
+fn span(kind: Kind, random: &mut Random) -> Duration {
+    let (shortest, longest) = kind.spans();
+    let drawn = random.between((shortest, longest));
+    match random.below(3) {
+        0 => shortest + (drawn - shortest) / 20,
+        _ => drawn,
+    }
 }
 
 /// Puts faults in order of time and numbers them.

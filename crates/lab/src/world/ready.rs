@@ -27,11 +27,12 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 11] = ready![
+pub const ALL: [Ready; 12] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "witness": "two nodes and a witness, and a site of five",
     "leases": "reads by lease under clocks that run fast and slow",
+    "elections": "leaders that come and go, disks that are slow to remember",
     "city-grid": "Portkey's 25 access points, 400 m apart, three tiers of delay",
     "city-grid-sf": "the same on real cell sites in San Francisco (with --data; else at random)",
     "edgekv": "EdgeKV's three groups of three, the edge setting of its Table 3",

@@ -25,7 +25,7 @@ pub enum Bug {
     LeaseThroughHandover,
     /// A node that has just started votes at once, though it may have promised a leader not to.
     VoteAtOnce,
-    /// A node forgets whom it voted for when it restarts.
+    /// A node forgets its term and whom it voted for when it restarts.
     ForgetVote,
     /// A request that is sent again is applied again.
     ApplyTwice,

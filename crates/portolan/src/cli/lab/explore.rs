@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored when nobody says which.
-const WORLDS: [&str; 4] = ["three-sites", "one-site", "witness", "leases"];
+const WORLDS: [&str; 5] = ["three-sites", "one-site", "witness", "leases", "elections"];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
@@ -33,7 +33,8 @@ const TRACE_LINES: usize = 30;
 
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
-    /// Ready worlds, or world files [default: three-sites one-site witness leases]
+    /// Ready worlds, or world files [default: three-sites one-site witness leases
+    /// elections]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 

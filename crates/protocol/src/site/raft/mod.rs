@@ -430,8 +430,11 @@ impl<R: LogReader> Raft<R> {
 
     fn hard_state(&self) -> HardState {
         let state = self.node.raft.hard_state();
-        let vote = if self.planted.is(Bug::ForgetVote) { 0 } else { state.vote };
-        HardState { term: state.term, vote, commit: state.commit }
+        let (term, vote) = match self.planted.is(Bug::ForgetVote) {
+            true => (1, 0),
+            false => (state.term, state.vote),
+        };
+        HardState { term, vote, commit: state.commit }
     }
 
     /// Has a bug from here on, in a trial.
