@@ -30,8 +30,8 @@ use self::search::{Found, Search};
 use super::{Options, Verdict, Violation, answered, shown, told};
 use crate::history::{Action, History, Outcome, Promise};
 
-/// Most values that are tried to tell what an operation could have found.
-const COULD_FIND_MAX: usize = 8;
+/// Most values that are told of which an operation could have found any.
+const COULD_FIND_MAX: usize = 4;
 
 /// Judges a history; counts its operations.
 #[must_use]
@@ -79,33 +79,42 @@ struct Key<'h> {
 impl<'h> Key<'h> {
     /// Whether there is an order for a part of the history; adds up the steps.
     fn decide(&self, part: Part<'h>, steps: &mut u64) -> Found {
-        let mut run = |part: Part<'h>, finish: bool| {
+        let mut run = |part: Part<'h>, finish: bool, steps_max: u64| {
             let mut key = KeyHistory::new(self.history, self.operations, part);
             let mut search = Search::new(&mut key, finish);
-            let found = search.run(self.steps_max);
+            let found = search.run(steps_max);
             *steps += search.steps();
             (found, search.is_exact(), search.has_conflicts())
         };
-        match run(part, true) {
-            (Found::Order, ..) => return Found::Order,
-            (found, true, _) => return found,
-            // Whatever breaks without the conflicts breaks with them: leaving out what only reads
-            // leaves an order an order.
-            (_, false, true) => {
-                let (found, exact, _) = run(Part { conflicts: false, ..part }, true);
-                if exact && found == Found::NoOrder {
-                    return Found::NoOrder;
-                }
-            }
-            _ => {}
+        // Most histories take little more than a step for each operation, or are not explained
+        // by many more.
+        let brief = self.steps_max.min(4 * self.operations.len() as u64 + 1_000);
+        let (found, exact, conflicts) = run(part, true, brief);
+        if found == Found::Order || (exact && found == Found::NoOrder) {
+            return found;
         }
-        run(part, false).0
+        // What breaks without the conflicts breaks with them, for leaving out what only reads
+        // leaves an order an order; and without them it is more often quickly said.
+        if conflicts
+            && let (Found::NoOrder, true, _) =
+                run(Part { conflicts: false, ..part }, true, self.steps_max)
+        {
+            return Found::NoOrder;
+        }
+        if found == Found::OutOfSteps {
+            let (found, exact, _) = run(part, true, self.steps_max);
+            if exact || found == Found::Order {
+                return found;
+            }
+        }
+        run(part, false, self.steps_max).0
     }
 
     /// Why there is no order.
     fn explain(&self) -> Violation {
-        // A key that took many steps takes as many again for each beginning that is tried.
-        let brief = Key { steps_max: self.steps_max / 10, ..*self };
+        // Each beginning that is tried is a search again: rather a longer beginning than a long wait.
+        let steps_max = self.steps_max.min(2 * self.operations.len() as u64 + 10_000);
+        let brief = Key { steps_max, ..*self };
         let broken = |part| brief.decide(part, &mut 0) == Found::NoOrder;
         let until =
             |&(return_us, index): &(u64, usize)| Part { until: (return_us, index), ..Part::ALL };
@@ -135,9 +144,11 @@ impl<'h> Key<'h> {
             .filter_map(|(call_us, effect)| Some((call_us, key.held(effect.makes()?))))
             .collect();
         made.sort_by_key(|&(call_us, _)| std::cmp::Reverse(call_us));
+        // Each try is a search through all of it.
+        let tries_max = (500_000 / self.operations.len().max(1)).clamp(4, 16);
         let mut tried: Vec<Held<'h>> = Vec::new();
         for held in made.into_iter().map(|(_, held)| held).chain([Held::Absent]) {
-            if !tried.contains(&held) && tried.len() < 4 * COULD_FIND_MAX {
+            if !tried.contains(&held) && tried.len() < tries_max {
                 tried.push(held);
             }
         }

@@ -76,6 +76,7 @@ struct Fork {
 pub(super) struct Search<'k, 'h> {
     key: &'k mut KeyHistory<'h>,
     certain: Vec<Certain>,
+    /// In order of their first calls.
     classes: Vec<Class>,
     finish: bool,
     /// Whether numbers only grow, or only shrink, so that none comes back.
@@ -116,9 +117,11 @@ impl<'k, 'h> Search<'k, 'h> {
             });
             class.calls_us.push(open.call_us);
         }
+        let mut classes: Vec<Class> = classes.into_values().collect();
+        classes.sort_by_key(|class| class.calls_us.first().copied());
         let mut search = Search {
             certain,
-            classes: classes.into_values().collect(),
+            classes,
             finish,
             one_way: false,
             restless: false,
@@ -356,6 +359,9 @@ impl<'k, 'h> Search<'k, 'h> {
         for index in 0..self.classes.len() {
             let class = &self.classes[index];
             let (effect, call_us) = (class.effect, class.calls_us.get(class.used));
+            if class.calls_us.first() > Some(&self.times_us[due as usize]) {
+                break;
+            }
             if call_us.is_none_or(|&call_us| call_us > self.times_us[due as usize]) {
                 continue;
             }
