@@ -451,6 +451,7 @@ impl<'w> Run<'w> {
     }
 
     fn begin_fault(&mut self, number: usize) {
+        apply::aim(&self.lab, &mut self.plan[number]);
         let fault = &self.plan[number];
         let begun = apply::begin(&mut self.lab, fault);
         if begun == Begun::Skipped {

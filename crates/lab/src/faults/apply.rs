@@ -44,14 +44,12 @@ fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> boo
     };
     let needed = status.committed_index.max(matched(id));
     let others = group.nodes.iter().filter(|one| **one != node && **one != leader);
-    let all_vote = |node: &NodeIndex| {
-        status.members.voters.contains(&simulation.nodes[*node].id)
-    };
+    let all_vote = |node: &NodeIndex| status.members.voters.contains(&simulation.nodes[*node].id);
     status.members.voters_outgoing.is_empty()
         && group.nodes.iter().filter(|one| **one != node).all(all_vote)
-        && others.into_iter().all(|one| {
-            matched(simulation.nodes[*one].id) >= needed && simulation.nodes[*one].up
-        })
+        && others
+            .into_iter()
+            .all(|one| matched(simulation.nodes[*one].id) >= needed && simulation.nodes[*one].up)
 }
 
 /// Whether all nodes of a site are up and vote.
@@ -64,6 +62,20 @@ fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
             let node = &simulation.nodes[*node];
             node.up && node.belongs == Belongs::Member
         })
+}
+
+/// Finds out whom a fault is about that is aimed at whoever leads. Most of what can go wrong goes
+/// wrong at the leader.
+pub fn aim<C>(simulation: &Simulation<C>, fault: &mut Fault) {
+    let nodes = &simulation.sites[fault.site].nodes;
+    let leader = simulation.leader(fault.site).filter(|_| fault.at_leader);
+    let place = leader.and_then(|leader| nodes.iter().position(|node| *node == leader));
+    if let Some(place) = place.filter(|place| *place != fault.node) {
+        if fault.other == place {
+            fault.other = fault.node;
+        }
+        fault.node = place;
+    }
 }
 
 /// Begins a fault.
@@ -110,7 +122,9 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         }
         Kind::Pause => simulation.pause(node, fault.span),
         Kind::ClockRate => {
-            simulation.set_clock_rate(node, 0.91 + 0.18 * random.fraction());
+            // The extremes more often than what lies between.
+            let rate = *random.pick(&[0.91, 1.09, 0.91 + 0.18 * random.clone().fraction()]);
+            simulation.set_clock_rate(node, rate);
         }
         Kind::ClockJump => {
             simulation.jump_clock(node, random.below(120_000) as i64 - 60_000);
@@ -129,6 +143,14 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             });
         }
         Kind::OneWay => simulation.cut_one_way(fault.site, id, other),
+        Kind::Deaf | Kind::Mute => {
+            for one in (1..=sites_nodes.len() as u64).filter(|one| *one != id) {
+                match fault.kind {
+                    Kind::Deaf => simulation.cut_one_way(fault.site, one, id),
+                    _ => simulation.cut_one_way(fault.site, id, one),
+                }
+            }
+        }
         Kind::Flapping => {
             simulation.cut(fault.site, id, other);
             return Begun::For(FLAP.min(fault.span));
@@ -191,7 +213,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
             simulation.nodes[node].refused = Some(why);
         }
         Kind::ClockRate => simulation.set_clock_rate(node, 1.0),
-        Kind::Isolate => {
+        Kind::Isolate | Kind::Deaf | Kind::Mute => {
             for one in (1..=sites_nodes.len() as u64).filter(|one| *one != id) {
                 simulation.mend(fault.site, id, one);
             }
@@ -219,7 +241,8 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
             // It is removed or it is not: in both cases it comes back with an empty disk, once the
             // others can spare the old one.
             simulation.crash(node, &Down::Killed);
-            simulation.nodes[node].refused = Some("it was removed; it waits for another disk".into());
+            simulation.nodes[node].refused =
+                Some("it was removed; it waits for another disk".into());
         }
         _ => {}
     }

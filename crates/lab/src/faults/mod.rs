@@ -42,6 +42,10 @@ pub enum Kind {
     Halves,
     /// One node's words do not reach another; the other's do reach it.
     OneWay,
+    /// A node hears nobody, and all hear it.
+    Deaf,
+    /// Nobody hears a node, and it hears all.
+    Mute,
     /// Two halves reach each other through one node only.
     Bridge,
     /// A link goes and comes, many times.
@@ -72,7 +76,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 23] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -81,6 +85,8 @@ impl Kind {
         Kind::Isolate,
         Kind::Halves,
         Kind::OneWay,
+        Kind::Deaf,
+        Kind::Mute,
         Kind::Bridge,
         Kind::Flapping,
         Kind::Reset,
@@ -108,6 +114,8 @@ impl Kind {
             Kind::Isolate => "isolate",
             Kind::Halves => "halves",
             Kind::OneWay => "one_way",
+            Kind::Deaf => "deaf",
+            Kind::Mute => "mute",
             Kind::Bridge => "bridge",
             Kind::Flapping => "flapping",
             Kind::Reset => "reset",
@@ -131,6 +139,8 @@ impl Kind {
             Kind::Isolate
             | Kind::Halves
             | Kind::OneWay
+            | Kind::Deaf
+            | Kind::Mute
             | Kind::Bridge
             | Kind::Flapping
             | Kind::Reset
@@ -162,9 +172,13 @@ impl Kind {
             Kind::SiteLoss => (ms(0), ms(1_500)),
             Kind::Pause => (ms(20), ms(3_000)),
             Kind::ClockRate => (ms(1_000), ms(10_000)),
-            Kind::Isolate | Kind::Halves | Kind::OneWay | Kind::Bridge | Kind::Flapping => {
-                (ms(100), ms(4_000))
-            }
+            Kind::Isolate
+            | Kind::Halves
+            | Kind::OneWay
+            | Kind::Deaf
+            | Kind::Mute
+            | Kind::Bridge
+            | Kind::Flapping => (ms(100), ms(4_000)),
             Kind::Drop | Kind::SlowLink | Kind::SlowDisk => (ms(500), ms(4_000)),
             Kind::FullDisk => (ms(200), ms(3_000)),
             Kind::LostSync => (ms(1), ms(200)),
@@ -194,8 +208,11 @@ pub struct Fault {
     pub kind: Kind,
     /// The site, by its place in the world.
     pub site: usize,
-    /// The node it is about, by its place in the site.
+    /// The node it is about, by its place in the site. One in two of those that are drawn is aimed
+    /// at whoever leads when it begins: see [`apply::aim`].
     pub node: usize,
+    /// Whether it is aimed at whoever leads.
+    pub at_leader: bool,
     /// Another one of the same site, where it takes two; the same one in a site of one.
     pub other: usize,
     /// Decides whatever else there is to decide about it.

@@ -56,6 +56,7 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
                 site,
                 node,
                 other: (node + step) % count,
+                at_leader: random.chance(500),
                 draw: random.draw(),
             });
         }

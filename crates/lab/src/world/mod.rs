@@ -491,6 +491,7 @@ fn check_fault(fault: &FaultFile, sites: &[Site]) -> Result<Fault, Wrong> {
         site,
         node,
         other: fault.other.map_or((node + 1) % count, |other| other - 1),
+        at_leader: false,
         draw: (fault.at_s * 1_000.0) as u64,
     })
 }

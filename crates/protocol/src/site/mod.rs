@@ -51,7 +51,7 @@ use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use transfer::Incoming;
-use trial::{Bug, Planted, Rare};
+use trial::{Planted, Rare};
 use wire::peer::{self, Say};
 use writes::Writes;
 
@@ -300,10 +300,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut site = Site {
             now,
             next_tick: now.monotonic + options.tick,
-            silent_until: match options.planted.is(Bug::VoteAtOnce) {
-                true => now.monotonic,
-                false => now.monotonic + options.election_timeout(),
-            },
+            silent_until: now.monotonic + options.election_timeout(),
             raft,
             led_by: (None, 0),
             last_log_time_ms: machine.log_time_ms(),

@@ -23,8 +23,6 @@ pub enum Bug {
     LeaseWithoutMargin,
     /// A leader that hands leadership over keeps its lease.
     LeaseThroughHandover,
-    /// A node that has just started votes at once, though it may have promised a leader not to.
-    VoteAtOnce,
     /// A node forgets its term and whom it voted for when it restarts.
     ForgetVote,
     /// A request that is sent again is applied again.
@@ -41,14 +39,13 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 12] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
         Bug::ReadWithoutIndex,
         Bug::LeaseWithoutMargin,
         Bug::LeaseThroughHandover,
-        Bug::VoteAtOnce,
         Bug::ForgetVote,
         Bug::ApplyTwice,
         Bug::ForgetTombstone,
@@ -66,7 +63,6 @@ impl Bug {
             Bug::ReadWithoutIndex => "read-without-index",
             Bug::LeaseWithoutMargin => "lease-without-margin",
             Bug::LeaseThroughHandover => "lease-through-handover",
-            Bug::VoteAtOnce => "vote-at-once",
             Bug::ForgetVote => "forget-vote",
             Bug::ApplyTwice => "apply-twice",
             Bug::ForgetTombstone => "forget-tombstone",

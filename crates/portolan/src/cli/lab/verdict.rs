@@ -6,7 +6,7 @@ use super::outcome;
 use clap::Args;
 use lab::history::{self, History, Promise};
 use lab::verdict::{Options, Verdict as Said, judge};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs::File;
 use std::io::{BufReader, stdin};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) struct Verdict {
     #[arg(long, value_name = "N", default_value_t = Options::default().search_steps_max)]
     steps_max: u64,
 
-    /// Print JSON
+    /// Print JSON, one document for each file
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +51,7 @@ fn promise(text: &str) -> Result<Promise, String> {
 impl Verdict {
     pub(super) fn run(self) -> Result<(), Failed> {
         let options = Options { search_steps_max: self.steps_max, ..Options::default() };
-        let (mut broken, mut all) = (None, Vec::new());
+        let mut broken = None;
         for path in &self.files {
             let history = read(path)?;
             let judged = judge(&history, &self.only, &options);
@@ -60,11 +60,11 @@ impl Verdict {
                 broken.get_or_insert(format!("{}: {}", path.display(), wrong.promise));
             }
             if self.json {
-                all.push(json!({
+                show::print_json(&json!({
                     "file": path.display().to_string(),
                     "operations": history.operations.len(),
                     "verdicts": outcome::judged_json(&history, &judged),
-                }));
+                }))?;
                 continue;
             }
             show::print(format_args!(
@@ -77,14 +77,6 @@ impl Verdict {
             } else {
                 show::print(outcome::judged(&history, &judged).trim_end())?;
             }
-        }
-        if self.json {
-            // One file: its verdicts. Several: a list.
-            let value = match all.len() {
-                1 => all.swap_remove(0),
-                _ => json!({ "files": Value::from(all) }),
-            };
-            show::print_json(&value)?;
         }
         match broken {
             None => Ok(()),
