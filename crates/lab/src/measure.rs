@@ -251,7 +251,7 @@ fn summary(histogram: &Histogram<u64>) -> Summary {
     }
 }
 
-fn distribution(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
+pub(crate) fn distribution(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     histogram
         .iter_quantiles(10)
         .map(|step| (step.value_iterated_to() as f64 / 1_000.0, step.quantile()))

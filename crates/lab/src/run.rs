@@ -95,6 +95,8 @@ pub struct Ran {
     pub measure: Measure,
     /// Latencies beside what links and disks add up to.
     pub compared: Vec<Compared>,
+    /// Latencies by the site that answered.
+    pub by_site: Vec<(String, Vec<(f64, f64)>)>,
     /// Operations that each site answered.
     pub answered_by_site: Vec<u64>,
     /// Where clients were.
@@ -683,6 +685,7 @@ impl<'w> Run<'w> {
             },
             faults: self.plan.into_iter().zip(self.done).collect(),
             compared: crowd.arithmetic.compare(self.world),
+            by_site: crowd.arithmetic.by_site(self.world),
             answered_by_site: std::mem::take(&mut crowd.answered_by_site),
             trails: crowd.trails(),
             measure: crowd.measure,

@@ -37,6 +37,8 @@ pub struct Compared {
     pub what: String,
     /// How many took it.
     pub count: u64,
+    /// What adds up.
+    pub because: String,
     /// What the links and disks add up to, ms.
     pub expected_ms: f64,
     /// The median of what it was, ms.
@@ -66,6 +68,24 @@ impl Arithmetic {
         histogram.saturating_record((latency.as_micros() as u64).max(1));
     }
 
+    /// The latencies of all operations by the site that answered: its name, and points of ms and the
+    /// share at or below them.
+    #[must_use]
+    pub fn by_site(&self, world: &World) -> Vec<(String, Vec<(f64, f64)>)> {
+        let mut sites: BTreeMap<usize, Histogram<u64>> = BTreeMap::new();
+        for ((_, site, _), histogram) in &self.ways {
+            match sites.get_mut(site) {
+                // They have the same bounds, so one always fits into the other.
+                Some(all) => all.add(histogram).unwrap_or_default(),
+                None => drop(sites.insert(*site, histogram.clone())),
+            }
+        }
+        let named = sites.iter().map(|(site, all)| {
+            (world.sites[*site].name.to_string(), crate::measure::distribution(all))
+        });
+        named.collect()
+    }
+
     /// Gets and puts by their ways, beside what they should take; empty where a link or a disk of
     /// the world is not constant.
     #[must_use]
@@ -87,16 +107,33 @@ impl Arithmetic {
                 "get" => round_ms,
                 _ => round_ms + sync_ms,
             };
+            let because = because(operation, spot.nodes, *at_leader);
             let way = if *at_leader { "the leader" } else { "a follower" };
             Some(Compared {
                 what: format!("{operation} at {way} of {}", spot.name),
                 count: histogram.len(),
+                because,
                 expected_ms: 2.0 * client_ms + forwarded_ms + own_ms,
                 median_ms: histogram.value_at_quantile(0.5) as f64 / 1_000.0,
             })
         })
         .collect()
     }
+}
+
+/// What adds up to an operation's latency.
+fn because(operation: &str, nodes: usize, at_leader: bool) -> String {
+    let mut parts = vec!["round trip to the site"];
+    if nodes > 1 && !at_leader {
+        parts.push("round trip to the leader");
+    }
+    if nodes > 1 {
+        parts.push("round trip to the other nodes");
+    }
+    if operation != "get" {
+        parts.push("fsync");
+    }
+    parts.join(" + ")
 }
 
 fn constant_ms(latency: Latency) -> Option<f64> {

@@ -23,6 +23,7 @@ mod map;
 mod page;
 mod palette;
 mod plot;
+mod ran;
 mod raster;
 mod sheets;
 mod tables;

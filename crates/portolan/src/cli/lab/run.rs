@@ -4,6 +4,7 @@ use super::super::failed::Failed;
 use super::super::show;
 use super::{Which, outcome, span};
 use clap::Args;
+use lab::report::Report;
 use lab::run::{Options, Ran, run};
 use lab::world::World;
 use serde_json::json;
@@ -136,6 +137,14 @@ impl Outputs {
         let ran = run(world, options);
         let took = started.elapsed();
         self.write(&ran)?;
+        if let Some(folder) = &self.report {
+            let page = Report::of_run(world, &ran).write(folder).map_err(|error| {
+                Failed::cannot_serve(format!("cannot write into {}: {error}", folder.display()))
+            })?;
+            if !self.json {
+                show::print(format_args!("report: {}\n", page.display()))?;
+            }
+        }
         if self.json {
             let figures = &ran.figures;
             show::print_json(&json!({
