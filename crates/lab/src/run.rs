@@ -11,7 +11,7 @@
 //!
 //! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] says so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -549,29 +549,13 @@ impl<'w> Run<'w> {
 
     /// Reads each key that was written once more.
     fn audit(&mut self) {
-        let Some(crowd) = &self.crowd else { return };
-        let spaces: BTreeMap<String, usize> = (0..)
-            .zip(&self.world.keyspaces)
-            .map(|(place, spec)| (String::from_utf8_lossy(&spec.prefix).into_owned(), place))
-            .collect();
-        let mut keys: BTreeSet<(usize, String)> = BTreeSet::new();
+        let Some(crowd) = &mut self.crowd else { return };
         let mut counts = vec![0_usize; self.world.sites.len()];
-        let site_of =
-            |name: &str| self.world.sites.iter().position(|site| site.name.as_str() == name);
-        for operation in crowd.history.operations.iter().filter(|one| one.action != Action::Get) {
-            let Some((site, key)) = operation.key.split_once(':') else { continue };
-            let Some(site) = site_of(site) else { continue };
-            if counts[site] < AUDIT_KEYS_MAX && keys.insert((site, key.to_owned())) {
-                counts[site] += 1;
+        for (site, key, keyspace) in std::mem::take(&mut crowd.written) {
+            counts[site] += 1;
+            if counts[site] > AUDIT_KEYS_MAX {
+                continue;
             }
-        }
-        for (site, key) in keys {
-            let prefix = spaces.iter().find(|(prefix, _)| key.starts_with(prefix.as_str()));
-            // Keyspaces are made in order: the default one, then the world's.
-            let keyspace = match prefix {
-                Some((_, place)) => self.keyspace_at(site, *place),
-                None => KeyspaceId::DEFAULT,
-            };
             let call_us = self.now_us();
             let query = Query::Get { key: Bytes::from(key.clone()) };
             let consistency = ReadConsistency::Linearizable;
@@ -591,14 +575,6 @@ impl<'w> Run<'w> {
                 stale: false,
             });
         }
-    }
-
-    fn keyspace_at(&self, site: usize, place: usize) -> KeyspaceId {
-        let name = &self.world.keyspaces[place].name;
-        let nodes = &self.lab.sites[site].nodes;
-        let found =
-            nodes.iter().find_map(|node| self.lab.catalog(*node)?.by_name(name).map(|k| k.id));
-        found.unwrap_or(KeyspaceId::DEFAULT)
     }
 
     fn look_at_states(&mut self) {
@@ -646,7 +622,12 @@ impl<'w> Run<'w> {
         );
         history.operations.append(&mut crowd.history.operations);
         history.operations.extend(audited);
-        let mut promises = vec![Promise::Linearizable, Promise::OneOwner, Promise::Convergent];
+        let mut promises = vec![Promise::Linearizable, Promise::OneOwner];
+        // Copies there are where more than one node of a site holds data.
+        let copies = |site: &crate::world::Site| site.nodes - usize::from(site.witness);
+        if self.world.sites.iter().any(|site| copies(site) > 1) {
+            promises.push(Promise::Convergent);
+        }
         let has_writes = history.operations.iter().any(|one| one.action != Action::Get);
         if has_writes {
             promises.push(Promise::Durable);
@@ -667,10 +648,9 @@ impl<'w> Run<'w> {
             None => verdict::judge(&history, &[], &verdict::Options::default()),
         };
         crowd.measure.advance(self.duration);
-        for mark in &history.marks {
-            let began_us = self.lab.now().as_micros() as u64;
-            let at_us = mark.at_us.min(began_us);
-            crowd.measure.mark(crowd.since_begin(at_us), mark.text.clone());
+        // Faults are bands in a report; what is marked is their end.
+        for mark in history.marks.iter().filter(|mark| mark.kind != MarkKind::Fault) {
+            crowd.measure.mark(crowd.since_begin(mark.at_us), mark.text.clone());
         }
         Ran {
             seed: self.seed,

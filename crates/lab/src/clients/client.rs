@@ -37,6 +37,8 @@ pub(super) struct Client {
     /// The last value that it made.
     pub(super) values: u64,
     track: Option<Track>,
+    /// The track's second at which the run begins, and how many of its pass in one of the run's.
+    replay: (f64, f64),
     at: Point,
     pub(super) site: usize,
     /// The node it asks, by its place in the site.
@@ -74,17 +76,25 @@ impl Client {
         let moves = matches!(spec.attach, Attach::Nearest { .. }) || spec.mobility.is_some();
         let track = match mobility {
             _ if !moves => None,
+            Mobility::Trace(_) => spec.tracks.get(number % spec.tracks.len().max(1)).cloned(),
             made => made.track(name.clone(), &world.area, span_s, &mut random),
+        };
+        let replay = match mobility {
+            Mobility::Trace(replay) => {
+                let first = crate::mobility::span_s(&spec.tracks).map_or(0.0, |(from, _)| from);
+                (replay.from_s.unwrap_or(first), replay.speed)
+            }
+            _ => (0.0, 1.0),
         };
         let site = match (&spec.attach, spec.home) {
             (_, Some(home)) => home,
             (Attach::Nearest { margin_m }, _) => {
-                let at = track.as_ref().and_then(|track| track.position(0.0));
+                let at = track.as_ref().and_then(|track| track.position(replay.0));
                 at.map_or(overall % world.sites.len(), |at| world.attach(at, None, *margin_m))
             }
             _ => number % world.sites.len(),
         };
-        let at = track.as_ref().and_then(|track| track.position(0.0));
+        let at = track.as_ref().and_then(|track| track.position(replay.0));
         let at = at.unwrap_or(world.sites[site].at);
         let (width_m, height_m) = world.area.size_m();
         let mut random = stream(seed, "client", overall);
@@ -96,6 +106,7 @@ impl Client {
             sequence: 0,
             values: 0,
             track,
+            replay,
             at,
             site,
             node: overall % world.sites[site].nodes,
@@ -115,7 +126,8 @@ impl Client {
 
     /// Moves along its track, and to another site if that is where it should be. Whether it did.
     pub(super) fn go_where_it_is(&mut self, world: &World, elapsed: Duration) -> bool {
-        let found = self.track.as_ref().and_then(|track| track.position(elapsed.as_secs_f64()));
+        let t_s = self.replay.0 + elapsed.as_secs_f64() * self.replay.1;
+        let found = self.track.as_ref().and_then(|track| track.position(t_s));
         let Some(at) = found.filter(|at| *at != self.at) else { return false };
         self.at = at;
         let spec = &world.clients[self.group];

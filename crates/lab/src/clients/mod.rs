@@ -20,7 +20,7 @@ pub mod arithmetic;
 mod asking;
 mod client;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use model::{Answer, Failure, KeyspaceId};
@@ -95,6 +95,8 @@ pub struct Crowd<'w> {
     pub arithmetic: Arithmetic,
     /// Operations that each site answered.
     pub answered_by_site: Vec<u64>,
+    /// The keys that were written: site, key, and the keyspace they are in there.
+    pub written: BTreeSet<(usize, String, KeyspaceId)>,
 }
 
 impl<'w> Crowd<'w> {
@@ -125,6 +127,7 @@ impl<'w> Crowd<'w> {
             measure: Measure::new(&OPERATIONS, STALL),
             arithmetic: Arithmetic::default(),
             answered_by_site: vec![0; world.sites.len()],
+            written: BTreeSet::new(),
         }
     }
 
@@ -312,11 +315,14 @@ impl<'w> Crowd<'w> {
         // In an open loop an operation that began late has waited all the same.
         let latency = now - done.call + done.waited;
         let kind = done.kind();
+        let group = &self.world.clients[one.group];
+        let leased = group.keyspace.is_some_and(|place| self.world.keyspaces[place].lease_reads);
+        let plain = !group.stale_reads && !leased;
         let result = if ok { measure::Outcome::Ok } else { measure::Outcome::Error };
         self.measure.record(now.saturating_sub(self.began), kind, latency, result);
         if ok {
             self.answered_by_site[one.site] += 1;
-            if done.attempts == 1 {
+            if done.attempts == 1 && plain {
                 let at_leader = one.at_leader;
                 self.arithmetic.record(OPERATIONS[kind], one.site, at_leader, now - done.call);
             }
@@ -325,7 +331,10 @@ impl<'w> Crowd<'w> {
         if let Some(action) = done.action
             && self.history.operations.len() < OPERATIONS_MAX
         {
-            // A read that failed says nothing but that it was not answered.
+            if action != Action::Get {
+                let keyspace = self.keyspaces[one.group][one.site];
+                self.written.insert((one.site, done.key.clone(), keyspace));
+            }
             self.history.operations.push(Operation {
                 client: one.name.clone(),
                 site: Some(site.to_owned()),

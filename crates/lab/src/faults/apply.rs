@@ -52,7 +52,7 @@ fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> boo
             .all(|one| matched(simulation.nodes[*one].id) >= needed && simulation.nodes[*one].up)
 }
 
-/// Whether all nodes of a site are up and vote.
+/// Whether all nodes of a site are up and vote, and none is about to lose its disk.
 fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
     let Some(leader) = simulation.leader(site) else { return false };
     let Some(status) = simulation.status(leader) else { return false };
@@ -60,7 +60,7 @@ fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
     status.members.voters.len() == nodes.len()
         && nodes.iter().all(|node| {
             let node = &simulation.nodes[*node];
-            node.up && node.belongs == Belongs::Member
+            node.up && !node.doomed && node.belongs == Belongs::Member
         })
 }
 
@@ -119,6 +119,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
                 return Begun::Skipped;
             }
             simulation.nodes[node].lies = true;
+            simulation.nodes[node].doomed = true;
         }
         Kind::Pause => simulation.pause(node, fault.span),
         Kind::ClockRate => {
@@ -180,6 +181,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             let body = Body::RemoveNode { node: NodeId(id) };
             let deadline_ms = Some(REMOVAL.as_millis() as u64);
             simulation.ask(leader, Request { body, deadline_ms });
+            simulation.nodes[node].doomed = true;
             return Begun::For(REMOVAL);
         }
         Kind::Transfer => {
@@ -206,11 +208,11 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         Kind::LostSync => {
             if std::mem::take(&mut simulation.nodes[node].lies) {
                 // Nothing was synced in all that time.
+                simulation.nodes[node].doomed = false;
+                simulation.start(node);
                 return Begun::Over;
             }
-            simulation.crash(node, &Down::PowerLost(Survival::Nothing));
-            let why = "its disk lost an fsync; it waits for another disk".to_owned();
-            simulation.nodes[node].refused = Some(why);
+            doom(simulation, node, "its disk lost an fsync; it waits for another disk");
         }
         Kind::ClockRate => simulation.set_clock_rate(node, 1.0),
         Kind::Isolate | Kind::Deaf | Kind::Mute => {
@@ -240,13 +242,19 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         Kind::Remove => {
             // It is removed or it is not: in both cases it comes back with an empty disk, once the
             // others can spare the old one.
-            simulation.crash(node, &Down::Killed);
-            simulation.nodes[node].refused =
-                Some("it was removed; it waits for another disk".into());
+            doom(simulation, node, "it was removed; it waits for another disk");
         }
         _ => {}
     }
     Begun::Over
+}
+
+/// Takes a node down until its disk is exchanged, unless that has been done already.
+fn doom<C>(simulation: &mut Simulation<C>, node: NodeIndex, why: &str) {
+    if simulation.nodes[node].doomed {
+        simulation.crash(node, &Down::PowerLost(Survival::Nothing));
+        simulation.nodes[node].refused = Some(why.to_owned());
+    }
 }
 
 /// Exchanges the disks of nodes that wait for it, where the others of their site hold everything.
@@ -272,7 +280,9 @@ pub fn end_all<C>(simulation: &mut Simulation<C>) {
         simulation.set_clock_rate(node, 1.0);
         let one = &mut simulation.nodes[node];
         one.slow = Duration::ZERO;
-        one.lies = false;
+        if std::mem::take(&mut one.lies) {
+            one.doomed = false;
+        }
         one.disk.set_capacity(None);
         simulation.start(node);
     }

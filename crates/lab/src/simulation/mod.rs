@@ -498,6 +498,9 @@ impl<C> Simulation<C> {
     pub fn start(&mut self, index: NodeIndex) {
         let (now, mut warnings) = (self.time(index), Vec::new());
         let node = &mut self.nodes[index];
+        if node.doomed && !node.up && !node.lies {
+            node.refused.get_or_insert("its disk is to be exchanged".to_owned());
+        }
         if node.up || node.refused.is_some() {
             return;
         }

@@ -107,6 +107,8 @@ pub struct Node {
     pub slow: Duration,
     /// Its next fsync does nothing and says it did.
     pub lies: bool,
+    /// Its disk is to be exchanged: once it is down it does not start on this one any more.
+    pub doomed: bool,
     /// Why it does not start: its disk holds what must not be served. It waits for an operator.
     pub refused: Option<String>,
     pub(super) name: String,
@@ -137,6 +139,7 @@ impl Node {
             up: false,
             slow: Duration::ZERO,
             lies: false,
+            doomed: false,
             refused: None,
             name,
             incarnation: random.draw() | 1,
@@ -226,6 +229,7 @@ impl Node {
         self.incarnation = self.random.draw() | 1;
         self.belongs = Belongs::Asks;
         self.refused = None;
+        self.doomed = false;
         self.lies = false;
     }
 }

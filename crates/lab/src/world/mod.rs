@@ -36,7 +36,7 @@ use crate::{
     faults::{Fault, Kind, plan::Chances},
     geo::{Bounds, Grid, Point},
     link::Link,
-    mobility::Mobility,
+    mobility::{Mobility, Track, trace},
     workload::{Spec, pace::Pace},
 };
 
@@ -131,6 +131,9 @@ pub struct Clients {
     pub count: usize,
     /// How they move; `None`: not at all.
     pub mobility: Option<Mobility>,
+    /// The tracks of a recorded trace, where they follow one: client `n` follows the `n`th, and
+    /// they are dealt out again when there are more clients.
+    pub tracks: Vec<Track>,
     /// Which site a client uses.
     pub attach: Attach,
     /// The site of [`Attach::Site`], by its place in the world.
@@ -247,7 +250,13 @@ fn check(written: &WorldFile, files: &Files) -> Result<World, Wrong> {
     let (sites, sites_note) = places::resolve(written, files)?;
     let links = check_links(written, &sites, files)?;
     let keyspaces = check_keyspaces(written)?;
-    let clients = each("clients", &written.clients, |group| check_clients(group, &sites, written))?;
+    let clients = each("clients", &written.clients, |group| {
+        let tracks = tracks(group, files)?;
+        check_clients(group, &sites, written, tracks)
+    })?;
+    unique("clients", written.clients.iter().map(|group| &group.name))?;
+    unique("keyspace", written.keyspace.iter().map(|keyspace| &keyspace.name))?;
+    unique("keyspace", written.keyspace.iter().map(|keyspace| &keyspace.prefix))?;
     let count: usize = clients.iter().map(|group| group.count).sum();
     if count > CLIENTS_MAX {
         return Err(Wrong::at("clients", format!("at most {CLIENTS_MAX} clients, are {count}")));
@@ -296,6 +305,18 @@ fn each<A, B>(
         .enumerate()
         .map(|(index, one)| check(one).map_err(|wrong| wrong.of(index).under(key)))
         .collect()
+}
+
+/// Who shares a name cannot be told apart in a history.
+fn unique<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), Wrong> {
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, name) in names.enumerate() {
+        if !seen.insert(name) {
+            let message = format!("{key}: there is already one of the name or prefix \"{name}\"");
+            return Err(Wrong::at("name", message).of(index).under(key));
+        }
+    }
+    Ok(())
 }
 
 fn site_name(name: &str) -> Result<SiteName, String> {
@@ -400,6 +421,7 @@ fn check_clients(
     group: &ClientsFile,
     sites: &[Site],
     written: &WorldFile,
+    tracks: Vec<Track>,
 ) -> Result<Clients, Wrong> {
     site_name(&group.name).map_err(|why| Wrong::at("name", format!("clients: {why}")))?;
     if group.count == 0 {
@@ -429,6 +451,7 @@ fn check_clients(
         name: group.name.clone(),
         count: group.count,
         mobility: group.mobility.clone(),
+        tracks,
         attach: group.attach.clone(),
         home,
         workload: group.workload.clone(),
@@ -437,6 +460,22 @@ fn check_clients(
         repeat: group.repeat,
         stale_reads: group.stale_reads,
     })
+}
+
+/// The tracks of the trace that clients follow, of those who are there while it is replayed.
+fn tracks(group: &ClientsFile, files: &Files) -> Result<Vec<Track>, Wrong> {
+    let Some(Mobility::Trace(replay)) = &group.mobility else { return Ok(Vec::new()) };
+    let wrong = |why: String| Wrong::at("file", format!("mobility: {why}")).under("mobility");
+    let path = files.find(&replay.file).map_err(wrong)?;
+    let all = trace::load(&path).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+    let (from_s, to_s) =
+        (replay.from_s.unwrap_or(f64::NEG_INFINITY), replay.to_s.unwrap_or(f64::INFINITY));
+    let there: Vec<Track> =
+        all.into_iter().filter(|track| track.is_present(from_s, to_s)).collect();
+    match there.is_empty() {
+        true => Err(wrong(format!("{}: nobody is there in that time", path.display()))),
+        false => Ok(there),
+    }
 }
 
 fn check_chances(faults: &FaultsFile) -> Result<Chances, Wrong> {

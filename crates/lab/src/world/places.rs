@@ -20,7 +20,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    fn find(&self, file: &Path) -> Result<PathBuf, String> {
+    pub(super) fn find(&self, file: &Path) -> Result<PathBuf, String> {
         let places = self.folders.iter().map(|folder| folder.join(file));
         places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
             let folders: Vec<_> =

@@ -27,7 +27,7 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 12] = ready![
+pub const ALL: [Ready; 13] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "witness": "two nodes and a witness, and a site of five",
@@ -40,6 +40,7 @@ pub const ALL: [Ready; 12] = ready![
     "grid5000": "Gesto's seven replicas and the delays of its Table I",
     "two-carriers": "SessionStore's tree of figure 2: a cloud, two cores, three edges",
     "melbourne": "125 base stations and 1,000 clients (real places with --data; else at random)",
+    "ten-thousand": "10,000 sites of one node, a heartbeat a second each",
 ];
 
 /// A ready world by its name.

@@ -1,8 +1,8 @@
-//! A site's replicas together, in virtual time: elections to snapshots as scripts one can read,
-//! crashes between any two outputs, and random runs that print their seed.
+//! A site's replicas together, in the lab's virtual time: elections to snapshots as scripts one can
+//! read, and a crash between any two outputs. Random runs with every kind of fault are the lab's own
+//! tests (`crates/lab/tests`).
 
 mod crashes;
-mod random_runs;
 mod scripts;
 mod workload;
 mod world;

@@ -1,7 +1,6 @@
 //! One site in the lab's virtual time, its nodes called by their ids.
 
 use lab::link::Link;
-use lab::random::Random;
 use lab::simulation::{Down, Node, Settings, Simulation};
 use model::Request;
 use protocol::site::{Status, Ticket};
@@ -14,22 +13,19 @@ const SITE: usize = 0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A simulation of one site, with a trace. What it does to nodes takes their ids, from 1.
-pub(crate) struct World {
-    simulation: Simulation,
-    pub(crate) random: Random,
-}
+pub(crate) struct World(Simulation);
 
 impl Deref for World {
     type Target = Simulation;
 
     fn deref(&self) -> &Simulation {
-        &self.simulation
+        &self.0
     }
 }
 
 impl DerefMut for World {
     fn deref_mut(&mut self) -> &mut Simulation {
-        &mut self.simulation
+        &mut self.0
     }
 }
 
@@ -42,7 +38,7 @@ impl World {
         let mut simulation = Simulation::new(seed, Settings::default());
         simulation.trace = Some(String::new());
         simulation.add_site("", Link::constant(1.0));
-        World { simulation, random: Random::stream(seed, "world", 0) }
+        World(simulation)
     }
 
     pub(crate) fn set_snapshots(&mut self, (bytes, entries_kept): (u64, u64)) {
@@ -57,7 +53,7 @@ impl World {
 
     /// Adds the next node; the first one begins the site, the others ask to be taken in.
     pub(crate) fn add_node(&mut self, witness: bool) {
-        self.simulation.add_node(SITE, witness);
+        self.0.add_node(SITE, witness);
         self.assert_well();
     }
 
@@ -66,19 +62,11 @@ impl World {
     }
 
     pub(crate) fn node(&mut self, id: u64) -> &mut Node {
-        &mut self.simulation.nodes[index(id)]
+        &mut self.0.nodes[index(id)]
     }
 
     pub(crate) fn status(&self, id: u64) -> Option<Status> {
-        self.simulation.status(index(id))
-    }
-
-    pub(crate) fn leader(&self) -> Option<u64> {
-        self.simulation.leader(SITE).map(|node| self.nodes[node].id)
-    }
-
-    pub(crate) fn is_whole(&self) -> bool {
-        self.simulation.is_whole(SITE)
+        self.0.status(index(id))
     }
 
     /// # Panics
@@ -91,7 +79,7 @@ impl World {
     }
 
     pub(crate) fn run(&mut self, span: Duration) {
-        self.simulation.run(span);
+        self.0.run(span);
         self.assert_well();
     }
 
@@ -102,7 +90,7 @@ impl World {
     /// # Panics
     /// When it does not hold within a minute of virtual time: the site is stuck.
     pub(crate) fn run_until(&mut self, what: &str, holds: impl Fn(&Simulation) -> bool) {
-        let held = self.simulation.run_until(PATIENCE, holds);
+        let held = self.0.run_until(PATIENCE, holds);
         self.assert_well();
         if !held {
             let statuses: Vec<_> = self.ids().into_iter().map(|id| self.status(id)).collect();
@@ -116,29 +104,29 @@ impl World {
 
     /// A client asks a node. `None`: the node is down.
     pub(crate) fn ask(&mut self, id: u64, request: Request) -> Option<Ticket> {
-        self.simulation.ask(index(id), request)
+        self.0.ask(index(id), request)
     }
 
     pub(crate) fn start(&mut self, id: u64) {
-        self.simulation.start(index(id));
+        self.0.start(index(id));
         self.assert_well();
     }
 
     pub(crate) fn crash(&mut self, id: u64, down: &Down) {
-        self.simulation.crash(index(id), down);
+        self.0.crash(index(id), down);
     }
 
     /// A node that is down comes back with an empty disk.
     pub(crate) fn replace_disk(&mut self, id: u64) {
-        self.simulation.replace_disk(index(id));
+        self.0.replace_disk(index(id));
         self.assert_well();
     }
 
     pub(crate) fn cut(&mut self, a: u64, b: u64) {
-        self.simulation.cut(SITE, a, b);
+        self.0.cut(SITE, a, b);
     }
 
     pub(crate) fn isolate(&mut self, id: u64) {
-        self.simulation.isolate(SITE, id);
+        self.0.isolate(SITE, id);
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Operations of a violation that are printed.
 const OPERATIONS_SHOWN: usize = 12;
+/// Lines of the comparison with arithmetic that are printed.
+const LINES_SHOWN: usize = 12;
 
 /// One line for each promise, and below it what broke it.
 pub(super) fn judged(history: &History, judged: &[Judged]) -> String {
@@ -111,7 +113,13 @@ pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
     if !ran.compared.is_empty() && figures.faults == 0 {
         let mut table =
             Table::new(["BY ARITHMETIC", ">COUNT", ">EXPECTED MS", ">MEDIAN MS", ">DIFFERENCE"]);
-        for line in &ran.compared {
+        let mut lines: Vec<_> = ran.compared.iter().collect();
+        if lines.len() > LINES_SHOWN {
+            let apart = |line: &&lab::clients::arithmetic::Compared| line.difference().abs();
+            lines.sort_by(|a, b| apart(b).total_cmp(&apart(a)));
+            lines.truncate(LINES_SHOWN);
+        }
+        for line in lines {
             table.row([
                 line.what.clone(),
                 line.count.to_string(),
@@ -120,7 +128,12 @@ pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
                 format!("{:+.2} %", line.difference() * 100.0),
             ]);
         }
-        let _ = writeln!(text, "{table}\n");
+        let _ = writeln!(text, "{table}");
+        if ran.compared.len() > LINES_SHOWN {
+            let count = ran.compared.len();
+            let _ = writeln!(text, "the {LINES_SHOWN} of {count} that differ most");
+        }
+        text.push('\n');
     }
     match &ran.failure {
         Some(why) => {

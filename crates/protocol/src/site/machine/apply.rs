@@ -42,7 +42,7 @@ impl<'a, S: State> Applying<'a, S> {
     /// Whether a bug of the state machine strikes now, in a trial: one time in five, at all
     /// replicas alike.
     pub(super) fn is_struck_by(&self, bug: Bug) -> bool {
-        self.planted.is(bug) && self.known.head.revision.0 % 5 == 0
+        self.planted.is(bug) && self.known.head.revision.0.is_multiple_of(5)
     }
 
     /// Applies the batch of one entry.

@@ -1,0 +1,96 @@
+//! The tester tested: each bug that can be planted is found, within the seeds that are stated here
+//! and in `docs/reliability.md`, and what is found is made small.
+
+use lab::explore::{one, shrink};
+use lab::run::{Bug, Options};
+use lab::world::ready;
+
+/// Which bug, in which world it shows, the first seed, and how many seeds it may take.
+const BUGS: [(Bug, &str, u64, u64); 12] = [
+    (Bug::SkipSync, "one-site", 1, 10),
+    (Bug::AnswerBeforeSync, "witness", 1, 100),
+    (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
+    (Bug::ReadWithoutIndex, "three-sites", 1, 10),
+    (Bug::LeaseWithoutMargin, "leases", 1, 400),
+    (Bug::LeaseThroughHandover, "leases", 101, 400),
+    (Bug::ForgetVote, "elections", 1, 20),
+    (Bug::ApplyTwice, "three-sites", 1, 10),
+    (Bug::ForgetTombstone, "three-sites", 1, 10),
+    (Bug::IgnoreCondition, "three-sites", 1, 10),
+    (Bug::DenyDoubt, "three-sites", 1, 50),
+    (Bug::ForgetRequests, "three-sites", 1, 10),
+];
+
+fn find(bug: Bug) {
+    let (_, world, from, seeds) = BUGS.into_iter().find(|row| row.0 == bug).expect("its row");
+    let world = ready::load(world, None).expect("a ready world");
+    for seed in from..from + seeds {
+        let options =
+            Options { seed: Some(seed), random_faults: true, bug: Some(bug), ..Options::default() };
+        let tried = one(&world, &options);
+        if tried.wrongs.is_empty() {
+            continue;
+        }
+        eprintln!(
+            "{}: {} after {} seeds: {}",
+            bug.name(),
+            world.name,
+            seed - from + 1,
+            tried.wrongs[0]
+        );
+        // The same seed without the bug is well: it is the bug that was found.
+        let without = Options { bug: None, ..options.clone() };
+        assert_eq!(one(&world, &without).wrongs, [""; 0], "seed {seed} fails by itself");
+        return;
+    }
+    panic!("{} was not found in {seeds} seeds of {}", bug.name(), world.name);
+}
+
+macro_rules! found {
+    ($($name:ident: $bug:ident),+ $(,)?) => {
+        $(#[test]
+        fn $name() {
+            find(Bug::$bug);
+        })+
+
+        #[test]
+        fn no_bug_is_without_a_test() {
+            let tested = [$(Bug::$bug),+];
+            assert!(Bug::ALL.into_iter().all(|bug| tested.contains(&bug)));
+        }
+    };
+}
+
+found! {
+    an_fsync_that_is_left_out: SkipSync,
+    an_answer_before_the_fsync: AnswerBeforeSync,
+    an_acknowledgement_before_the_quorum: AcknowledgeBeforeQuorum,
+    a_read_without_the_read_index: ReadWithoutIndex,
+    a_lease_without_its_margin: LeaseWithoutMargin,
+    a_lease_that_outlives_a_handover: LeaseThroughHandover,
+    a_vote_that_is_forgotten: ForgetVote,
+    a_request_that_is_applied_twice: ApplyTwice,
+    a_delete_that_leaves_its_key: ForgetTombstone,
+    a_condition_that_nobody_looks_at: IgnoreCondition,
+    a_doubt_that_is_denied: DenyDoubt,
+    requests_that_are_forgotten: ForgetRequests,
+}
+
+#[test]
+fn what_is_found_is_made_small() {
+    let world = ready::load("three-sites", None).expect("a ready world");
+    let options = Options {
+        seed: Some(1),
+        random_faults: true,
+        bug: Some(Bug::ReadWithoutIndex),
+        ..Options::default()
+    };
+    let all = lab::run::run(&world, &options);
+    let small = shrink(&world, &options, 60).expect("it fails");
+    assert!(!small.ran.wrongs().is_empty());
+    assert!(small.ran.figures.faults * 4 < all.figures.faults, "{:?}", small.ran.figures);
+    assert!(small.ran.figures.virtual_time < all.figures.virtual_time);
+    // And it is repeated by what is printed.
+    let again = lab::run::run(&world, &small.options);
+    assert_eq!(again.digest(), small.ran.digest());
+}

@@ -1,0 +1,80 @@
+//! Seeds of the worlds that `explore` tries by default, with all their faults: no promise is broken.
+//!
+//! `PORTOLAN_SEEDS=200` runs so many of each world, `PORTOLAN_SEEDS_FROM=1000` begins there. For
+//! hours of it there is `portolan lab explore`.
+
+use lab::explore::{Totals, one};
+use lab::run::Options;
+use lab::world::ready;
+
+const SEEDS_DEFAULT: u64 = 12;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn explore(world: &str) -> Totals {
+    let spec = ready::load(world, None).expect("a ready world");
+    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
+    let mut totals = Totals::default();
+    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(SEEDS_DEFAULT) {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        let tried = one(&spec, &options);
+        assert!(
+            tried.wrongs.is_empty(),
+            "{}\nportolan lab explore {world} --from {seed} --seeds 1 makes it small",
+            tried.wrongs.join("\n")
+        );
+        totals.add(&tried);
+    }
+    eprintln!("{world}: {:.2} simulated hours", totals.virtual_s / 3_600.0);
+    totals
+}
+
+#[test]
+fn three_sites_keep_their_promises_under_every_kind_of_fault() {
+    let totals = explore("three-sites");
+    if totals.seeds >= SEEDS_DEFAULT {
+        let missing: Vec<_> = lab::faults::Kind::ALL
+            .into_iter()
+            .filter(|kind| !totals.faults.contains_key(kind.name()))
+            .collect();
+        assert!(missing.is_empty(), "faults that never struck: {missing:?}");
+    }
+}
+
+#[test]
+fn one_site_keeps_its_promises_where_clients_meet() {
+    explore("one-site");
+}
+
+#[test]
+fn witnesses_fives_and_lone_nodes_keep_their_promises() {
+    explore("witness");
+}
+
+#[test]
+fn leases_keep_their_promise_under_drift() {
+    explore("leases");
+}
+
+#[test]
+fn elections_lose_nothing() {
+    explore("elections");
+}
+
+/// All other ready worlds run too, for a while and with their faults.
+#[test]
+fn all_ready_worlds_run_and_keep_their_promises() {
+    let short = Some(std::time::Duration::from_secs(4));
+    for ready in &ready::ALL {
+        let world = ready::load(ready.name, None).expect("a ready world");
+        let calm = Options { duration: short, ..Options::default() };
+        let faults = Options { duration: short, random_faults: true, ..Options::default() };
+        for options in [calm, faults] {
+            let tried = one(&world, &options);
+            assert_eq!(tried.wrongs, [""; 0], "{}", ready.name);
+            assert!(tried.operations > 0, "{}", ready.name);
+        }
+    }
+}
