@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use model::limits::NODES_MAX;
 
+use super::check::site_name;
 use super::file::{GridFile, SiteFile, SitesFromFile, WorldFile, Wrong};
 use super::tier::{Matrix, MatrixFile, MatrixUnit};
-use super::{SITES_MAX, Site, site_name};
+use super::{SITES_MAX, Site};
 use crate::geo::Point;
 use crate::link::DELAY_MAX_MS;
 use crate::random::Random;

@@ -21,7 +21,7 @@ const ALLOWED: &[Row] = &[
     ("server", &["model", "protocol", "storage", "wire"], &[]),
     ("front", &["model", "server", "wire"], &["client"]),
     ("client", &["model", "wire"], &[]),
-    ("lab", &["model", "protocol", "storage", "wire"], &[]),
+    ("lab", &["model", "protocol", "storage", "wire"], &["protocol"]),
     ("portolan", &["client", "front", "lab", "model", "server", "wire"], &[]),
     // Programs for ourselves. `field` starts the binary as a user does and links none of it.
     ("load", &[], &[]),

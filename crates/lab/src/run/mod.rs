@@ -9,41 +9,35 @@
 //! judge       the history, by the promises of the world's keyspaces
 //! ```
 //!
+//! `form` is the first of these, `audit` the last but one.
+//!
 //! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] says so.
 
-use std::collections::BTreeSet;
+mod audit;
+mod form;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use model::{
-    Answer, Body, Bytes, Command, Failure, KeyspaceId, Query, ReadConsistency, Request, Write,
-    limits,
-};
+use model::KeyspaceId;
 pub use protocol::site::trial::Bug;
 use protocol::site::trial::Planted;
 
+use self::form::PATIENCE;
 use crate::clients::{self, Crowd, Trail, arithmetic::Compared};
 use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
-use crate::history::{
-    Action, Header, History, Mark, MarkKind, Operation, Outcome, Owner, Promise, ReplicaState,
-};
+use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
 use crate::measure::Measure;
 use crate::simulation::{Settings, Simulation, Stepped};
 use crate::verdict::{self, Judged, Verdict};
 use crate::world::World;
 
-/// How long a site may take to form, and to become whole again after all faults.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long clients go on after all faults have ended: the verdict about liveness gives sites ten
 /// seconds to recover and looks at what is asked after that.
 const REST: Duration = Duration::from_secs(16);
 /// How often operators look for disks that wait to be exchanged.
 const TEND: Duration = Duration::from_millis(500);
-/// Keys that are loaded by one command.
-const LOAD_KEYS: usize = 200;
-/// Keys of one site that are read once more at the end.
-const AUDIT_KEYS_MAX: usize = 2_000;
 
 /// What a run's own calls carry.
 #[derive(Debug)]
@@ -289,135 +283,6 @@ impl<'w> Run<'w> {
         self.lab.now().as_micros() as u64
     }
 
-    // ---- form ------------------------------------------------------------------------------------
-
-    /// Begins all sites; the keyspace of each group of clients at each site.
-    fn form(&mut self) -> Result<Vec<Vec<KeyspaceId>>, String> {
-        for (place, site) in self.world.sites.iter().enumerate() {
-            self.lab.add_site(site.name.as_str(), self.world.node_link(place));
-        }
-        // One node of each site after the other: a site's first must be there for the next to join.
-        let most = self.world.sites.iter().map(|site| site.nodes).max().unwrap_or(1);
-        for number in 1..=most {
-            for (place, site) in self.world.sites.iter().enumerate() {
-                if number <= site.nodes {
-                    self.lab.add_node(place, site.witness && number == site.nodes);
-                }
-            }
-        }
-        for place in 0..self.world.sites.len() {
-            let formed = self.lab.run_until(PATIENCE, |lab| lab.is_whole(place));
-            if let Some(why) = self.lab.failure.take() {
-                return Err(why);
-            }
-            if !formed {
-                return Err(format!("{} did not form", self.world.sites[place].name));
-            }
-        }
-        let mut ids = Vec::new();
-        for spec in &self.world.keyspaces {
-            let command = Command::CreateKeyspace(spec.clone());
-            let mut by_site = Vec::new();
-            for site in 0..self.world.sites.len() {
-                match self.ask(site, Body::Write(command.clone()))? {
-                    Answer::Keyspace(made) => by_site.push(made.id),
-                    other => return Err(format!("a keyspace was answered by {other:?}")),
-                }
-            }
-            ids.push(by_site);
-        }
-        let default = vec![KeyspaceId::DEFAULT; self.world.sites.len()];
-        let groups = self.world.clients.iter();
-        let keyspaces: Vec<Vec<KeyspaceId>> = groups
-            .map(|group| group.keyspace.map_or_else(|| default.clone(), |place| ids[place].clone()))
-            .collect();
-        self.load(&keyspaces)?;
-        Ok(keyspaces)
-    }
-
-    /// Puts what the workloads expect to be there.
-    fn load(&mut self, keyspaces: &[Vec<KeyspaceId>]) -> Result<(), String> {
-        let mut loaded = BTreeSet::new();
-        for (group, by_site) in self.world.clients.iter().zip(keyspaces) {
-            let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
-            let prefix =
-                prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix));
-            let keys: Vec<String> =
-                group.workload.keys_to_load().map(|key| format!("{prefix}{key}")).collect();
-            let padding = ".".repeat(group.workload.value_bytes().saturating_sub(12));
-            for (site, keyspace) in by_site.iter().enumerate() {
-                for chunk in keys.chunks(LOAD_KEYS) {
-                    let fresh: Vec<&String> =
-                        chunk.iter().filter(|key| loaded.insert((site, (*key).clone()))).collect();
-                    self.load_some(site, *keyspace, &fresh, &padding)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn load_some(
-        &mut self,
-        site: usize,
-        keyspace: KeyspaceId,
-        keys: &[&String],
-        padding: &str,
-    ) -> Result<(), String> {
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let name = self.world.sites[site].name.clone();
-        let call_us = self.now_us();
-        let pairs = keys
-            .iter()
-            .map(|key| (Bytes::from((*key).clone()), Bytes::from(format!("loaded {padding}"))));
-        let write = Write::PutMany { pairs: pairs.collect(), if_all_absent: false };
-        self.ask(site, Body::Write(Command::Write { keyspace, write, request: None }))?;
-        let return_us = Some(self.now_us());
-        for key in keys {
-            self.history.operations.push(Operation {
-                client: format!("loader-{name}"),
-                site: Some(name.to_string()),
-                key: format!("{name}:{key}"),
-                call_us,
-                return_us,
-                action: Action::Put { value: "loaded".to_owned() },
-                outcome: Outcome::Written { version: None },
-                stale: false,
-            });
-        }
-        Ok(())
-    }
-
-    /// Asks a site's leader, from beside it, until it is answered.
-    fn ask(&mut self, site: usize, body: Body) -> Result<Answer, String> {
-        let until = self.lab.now() + PATIENCE;
-        let mut last = Failure::NoLeader;
-        while self.lab.now() < until && self.lab.failure.is_none() {
-            let leader = self.lab.leader(site);
-            let request = Request { body: body.clone(), deadline_ms: None };
-            if let Some(ticket) = leader.and_then(|leader| self.lab.ask(leader, request)) {
-                let deadline = self.lab.now() + limits::REQUEST_DEADLINE + TEND;
-                loop {
-                    if let Some(place) =
-                        self.lab.answered.iter().position(|answered| answered.ticket == ticket)
-                    {
-                        match self.lab.answered.swap_remove(place).outcome {
-                            Ok(answer) => return Ok(answer),
-                            Err(failure) => last = failure,
-                        }
-                        break;
-                    }
-                    if matches!(self.lab.step(deadline), Stepped::Nothing) {
-                        break;
-                    }
-                }
-            }
-            self.lab.run(TEND);
-        }
-        Err(format!("{} does not answer: {last}", self.world.sites[site].name))
-    }
-
     // ---- work ------------------------------------------------------------------------------------
 
     /// Lets a span of time pass for everybody.
@@ -545,67 +410,6 @@ impl<'w> Run<'w> {
         nodes.collect::<Vec<_>>().join("; ")
     }
 
-    // ---- audit -----------------------------------------------------------------------------------
-
-    /// Reads each key that was written once more.
-    fn audit(&mut self) {
-        let Some(crowd) = &mut self.crowd else { return };
-        let mut counts = vec![0_usize; self.world.sites.len()];
-        for (site, key, keyspace) in std::mem::take(&mut crowd.written) {
-            counts[site] += 1;
-            if counts[site] > AUDIT_KEYS_MAX {
-                continue;
-            }
-            let call_us = self.now_us();
-            let query = Query::Get { key: Bytes::from(key.clone()) };
-            let consistency = ReadConsistency::Linearizable;
-            let outcome = match self.ask(site, Body::Read { keyspace, query, consistency }) {
-                Ok(answer) => clients::understood(answer),
-                Err(why) => return self.fail(why),
-            };
-            let name = self.world.sites[site].name.clone();
-            self.history.operations.push(Operation {
-                client: format!("auditor-{name}"),
-                site: Some(name.to_string()),
-                key: format!("{name}:{key}"),
-                call_us,
-                return_us: Some(self.now_us()),
-                action: Action::Get,
-                outcome,
-                stale: false,
-            });
-        }
-    }
-
-    fn look_at_states(&mut self) {
-        for site in 0..self.world.sites.len() {
-            // What is under way at one replica is not yet at another.
-            if !self.lab.run_until(PATIENCE, |lab| lab.is_whole(site)) {
-                let name = &self.world.sites[site].name;
-                return self.fail(format!("{name} does not come to rest"));
-            }
-            let at_us = self.now_us();
-            for node in self.lab.sites[site].nodes.clone() {
-                if self.lab.nodes[node].witness {
-                    continue;
-                }
-                let mut bytes = Vec::new();
-                for (key, value) in self.lab.rows(node).unwrap_or_default() {
-                    for part in [key, value] {
-                        bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
-                        bytes.extend_from_slice(&part);
-                    }
-                }
-                self.history.states.push(ReplicaState {
-                    at_us,
-                    group: self.world.sites[site].name.to_string(),
-                    replica: self.lab.name(node).to_owned(),
-                    digest: digest(&bytes),
-                });
-            }
-        }
-    }
-
     // ---- judge -----------------------------------------------------------------------------------
 
     fn finish(mut self) -> Ran {
@@ -678,6 +482,7 @@ impl<'w> Run<'w> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Outcome;
     use crate::world::ready;
 
     fn three_sites(options: &Options) -> Ran {

@@ -1,0 +1,180 @@
+//! What happens to nodes and links from outside: nodes start, are taken in, crash, pause; clocks run
+//! wrong; links break and are mended.
+
+use super::node::Belongs;
+use super::{ASK_AGAIN, Down, Event, NodeIndex, Simulation};
+use std::time::Duration;
+use wire::entry;
+use wire::peer::{Forward, ForwardedRequest, Message, Say};
+
+impl<C> Simulation<C> {
+    /// Starts a node that is down. One whose disk must not be served stays down.
+    pub fn start(&mut self, index: NodeIndex) {
+        let (now, mut warnings) = (self.time(index), Vec::new());
+        let node = &mut self.nodes[index];
+        if node.doomed && !node.up && !node.lies {
+            node.refused.get_or_insert("its disk is to be exchanged".to_owned());
+        }
+        if node.up || node.refused.is_some() {
+            return;
+        }
+        node.up = true;
+        let life = node.life;
+        if node.belongs == Belongs::Asks {
+            self.note_of(index, || "starts with an empty disk".to_owned());
+            return self.after(Duration::ZERO, Event::Ask { node: index, life });
+        }
+        let started = node.start(now, &self.settings, &mut |what| warnings.push(what));
+        if let Err(error) = started {
+            node.up = false;
+            node.refused = Some(error.to_string());
+            return self.note_of(index, || format!("does not start: {error}"));
+        }
+        self.note_of(index, || "starts".to_owned());
+        for what in warnings {
+            self.note_of(index, || what);
+        }
+        self.perform_all(index);
+    }
+
+    pub(super) fn ask_to_join(&mut self, index: NodeIndex) {
+        let node = &self.nodes[index];
+        if node.process.is_some() {
+            return;
+        }
+        let (member, life) = (node.member(), node.life);
+        let nodes = self.sites[node.site].nodes.iter().copied();
+        let others: Vec<_> = nodes.filter(|other| *other != index).collect();
+        if !others.is_empty() {
+            let to = *self.random.pick(&others);
+            // A number that only this life of the node has: see `server::links::join`.
+            let id = member.incarnation;
+            let request = ForwardedRequest { id, join: Some(member), ..Default::default() };
+            self.send(index, to, Say::Forward(Forward { requests: vec![request] }).into());
+        }
+        self.after(ASK_AGAIN, Event::Ask { node: index, life });
+    }
+
+    /// A node that asked to be taken in hears an answer.
+    pub(super) fn taken_in(&mut self, index: NodeIndex, message: Message) {
+        let Some(Say::Answered(answered)) = message.say else { return };
+        let id = self.nodes[index].incarnation;
+        let ours = answered.answers.into_iter().find(|answer| answer.id == id);
+        let Some(answer) = ours else { return };
+        if !matches!(entry::decode_reply(answer.outcome), Ok(Ok(_))) {
+            return;
+        }
+        let node = &mut self.nodes[index];
+        node.belongs = Belongs::Member;
+        node.up = false;
+        self.start(index);
+    }
+
+    /// Takes a node down.
+    pub fn crash(&mut self, index: NodeIndex, down: &Down) {
+        let node = &mut self.nodes[index];
+        if !node.up {
+            return;
+        }
+        let (site, id, lost) = (node.site, node.id, node.stop(down));
+        self.note_of(index, || format!("crashes ({down:?})"));
+        self.lost.extend(lost);
+        let others = self.sites[site].nodes.len() as u64;
+        for other in (1..=others).filter(|other| *other != id) {
+            self.break_link(site, other, id);
+        }
+    }
+
+    /// Crashes a node, and starts it again after a while.
+    pub fn bounce(&mut self, index: NodeIndex, down: &Down, rest: Duration) {
+        self.crash(index, down);
+        let life = self.nodes[index].life;
+        self.after(rest, Event::Start { node: index, life });
+    }
+
+    /// Puts a new, empty disk into a node that is down, and starts it.
+    pub fn replace_disk(&mut self, index: NodeIndex) {
+        self.nodes[index].wipe();
+        self.start(index);
+    }
+
+    /// Nothing happens in a node for a while; what comes meanwhile waits.
+    pub fn pause(&mut self, index: NodeIndex, span: Duration) {
+        self.note_of(index, || format!("is paused for {} ms", span.as_millis()));
+        let node = &mut self.nodes[index];
+        node.paused_until = node.paused_until.max(self.now + span);
+    }
+
+    /// A node's monotonic clock runs at another rate from now on.
+    pub fn set_clock_rate(&mut self, index: NodeIndex, rate: f64) {
+        self.note_of(index, || format!("its clock runs at {rate:.3}"));
+        self.nodes[index].clock.set_rate(self.now, rate);
+        self.schedule_wake(index);
+    }
+
+    /// A node's wall clock jumps.
+    pub fn jump_clock(&mut self, index: NodeIndex, ms: i64) {
+        self.note_of(index, || format!("its wall clock jumps by {ms} ms"));
+        self.nodes[index].clock.jump(ms);
+    }
+
+    /// Nothing rare is made common any more, in any node.
+    pub fn calm(&mut self) {
+        self.settings.rare_permille = 0;
+        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+            process.site.calm();
+        }
+    }
+
+    // ---- links ------------------------------------------------------------------------------------
+
+    /// Breaks the connection of two nodes of a site. Both notice.
+    pub fn break_link(&mut self, site: usize, a: u64, b: u64) {
+        self.sites[site].network.break_link(a, b);
+        for (one, other) in [(a, b), (b, a)] {
+            let node = self.sites[site].nodes[one as usize - 1];
+            let delay = self.sites[site].network.delay(&mut self.random);
+            let life = self.nodes[node].life;
+            self.after(delay, Event::LinkLost { node, life, other });
+        }
+    }
+
+    /// Cuts a node off from all others of its site.
+    pub fn isolate(&mut self, site: usize, id: u64) {
+        for other in 1..=self.sites[site].nodes.len() as u64 {
+            if other != id {
+                self.cut(site, id, other);
+            }
+        }
+    }
+
+    /// Nothing passes between two nodes, either way.
+    pub fn cut(&mut self, site: usize, a: u64, b: u64) {
+        self.note(|| format!("n{a} and n{b} are cut off from each other"));
+        self.break_link(site, a, b);
+        self.sites[site].network.cut(a, b);
+        self.sites[site].network.cut(b, a);
+    }
+
+    /// Nothing passes from one node to another; the other way all does.
+    pub fn cut_one_way(&mut self, site: usize, from: u64, to: u64) {
+        self.note(|| format!("nothing passes from n{from} to n{to}"));
+        self.break_link(site, from, to);
+        self.sites[site].network.cut(from, to);
+    }
+
+    /// Two nodes reach each other again.
+    pub fn mend(&mut self, site: usize, a: u64, b: u64) {
+        self.note(|| format!("n{a} and n{b} reach each other again"));
+        self.sites[site].network.mend(a, b);
+        self.sites[site].network.mend(b, a);
+    }
+
+    /// All links of all sites work.
+    pub fn heal(&mut self) {
+        self.note(|| "all links work".to_owned());
+        for group in &mut self.sites {
+            group.network.heal();
+        }
+    }
+}
