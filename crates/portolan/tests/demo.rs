@@ -28,6 +28,16 @@ fn play(extra: &[&str]) -> Played {
     Played { stdout, report, _directory: directory }
 }
 
+/// How `lab verdict` ends for a file, and what it says.
+fn verdict(file: &Path) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_portolan"))
+        .args(["lab", "verdict"])
+        .arg(file)
+        .output()
+        .expect("the binary runs");
+    (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+}
+
 impl Played {
     /// The number of answers and of errors of one operation.
     fn operation(&self, name: &str) -> (u64, u64) {
@@ -45,6 +55,33 @@ impl Played {
         assert!(self.stdout.contains("downtown loses its leader"), "{}", self.stdout);
         let page = fs::read_to_string(self.report.join("report.html")).expect("report.html");
         assert!(page.contains("downtown loses its leader") && page.ends_with("</html>\n"));
+        assert!(page.contains(">Verdicts</"));
+        let words = " operations: linearizable: holds, durable: holds\n";
+        assert!(self.stdout.contains(words), "{}", self.stdout);
+        self.assert_its_history_can_be_judged_and_spoiled();
+    }
+
+    /// The file says what the summary says; with one value of the end changed it does not.
+    fn assert_its_history_can_be_judged_and_spoiled(&self) {
+        let file = self.report.join("history.jsonl");
+        let (code, said) = verdict(&file);
+        assert_eq!(code, Some(0), "{said}");
+        let text = fs::read_to_string(&file).expect("history.jsonl");
+        let has = |what: &str| text.lines().any(|line| line.contains(what));
+        assert!(text.starts_with("{\"type\":\"header\",\"format\":1,\"source\":\"demo\","));
+        assert!(has("\"kind\":\"fault\",\"text\":\"downtown loses its leader\""));
+        let is_read_back = |line: &&str| {
+            line.contains("\"client\":\"audit\"") && line.contains("\"value\":{\"value\":\"")
+        };
+        let read_back = text.lines().find(is_read_back).expect("something is read back");
+        let (before, got) = read_back.split_once("\"got\":").expect("an answer");
+        assert!(got.starts_with("{\"value\""), "{got}");
+        let lost = format!("{before}\"got\":{{\"value\":{{\"value\":null}}}}}}");
+        let spoiled = self.report.join("spoiled.jsonl");
+        fs::write(&spoiled, text.replacen(read_back, &lost, 1)).unwrap();
+        let (code, said) = verdict(&spoiled);
+        assert_eq!(code, Some(1), "{said}");
+        assert_eq!(said.matches("BROKEN").count(), 2, "{said}");
     }
 }
 

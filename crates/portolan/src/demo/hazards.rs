@@ -53,22 +53,24 @@ pub(super) fn value(draw: usize, at: Point, t_s: f64) -> String {
     format!("{} {:.5},{:.5} {t_s:.0}", KINDS[draw % KINDS.len()], at.lat, at.lon)
 }
 
-/// The names and times of a zone's hazards, from the reply to HGETALL; fields that are not ours count
-/// as new ones, so that they are never cleared.
-pub(super) fn listed(reply: &Reply) -> Vec<(String, f64)> {
+/// The names and values of a zone's hazards, from the reply to HGETALL.
+pub(super) fn fields(reply: &Reply) -> Vec<(String, String)> {
     let Reply::Array(items) = reply else { return Vec::new() };
     let text = |item: &Reply| match item {
         Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         _ => String::new(),
     };
-    items
-        .chunks_exact(2)
-        .map(|pair| {
-            let value = text(&pair[1]);
-            let t_s = value.rsplit(' ').next().and_then(|t_s| t_s.parse().ok());
-            (text(&pair[0]), t_s.unwrap_or(f64::INFINITY))
-        })
-        .collect()
+    items.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+}
+
+/// The names and times of a zone's hazards, from the reply to HGETALL; fields that are not ours count
+/// as new ones, so that they are never cleared.
+pub(super) fn listed(reply: &Reply) -> Vec<(String, f64)> {
+    let timed = |(field, value): (String, String)| {
+        let t_s = value.rsplit(' ').next().and_then(|t_s| t_s.parse().ok());
+        (field, t_s.unwrap_or(f64::INFINITY))
+    };
+    fields(reply).into_iter().map(timed).collect()
 }
 
 /// Where a report is: its site, the key of its zone, its field.

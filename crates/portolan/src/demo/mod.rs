@@ -13,6 +13,7 @@
 //! | [`vehicle`] | one client on its way; [`resp`] is how it speaks, [`hazards`] what about |
 //! | [`scene`] | what is seen; [`picture`] is one moment of it |
 //! | [`view`], [`lines`] | the moment on a terminal, or as plain lines |
+//! | [`recorder`] | what was asked and answered, as a history that can be judged |
 //! | [`outcome`] | the judgement, the final table, the report |
 //!
 //! Left out: keys of other scopes than a site's, since the hazards of a zone are its site's business.
@@ -25,19 +26,28 @@ mod lines;
 mod outcome;
 mod picture;
 mod plan;
+mod recorder;
 mod resp;
 mod scene;
 mod vehicle;
 mod view;
 
 use std::{
-    io::{self, IsTerminal},
+    fs::File,
+    io::{self, BufWriter, IsTerminal},
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use lab::{link::Link, mobility::trace::TraceError, relay::Relay, world::WorldError};
+use lab::{
+    history::{MarkKind, Promise},
+    link::Link,
+    mobility::trace::TraceError,
+    relay::Relay,
+    verdict::{Options, judge},
+    world::WorldError,
+};
 use model::SiteName;
 use rand::{SeedableRng, rngs::StdRng};
 use tokio::{
@@ -92,7 +102,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     world: Option<PathBuf>,
 
-    /// Where to write report.html and the CSV files
+    /// Where to write report.html, the CSV files and history.jsonl
     #[arg(long, value_name = "DIR", default_value = "portolan-report")]
     report: PathBuf,
 
@@ -169,6 +179,12 @@ pub(crate) enum DemoError {
         /// How many.
         reports: usize,
     },
+    /// What the vehicles saw cannot be explained. The report has been written.
+    #[error("what the vehicles saw was not {promise}, which must never happen: please report it")]
+    Broken {
+        /// The promise that was broken.
+        promise: Promise,
+    },
     /// The terminal or a socket failed.
     #[error("{what}: {source}")]
     Io {
@@ -202,13 +218,14 @@ pub(crate) fn run(args: &Args) -> Result<(), DemoError> {
 async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     let mut city = City::start(&plan.world, args.seed).await?;
     let tracks = std::mem::take(&mut plan.tracks);
+    let sites = plan.world.sites.iter().map(|site| site.name.to_string()).collect();
     let shared = Arc::new(Shared {
         world: plan.world.clone(),
         demo: plan.demo,
         margin_m: plan.margin_m,
         clock: plan.clock,
         addresses: city.addresses(),
-        scene: Scene::new(plan.world.sites.len(), tracks.len()),
+        scene: Scene::new(sites, tracks.len(), args.length),
     });
     let (stop, stopped) = watch::channel(false);
     let mut driving = JoinSet::new();
@@ -229,19 +246,31 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     if timeout(FINISH_TIMEOUT, finish).await.is_err() {
         driving.shutdown().await;
     }
+    shared.scene.lock().recorder.mark(
+        MarkKind::Note,
+        "the vehicles have stopped".to_owned(),
+        length,
+    );
     let audit = outcome::audit(&shared).await;
     city.stop().await;
-    let outcome = Outcome { plan: &plan, shared: &shared, length, kill, audit };
+    let history = {
+        let at = shared.scene.elapsed();
+        shared.scene.lock().recorder.take(plan.world.name.to_string(), args.seed, at)
+    };
+    let judged = judge(&history, &[], &Options::default());
+    let outcome =
+        Outcome { plan: &plan, shared: &shared, length, kill, audit, history: &history, judged };
     outcome.print(io::stdout().lock()).map_err(DemoError::io("cannot write the result"))?;
-    let page = outcome
-        .report()
-        .write(&args.report)
-        .map_err(|source| DemoError::Report { directory: args.report.clone(), source })?;
+    let cannot = |source| DemoError::Report { directory: args.report.clone(), source };
+    let page = outcome.report().write(&args.report).map_err(cannot)?;
+    let file = File::create(args.report.join("history.jsonl")).map_err(cannot)?;
+    history.write(BufWriter::new(file)).map_err(cannot)?;
     outcome::point_at(&page, io::stdout().lock())
         .map_err(DemoError::io("cannot write the result"))?;
-    match audit.lost {
-        0 => Ok(()),
-        reports => Err(DemoError::Lost { reports }),
+    match (audit.lost, outcome.broken()) {
+        (0, None) => Ok(()),
+        (0, Some(promise)) => Err(DemoError::Broken { promise }),
+        (reports, _) => Err(DemoError::Lost { reports }),
     }
 }
 
@@ -282,7 +311,10 @@ async fn direct(
             let at = shared.scene.elapsed();
             city.stop_node(site, node).await;
             let name = &plan.world.sites[site].name;
-            shared.scene.lock().measure.mark(at, format!("{name} loses its leader"));
+            let label = format!("{name} loses its leader");
+            let mut seen = shared.scene.lock();
+            seen.recorder.mark(MarkKind::Fault, label.clone(), at);
+            seen.measure.mark(at, label);
             kill = Some(Kill { site, at, leaderless: None });
         }
         let over = elapsed >= args.length;

@@ -1,24 +1,31 @@
 //! The end: reading back what was acknowledged, the final table, the report.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
     path::Path,
     time::Duration,
 };
 
 use lab::{
+    history::{History, Promise},
     measure::{Measure, Summary},
-    report::{Map, MapSite, Report, Tile, Tone},
+    report::{self, Map, MapSite, Report, Tile, Tone},
+    verdict::{Judged, Verdict, told},
 };
 use tokio::time::timeout;
 use wire::resp::Reply;
 
-use super::{hazards, plan::Plan, resp::Connection, scene::STALL, vehicle::Shared};
+use super::{
+    hazards, plan::Plan, recorder::Command, resp::Connection, scene::STALL, vehicle::Shared,
+};
 
 /// How long one read of the audit may take at one node.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after the kill in which its effect is looked for.
 const AFTERMATH_S: usize = 10;
+/// Operations of a broken promise that are shown.
+const OPERATIONS_SHOWN: usize = 12;
 
 /// The leader that was stopped.
 #[derive(Debug, Clone)]
@@ -62,9 +69,16 @@ pub(super) async fn audit(shared: &Shared) -> Audit {
 
 /// Asks a site's nodes in turn until one answers.
 async fn read(shared: &Shared, site: usize, key: &str) -> Option<Reply> {
+    let words = &["HGETALL", key];
+    let command = Command { vehicle: None, site, words };
     for addr in &shared.addresses[site] {
-        let ask = async { Connection::open(*addr).await?.call(&["HGETALL", key]).await };
+        let asked = shared.scene.lock().recorder.asked(command, shared.scene.elapsed());
+        let ask = async { Connection::open(*addr).await?.call(words).await };
         if let Ok(Ok((_, reply @ Reply::Array(_)))) = timeout(AUDIT_TIMEOUT, ask).await {
+            if let Some(asked) = asked {
+                let at = shared.scene.elapsed();
+                shared.scene.lock().recorder.answered(asked, command, &reply, at);
+            }
             return Some(reply);
         }
     }
@@ -84,9 +98,19 @@ pub(super) struct Outcome<'a> {
     pub(super) kill: Option<Kill>,
     /// What was read back.
     pub(super) audit: Audit,
+    /// What was asked and answered.
+    pub(super) history: &'a History,
+    /// What judges say of it.
+    pub(super) judged: Vec<Judged>,
 }
 
 impl Outcome<'_> {
+    /// A promise that was broken, if one was.
+    pub(super) fn broken(&self) -> Option<Promise> {
+        let broken = |judged: &&Judged| matches!(judged.verdict, Verdict::Broken(_));
+        self.judged.iter().find(broken).map(|judged| judged.promise)
+    }
+
     /// Writes the final table.
     pub(super) fn print(&self, mut out: impl Write) -> io::Result<()> {
         let seen = self.shared.scene.lock();
@@ -118,6 +142,13 @@ impl Outcome<'_> {
         writeln!(out, "{} acknowledged reports read back: {lost} lost", kept + lost)?;
         if unread > 0 {
             writeln!(out, "{unread} more could not be read back: their site does not answer")?;
+        }
+        let words =
+            self.verdicts().into_iter().map(|said| format!("{}: {}", said.promise, said.verdict));
+        let words = words.collect::<Vec<_>>().join(", ");
+        writeln!(out, "history of {} operations: {words}", self.history.operations.len())?;
+        for violation in self.verdicts().into_iter().filter_map(|said| said.violation) {
+            writeln!(out, "{violation}")?;
         }
         Ok(())
     }
@@ -158,10 +189,42 @@ impl Outcome<'_> {
         }
         Report {
             tiles: self.tiles(&measure),
+            verdicts: self.verdicts(),
             map: Some(map),
             notes,
             ..Report::new(world.title.clone(), self.summary(), measure)
         }
+    }
+
+    /// What the judges say, for people.
+    fn verdicts(&self) -> Vec<report::Verdict> {
+        let keys: BTreeSet<&str> = self.history.operations.iter().map(|o| o.key.as_str()).collect();
+        let operations = self.history.operations.len();
+        let everything = format!("{operations} operations on {} reports", keys.len());
+        let said = |judged: &Judged| {
+            let (verdict, tone, examined, violation) = match &judged.verdict {
+                Verdict::Holds { examined } if judged.promise == Promise::Durable => {
+                    ("holds", Tone::Good, format!("{examined} reports that were read"), None)
+                }
+                Verdict::Holds { .. } => ("holds", Tone::Good, everything.clone(), None),
+                Verdict::Undecided { why } => {
+                    ("undecided", Tone::Plain, everything.clone(), Some(why.clone()))
+                }
+                Verdict::Broken(violation) => {
+                    let operations = violation
+                        .operations
+                        .iter()
+                        .filter_map(|at| self.history.operations.get(*at));
+                    let lines = operations.take(OPERATIONS_SHOWN).map(told);
+                    let text: Vec<String> =
+                        [violation.what.clone()].into_iter().chain(lines).collect();
+                    ("broken", Tone::Bad, everything.clone(), Some(text.join("\n")))
+                }
+            };
+            let (promise, verdict) = (judged.promise.to_string(), verdict.to_owned());
+            report::Verdict { promise, verdict, tone, examined, violation }
+        };
+        self.judged.iter().map(said).collect()
     }
 
     fn summary(&self) -> String {
@@ -238,6 +301,9 @@ impl Outcome<'_> {
         let links = &self.plan.world.links;
         let tier = |name: &str, tier: &lab::world::Tier| format!("{name} {tier}");
         vec![
+            "history.jsonl holds what the vehicles asked and what came back, each report as a key of \
+             its own; `portolan lab verdict history.jsonl` judges it again."
+                .to_owned(),
             "Acknowledged means on disk, with fsync, at a majority of the site's nodes. Reads are \
              linearizable. A site is on its own: hazards are kept where they are reported."
                 .to_owned(),

@@ -15,7 +15,10 @@ use lab::{
     report::Stroke,
 };
 
-use super::hazards::{Ledger, Operation};
+use super::{
+    hazards::{Ledger, Operation},
+    recorder::Recorder,
+};
 
 /// An answer later than this is a stall: what a driver would notice.
 pub(super) const STALL: Duration = Duration::from_millis(500);
@@ -48,21 +51,24 @@ pub(super) struct Seen {
     pub(super) failures: BTreeMap<String, u64>,
     /// What must still be there at the end.
     pub(super) ledger: Ledger,
+    /// What was asked and answered, for a judge.
+    pub(super) recorder: Recorder,
     /// The stroke each vehicle is drawing.
     drawing: Vec<Option<usize>>,
     drawn_points: usize,
 }
 
 impl Scene {
-    /// An empty scene; time starts now.
-    pub(super) fn new(sites: usize, vehicles: usize) -> Self {
+    /// An empty scene of these sites, for a run of this length; time starts now.
+    pub(super) fn new(sites: Vec<String>, vehicles: usize, length: Duration) -> Self {
         let seen = Seen {
             measure: Measure::new(&Operation::NAMES, STALL),
             vehicles: vec![None; vehicles],
-            sites: vec![0; sites],
+            sites: vec![0; sites.len()],
             strokes: Vec::new(),
             failures: BTreeMap::new(),
             ledger: Ledger::default(),
+            recorder: Recorder::new(sites, length),
             drawing: vec![None; vehicles],
             drawn_points: 0,
         };
@@ -148,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_way_is_drawn_in_one_stroke_for_each_site_that_served_it() {
-        let scene = Scene::new(2, 1);
+        let scene = Scene::new(vec!["a".to_owned(), "b".to_owned()], 1, STALL);
         let north = |step: u32| Point::new(37.0 + f64::from(step) * 0.001, -122.0);
         for step in 0..10 {
             scene.placed(0, Some((north(step), usize::from(step >= 5))));
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn failures_are_counted_by_what_was_said_and_kept_few() {
-        let scene = Scene::new(1, 1);
+        let scene = Scene::new(vec!["a".to_owned()], 1, STALL);
         for index in 0..100 {
             scene.retried(&format!("reason {}", index % 50));
         }

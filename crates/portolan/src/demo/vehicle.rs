@@ -25,6 +25,7 @@ use wire::resp::Reply;
 use super::{
     clock::Clock,
     hazards::{self, Operation, Report},
+    recorder::Command,
     resp::Connection,
     scene::Scene,
 };
@@ -180,11 +181,18 @@ impl Vehicle {
     async fn operate(&mut self, operation: Operation, command: &[&str]) -> Option<Reply> {
         let site = self.site?;
         let start = Instant::now();
+        let shared = self.shared.clone();
+        let words = Command { vehicle: Some(self.index), site, words: command };
         loop {
+            let asked = shared.scene.lock().recorder.asked(words, shared.scene.elapsed());
             let attempt = timeout(ATTEMPT_TIMEOUT, self.attempt(site, command)).await;
             let why = match attempt {
                 Ok(Ok(Reply::Error(refusal))) => String::from_utf8_lossy(&refusal).into_owned(),
                 Ok(Ok(reply)) => {
+                    if let Some(asked) = asked {
+                        let at = shared.scene.elapsed();
+                        shared.scene.lock().recorder.answered(asked, words, &reply, at);
+                    }
                     self.shared.scene.answered(site, operation, start.elapsed());
                     return Some(reply);
                 }
