@@ -12,6 +12,10 @@
 //!
 //! The rules are sound for retries inside the server and for writes that arrive late: a violation is
 //! always a fault. They would miss an unknown write that is applied twice.
+//!
+//! A writer that is told to ([`Ledger::recording`]) keeps a history as well: each half of the pair is a
+//! key of its own there, and its value is the pair's number. Whether all of it has an order is for
+//! judges that know nothing of these rules.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,7 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::resp::{Client, Error};
+use crate::history::History;
+use crate::resp::{Client, Error, Value};
 
 /// After a failed call a writer pauses this long, and goes to the next node.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -40,6 +45,8 @@ pub struct Ledger {
     pair_unknown: BTreeSet<u64>,
     /// When each acknowledged write was sent and answered.
     pub acknowledged: Vec<(Instant, Instant)>,
+    /// All that was asked and answered, if it is wanted.
+    pub history: Option<History>,
 }
 
 /// Whether a call had an answer; the reason when it had none.
@@ -58,7 +65,14 @@ impl Ledger {
             pair_acknowledged: 0,
             pair_unknown: BTreeSet::new(),
             acknowledged: Vec::new(),
+            history: None,
         }
+    }
+
+    /// The same, which keeps a history too.
+    #[must_use]
+    pub fn recording(writer: usize) -> Self {
+        Self { history: Some(History::new(format!("w{writer}"))), ..Self::new(writer) }
     }
 
     fn key(&self, name: &str) -> String {
@@ -79,27 +93,41 @@ impl Ledger {
 
     /// Reads everything and compares it with the account.
     pub fn check(&mut self, client: &mut Client) -> Result<Answered<()>, String> {
-        let count = match client.call(&["GET", &self.key("count")]) {
-            Ok(value) => value.int().unwrap_or(0) as u64,
+        let (key, sent) = (self.key("count"), Instant::now());
+        let found = match client.call(&["GET", &key]) {
+            Ok(value) => value.int(),
             Err(error) => return Ok(Err(error)),
         };
+        if let Some(history) = &mut self.history {
+            let value = found.map(|count| count.to_string());
+            history.got(&key, (sent, Instant::now()), value.as_deref());
+        }
+        let count = found.unwrap_or(0) as u64;
         self.judge_count(count, count >= self.last_count)?;
         self.read_pair(client)
     }
 
     fn increment(&mut self, client: &mut Client) -> Result<Answered<()>, String> {
-        let sent = Instant::now();
-        match client.call(&["INCR", &self.key("count")]) {
+        let (key, sent) = (self.key("count"), Instant::now());
+        match client.call(&["INCR", &key]) {
             Ok(value) => {
-                self.acknowledged.push((sent, Instant::now()));
+                let times = (sent, Instant::now());
+                self.acknowledged.push(times);
                 self.counted += 1;
-                let count = value.int().ok_or_else(|| format!("INCR answers {value:?}"))? as u64;
+                let number = value.int().ok_or_else(|| format!("INCR answers {value:?}"))?;
+                if let Some(history) = &mut self.history {
+                    history.incremented(&key, times, number);
+                }
+                let count = number as u64;
                 self.judge_count(count, count > self.last_count)?;
                 self.last_count = count;
                 Ok(Ok(()))
             }
             Err(error) => {
                 self.counted_unknown += 1;
+                if let Some(history) = &mut self.history {
+                    history.increment_unknown(&key, sent, &error.to_string());
+                }
                 Ok(Err(error))
             }
         }
@@ -117,6 +145,15 @@ impl Ledger {
         Ok(())
     }
 
+    /// Notes the same of both halves of the pair.
+    fn record_pair(&mut self, mut note: impl FnMut(&mut History, &str)) {
+        let (a, b) = (self.key("a"), self.key("b"));
+        if let Some(history) = &mut self.history {
+            note(history, &a);
+            note(history, &b);
+        }
+    }
+
     fn write_pair(&mut self, client: &mut Client) -> Answered<()> {
         self.pair += 1;
         let value = encode(self.pair);
@@ -124,31 +161,39 @@ impl Ledger {
         let sent = Instant::now();
         match client.call(&[b"MSET", a.as_bytes(), &value, b.as_bytes(), &value]) {
             Ok(_) => {
-                self.acknowledged.push((sent, Instant::now()));
+                let times = (sent, Instant::now());
+                self.acknowledged.push(times);
+                let value = self.pair.to_string();
+                self.record_pair(|history, key| history.put(key, times, &value));
                 self.pair_acknowledged = self.pair;
                 Ok(())
             }
             Err(error) => {
                 self.pair_unknown.insert(self.pair);
+                let (value, why) = (self.pair.to_string(), error.to_string());
+                self.record_pair(|history, key| history.put_unknown(key, sent, &value, &why));
                 Err(error)
             }
         }
     }
 
-    fn read_pair(&self, client: &mut Client) -> Result<Answered<()>, String> {
+    fn read_pair(&mut self, client: &mut Client) -> Result<Answered<()>, String> {
+        let sent = Instant::now();
         let reply = match client.call(&["MGET", &self.key("a"), &self.key("b")]) {
             Ok(reply) => reply,
             Err(error) => return Ok(Err(error)),
         };
-        let fault = |what: String| Err(format!("writer {}: {what}", self.writer));
-        let crate::resp::Value::Array(halves) = &reply else {
+        let times = (sent, Instant::now());
+        let writer = self.writer;
+        let fault = |what: String| Err(format!("writer {writer}: {what}"));
+        let Value::Array(halves) = &reply else {
             return fault(format!("MGET answers {reply:?}"));
         };
         let [a, b] = halves.as_slice() else {
             return fault(format!("MGET of two keys answers {} values", halves.len()));
         };
         if a != b {
-            let number = |v: &crate::resp::Value| v.bytes().and_then(decode);
+            let number = |v: &Value| v.bytes().and_then(decode);
             return fault(format!("a torn pair: {:?} and {:?}", number(a), number(b)));
         }
         let pair = match a.bytes() {
@@ -158,6 +203,8 @@ impl Ledger {
                 None => return fault(format!("a torn value of {} bytes", bytes.len())),
             },
         };
+        let value = (pair > 0).then(|| pair.to_string());
+        self.record_pair(|history, key| history.got(key, times, value.as_deref()));
         if pair != self.pair_acknowledged && !self.pair_unknown.contains(&pair) {
             return fault(format!(
                 "pair {pair} is served; {} is the last acknowledged, unknown are {:?}",
@@ -302,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_torn_pair_is_seen() {
-        let ledger = Ledger::new(7);
+        let mut ledger = Ledger::new(7);
         let mut client = scripted(&[b"*2\r\n$-1\r\n$1\r\nx\r\n"]);
         assert!(ledger.read_pair(&mut client).unwrap_err().contains("torn pair"));
         let mut client = scripted(&[b"*2\r\n$1\r\nx\r\n$1\r\nx\r\n"]);

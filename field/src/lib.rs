@@ -1,5 +1,5 @@
 //! What tests with real processes need: nodes that are started, killed and started again, a small
-//! client, and a ledger of what was acknowledged.
+//! client, a ledger of what was acknowledged, and histories for `portolan lab verdict`.
 //!
 //! The tests are in `field/tests`, one file a question. They run the `portolan` binary as a user
 //! does, over its ports and its command line, and look at nothing inside it. The benchmarks
@@ -9,6 +9,7 @@
 //! messages. Those are tested in `protocol` and in the lab.
 
 pub mod binary;
+pub mod history;
 pub mod ledger;
 pub mod node;
 pub mod ports;

@@ -1,5 +1,6 @@
 //! `kill -9` at random moments under load: nothing acknowledged is lost, nothing is applied twice,
-//! nothing torn is served.
+//! nothing torn is served. Besides, all that was asked and answered is a history that
+//! `portolan lab verdict` finds linearizable and durable.
 //!
 //! Rounds: `PORTOLAN_ROUNDS` (10 by default, 200 for the record). The seed is printed and can be
 //! given again as `PORTOLAN_SEED`; it fixes what is killed and for how long there is load before, not
@@ -7,6 +8,7 @@
 
 use std::time::Duration;
 
+use field::history::{self, History};
 use field::resp::Client;
 use field::{Ledger, Node, NodeOptions, Site, eventually, ledger::Writers, number_from_env};
 use rand::rngs::StdRng;
@@ -22,17 +24,20 @@ const DEADLINE: Duration = Duration::from_secs(15);
 fn one_node_is_killed_again_and_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = seeded();
+    let mut faults = History::new("faults");
     let mut node = NodeOptions::new(folder.path(), 1).start();
-    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
+    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::recording).collect();
     for round in 1..=rounds() {
         let writers = Writers::start(ledgers, &[node.options.redis], DEADLINE);
         std::thread::sleep(Duration::from_millis(random.random_range(5..400)));
+        faults.fault("the node is killed");
         node.kill();
         ledgers = writers.stop().unwrap_or_else(|fault| panic!("round {round}: {fault}"));
         node.restart();
         check(&mut ledgers, &node, round);
     }
     told(&ledgers);
+    judged(&ledgers, &faults);
 }
 
 #[test]
@@ -41,12 +46,14 @@ fn nodes_of_three_are_killed_again_and_again() {
     const VICTIMS: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[1, 2], &[0, 2], &[0, 1, 2]];
     let folder = tempfile::tempdir().unwrap();
     let mut random = seeded();
+    let mut faults = History::new("faults");
     let mut site = Site::start(folder.path(), 3, |_| {});
-    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
+    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::recording).collect();
     for round in 1..=rounds() {
         let writers = Writers::start(ledgers, &site.redis(), DEADLINE);
         std::thread::sleep(Duration::from_millis(random.random_range(5..400)));
         let victims = *VICTIMS.choose(&mut random).unwrap();
+        faults.fault(&format!("nodes {victims:?} are killed"));
         for &victim in victims {
             site.nodes[victim].kill();
         }
@@ -64,16 +71,19 @@ fn nodes_of_three_are_killed_again_and_again() {
         }
     }
     told(&ledgers);
+    judged(&ledgers, &faults);
 }
 
 #[test]
 fn a_killed_leader_is_replaced_and_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
+    let mut faults = History::new("faults");
     let mut site = Site::start(folder.path(), 3, |_| {});
-    let ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
+    let ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::recording).collect();
     let writers = Writers::start(ledgers, &site.redis(), DEADLINE);
     std::thread::sleep(Duration::from_millis(500));
     let leader = site.leader().unwrap();
+    faults.fault("the leader is killed");
     site.nodes[leader].kill();
     site.wait_writable();
     let mut ledgers = writers.stop().unwrap();
@@ -82,6 +92,7 @@ fn a_killed_leader_is_replaced_and_nothing_is_lost() {
         check(&mut ledgers, node, 1);
     }
     told(&ledgers);
+    judged(&ledgers, &faults);
 }
 
 fn rounds() -> u64 {
@@ -117,4 +128,20 @@ fn told(ledgers: &[Ledger]) {
     let unknown: u64 = ledgers.iter().map(|ledger| ledger.counted_unknown).sum();
     eprintln!("{counted} increments acknowledged, {unknown} unknown");
     assert!(counted > 0);
+}
+
+/// Has all of it judged by somebody who knows nothing of ledgers. The file stays where it is if a promise
+/// was broken.
+fn judged(ledgers: &[Ledger], faults: &History) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let clients = ledgers.iter().filter_map(|ledger| ledger.history.as_ref());
+    history::write(&file, clients.chain([faults])).unwrap();
+    match history::judge(&file, &["linearizable", "durable"]) {
+        Ok(document) => eprintln!("{} operations, judged", document["operations"]),
+        Err(said) => {
+            let kept = folder.keep();
+            panic!("{said}\nThe history is in {}", kept.display());
+        }
+    }
 }
