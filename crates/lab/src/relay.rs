@@ -9,6 +9,9 @@
 //! A connection's first bytes come one round trip later than a plain relay's would: the three-way
 //! handshake with the real target is what would have taken that long.
 //!
+//! Bandwidth and loss are the simulation's: both ask the same [`Pipe`] when a message leaves the link, and
+//! here each chunk is a message. A lossy link loses no byte of a connection, it delays them.
+//!
 //! The link may change while connections are open (a vehicle drives away). [`Relay::cut`] resets every
 //! connection and refuses new ones until [`Relay::heal`].
 //!
@@ -240,7 +243,7 @@ async fn deliver(mut arriving: mpsc::Receiver<Chunk>, mut to: WriteHalf<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Latency;
+    use crate::link::{Latency, RETRANSMIT_MIN};
 
     /// A server that sends back what it gets, and ends when its client does.
     async fn echo() -> SocketAddr {
@@ -284,12 +287,11 @@ mod tests {
         assert!(round_trip(&mut stream).await >= Duration::from_millis(120));
     }
 
-    #[tokio::test]
-    async fn a_long_stream_arrives_whole_in_order_and_its_end_with_it() {
-        let jittery = Link::of(Latency::Uniform { from_ms: 0.0, to_ms: 6.0 });
-        let relay = relay(echo().await, jittery).await;
+    /// Sends so many bytes, reads them back, and says how long that took.
+    async fn echoed(relay: &Relay, bytes: usize) -> Duration {
+        let start = Instant::now();
         let (mut read, mut write) = TcpStream::connect(relay.addr()).await.unwrap().into_split();
-        let sent: Vec<u8> = (0..3_000_000_u32).map(|index| (index / 7) as u8).collect();
+        let sent: Vec<u8> = (0..bytes).map(|index| (index / 7) as u8).collect();
         let copy = sent.clone();
         tokio::spawn(async move {
             write.write_all(&copy).await.unwrap();
@@ -297,7 +299,54 @@ mod tests {
         });
         let mut received = Vec::new();
         read.read_to_end(&mut received).await.unwrap();
-        assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+        assert!(received == sent, "{} of {bytes} bytes, or not in order", received.len());
+        start.elapsed()
+    }
+
+    #[tokio::test]
+    async fn bytes_take_as_long_as_the_bandwidth_says() {
+        // 8 Mbit/s are 1,000 bytes a millisecond; there is nothing else that takes time.
+        let link = Link { mbps: Some(8.0), ..Link::constant(0.0) };
+        let relay = relay(echo().await, link).await;
+        assert!(echoed(&relay, 300_000).await >= Duration::from_millis(300));
+        // Half of it takes twice as long; a message at a time, as the simulation has them.
+        relay.set_link(Link { mbps: Some(4.0), ..link });
+        let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
+        let start = Instant::now();
+        for _ in 0..5 {
+            stream.write_all(&[7; 10_000]).await.unwrap();
+            stream.read_exact(&mut [0; 10_000]).await.unwrap();
+        }
+        // There alone; the way back can be on the same time but for its last chunk.
+        assert!(start.elapsed() >= Duration::from_millis(5 * 20));
+    }
+
+    #[tokio::test]
+    async fn a_lossy_link_is_late_and_keeps_order() {
+        let link = Link { loss: 0.02, ..Link::constant(0.0) };
+        let relay = relay(echo().await, link).await;
+        echoed(&relay, 100_000).await;
+        // Small messages are late as often as chance says, and the pipe says the same of this seed.
+        let link = Link { loss: 0.5, ..link };
+        relay.set_link(link);
+        let mut random = Random::stream(1 + 1, "up", 0);
+        let mut pipe = Pipe::default();
+        let mut expected = Duration::ZERO;
+        let mut stream = TcpStream::connect(relay.addr()).await.unwrap();
+        let start = Instant::now();
+        for _ in 0..4 {
+            expected = pipe.due(expected, 4, &link, &mut random);
+            round_trip(&mut stream).await;
+        }
+        assert!(expected >= RETRANSMIT_MIN, "a seed with which nothing is lost proves nothing");
+        assert!(start.elapsed() >= expected, "{:?} is less than {expected:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_long_stream_arrives_whole_in_order_and_its_end_with_it() {
+        let jittery = Link::of(Latency::Uniform { from_ms: 0.0, to_ms: 6.0 });
+        let relay = relay(echo().await, jittery).await;
+        echoed(&relay, 3_000_000).await;
     }
 
     #[tokio::test]
