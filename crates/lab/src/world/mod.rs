@@ -221,6 +221,29 @@ impl World {
     }
 }
 
+/// Whatever is read as a world is one, or is refused with a sentence and a line that is there: for
+/// fuzzing.
+///
+/// # Panics
+/// If it is neither.
+pub fn check_any(text: &str) {
+    match World::parse("any.toml", text, &Files { folders: Vec::new() }) {
+        Ok(world) => {
+            assert!((1..=SITES_MAX).contains(&world.sites.len()));
+            assert!(world.client_count() <= CLIENTS_MAX);
+            for (place, site) in world.sites.iter().enumerate() {
+                assert!(site.at.is_on_earth() && site.parent.is_none_or(|parent| parent < place));
+                let links = [world.node_link(place), world.client_link(site.at, place)];
+                assert!(links.iter().all(|link| link.latency.mean_ms().is_finite()));
+            }
+        }
+        Err(error) => {
+            assert!(!error.message.is_empty());
+            assert!(error.line <= text.lines().count().max(1), "{error}");
+        }
+    }
+}
+
 /// The schema of world files, as JSON Schema.
 ///
 /// # Panics
@@ -350,6 +373,33 @@ site = \"a\"
         }
         assert_eq!(schema["additionalProperties"], false);
         assert!(properties["duration_s"]["description"].as_str().unwrap().contains("seconds"));
+    }
+
+    #[test]
+    fn any_text_is_a_world_or_is_refused() {
+        let mut random = crate::random::Random::new(1);
+        let lines: Vec<&str> = SMALL.lines().collect();
+        let bits =
+            ["-1", "0", "1e308", "nan", "inf", "\"\"", "[]", "{}", "true", "=", "]]", "\u{0}"];
+        let mut worlds = 0;
+        for _ in 0..3_000 {
+            let mut text = String::new();
+            for line in &lines {
+                match random.below(60) {
+                    0 => {}
+                    1 => text.push_str(random.pick::<&str>(&lines)),
+                    2 => {
+                        let (name, _) = line.split_once('=').unwrap_or((line, ""));
+                        text.push_str(&format!("{name}= {}", random.pick::<&str>(&bits)));
+                    }
+                    _ => text.push_str(line),
+                }
+                text.push('\n');
+            }
+            check_any(&text);
+            worlds += u32::from(parse(&text).is_ok());
+        }
+        assert!((100..2_900).contains(&worlds), "{worlds}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use super::tree::Files;
 
 /// A target for everything that reads bytes which somebody else may have written.
-const PARSERS: [&str; 6] = ["config", "entry", "history", "log_segment", "peer_frame", "resp"];
+const PARSERS: [&str; 7] =
+    ["config", "entry", "history", "log_segment", "peer_frame", "resp", "world"];
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
 const FOLDER: &str = "fuzz/fuzz_targets/";
