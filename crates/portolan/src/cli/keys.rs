@@ -32,7 +32,9 @@ impl Freshness {
     }
 }
 
-/// Read a key. Prints its value; code 1 if there is none
+/// Read a key
+///
+/// Prints its value; ends with code 1 if there is none.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  portolan get car:7\n  portolan get car:7 --json | jq .version"
@@ -75,7 +77,9 @@ impl Get {
     }
 }
 
-/// Write a key. Prints its new version; code 1 if a condition did not hold
+/// Write a key
+///
+/// Prints its new version; ends with code 1 if a condition did not hold.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  portolan put car:7 'Pier 39'\n  portolan put lock me --if-absent --ttl 30s\n  \
@@ -140,7 +144,9 @@ impl Put {
     }
 }
 
-/// Remove keys. Prints how many there were; code 1 if there was none
+/// Remove keys
+///
+/// Prints how many there were; ends with code 1 if there was none.
 #[derive(Args)]
 pub(crate) struct Del {
     /// The keys

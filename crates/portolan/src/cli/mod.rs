@@ -60,21 +60,17 @@ struct Cli {
     command: Command,
 }
 
+// Commands whose flags have a description of their own are described there.
 #[derive(Subcommand)]
 enum Command {
     /// Run a node of a site; without flags a complete store on this machine
     Serve(Box<serve::Flags>),
     /// Print the configuration that `serve` would run with, or what is wrong with it
     CheckConfig(Box<serve::Flags>),
-    /// Read a key
     Get(keys::Get),
-    /// Write a key
     Put(keys::Put),
-    /// Remove keys
     Del(keys::Del),
-    /// List keys in order
     Scan(keys::Scan),
-    /// Follow changes as they happen
     Watch(keys::Watch),
     /// Show a site's nodes and how they are
     Status(site::Status),
@@ -84,9 +80,7 @@ enum Command {
     /// Make, list, show or drop keyspaces
     #[command(subcommand)]
     Keyspace(keyspace::Command),
-    /// Save a running site to one file
     Backup(backup::Backup),
-    /// Make the data directory of a new site from a backup
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
     HashPassword,
@@ -95,7 +89,6 @@ enum Command {
     /// Try a deployment in virtual time: latency, scale, and whether promises are kept
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Play a city on this machine: nine sites, vehicles moving between them, a leader that dies
     Demo(Box<demo::Args>),
 }
 

@@ -33,13 +33,9 @@ use std::time::Duration;
 pub(crate) enum Command {
     /// List the worlds that come with the program
     List,
-    /// Run a world once and judge what clients saw
     Run(Box<run::Run>),
-    /// Run worlds with seed after seed until something is wrong
     Explore(Box<explore::Explore>),
-    /// Run a seed again, with all faults or some of them, and show what happened
     Replay(Box<run::Replay>),
-    /// Judge histories, from the lab or from anywhere
     Verdict(verdict::Verdict),
     /// Print the JSON schema of world files
     Schema,
