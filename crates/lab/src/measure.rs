@@ -64,6 +64,12 @@ impl Operation {
         summary(&self.latency)
     }
 
+    /// Whether it ever ended, one way or the other.
+    #[must_use]
+    pub fn happened(&self) -> bool {
+        self.errors > 0 || !self.latency.is_empty()
+    }
+
     /// The distribution as (latency ms, fraction at or below it), rising, at most a few hundred points.
     #[must_use]
     pub fn distribution(&self) -> Vec<(f64, f64)> {

@@ -58,6 +58,18 @@ impl Compared {
     }
 }
 
+/// At most so many lines, in their order: where there are more, those that differ most, first of all
+/// the one that does.
+#[must_use]
+pub fn most_apart(lines: &[Compared], count_max: usize) -> Vec<&Compared> {
+    let mut lines: Vec<&Compared> = lines.iter().collect();
+    if lines.len() > count_max {
+        lines.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
+        lines.truncate(count_max);
+    }
+    lines
+}
+
 impl Arithmetic {
     /// Counts an operation.
     pub(super) fn record(

@@ -135,7 +135,7 @@ pub(super) fn of_map(report: &Report) -> Option<Figure> {
 
 /// The latencies of each operation.
 pub(super) fn by_operation(measure: &Measure) -> Distribution {
-    let operations = measure.operations().iter();
+    let operations = measure.operations().iter().filter(|operation| operation.happened());
     Distribution {
         title: "by operation".to_owned(),
         about: String::new(),

@@ -14,6 +14,8 @@ const WIDTH_MAX: f64 = 1_080.0;
 const HEIGHT_MAX: f64 = 1_080.0;
 /// A map is never thinner than this, however long the area is.
 const SIDE_MIN: f64 = 120.0;
+/// Sites that are named; more would cover each other.
+const SITES_NAMED_MAX: usize = 40;
 /// With more tracks than this, their names would hide the map.
 const NAMES_MAX: usize = 20;
 
@@ -57,8 +59,10 @@ pub(super) fn draw(map: &Map) -> Drawing {
     }
     tracks(&mut drawing, &projection);
     let busiest = map.sites.iter().map(|site| site.operations).max().unwrap_or(0).max(1);
+    let crowded = map.sites.len() > SITES_NAMED_MAX;
     for (index, site) in map.sites.iter().enumerate() {
-        draw_site(&mut drawing, projection.place(site.at), Ink::Site(index), site, busiest);
+        let place = projection.place(site.at);
+        draw_site(&mut drawing, place, Ink::Site(index), site, (busiest, crowded));
     }
     scale_bar(&mut drawing, width_m);
     drawing
@@ -92,15 +96,26 @@ fn tracks(drawing: &mut Drawing, projection: &Projection) {
     }
 }
 
-/// A ring for each node; the disc's area says how much of the work was done here.
-fn draw_site(drawing: &mut Drawing, (x, y): (f64, f64), ink: Ink, site: &MapSite, busiest: u64) {
-    let radius = 6.0 + 16.0 * (site.operations as f64 / busiest as f64).sqrt();
+/// A ring for each node; the disc's area says how much of the work was done here. Where there are many
+/// sites the discs are smaller and have no names, which would cover each other.
+fn draw_site(
+    drawing: &mut Drawing,
+    (x, y): (f64, f64),
+    ink: Ink,
+    site: &MapSite,
+    (busiest, crowded): (u64, bool),
+) {
+    let scale = if crowded { 0.5 } else { 1.0 };
+    let radius = scale * (6.0 + 16.0 * (site.operations as f64 / busiest as f64).sqrt());
     for ring in (1..site.nodes).rev() {
         let look = Look { pen: Some(Pen::new(ink, 2.2)), ..Look::fill(Ink::Card) };
         drawing.circle((x, y), radius + 5.0 * ring as f64, look);
     }
     let disc = Look { pen: Some(Pen::new(Ink::Card, 1.5)), ..Look::fill(ink) };
     drawing.circle((x, y), radius, disc);
+    if crowded {
+        return;
+    }
     let nodes = if site.nodes > 1 { format!(" · {} nodes", site.nodes) } else { String::new() };
     let below = y + radius + 5.0 * site.nodes.saturating_sub(1) as f64 + 15.0;
     let name = Lettering {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Distribution, Expectation, Fault, Map, MapSite, Report, Stroke, Tile, Tone, Verdict};
 use crate::clients::Trail;
+use crate::clients::arithmetic::most_apart;
 use crate::history::History;
 use crate::run::Ran;
 use crate::verdict::{self, Judged};
@@ -12,6 +13,8 @@ use crate::world::World;
 
 /// Operations of a violation that are shown.
 const OPERATIONS_SHOWN: usize = 12;
+/// Lines of the comparison with arithmetic; of more, those that differ most.
+const LINES_MAX: usize = 60;
 /// Sites whose latencies are told apart in a plot.
 const SITES_TOLD_APART: usize = 8;
 
@@ -47,9 +50,8 @@ impl Report {
         report.faults = faults(world, ran);
         // Faults move medians: the table is of what happens when nothing is in the way.
         if figures.faults == 0 {
-            report.expectations = ran
-                .compared
-                .iter()
+            report.expectations = most_apart(&ran.compared, LINES_MAX)
+                .into_iter()
                 .map(|line| Expectation {
                     operation: line.what.clone(),
                     because: line.because.clone(),
@@ -187,6 +189,11 @@ fn strokes(trail: &Trail) -> Vec<Stroke> {
 
 fn notes(world: &World, ran: &Ran) -> Vec<String> {
     let links = &world.links;
+    let (shortest, longest) = world.node.sync_ms;
+    let sync = match shortest == longest {
+        true => format!("{shortest} ms"),
+        false => format!("{shortest} to {longest} ms"),
+    };
     let mut notes = vec![
         "Time is virtual: links, disks and clocks take what the world says, and computing takes \
          none. The sites run the code that a real node runs. Acknowledged means on disk at a \
@@ -194,8 +201,8 @@ fn notes(world: &World, ran: &Ran) -> Vec<String> {
          otherwise. Each site keeps keys of its own."
             .to_owned(),
         format!(
-            "One way: client to site {}; node to node {}. An fsync takes {} to {} ms.",
-            links.client_site, links.node_node, world.node.sync_ms.0, world.node.sync_ms.1
+            "One way: client to site {}; node to node {}. An fsync takes {sync}.",
+            links.client_site, links.node_node
         ),
         format!(
             "Run it again: portolan lab run {} --seed {}{}. The same seed gives the same run; this \

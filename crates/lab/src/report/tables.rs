@@ -24,7 +24,7 @@ pub(super) fn operations(measure: &Measure) -> String {
         }
         html.push_str("</tr>");
     };
-    for operation in measure.operations() {
+    for operation in measure.operations().iter().filter(|operation| operation.happened()) {
         row(operation.name, operation.errors, &operation.summary());
     }
     row("all", measure.counters().errors, &measure.summary());

@@ -2,6 +2,7 @@
 
 use super::super::failed::Failed;
 use super::super::show::{self, Table};
+use lab::clients::arithmetic::most_apart;
 use lab::history::History;
 use lab::run::Ran;
 use lab::verdict::{Judged, Verdict};
@@ -113,12 +114,7 @@ pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
     if !ran.compared.is_empty() && figures.faults == 0 {
         let mut table =
             Table::new(["BY ARITHMETIC", ">COUNT", ">EXPECTED MS", ">MEDIAN MS", ">DIFFERENCE"]);
-        let mut lines: Vec<_> = ran.compared.iter().collect();
-        if lines.len() > LINES_SHOWN {
-            let apart = |line: &&lab::clients::arithmetic::Compared| line.difference().abs();
-            lines.sort_by(|a, b| apart(b).total_cmp(&apart(a)));
-            lines.truncate(LINES_SHOWN);
-        }
+        let lines = most_apart(&ran.compared, LINES_SHOWN);
         for line in lines {
             table.row([
                 line.what.clone(),
