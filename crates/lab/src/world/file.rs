@@ -435,6 +435,8 @@ impl Source<'_> {
     fn error(&self, place: usize, message: impl Into<String>) -> WorldError {
         let place = place.min(self.text.len());
         let line = self.text.as_bytes()[..place].iter().filter(|byte| **byte == b'\n').count();
+        // What is missing at the end of the text is missing in its last line.
+        let line = line.min(self.text.lines().count().saturating_sub(1));
         WorldError {
             file: self.file.to_owned(),
             line: line + 1,
