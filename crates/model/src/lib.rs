@@ -18,6 +18,7 @@ mod keyspace;
 pub mod limits;
 mod query;
 mod request;
+mod slot;
 mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, Versioned};
@@ -26,8 +27,9 @@ pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Guard, Step, Write};
 pub use failure::{Failure, MembershipError, Refusal};
-pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteName};
+pub use id::{ClientId, Epoch, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use query::{Query, ScanFilter};
 pub use request::{Body, ReadConsistency, Request};
+pub use slot::{Slot, SlotSet, tag};
 pub use time::Time;
