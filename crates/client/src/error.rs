@@ -78,16 +78,19 @@ pub(crate) fn judge(status: &Status) -> Verdict {
     };
     match reason {
         Reason::UnknownOutcome => Verdict::Perhaps(message),
-        Reason::NoLeader | Reason::NotServing | Reason::Overloaded => Verdict::Again(message),
+        Reason::NoLeader | Reason::NotServing | Reason::Overloaded | Reason::Unreachable => {
+            Verdict::Again(message)
+        }
         Reason::DiskFull => Verdict::Final(Error::Exhausted(message)),
         Reason::RequestForgotten => Verdict::Final(Error::Unknown(message)),
-        Reason::Invalid => Verdict::Final(Error::Invalid(message)),
+        Reason::Invalid | Reason::CrossSlot => Verdict::Final(Error::Invalid(message)),
         Reason::Unauthenticated => Verdict::Final(Error::Unauthenticated(message)),
         Reason::Denied => Verdict::Final(Error::Denied(message)),
         Reason::Refused
         | Reason::NoKeyspace
         | Reason::KeyspaceExists
         | Reason::ChangesTrimmed
+        | Reason::Deployment
         | Reason::Membership => Verdict::Final(Error::Refused { reason, message }),
     }
 }

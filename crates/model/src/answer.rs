@@ -1,6 +1,6 @@
 //! What comes back when all went well.
 
-use crate::{Bytes, Keyspace, Refusal, Revision};
+use crate::{Bytes, Keyspace, Refusal, Registry, Revision, SiteId};
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
 /// and each [`crate::Write`].
@@ -46,6 +46,22 @@ pub enum Answer {
     Aborted,
     /// The keyspace that was made.
     Keyspace(Keyspace),
+    /// The registry was changed, or is as was asked for.
+    Registered {
+        /// The site it was about.
+        site: SiteId,
+        /// The registry now.
+        registry: Box<Registry>,
+    },
+    /// How far a move has come at its receiver.
+    Staged {
+        /// How many pieces it has.
+        pieces: u64,
+        /// What the last of them said about where to go on.
+        resume: Bytes,
+    },
+    /// The slots are the receiver's.
+    Installed,
 }
 
 /// A string and the version it has.

@@ -2,7 +2,10 @@
 
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
-use crate::{Bytes, KeyspaceId, KeyspaceSpec, Query, RequestId, Revision};
+use crate::{
+    Bytes, DeploymentId, KeyspaceId, KeyspaceSpec, MoveId, Query, Receiving, Registry,
+    RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs, SlotSet,
+};
 
 /// One command of a site's replicated log. Applying it is deterministic: its outcome depends on
 /// the state, on log time and on nothing else.
@@ -42,6 +45,39 @@ pub enum Command {
     DropCursor { name: String, keyspace: KeyspaceId },
     /// Nothing but the time: removes what has expired and trims what nobody needs any more.
     Tick,
+    /// Begins a deployment of this site, which holds all slots. Does nothing in a site that belongs
+    /// to one.
+    Found { deployment: DeploymentId, site: SiteEntry },
+    /// Enters a deployment that has taken this site in under this id.
+    Enter { site: SiteId, registry: Box<Registry> },
+    /// Changes the registry, at the site that may. [`crate::Answer::Registered`].
+    ChangeRegistry(RegistryChange),
+    /// Takes a newer version of the registry over.
+    LearnRegistry(Box<Registry>),
+    /// Keeps the site's pointers of the ring, opaque here.
+    SetRing(Bytes),
+    /// Notes who holds slots, for others to ask. Only higher epochs count.
+    Register { holder: SiteId, slots: SlotEpochs },
+    /// A step of slots leaving this site. [`crate::Answer::Done`].
+    Giving { number: u64, step: Giving },
+    /// A step of slots coming to this site.
+    Receiving { id: MoveId, step: Receiving },
+}
+
+/// A step of a handover, taken by the giving site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Giving {
+    /// Begins to hand slots to a site; the command's number counts for nothing, the move gets its own.
+    /// [`crate::Answer::Done`] with that number as revision.
+    Begin { slots: SlotSet, to: SiteId, pinned: bool },
+    /// The slots are not served here any more.
+    Freeze,
+    /// The receiver serves them: what is here is forgotten but for the pointer.
+    Release,
+    /// The receiver has refused, for ever: the slots are served here again.
+    TakeBack,
+    /// Stops copying for the time being, or goes on.
+    Pause(bool),
 }
 
 /// A write to one keyspace.

@@ -1,6 +1,6 @@
 //! What comes back when it did not go well. Each says what happened and what to do.
 
-use crate::{KeyspaceError, NodeId, limits};
+use crate::{KeyspaceError, NodeId, RegistryError, Slot, limits};
 
 /// Why a request has no answer.
 ///
@@ -32,6 +32,20 @@ pub enum Failure {
     /// This node is stopping, or is not a member of the site any more. Nothing was done.
     #[error("this node does not serve ({0}); nothing was done, use another node of the site")]
     NotServing(&'static str),
+    /// The site that holds the key cannot be reached, or is not found. Nothing was done.
+    #[error("the site that holds slot {slot} cannot be reached now; nothing was done, try again")]
+    Unreachable {
+        /// The key's slot.
+        slot: Slot,
+    },
+    /// Another site holds the key, and the client asked to be told rather than served.
+    #[error("slot {slot} is served at {address}")]
+    Moved {
+        /// The key's slot.
+        slot: Slot,
+        /// Where a client of the Redis Cluster protocol finds its holder.
+        address: String,
+    },
     /// The membership cannot be changed so.
     #[error(transparent)]
     Membership(#[from] MembershipError),
@@ -97,6 +111,49 @@ pub enum Refusal {
         /// The oldest revision that can still be asked for.
         oldest: u64,
     },
+    /// Keys of one request that belong to different slots of a global keyspace.
+    #[error(
+        "keys of one request to a global keyspace must share a slot; give them a common {{tag}}"
+    )]
+    CrossSlot,
+    /// The slot is not served here, or not at this moment: another site is to be asked.
+    #[error("slot {0} is not served by this site now")]
+    NotHeld(Slot),
+    /// What a global keyspace does not do.
+    #[error("a global keyspace cannot {0}")]
+    NotGlobal(&'static str),
+    /// The registry cannot be changed so.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The site belongs to no deployment, or to another one.
+    #[error("this site belongs to no deployment, or to another one")]
+    NoDeployment,
+    /// The move cannot be begun, or not be gone on with.
+    #[error(transparent)]
+    Move(#[from] MoveError),
+}
+
+/// Why slots cannot be moved so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    /// This site does not hold them, or is handing them over already.
+    #[error("slots {0} are not this site's to give now; `portolan slot list` shows who has them")]
+    NotHeld(String),
+    /// There is no site to give them to.
+    #[error("the other site is not there, is leaving, or is this one")]
+    NoReceiver,
+    /// There is no such move.
+    #[error("there is no move {0}; `portolan slot list` shows those there are")]
+    NoMove(u64),
+    /// Too many at once.
+    #[error("{max} moves are under way already; wait for one of them", max = limits::MOVES_MAX)]
+    TooManyMoves,
+    /// The receiver will not have it.
+    #[error("the receiver has refused this move for ever")]
+    Refused,
+    /// The receiver lacks something it must have first.
+    #[error("the receiver is not ready for this step: {0}")]
+    NotReady(&'static str),
 }
 
 /// Why a membership change was not begun.

@@ -76,10 +76,13 @@ pub enum KeyspaceError {
     /// The prefix breaks the rule.
     #[error("the prefix of keyspace {0:?} must have 1 to {max} bytes", max = limits::PREFIX_BYTES_MAX)]
     Prefix(String),
+    /// This version does not move keys to their users.
+    #[error("keyspace {0:?} asks for placement adaptive; this version serves placement hash")]
+    Placement(String),
     /// This version cannot serve the promise.
     #[error(
         "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
-         linearizable/site"
+         linearizable/site and linearizable/global"
     )]
     NotServed {
         /// The keyspace.
@@ -104,6 +107,16 @@ impl KeyspaceSpec {
         }
     }
 
+    /// A keyspace with one truth for the whole deployment, where the ring puts it.
+    pub fn linearizable_global(name: impl Into<String>, prefix: impl Into<Bytes>) -> KeyspaceSpec {
+        KeyspaceSpec { scope: Scope::Global, ..KeyspaceSpec::linearizable_site(name, prefix) }
+    }
+
+    /// Whether its keys belong to slots that move between sites.
+    pub fn is_global(&self) -> bool {
+        self.scope == Scope::Global
+    }
+
     /// The keyspace that always exists: linearizable in its site, for all other keys.
     pub fn default_keyspace() -> KeyspaceSpec {
         KeyspaceSpec::linearizable_site("default", Bytes::new())
@@ -125,6 +138,12 @@ impl KeyspaceSpec {
         }
         match (self.consistency, self.scope) {
             (Consistency::Linearizable, Scope::Site) => Ok(()),
+            (Consistency::Linearizable, Scope::Global) if self.placement == Placement::Hash => {
+                Ok(())
+            }
+            (Consistency::Linearizable, Scope::Global) => {
+                Err(KeyspaceError::Placement(self.name.clone()))
+            }
             (consistency, scope) => {
                 Err(KeyspaceError::NotServed { name: self.name.clone(), consistency, scope })
             }
@@ -195,8 +214,12 @@ mod tests {
         let mut spec = KeyspaceSpec::linearizable_site("cars", "car:");
         assert_eq!(spec.check(), Ok(()));
         spec.scope = Scope::Global;
+        assert_eq!(spec.check(), Ok(()));
+        spec.placement = Placement::Adaptive;
+        assert!(matches!(spec.check(), Err(KeyspaceError::Placement(_))));
+        spec.scope = Scope::Region;
         let refusal = spec.check().unwrap_err().to_string();
-        assert!(refusal.contains("linearizable with scope global"), "{refusal}");
+        assert!(refusal.contains("linearizable with scope region"), "{refusal}");
         assert!(refusal.contains("serves linearizable/site"), "{refusal}");
     }
 

@@ -19,6 +19,16 @@ pub const PREFIX_BYTES_MAX: usize = 256;
 pub const KEYSPACES_MAX: usize = 1024;
 /// Nodes of a site.
 pub const NODES_MAX: usize = 7;
+/// Sites of a deployment.
+pub const SITES_MAX: usize = 10_000;
+/// Moves of slots that one site has under way at once.
+pub const MOVES_MAX: usize = 64;
+/// Slots of one move.
+pub const SLOTS_PER_MOVE_MAX: usize = 2_048;
+/// Bytes of one piece of a move (it ends with the record that passes it).
+pub const MOVE_PIECE_BYTES_MAX: usize = 512 << 10;
+/// Pieces of one move on their way at once.
+pub const MOVE_PIECES_INFLIGHT_MAX: usize = 8;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
@@ -106,8 +116,9 @@ pub const ANSWER_REMEMBERED_BYTES_MAX: usize = 64 << 10;
 pub const REQUESTS_REMEMBERED_MAX: usize = 1 << 20;
 /// Bytes of them.
 pub const REQUESTS_REMEMBERED_BYTES_MAX: usize = 256 << 20;
-/// Clients whose answers are remembered; the one idle longest is forgotten first.
-pub const CLIENTS_REMEMBERED_MAX: usize = 100_000;
+/// Clients whose answers are remembered (of global keyspaces, one for each slot that a client wrote
+/// to); the one idle longest is forgotten first.
+pub const CLIENTS_REMEMBERED_MAX: usize = 1 << 18;
 /// How long, in log time, an idle client is remembered.
 pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
 

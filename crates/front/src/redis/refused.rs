@@ -9,6 +9,7 @@
 //! | too much waits; nothing was done | `TRYAGAIN` | try again later |
 //! | this node is stopping or no member; nothing was done | `LOADING` | try again, on another connection |
 //! | the disk is full; nothing was done, reads go on | `MISCONF` | report it, as when Redis cannot save |
+//! | the site that holds a global key cannot be reached; nothing was done | `CLUSTERDOWN` | try again |
 //! | the outcome of a write is unknown | `UNKNOWN` | nothing by themselves: only the program can decide |
 //!
 //! Everything else has Redis's codes and, where Redis has the case, Redis's words.
@@ -86,6 +87,9 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::DiskFull(_) => "MISCONF",
         Failure::Unknown { .. } => "UNKNOWN",
         Failure::Membership(_) => "ERR",
+        Failure::Unreachable { .. } => "CLUSTERDOWN",
+        // Clients parse this: nothing may follow the address.
+        Failure::Moved { slot, address } => return format!("MOVED {slot} {address}").into(),
     };
     format!("{code} {failure}").into()
 }
@@ -98,6 +102,8 @@ pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
         }
         Refusal::NotAnInteger => Refused::NOT_AN_INTEGER.0,
         Refusal::Overflow => "ERR increment or decrement would overflow".into(),
+        Refusal::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot".into(),
+        Refusal::NotHeld(_) => format!("TRYAGAIN {refusal}").into(),
         other => format!("ERR {other}").into(),
     }
 }

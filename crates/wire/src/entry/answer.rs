@@ -19,6 +19,9 @@ code_enum!(Answer as "answer" {
     12 => Steps(outcomes),
     13 => Aborted,
     14 => Keyspace(keyspace),
+    15 => Registered { site, registry },
+    16 => Staged { pieces, resume },
+    17 => Installed,
 });
 
 code_struct!(Versioned { value, version });
@@ -44,12 +47,19 @@ code_enum!(Refusal as "refusal" {
     11 => RequestForgotten,
     12 => ChangesTrimmed { oldest },
     13 => AnswerTooLong,
+    14 => CrossSlot,
+    15 => NotHeld(slot),
+    16 => NotGlobal(what),
+    17 => Registry(error),
+    18 => NoDeployment,
+    19 => Move(error),
 });
 
 code_enum!(KeyspaceError as "keyspace error" {
     1 => Name(name),
     2 => Prefix(name),
     3 => NotServed { name, consistency, scope },
+    4 => Placement(name),
 });
 
 code_enum!(Failure as "failure" {
@@ -60,6 +70,8 @@ code_enum!(Failure as "failure" {
     5 => Unknown { why },
     6 => NotServing(why),
     7 => Membership(error),
+    8 => Unreachable { slot },
+    9 => Moved { slot, address },
 });
 
 code_enum!(MembershipError as "membership error" {
@@ -75,7 +87,14 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
 /// be here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 3] = ["keyspaces", "cursors", "steps of one transaction"];
+const PHRASES: [&str; 6] = [
+    "keyspaces",
+    "cursors",
+    "steps of one transaction",
+    "be cleared while its slots move; try again",
+    "the move was not begun there",
+    "pieces are missing",
+];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.
 const UNKNOWN_PHRASE: &str = "see the log of the node that answered";

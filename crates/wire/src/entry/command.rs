@@ -19,6 +19,14 @@ code_enum!(Command as "command" {
     6 => SetCursor { name, keyspace, position },
     7 => DropCursor { name, keyspace },
     8 => Tick,
+    9 => Found { deployment, site },
+    10 => Enter { site, registry },
+    11 => ChangeRegistry(change),
+    12 => LearnRegistry(registry),
+    13 => SetRing(pointers),
+    14 => Register { holder, slots },
+    15 => Giving { number, step },
+    16 => Receiving { id, step },
 });
 
 code_enum!(Write as "write" {

@@ -134,6 +134,26 @@ impl Code for u32 {
     }
 }
 
+impl Code for u16 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(u64::from(*self), out);
+    }
+
+    fn take(from: &mut Input) -> Result<u16, EntryError> {
+        u16::try_from(u64::take(from)?).map_err(|_| from.malformed("number of 16 bits"))
+    }
+}
+
+impl<T: Code> Code for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<Box<T>, EntryError> {
+        Ok(Box::new(T::take(from)?))
+    }
+}
+
 impl Code for usize {
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(*self as u64, out);

@@ -20,13 +20,14 @@
 mod answer;
 mod command;
 mod compact;
+mod deployment;
 #[cfg(test)]
 mod tests;
 
 pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 
 use compact::{Code, Input};
-use model::{Answer, Bytes, Command, Failure, Keyspace, Refusal, Request, limits};
+use model::{Answer, Bytes, Command, Failure, Keyspace, Refusal, Registry, Request, limits};
 
 /// The version byte of everything this version writes.
 const FORMAT: u8 = 1;
@@ -213,6 +214,16 @@ pub fn decode_keyspace(bytes: Bytes) -> Result<Keyspace, EntryError> {
     decode_value(bytes)
 }
 
+/// Writes the registry.
+pub fn encode_registry(registry: &Registry) -> Bytes {
+    encode_value(registry)
+}
+
+/// Reads the registry.
+pub fn decode_registry(bytes: Bytes) -> Result<Registry, EntryError> {
+    decode_value(bytes)
+}
+
 /// Whatever these bytes are, reading them must neither panic nor take memory that they do not
 /// justify, and what can be read must be written as it was. For fuzzing.
 pub fn check_any(bytes: &[u8]) {
@@ -225,6 +236,9 @@ pub fn check_any(bytes: &[u8]) {
     }
     if let Ok(request) = decode_request(bytes.clone()) {
         assert_eq!(encode_request(&request), bytes);
+    }
+    if let Ok(registry) = decode_registry(bytes.clone()) {
+        assert_eq!(encode_registry(&registry), bytes);
     }
     // Phrases may be replaced, so these are compared as values.
     if let Ok(reply) = decode_reply(bytes.clone()) {

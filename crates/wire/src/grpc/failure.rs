@@ -37,13 +37,16 @@ pub enum Reason {
     ChangesTrimmed,
     RequestForgotten,
     Membership,
+    Unreachable,
+    CrossSlot,
+    Deployment,
     Invalid,
     Unauthenticated,
     Denied,
 }
 
 /// Every reason with its word and its status, in the order of the reasons.
-const TABLE: [(Reason, &str, Code); 14] = [
+const TABLE: [(Reason, &str, Code); 17] = [
     (Reason::UnknownOutcome, "unknown-outcome", Code::Unknown),
     (Reason::NoLeader, "no-leader", Code::Unavailable),
     (Reason::NotServing, "not-serving", Code::Unavailable),
@@ -55,6 +58,9 @@ const TABLE: [(Reason, &str, Code); 14] = [
     (Reason::ChangesTrimmed, "changes-trimmed", Code::OutOfRange),
     (Reason::RequestForgotten, "request-forgotten", Code::Aborted),
     (Reason::Membership, "membership", Code::FailedPrecondition),
+    (Reason::Unreachable, "unreachable", Code::Unavailable),
+    (Reason::CrossSlot, "cross-slot", Code::InvalidArgument),
+    (Reason::Deployment, "deployment", Code::FailedPrecondition),
     (Reason::Invalid, "invalid", Code::InvalidArgument),
     (Reason::Unauthenticated, "unauthenticated", Code::Unauthenticated),
     (Reason::Denied, "denied", Code::PermissionDenied),
@@ -88,6 +94,7 @@ pub fn status(failure: &Failure) -> Status {
         Failure::Unknown { .. } => Reason::UnknownOutcome,
         Failure::NotServing(_) => Reason::NotServing,
         Failure::Membership(_) => Reason::Membership,
+        Failure::Unreachable { .. } | Failure::Moved { .. } => Reason::Unreachable,
     };
     reason.status(failure.to_string())
 }
@@ -99,6 +106,10 @@ fn of_refusal(refusal: &Refusal) -> Reason {
         Refusal::RequestForgotten => Reason::RequestForgotten,
         Refusal::ChangesTrimmed { .. } => Reason::ChangesTrimmed,
         Refusal::Keyspace(_) | Refusal::KeyTooLong(_) | Refusal::ValueTooLong(_) => Reason::Invalid,
+        Refusal::CrossSlot => Reason::CrossSlot,
+        Refusal::NotHeld(_) => Reason::Unreachable,
+        Refusal::Registry(_) | Refusal::NoDeployment | Refusal::Move(_) => Reason::Deployment,
+        Refusal::NotGlobal(_) => Reason::Invalid,
         Refusal::WrongType
         | Refusal::NotAnInteger
         | Refusal::Overflow

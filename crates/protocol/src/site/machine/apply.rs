@@ -8,10 +8,12 @@ use super::super::trial::{Bug, Planted};
 use super::keys::{Place, check_key};
 use super::overlay::Overlay;
 use super::query::{self, Sight};
-use super::requests::Admission;
+use super::requests::{Admission, Asker};
 use super::strings::Put;
 use super::{Known, MachineError, Stopped, tables};
-use model::{Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Step, Write, limits};
+use model::{
+    Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Slot, Spread, Step, Write, limits,
+};
 use storage::state::{Batch, State};
 use wire::entry;
 
@@ -24,6 +26,8 @@ pub(super) struct Applying<'a, S> {
     pub(super) ordinal: u32,
     /// Of the answer under way.
     answer_bytes: usize,
+    /// The slot that the command under way is about, if its keyspace is global.
+    pub(super) slot: Option<Slot>,
     pub(super) planted: Planted,
 }
 
@@ -36,7 +40,7 @@ impl<'a, S: State> Applying<'a, S> {
         commands: usize,
     ) -> Applying<'a, S> {
         let overlay = Overlay::new(state, commands);
-        Applying { overlay, known, ordinal: 0, answer_bytes: 0, planted }
+        Applying { overlay, known, ordinal: 0, answer_bytes: 0, slot: None, planted }
     }
 
     /// Whether a bug of the state machine strikes now, in a trial: one time in five, at all
@@ -66,26 +70,56 @@ impl<'a, S: State> Applying<'a, S> {
     /// The changes of all entries.
     pub(super) fn finish(mut self) -> Batch {
         self.write_counts();
+        self.write_stores();
         self.write_logs();
         self.overlay.put(tables::HEAD, self.known.head.encode());
         self.overlay.into_batch()
     }
 
     fn command(&mut self, command: &Command) -> Result<Result<Answer, Refusal>, MachineError> {
+        self.slot = match self.slot_of(command) {
+            Ok(slot) => slot,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let request = match command {
             Command::Write { request, .. } | Command::Transaction { request, .. } => *request,
             _ => None,
         };
-        if let Some(id) = request
-            && let Admission::Repeated(outcome) = self.admit(id)?
-        {
+        let Some(id) = request else { return split(self.execute(command)) };
+        let asker = Asker { slot: self.slot, client: id.client };
+        if let Admission::Repeated(outcome) = self.admit(asker, id)? {
             return Ok(outcome);
         }
         let outcome = split(self.execute(command))?;
-        if let Some(id) = request {
-            self.remember(id, &outcome);
-        }
+        self.remember(asker, id, &outcome);
         Ok(outcome)
+    }
+
+    /// The slot a command is about, if its keyspace is global and the slot is served here.
+    ///
+    /// This comes before everything else: what was done for a slot that is not served here (any
+    /// more) is not known here either.
+    fn slot_of(&self, command: &Command) -> Result<Option<Slot>, Refusal> {
+        let (keyspace, spread) = match command {
+            Command::Write { keyspace, write, .. } => (*keyspace, write.spread()),
+            Command::Transaction { keyspace, guards, steps, .. } => {
+                let spread = steps.iter().fold(Spread::Nowhere, |all, one| all.join(one.spread()));
+                (*keyspace, guards.iter().fold(spread, |all, guard| all.and(&guard.key)))
+            }
+            _ => return Ok(None),
+        };
+        if !self.known.keyspaces.is_global(keyspace) {
+            return Ok(None);
+        }
+        match spread {
+            Spread::One(slot) if self.known.slots.token(slot).serves() => Ok(Some(slot)),
+            Spread::One(slot) => Err(Refusal::NotHeld(slot)),
+            Spread::Several => Err(Refusal::CrossSlot),
+            Spread::Nowhere => match command {
+                Command::Write { write: Write::Clear, .. } => Ok(None),
+                _ => Err(Refusal::NotGlobal("do this without naming a key")),
+            },
+        }
     }
 
     fn execute(&mut self, command: &Command) -> Result<Answer, Stopped> {
@@ -100,7 +134,7 @@ impl<'a, S: State> Applying<'a, S> {
             }
             Command::ClearAll => {
                 self.next_revision();
-                self.clear_all();
+                self.clear_all()?;
                 Ok(self.done())
             }
             Command::CreateKeyspace(spec) => self.create_keyspace(spec),
@@ -113,6 +147,14 @@ impl<'a, S: State> Applying<'a, S> {
                 self.collect_garbage()?;
                 Ok(self.done())
             }
+            Command::Found { deployment, site } => Ok(self.found(*deployment, site)),
+            Command::Enter { site, registry } => self.enter(*site, registry),
+            Command::ChangeRegistry(change) => self.change_registry(change),
+            Command::LearnRegistry(registry) => self.learn_registry(registry),
+            Command::SetRing(pointers) => Ok(self.set_ring(pointers)),
+            Command::Register { holder, slots } => self.register(*holder, slots),
+            Command::Giving { number, step } => self.giving(*number, step),
+            Command::Receiving { id, step } => self.receiving(*id, step),
         }
     }
 
@@ -129,7 +171,7 @@ impl<'a, S: State> Applying<'a, S> {
         }
         for guard in guards {
             check_key(&guard.key)?;
-            if self.slot_unread(place, &guard.key)?.version() != guard.version {
+            if self.cell_unread(place, &guard.key)?.version() != guard.version {
                 return Ok(Answer::Aborted);
             }
         }
@@ -147,10 +189,9 @@ impl<'a, S: State> Applying<'a, S> {
         let Place { generation, .. } = self.place(keyspace)?;
         let sight = Sight {
             read: &self.overlay,
-            keyspace,
             generation,
             log_time_ms: self.known.head.log_time_ms,
-            count: Some(self.known.keyspaces.count(keyspace)),
+            count: Some(self.known.count(keyspace)),
         };
         query::answer(&sight, query, &mut self.answer_bytes)
     }
@@ -179,7 +220,7 @@ impl<'a, S: State> Applying<'a, S> {
             Write::HashDelete { key, fields } => self.hash_delete(place, key, fields),
             Write::HashAdd { key, field, delta } => self.hash_add(place, key, field, *delta),
             Write::Clear => {
-                self.clear(keyspace);
+                self.clear(keyspace)?;
                 Ok(self.done())
             }
         }

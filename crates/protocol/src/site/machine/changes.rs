@@ -83,6 +83,11 @@ impl Logs {
             || self.logs.values().any(|log| log.trims && log.changes > 0)
     }
 
+    /// Where a consumer of a keyspace stands.
+    pub(super) fn position(&self, id: KeyspaceId, name: &str) -> Option<u64> {
+        self.logs.get(&id)?.cursors.get(name).copied()
+    }
+
     fn has_readers(&self, id: KeyspaceId) -> bool {
         self.logs.get(&id).is_some_and(|log| !log.cursors.is_empty())
     }
@@ -122,7 +127,9 @@ impl<S: State> Applying<'_, S> {
         id: KeyspaceId,
         position: Revision,
     ) -> Result<Answer, Stopped> {
-        self.place(id)?;
+        if self.known.keyspaces.generation(id).is_none() {
+            return Err(Refusal::NoKeyspace(id.to_string()).into());
+        }
         keys::check_key(name.as_bytes())?;
         let revision = self.known.head.revision;
         let logs = &mut self.known.logs;

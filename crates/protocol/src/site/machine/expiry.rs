@@ -11,6 +11,7 @@
 
 use super::apply::Applying;
 use super::keys::Place;
+use super::keyspaces::Owner;
 use super::{MachineError, Stopped, tables};
 use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
 use storage::state::{Read, State};
@@ -69,14 +70,23 @@ impl<S: State> Applying<'_, S> {
         for at in due {
             let (_, generation, key) = parse(&at)?;
             self.overlay.remove(at);
-            // The records of a generation that nobody has any more are removed as garbage.
-            if let Some(keyspace) = self.known.keyspaces.owner(generation) {
-                if !has_revision {
-                    self.next_revision();
-                    has_revision = true;
+            let place = match self.known.keyspaces.owner(generation) {
+                // The records of a generation that nobody has any more are removed as garbage.
+                None => continue,
+                Some(Owner::Staged { id, keyspace, slot }) => {
+                    self.expire_staged(id, keyspace, slot, &key);
+                    continue;
                 }
-                self.expire(Place { keyspace, generation }, &key);
+                Some(Owner::Space(keyspace)) => Place { keyspace, slot: None, generation },
+                Some(Owner::Slot(keyspace, slot)) => {
+                    Place { keyspace, slot: Some(slot), generation }
+                }
+            };
+            if !has_revision {
+                self.next_revision();
+                has_revision = true;
             }
+            self.expire(place, &key);
         }
         Ok(())
     }
@@ -98,8 +108,8 @@ impl<S: State> Applying<'_, S> {
         expiry: Expiry,
         condition: ExpiryCondition,
     ) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let Some(record) = slot.record.clone() else { return Ok(Answer::Flag(false)) };
+        let cell = self.cell(place, key)?;
+        let Some(record) = cell.record.clone() else { return Ok(Answer::Flag(false)) };
         let old = record.expires_ms;
         let new = self.moment(expiry, old);
         // No expiry is later than any.
@@ -117,7 +127,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(Answer::Flag(false));
         }
         let change = if new.is_some() { ChangeKind::SetExpiry } else { ChangeKind::ClearExpiry };
-        self.store(slot, record.kind, new, &[&record.payload], change);
+        self.store(cell, record.kind, new, &[&record.payload], change);
         Ok(Answer::Flag(true))
     }
 }

@@ -2,7 +2,7 @@
 //! grows with the size of the hash and of the command, never with their product.
 
 use super::apply::Applying;
-use super::keys::{Place, Slot, check_value};
+use super::keys::{Cell, Place, check_value};
 use super::records::{Field, fields, put_field};
 use super::{MachineError, Stopped, integer};
 use model::{Answer, Bytes, ChangeKind, Kind, Refusal};
@@ -57,13 +57,13 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         set: &[(Bytes, Bytes)],
     ) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let old = slot.payload(Kind::Hash)?.unwrap_or_default();
+        let cell = self.cell(place, key)?;
+        let old = cell.payload(Kind::Hash)?.unwrap_or_default();
         // Of a field that is named twice the last value stays.
         let set = set.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         let merged = merge(&old, &set)?;
         if !set.is_empty() {
-            self.store_hash(slot, &merged.payload, ChangeKind::HashSet)?;
+            self.store_hash(cell, &merged.payload, ChangeKind::HashSet)?;
         }
         Ok(Answer::Integer(merged.made as i64))
     }
@@ -75,13 +75,13 @@ impl<S: State> Applying<'_, S> {
         name: &[u8],
         value: &[u8],
     ) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let old = slot.payload(Kind::Hash)?.unwrap_or_default();
+        let cell = self.cell(place, key)?;
+        let old = cell.payload(Kind::Hash)?.unwrap_or_default();
         if find(&old, name)?.is_some() {
             return Ok(Answer::Flag(false));
         }
         let merged = merge(&old, &BTreeMap::from([(name, value)]))?;
-        self.store_hash(slot, &merged.payload, ChangeKind::HashSet)?;
+        self.store_hash(cell, &merged.payload, ChangeKind::HashSet)?;
         Ok(Answer::Flag(true))
     }
 
@@ -91,8 +91,8 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         names: &[Bytes],
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
-        let Some(old) = slot.payload(Kind::Hash)? else { return Ok(Answer::Integer(0)) };
+        let mut cell = self.cell(place, key)?;
+        let Some(old) = cell.payload(Kind::Hash)? else { return Ok(Answer::Integer(0)) };
         let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
         let mut payload = Vec::with_capacity(old.len());
         let mut removed = 0;
@@ -105,10 +105,10 @@ impl<S: State> Applying<'_, S> {
             }
         }
         if removed > 0 {
-            self.store_hash(slot, &payload, ChangeKind::HashDelete)?;
+            self.store_hash(cell, &payload, ChangeKind::HashDelete)?;
             if payload.is_empty() {
-                slot = self.slot(place, key)?;
-                self.erase(&mut slot, ChangeKind::Delete);
+                cell = self.cell(place, key)?;
+                self.erase(&mut cell, ChangeKind::Delete);
             }
         }
         Ok(Answer::Integer(removed))
@@ -121,8 +121,8 @@ impl<S: State> Applying<'_, S> {
         name: &[u8],
         delta: i64,
     ) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let payload = slot.payload(Kind::Hash)?.unwrap_or_default();
+        let cell = self.cell(place, key)?;
+        let payload = cell.payload(Kind::Hash)?.unwrap_or_default();
         let old = match find(&payload, name)? {
             Some(text) => integer::parse(text).ok_or(Refusal::NotAnInteger)?,
             None => 0,
@@ -130,20 +130,20 @@ impl<S: State> Applying<'_, S> {
         let sum = old.checked_add(delta).ok_or(Refusal::Overflow)?;
         let text = sum.to_string();
         let merged = merge(&payload, &BTreeMap::from([(name, text.as_bytes())]))?;
-        self.store_hash(slot, &merged.payload, ChangeKind::HashAdd)?;
+        self.store_hash(cell, &merged.payload, ChangeKind::HashAdd)?;
         Ok(Answer::Integer(sum))
     }
 
     /// Writes a hash, which keeps its expiry.
     fn store_hash(
         &mut self,
-        slot: Slot,
+        cell: Cell,
         payload: &[u8],
         change: ChangeKind,
     ) -> Result<(), Stopped> {
         check_value(payload.len())?;
-        let expires_ms = slot.expires_ms();
-        self.store(slot, Kind::Hash, expires_ms, &[payload], change);
+        let expires_ms = cell.expires_ms();
+        self.store(cell, Kind::Hash, expires_ms, &[payload], change);
         Ok(())
     }
 }

@@ -3,20 +3,22 @@
 
 use super::apply::Applying;
 use super::records::Record;
-use super::{MachineError, Stopped, keyspaces, tables};
-use model::{Bytes, ChangeKind, KeyspaceId, Kind, Refusal, Revision, limits};
+use super::{MachineError, Stopped, tables};
+use model::{Bytes, ChangeKind, KeyspaceId, Kind, Refusal, Revision, Slot, limits};
 use storage::state::{Read, State};
 
-/// Where a command works: a keyspace and its generation now.
+/// Where a command works: a keyspace (and slot) and its generation now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) keyspace: KeyspaceId,
+    /// Of a global keyspace: the slot.
+    pub(super) slot: Option<Slot>,
     pub(super) generation: u64,
 }
 
 /// A key with what it holds.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct Cell {
     place: Place,
     /// The key of its record.
     at: Bytes,
@@ -24,7 +26,7 @@ pub(super) struct Slot {
     pub(super) record: Option<Record>,
 }
 
-impl Slot {
+impl Cell {
     /// Its record's version, 0 when it is absent.
     pub(super) fn version(&self) -> Revision {
         self.record.as_ref().map_or(Revision(0), |record| record.version)
@@ -65,101 +67,104 @@ pub(super) fn check_value(len: usize) -> Result<(), Refusal> {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// Where a keyspace's commands work now.
-    pub(super) fn place(&self, keyspace: KeyspaceId) -> Result<Place, Refusal> {
-        match self.known.keyspaces.generation(keyspace) {
-            Some(generation) => Ok(Place { keyspace, generation }),
-            None => Err(Refusal::NoKeyspace(keyspace.to_string())),
+    /// Where the command under way works in a keyspace.
+    pub(super) fn place(&mut self, keyspace: KeyspaceId) -> Result<Place, Refusal> {
+        match (self.known.keyspaces.generation(keyspace), self.slot) {
+            (None, _) => Err(Refusal::NoKeyspace(keyspace.to_string())),
+            (Some(_), Some(slot)) if self.known.keyspaces.is_global(keyspace) => {
+                Ok(self.place_in_slot(keyspace, slot))
+            }
+            (Some(generation), _) => Ok(Place { keyspace, slot: None, generation }),
+        }
+    }
+
+    /// One key more or less.
+    fn recount(&mut self, place: Place, by: i64) {
+        match place.slot {
+            None => self.known.keyspaces.recount(place.keyspace, by),
+            Some(slot) => self.known.slots.recount(place.keyspace, slot, by),
         }
     }
 
     /// Reads a key. One whose time has come is removed now, if no entry found the time to.
-    pub(super) fn slot(&mut self, place: Place, key: &[u8]) -> Result<Slot, Stopped> {
+    pub(super) fn cell(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
         let record = row.map(Record::decode).transpose()?;
-        Ok(self.opened(Slot { place, at, record }))
+        Ok(self.opened(Cell { place, at, record }))
     }
 
     /// Reads a key for somebody who does not ask what it holds: the payload seems empty.
-    pub(super) fn slot_unread(&mut self, place: Place, key: &[u8]) -> Result<Slot, Stopped> {
+    pub(super) fn cell_unread(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
         let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
         let record = self.overlay.look(&at, head).map_err(MachineError::from)??;
-        Ok(self.opened(Slot { place, at, record }))
+        Ok(self.opened(Cell { place, at, record }))
     }
 
-    fn opened(&mut self, mut slot: Slot) -> Slot {
-        let record = slot.record.as_ref();
+    fn opened(&mut self, mut cell: Cell) -> Cell {
+        let record = cell.record.as_ref();
         let is_expired = record.is_some_and(|r| r.is_expired(self.known.head.log_time_ms));
         if is_expired {
-            self.erase(&mut slot, ChangeKind::Expire);
+            self.erase(&mut cell, ChangeKind::Expire);
         }
-        slot
+        cell
     }
 
     /// Writes a key: this payload, in pieces, and this expiry. A moment that has passed removes
     /// the key instead. Answers with the key's version from now on.
     pub(super) fn store(
         &mut self,
-        mut slot: Slot,
+        mut cell: Cell,
         kind: Kind,
         expires_ms: Option<u64>,
         payload: &[&[u8]],
         change: ChangeKind,
     ) -> Revision {
         if expires_ms.is_some_and(|ms| ms <= self.known.head.log_time_ms) {
-            self.erase(&mut slot, ChangeKind::Delete);
+            self.erase(&mut cell, ChangeKind::Delete);
             return Revision(0);
         }
         let version = self.known.head.revision;
-        let expired_ms = slot.expires_ms();
+        let expired_ms = cell.expires_ms();
         if expires_ms != expired_ms {
-            let key = slot.key();
+            let key = cell.key();
             if let Some(ms) = expired_ms {
-                self.overlay.remove(tables::expiry(ms, slot.place.generation, key));
+                self.overlay.remove(tables::expiry(ms, cell.place.generation, key));
             }
             if let Some(ms) = expires_ms {
-                self.overlay.put(tables::expiry(ms, slot.place.generation, key), Bytes::new());
+                self.overlay.put(tables::expiry(ms, cell.place.generation, key), Bytes::new());
                 self.known.expiry.expect(ms);
             }
         }
-        if slot.record.is_none() {
-            self.known.keyspaces.recount(slot.place.keyspace, 1);
+        if cell.record.is_none() {
+            self.recount(cell.place, 1);
         }
         let row = Record::encode(kind, version, expires_ms, payload);
-        self.log_change(slot.place.keyspace, slot.key(), change);
-        self.overlay.put(slot.at, row);
+        self.log_change(cell.place.keyspace, cell.key(), change);
+        self.overlay.put(cell.at, row);
         version
     }
 
     /// Removes a key. Says whether it was there.
-    pub(super) fn erase(&mut self, slot: &mut Slot, change: ChangeKind) -> bool {
-        let Some(record) = slot.record.take() else { return false };
-        let key = slot.key();
+    pub(super) fn erase(&mut self, cell: &mut Cell, change: ChangeKind) -> bool {
+        let Some(record) = cell.record.take() else { return false };
+        let key = cell.key();
         if let Some(ms) = record.expires_ms {
-            self.overlay.remove(tables::expiry(ms, slot.place.generation, key));
+            self.overlay.remove(tables::expiry(ms, cell.place.generation, key));
         }
-        self.known.keyspaces.recount(slot.place.keyspace, -1);
-        self.log_change(slot.place.keyspace, key, change);
-        self.overlay.remove(slot.at.clone());
+        self.recount(cell.place, -1);
+        self.log_change(cell.place.keyspace, key, change);
+        self.overlay.remove(cell.at.clone());
         true
     }
 
     /// Removes a key whose expiry was found by its time.
     pub(super) fn expire(&mut self, place: Place, key: &Bytes) {
         self.overlay.remove(tables::record(place.generation, key));
-        self.known.keyspaces.recount(place.keyspace, -1);
+        self.recount(place, -1);
         self.log_change(place.keyspace, key, ChangeKind::Expire);
-    }
-}
-
-/// A generation by the state, or the refusal that names the keyspace.
-pub(super) fn generation(state: &impl Read, id: KeyspaceId) -> Result<u64, Stopped> {
-    match keyspaces::generation(state, id)? {
-        Some(generation) => Ok(generation),
-        None => Err(Refusal::NoKeyspace(id.to_string()).into()),
     }
 }

@@ -12,12 +12,17 @@
 //! g generation → nothing
 //! ```
 //!
+//! A global keyspace's records lie under generations of its slots instead (`stores`); its own stays
+//! unused.
+//!
 //! The default keyspace has no row before it is cleared for the first time: its generation is 0.
 
 use super::apply::Applying;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
-use model::{Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, Refusal, limits};
+use model::{
+    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Slot, limits,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{decode_keyspace, encode_keyspace, put_varint, take_varint};
@@ -28,7 +33,7 @@ const FORMAT: u8 = 1;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Keyspaces {
     spaces: BTreeMap<KeyspaceId, Space>,
-    owners: BTreeMap<u64, KeyspaceId>,
+    owners: BTreeMap<u64, Owner>,
     garbage: BTreeSet<u64>,
     /// Whose count is not yet in the state.
     recounted: BTreeSet<KeyspaceId>,
@@ -41,6 +46,17 @@ struct Space {
     keyspace: Keyspace,
     generation: u64,
     count: u64,
+}
+
+/// Whose records lie under a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A keyspace's.
+    Space(KeyspaceId),
+    /// A slot's of a global keyspace.
+    Slot(KeyspaceId, Slot),
+    /// A move's that is bringing them.
+    Staged { id: MoveId, keyspace: KeyspaceId, slot: Slot },
 }
 
 impl Keyspaces {
@@ -65,7 +81,8 @@ impl Keyspaces {
             let (generation, _) = take_varint(&key[1..]).ok_or_else(|| damaged(tables::GARBAGE))?;
             garbage.insert(generation);
         }
-        let owners = spaces.iter().map(|(id, space)| (space.generation, *id)).collect();
+        let owners =
+            spaces.iter().map(|(id, space)| (space.generation, Owner::Space(*id))).collect();
         Ok(Keyspaces { spaces, owners, garbage, recounted: BTreeSet::new(), changed: true })
     }
 
@@ -73,9 +90,34 @@ impl Keyspaces {
         self.spaces.get(&id).map(|space| space.generation)
     }
 
-    /// Which keyspace has this generation now.
-    pub(super) fn owner(&self, generation: u64) -> Option<KeyspaceId> {
+    /// Who has this generation now.
+    pub(super) fn owner(&self, generation: u64) -> Option<Owner> {
         self.owners.get(&generation).copied()
+    }
+
+    pub(super) fn own(&mut self, generation: u64, owner: Owner) {
+        self.owners.insert(generation, owner);
+    }
+
+    pub(super) fn disown(&mut self, generation: u64) {
+        self.owners.remove(&generation);
+    }
+
+    /// Whether its keys belong to slots.
+    pub(super) fn is_global(&self, id: KeyspaceId) -> bool {
+        self.spaces.get(&id).is_some_and(|space| space.keyspace.spec.is_global())
+    }
+
+    /// The global ones.
+    pub(super) fn globals(&self) -> Vec<KeyspaceId> {
+        let globals = self.spaces.values().filter(|space| space.keyspace.spec.is_global());
+        globals.map(|space| space.keyspace.id).collect()
+    }
+
+    /// All that somebody made, ordered by id.
+    pub(super) fn made(&self) -> Vec<Keyspace> {
+        let made = self.spaces.values().filter(|space| space.keyspace.id != KeyspaceId::DEFAULT);
+        made.map(|space| space.keyspace.clone()).collect()
     }
 
     pub(super) fn count(&self, id: KeyspaceId) -> u64 {
@@ -114,14 +156,15 @@ pub(super) fn count(state: &impl Read, id: KeyspaceId) -> Result<u64, MachineErr
     }
 }
 
-/// The generation of a keyspace by the state; `None`: there is no such keyspace.
-pub(super) fn generation(state: &impl Read, id: KeyspaceId) -> Result<Option<u64>, MachineError> {
+/// The generation of a keyspace by the state, and whether its keys belong to slots; `None`: there
+/// is no such keyspace.
+pub(super) fn look(state: &impl Read, id: KeyspaceId) -> Result<Option<(u64, bool)>, MachineError> {
     match state.get(&tables::of_keyspace(tables::KEYSPACES, id))? {
         Some(row) => match decode_row(row) {
-            Some((generation, _)) => Ok(Some(generation)),
+            Some((generation, keyspace)) => Ok(Some((generation, keyspace.spec.is_global()))),
             None => Err(MachineError::Damaged { table: tables::KEYSPACES as char }),
         },
-        None => Ok((id == KeyspaceId::DEFAULT).then_some(0)),
+        None => Ok((id == KeyspaceId::DEFAULT).then_some((0, false))),
     }
 }
 
@@ -136,6 +179,10 @@ fn decode_row(row: model::Bytes) -> Option<(u64, Keyspace)> {
 impl<S: State> Applying<'_, S> {
     pub(super) fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Answer, Stopped> {
         spec.check().map_err(Refusal::from)?;
+        self.check_may_change()?;
+        if spec.is_global() {
+            self.member()?;
+        }
         let spaces = &self.known.keyspaces.spaces;
         let taken = |space: &&Space| {
             let there = &space.keyspace.spec;
@@ -152,18 +199,27 @@ impl<S: State> Applying<'_, S> {
         let id = KeyspaceId(self.known.head.keyspace_next);
         self.known.head.keyspace_next += 1;
         let keyspace = Keyspace { id, spec: spec.clone() };
-        let generation = self.next_generation();
-        let keyspaces = &mut self.known.keyspaces;
-        let space = Space { keyspace: keyspace.clone(), generation, count: 0 };
-        keyspaces.spaces.insert(id, space);
-        keyspaces.owners.insert(generation, id);
-        self.write_keyspace(id);
+        self.add_keyspace(keyspace.clone())?;
+        self.publish_keyspaces();
         Ok(Answer::Keyspace(keyspace))
     }
 
-    pub(super) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
+    /// A keyspace that is agreed on begins here, empty.
+    pub(super) fn add_keyspace(&mut self, keyspace: Keyspace) -> Result<(), Stopped> {
+        let id = keyspace.id;
+        let is_global = keyspace.spec.is_global();
+        let generation = self.next_generation();
         let keyspaces = &mut self.known.keyspaces;
-        let found = keyspaces.spaces.values().find(|space| space.keyspace.spec.name == name);
+        keyspaces.spaces.insert(id, Space { keyspace, generation, count: 0 });
+        keyspaces.owners.insert(generation, Owner::Space(id));
+        self.write_keyspace(id);
+        if is_global { self.watch_for_moves(id) } else { Ok(()) }
+    }
+
+    pub(super) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
+        self.check_may_change()?;
+        let spaces = &self.known.keyspaces.spaces;
+        let found = spaces.values().find(|space| space.keyspace.spec.name == name);
         let id = match found {
             Some(space) => space.keyspace.id,
             None => return Err(Refusal::NoKeyspace(name.to_string()).into()),
@@ -171,7 +227,16 @@ impl<S: State> Applying<'_, S> {
         if id == KeyspaceId::DEFAULT {
             return Err(Refusal::DefaultKeyspace.into());
         }
-        let space = keyspaces.spaces.remove(&id).expect("it was found just now");
+        self.remove_keyspace(id);
+        self.publish_keyspaces();
+        Ok(Answer::Done(self.known.head.revision))
+    }
+
+    /// A keyspace ends here, with all it holds.
+    pub(super) fn remove_keyspace(&mut self, id: KeyspaceId) {
+        self.drop_stores(id);
+        let keyspaces = &mut self.known.keyspaces;
+        let Some(space) = keyspaces.spaces.remove(&id) else { return };
         keyspaces.owners.remove(&space.generation);
         keyspaces.recounted.remove(&id);
         keyspaces.changed = true;
@@ -181,12 +246,13 @@ impl<S: State> Applying<'_, S> {
         self.overlay.remove(tables::of_keyspace(tables::KEYSPACES, id));
         self.overlay.remove(tables::of_keyspace(tables::COUNTS, id));
         self.drop_cursors(id);
-        Ok(Answer::Done(self.known.head.revision))
     }
 
-    /// Removes every key of a keyspace.
-    pub(super) fn clear(&mut self, id: KeyspaceId) {
-        if self.known.keyspaces.count(id) > 0 {
+    /// Removes every key of a keyspace; of a global one, those of the slots that are served here.
+    pub(super) fn clear(&mut self, id: KeyspaceId) -> Result<(), Refusal> {
+        if self.known.keyspaces.is_global(id) {
+            self.clear_slots(id)?;
+        } else if self.known.keyspaces.count(id) > 0 {
             let generation = self.next_generation();
             let keyspaces = &mut self.known.keyspaces;
             let space = keyspaces.spaces.get_mut(&id).expect("a keyspace with keys is there");
@@ -194,18 +260,26 @@ impl<S: State> Applying<'_, S> {
             space.count = 0;
             keyspaces.recounted.insert(id);
             keyspaces.owners.remove(&old);
-            keyspaces.owners.insert(generation, id);
+            keyspaces.owners.insert(generation, Owner::Space(id));
             self.discard(old);
             self.write_keyspace(id);
         }
         self.log_change(id, b"", ChangeKind::Clear);
+        Ok(())
     }
 
-    pub(super) fn clear_all(&mut self) {
+    pub(super) fn clear_all(&mut self) -> Result<(), Refusal> {
         let ids: Vec<_> = self.known.keyspaces.spaces.keys().copied().collect();
-        for id in ids {
-            self.clear(id);
+        // Those that may refuse come first: all are cleared, or none.
+        let (globals, others): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|id| self.known.keyspaces.is_global(*id));
+        if !globals.is_empty() {
+            self.check_clear()?;
         }
+        for id in globals.into_iter().chain(others) {
+            self.clear(id)?;
+        }
+        Ok(())
     }
 
     /// Removes records of cleared generations, with their expiries, up to a tick's share.
@@ -251,13 +325,14 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    fn next_generation(&mut self) -> u64 {
+    pub(super) fn next_generation(&mut self) -> u64 {
         let generation = self.known.head.generation_next;
         self.known.head.generation_next += 1;
         generation
     }
 
-    fn discard(&mut self, generation: u64) {
+    /// What lies under a generation belongs to nobody from here on.
+    pub(super) fn discard(&mut self, generation: u64) {
         self.known.keyspaces.garbage.insert(generation);
         self.overlay.put(tables::garbage(generation), model::Bytes::new());
     }

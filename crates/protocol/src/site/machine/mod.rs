@@ -11,9 +11,12 @@
 //! | `keys` | one key under change, and everything that depends on it |
 //! | `strings`, `hashes`, `expiry` | the families of writes, as Redis does them |
 //! | `keyspaces` | generations: clearing a million keys is one small command |
+//! | [`deployment`] | this site's place in its deployment, and the registry |
+//! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
+//! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
 //! | `changes` | the change log and its cursors |
 //! | `requests` | a retried request is applied once |
-//! | `query`, `reader` | questions, on any thread |
+//! | `query`, `reader`, `published` | questions, on any thread |
 //! | `tables`, `records`, `head`, `overlay` | where it all lies in the state |
 //!
 //! Left out: what is linearizable. Whether a state is new enough to answer from is for the replica
@@ -21,21 +24,28 @@
 
 mod apply;
 mod changes;
+pub mod copying;
+pub mod deployment;
 mod expiry;
+pub mod giving;
 mod hashes;
 mod head;
 mod integer;
 mod keys;
 mod keyspaces;
 mod overlay;
+mod published;
 mod query;
 mod reader;
+pub mod receiving;
 mod records;
 mod requests;
+mod stores;
 mod strings;
 mod tables;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
 
 pub use head::Applied;
 pub use reader::Reader;
@@ -43,14 +53,22 @@ pub use reader::Reader;
 use super::trial::{Bug, Planted};
 use apply::Applying;
 use changes::Logs;
+use deployment::{Deployment, Membership};
 use expiry::NextExpiry;
+use giving::Move;
 use head::Head;
 use keyspaces::Keyspaces;
-use model::{Answer, Bytes, Refusal, Revision};
-use reader::Published;
+use model::{
+    Answer, Bytes, Epoch, KeyspaceId, MoveId, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
+};
+use published::Published;
+use receiving::{Arrival, Arrivals};
 use requests::Clients;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::state::{Read, State, StateError};
+use stores::Slots;
+use tokens::Token;
 use wire::entry;
 
 /// Why a machine cannot go on. It must be opened again, from a state that can be read.
@@ -106,6 +124,8 @@ pub struct Machine<S> {
     known: Known,
     published: Arc<Published>,
     planted: Planted,
+    /// Slots whose tokens changed since somebody asked.
+    changed_tokens: SlotSet,
 }
 
 /// What is kept at hand of the state. All of it can be read from there again.
@@ -116,17 +136,44 @@ struct Known {
     expiry: NextExpiry,
     logs: Logs,
     clients: Clients,
+    deployment: Deployment,
+    slots: Slots,
+    giving: BTreeMap<u64, Move>,
+    arrivals: Arrivals,
 }
 
 impl Known {
     fn load(state: &impl Read) -> Result<Known, MachineError> {
+        let deployment = Deployment::load(state)?;
+        let holds_all = deployment.member.as_ref().map(|member| member.founder);
+        let slots = Slots::load(state, holds_all)?;
+        let arrivals = Arrivals::load(state)?;
+        let mut keyspaces = Keyspaces::load(state)?;
+        for ((keyspace, slot), store) in slots.stores() {
+            keyspaces.own(store.generation, keyspaces::Owner::Slot(keyspace, slot));
+        }
+        for (generation, owner) in arrivals.owners() {
+            keyspaces.own(generation, owner);
+        }
         Ok(Known {
             head: Head::load(state)?,
-            keyspaces: Keyspaces::load(state)?,
+            keyspaces,
+            deployment,
+            slots,
+            giving: giving::load(state)?,
+            arrivals,
             expiry: NextExpiry::load(state)?,
             logs: Logs::load(state)?,
             clients: Clients::load(state)?,
         })
+    }
+
+    /// How many keys a keyspace holds here.
+    fn count(&self, keyspace: KeyspaceId) -> u64 {
+        match self.keyspaces.is_global(keyspace) {
+            true => self.slots.count(keyspace),
+            false => self.keyspaces.count(keyspace),
+        }
     }
 }
 
@@ -138,8 +185,8 @@ impl<S: State> Machine<S> {
     pub fn open(state: S) -> Result<Machine<S>, MachineError> {
         let mut known = Known::load(&state)?;
         let published = Arc::new(Published::default());
-        published.publish(&mut known);
-        Ok(Machine { state, known, published, planted: Planted::default() })
+        let changed_tokens = published.publish(&mut known);
+        Ok(Machine { state, known, published, planted: Planted::default(), changed_tokens })
     }
 
     /// Looks at its state anew, after a snapshot replaced it. Its readers stay valid; between the
@@ -150,7 +197,7 @@ impl<S: State> Machine<S> {
     pub fn reload(&mut self) -> Result<(), MachineError> {
         self.known = Known::load(&self.state)?;
         self.plant(self.planted);
-        self.published.publish(&mut self.known);
+        self.changed_tokens = self.published.publish(&mut self.known);
         Ok(())
     }
 
@@ -193,8 +240,9 @@ impl<S: State> Machine<S> {
         let batch = applying.finish();
         self.published.begin_commit();
         self.state.commit(batch)?;
-        self.published.publish(&mut self.known);
+        let changed = self.published.publish(&mut self.known);
         self.published.end_commit();
+        changed.iter().for_each(|slot| self.changed_tokens.insert(slot));
         Ok(())
     }
 
@@ -247,6 +295,52 @@ impl<S: State> Machine<S> {
             return Some(0);
         }
         self.known.expiry.ms
+    }
+
+    /// This site's place in its deployment, if it belongs to one.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.known.deployment.member.as_ref()
+    }
+
+    /// The ring's pointers as they were last kept; empty: never.
+    pub fn ring(&self) -> &Bytes {
+        &self.known.deployment.ring
+    }
+
+    /// What this site knows of its right to a slot.
+    pub fn token(&self, slot: Slot) -> Token {
+        self.known.slots.token(slot)
+    }
+
+    /// Who holds a slot, as far as this site knows: itself, whom it gave it to, or who has said so.
+    pub fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
+        self.known.holder(slot)
+    }
+
+    /// The moves that give slots away, by number.
+    pub fn giving(&self) -> &BTreeMap<u64, Move> {
+        &self.known.giving
+    }
+
+    /// The epochs that a move's slots are going to have with their receiver.
+    pub fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
+        self.known.epochs_to_give(one)
+    }
+
+    /// The moves that bring slots.
+    pub fn arrivals(&self) -> &BTreeMap<MoveId, Arrival> {
+        &self.known.arrivals.under_way
+    }
+
+    /// The slots whose tokens changed since this was asked last.
+    pub fn take_changed_tokens(&mut self) -> SlotSet {
+        std::mem::take(&mut self.changed_tokens)
+    }
+
+    /// How many keys a slot's keyspaces hold here.
+    pub fn keys_in(&self, slots: &SlotSet) -> u64 {
+        let stores = self.known.slots.stores().filter(|((_, slot), _)| slots.contains(*slot));
+        stores.map(|(_, store)| store.count).sum()
     }
 
     /// A handle that answers queries.

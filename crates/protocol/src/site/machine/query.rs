@@ -4,22 +4,21 @@
 use super::hashes::find;
 use super::keys::check_key;
 use super::records::{Record, fields};
-use super::{MachineError, Stopped, keyspaces, tables};
+use super::{MachineError, Stopped, tables};
 use model::glob::{literal_prefix, matches};
 use model::{
-    Answer, Bytes, Expiring, Item, KeyspaceId, Kind, Query, Refusal, Revision, ScanFilter,
-    Versioned, limits,
+    Answer, Bytes, Expiring, Item, Kind, Query, Refusal, Revision, ScanFilter, Slot, Versioned,
+    limits,
 };
 use std::collections::BTreeMap;
 use storage::state::Read;
 
-/// One keyspace at one moment.
+/// One keyspace (or slot of it) at one moment.
 pub(super) struct Sight<'a, R> {
     pub(super) read: &'a R,
-    pub(super) keyspace: KeyspaceId,
     pub(super) generation: u64,
     pub(super) log_time_ms: u64,
-    /// How many keys there are, if that is known better than by the state.
+    /// How many keys there are, for whoever asks that.
     pub(super) count: Option<u64>,
 }
 
@@ -48,7 +47,7 @@ pub(super) fn reach(query: &Query) -> Reach {
         Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
             if keys.len() > 1 { Reach::Rows } else { Reach::Row }
         }
-        Query::Scan { .. } => Reach::Range,
+        Query::Scan { .. } | Query::Count => Reach::Range,
         _ => Reach::Row,
     }
 }
@@ -139,10 +138,7 @@ pub(super) fn answer<R: Read>(
             }
             Answer::Integer(len)
         }
-        Query::Count => Answer::Integer(match sight.count {
-            Some(count) => count as i64,
-            None => keyspaces::count(sight.read, sight.keyspace)? as i64,
-        }),
+        Query::Count => Answer::Integer(sight.count.unwrap_or(0) as i64),
         Query::Scan { from, until, examine_max, filter, with_values } => {
             let page = Page {
                 from,
@@ -151,9 +147,53 @@ pub(super) fn answer<R: Read>(
                 filter,
                 with_values: *with_values,
             };
-            sight.scan(&page, answer_bytes)?
+            sight.scan(&page, answer_bytes)?.1
         }
     })
+}
+
+/// A page over several slots of a global keyspace, in the order of the slots.
+///
+/// The next page's first key says by its own slot where to go on.
+pub(super) fn scan_slots<R: Read>(
+    read: &R,
+    log_time_ms: u64,
+    generations: &[(Slot, u64)],
+    query: &Query,
+) -> Result<Answer, Stopped> {
+    let Query::Scan { from, until, examine_max, filter, with_values } = query else {
+        unreachable!("only a scan looks at slots one after the other")
+    };
+    if until.is_some() {
+        return Err(
+            Refusal::NotGlobal("be scanned up to a key, as its keys are ordered by slot").into()
+        );
+    }
+    let first = Slot::of_key(from);
+    let mut left = (*examine_max).clamp(1, limits::SCAN_PAGE_ITEMS_MAX);
+    let (mut all, mut answer_bytes) = (Vec::new(), 0);
+    for (slot, generation) in generations.iter().filter(|(slot, _)| *slot >= first) {
+        let sight = Sight { read, generation: *generation, log_time_ms, count: None };
+        let from = if *slot == first { &from[..] } else { b"" };
+        let is_full = left == 0 || answer_bytes >= limits::SCAN_PAGE_BYTES_MAX;
+        let page =
+            Page { from, until: None, examine_max: left.max(1), filter, with_values: *with_values };
+        let (examined, answer) = sight.scan(&page, &mut answer_bytes)?;
+        let Answer::Page { items, next } = answer else { unreachable!("a scan gives a page") };
+        if is_full {
+            // Looked at only to see whether there is more, and where.
+            match sight.first(from)? {
+                Some(key) => return Ok(Answer::Page { items: all, next: Some(key) }),
+                None => continue,
+            }
+        }
+        left -= examined.min(left);
+        all.extend(items);
+        if next.is_some() {
+            return Ok(Answer::Page { items: all, next });
+        }
+    }
+    Ok(Answer::Page { items: all, next: None })
 }
 
 /// Which page of a scan.
@@ -190,7 +230,8 @@ impl<R: Read> Sight<'_, R> {
 
     /// A page ends after so many keys were looked at, or so many bytes of them: matching or not,
     /// returned or not, so that no filter makes it long.
-    fn scan(&self, page: &Page<'_>, answer_bytes: &mut usize) -> Result<Answer, Stopped> {
+    /// Says how many keys it looked at, too.
+    fn scan(&self, page: &Page<'_>, answer_bytes: &mut usize) -> Result<(usize, Answer), Stopped> {
         let glob = page.filter.glob.as_deref();
         let prefix = glob.map(literal_prefix).unwrap_or_default();
         let first = page.from.max(&prefix[..]);
@@ -199,7 +240,7 @@ impl<R: Read> Sight<'_, R> {
         let until = page.until.map(|until| tables::record(self.generation, until));
         let until = until.as_deref().unwrap_or(&end);
         if until <= &from[..] {
-            return Ok(Answer::Page { items: Vec::new(), next: None });
+            return Ok((0, Answer::Page { items: Vec::new(), next: None }));
         }
         let prefix_bytes = tables::record_prefix_bytes(self.generation);
 
@@ -230,7 +271,21 @@ impl<R: Read> Sight<'_, R> {
             return Err(error.into());
         }
         charge(answer_bytes, examined_bytes)?;
-        Ok(Answer::Page { items, next })
+        Ok((examined, Answer::Page { items, next }))
+    }
+
+    /// The first key from there on, whatever it holds.
+    fn first(&self, from: &[u8]) -> Result<Option<Bytes>, Stopped> {
+        let (_, end) = tables::records(self.generation);
+        let prefix_bytes = tables::record_prefix_bytes(self.generation);
+        let mut first = None;
+        let scanned =
+            self.read.scan(&tables::record(self.generation, from), Some(&end), &mut |at, _| {
+                first = Some(at.slice(prefix_bytes..));
+                false
+            });
+        scanned.map_err(MachineError::from)?;
+        Ok(first)
     }
 
     fn item(

@@ -6,12 +6,14 @@
 //! other one is done again, with all of it from the state while that stands still.
 
 use super::head::Head;
+use super::published::Published;
 use super::query::{self, Reach, Sight};
-use super::{Known, Stopped, changes, keys};
-use model::{Answer, Catalog, Change, KeyspaceId, Query, Refusal, Revision};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, RwLock};
+use super::stores::EMPTY;
+use super::tokens::Token;
+use super::{MachineError, Stopped, changes, deployment, keyspaces, stores, tables};
+use model::{Answer, Bytes, Catalog, Change, KeyspaceId, Query, Refusal, Revision, Slot, Spread};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use storage::state::{Read, State};
 
 /// A handle that answers queries on any thread while the machine goes on.
@@ -24,58 +26,58 @@ pub struct Reader<S> {
     published: Arc<Published>,
 }
 
-/// What the machine tells its readers after every commit.
-#[derive(Debug, Default)]
-pub(super) struct Published {
-    /// Odd while a commit is under way.
-    commits: AtomicU64,
-    revision: AtomicU64,
-    log_time_ms: AtomicU64,
-    directory: RwLock<Directory>,
-}
-
-#[derive(Debug, Default)]
-struct Directory {
-    catalog: Arc<Catalog>,
-    generations: BTreeMap<KeyspaceId, u64>,
-}
-
-impl Published {
-    /// From now until [`Published::end_commit`], rows may change.
-    pub(super) fn begin_commit(&self) {
-        self.commits.fetch_add(1, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-    }
-
-    /// Shows readers what is known now.
-    pub(super) fn publish(&self, known: &mut Known) {
-        if std::mem::take(&mut known.keyspaces.changed) {
-            let directory = Directory {
-                catalog: Arc::new(known.keyspaces.catalog()),
-                generations: known.keyspaces.generations(),
-            };
-            *self.directory.write().expect("no reader panics with the lock") = directory;
-        }
-        self.revision.store(known.head.revision.0, Ordering::Release);
-        self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
-    }
-
-    /// The commit and what came with it are seen by every reader.
-    pub(super) fn end_commit(&self) {
-        self.commits.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
 /// Answers a query from a state that does not change.
 fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
-    let sight = Sight {
-        generation: keys::generation(read, keyspace)?,
-        log_time_ms: Head::load(read)?.log_time_ms,
-        read,
-        keyspace,
-        count: None,
+    let log_time_ms = Head::load(read)?.log_time_ms;
+    let Some((generation, is_global)) = keyspaces::look(read, keyspace)? else {
+        return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
     };
-    query::answer(&sight, query, &mut 0)
+    if !is_global {
+        let count = match query {
+            Query::Count => Some(keyspaces::count(read, keyspace)?),
+            _ => None,
+        };
+        return query::answer(&Sight { read, generation, log_time_ms, count }, query, &mut 0);
+    }
+    let holds_all = deployment::is_founder(read)?;
+    let slot = match query.spread() {
+        Spread::One(slot) => slot,
+        Spread::Several => return Err(Refusal::CrossSlot.into()),
+        Spread::Nowhere => {
+            let served = served_stores(read, keyspace, holds_all)?;
+            let count: u64 = served.iter().map(|(_, store)| store.count).sum();
+            return match query {
+                Query::Count => Ok(Answer::Integer(count as i64)),
+                _ => {
+                    let all: Vec<_> =
+                        served.iter().map(|(slot, s)| (*slot, s.generation)).collect();
+                    query::scan_slots(read, log_time_ms, &all, query)
+                }
+            };
+        }
+    };
+    let (token, store) = stores::look(read, keyspace, slot, holds_all)?;
+    if !token.serves() {
+        return Err(Refusal::NotHeld(slot).into());
+    }
+    let generation = store.map_or(EMPTY, |store| store.generation);
+    query::answer(&Sight { read, generation, log_time_ms, count: None }, query, &mut 0)
+}
+
+/// Where a global keyspace's records lie, in the slots that the state serves.
+fn served_stores(
+    read: &impl Read,
+    keyspace: KeyspaceId,
+    holds_all: bool,
+) -> Result<Vec<(Slot, stores::Store)>, MachineError> {
+    let mut served = Vec::new();
+    for (slot, store) in stores::of_keyspace(read, keyspace)? {
+        let token: Token = stores::token(read, slot, holds_all)?;
+        if token.serves() {
+            served.push((slot, store));
+        }
+    }
+    Ok(served)
 }
 
 impl<S: State> Reader<S> {
@@ -109,10 +111,9 @@ impl<S: State> Reader<S> {
         if before % 2 == 1 {
             return None;
         }
-        let answer = self.generation(keyspace).and_then(|generation| {
+        let answer = self.published.generation(keyspace, query).and_then(|generation| {
             let log_time_ms = self.log_time_ms();
-            let read = &self.state;
-            let sight = Sight { read, keyspace, generation, log_time_ms, count: None };
+            let sight = Sight { read: &self.state, generation, log_time_ms, count: None };
             query::answer(&sight, query, &mut 0)
         });
         fence(Ordering::SeqCst);
@@ -134,14 +135,15 @@ impl<S: State> Reader<S> {
         max: usize,
     ) -> Result<Vec<Change>, Stopped> {
         let view = self.state.view();
-        keys::generation(&view, keyspace)?;
+        if keyspaces::look(&view, keyspace)?.is_none() {
+            return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
+        }
         changes::read(&view, keyspace, after, Head::load(&view)?.revision, max)
     }
 
     /// The keyspaces there are.
     pub fn catalog(&self) -> Arc<Catalog> {
-        let directory = self.published.directory.read();
-        directory.expect("the writer does not panic with the lock").catalog.clone()
+        self.published.catalog()
     }
 
     /// The revision of the last command applied.
@@ -175,12 +177,35 @@ impl<S: State> Reader<S> {
         self.state.size_bytes()
     }
 
-    fn generation(&self, keyspace: KeyspaceId) -> Result<u64, Stopped> {
-        let directory = self.published.directory.read();
-        let directory = directory.expect("the writer does not panic with the lock");
-        match directory.generations.get(&keyspace) {
-            Some(generation) => Ok(*generation),
-            None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
-        }
+    /// Whether a slot of global keyspaces is served here.
+    pub fn serves(&self, slot: Slot) -> bool {
+        self.published.serves(slot)
+    }
+
+    /// How many keys of a global keyspace lie in a slot, and up to so many of them; nothing, if the
+    /// slot is not served here.
+    ///
+    /// # Errors
+    /// As [`Reader::query`].
+    pub fn in_slot(
+        &self,
+        keyspace: KeyspaceId,
+        slot: Slot,
+        keys_max: usize,
+    ) -> Result<(u64, Vec<Bytes>), Stopped> {
+        let view = self.state.view();
+        let (token, store) = stores::look(&view, keyspace, slot, deployment::is_founder(&view)?)?;
+        let Some(store) = store.filter(|_| token.serves()) else { return Ok((0, Vec::new())) };
+        let (from, until) = tables::records(store.generation);
+        let prefix_bytes = tables::record_prefix_bytes(store.generation);
+        let mut keys = Vec::new();
+        let scanned = view.scan(&from, Some(&until), &mut |key, _| {
+            if keys.len() < keys_max {
+                keys.push(key.slice(prefix_bytes..));
+            }
+            keys.len() < keys_max
+        });
+        scanned.map_err(MachineError::from)?;
+        Ok((store.count, keys))
     }
 }

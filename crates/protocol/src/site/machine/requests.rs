@@ -12,25 +12,40 @@
 //! after its deadline. An answer that alone was forgotten (too long, or too many of one client) is
 //! never a licence to apply again: its repetition is refused.
 //!
+//! A write to a global keyspace is remembered with its slot, as whoever serves that slot next must
+//! know it too: a client then is one for each slot it writes to. What is remembered of a slot goes
+//! with it and stays behind as well; it is true for ever, and is forgotten by its age.
+//!
 //! ```text
-//! q client           → floor (varint: sequences below it are refused) ‖ last seen (varint, ms)
-//! a client sequence  → what came of it (wire::entry), or nothing if that was too long
+//! q client                → floor (varint: sequences below it are refused) ‖ last seen (varint, ms)
+//! a client sequence       → what came of it (wire::entry), or nothing if that was too long
+//! Q slot client           → the same, about one slot
+//! A slot client sequence  → revision (varint) ‖ the same
 //! ```
 
 use super::super::trial::Bug;
 use super::apply::Applying;
 use super::{MachineError, tables};
-use model::{Answer, Bytes, ClientId, Refusal, RequestId, limits};
+use model::{Answer, Bytes, ClientId, Refusal, RequestId, Slot, SlotSet, StagedItem, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{decode_outcome, encode_outcome, put_varint, take_varint};
 
+/// A client; of global keyspaces, one for each slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Asker {
+    pub(super) slot: Option<Slot>,
+    pub(super) client: ClientId,
+}
+
 /// Who was answered what, without the answers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Clients {
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<Asker, Client>,
     /// The same clients by when they were seen last.
-    idle: BTreeSet<(u64, ClientId)>,
+    idle: BTreeSet<(u64, Asker)>,
+    /// What is remembered with a slot, by the revision at which it came to be so here.
+    of_slots: BTreeMap<u64, (Asker, u64)>,
     answers: usize,
     bytes: usize,
 }
@@ -39,8 +54,15 @@ pub(super) struct Clients {
 struct Client {
     floor: u64,
     seen_ms: u64,
-    /// Sequences with the bytes of their answers.
-    answered: BTreeMap<u64, u32>,
+    /// Sequences with their answers.
+    answered: BTreeMap<u64, Remembered>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Remembered {
+    bytes: u32,
+    /// Its place in [`Clients::of_slots`]; 0: it has none.
+    at: u64,
 }
 
 /// What is to be done with a request.
@@ -55,31 +77,42 @@ impl Clients {
     pub(super) fn load(state: &impl Read) -> Result<Clients, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = Clients::default();
-        for (key, row) in super::rows(state, tables::CLIENTS)? {
-            let client = tables::parse_client(&key).and_then(|id| {
-                let (floor, len) = take_varint(&row)?;
-                let (seen_ms, _) = take_varint(&row[len..])?;
-                Some((id, Client { floor, seen_ms, answered: BTreeMap::new() }))
-            });
-            let (id, client) = client.ok_or_else(|| damaged(tables::CLIENTS))?;
-            all.idle.insert((client.seen_ms, id));
-            all.clients.insert(id, client);
+        for table in [tables::CLIENTS, tables::SLOT_CLIENTS] {
+            for (key, row) in super::rows(state, table)? {
+                let client = tables::parse_client(&key).and_then(|id| {
+                    let (floor, len) = take_varint(&row)?;
+                    let (seen_ms, _) = take_varint(&row[len..])?;
+                    Some((id, Client { floor, seen_ms, answered: BTreeMap::new() }))
+                });
+                let (id, client) = client.ok_or_else(|| damaged(table))?;
+                all.idle.insert((client.seen_ms, id));
+                all.clients.insert(id, client);
+            }
         }
-        let (from, until) = tables::whole(tables::ANSWERS);
         let mut is_damaged = false;
-        state.scan(&from, Some(&until), &mut |key, row| {
-            let owner = tables::parse_answer(&key)
-                .and_then(|(id, sequence)| Some((all.clients.get_mut(&id)?, sequence)));
+        let mut take = |key: Bytes, row: Bytes| {
+            let owner = tables::parse_answer(&key).and_then(|(id, sequence)| {
+                let (at, _) = split_answer(id, row.clone())?;
+                Some((id, all.clients.get_mut(&id)?, sequence, at))
+            });
             match owner {
-                Some((client, sequence)) => {
-                    client.answered.insert(sequence, row.len() as u32);
+                Some((id, client, sequence, at)) => {
+                    let remembered = Remembered { bytes: row.len() as u32, at };
+                    client.answered.insert(sequence, remembered);
+                    if at > 0 {
+                        all.of_slots.insert(at, (id, sequence));
+                    }
                     all.answers += 1;
                     all.bytes += row.len();
                 }
                 None => is_damaged = true,
             }
             !is_damaged
-        })?;
+        };
+        for table in [tables::ANSWERS, tables::SLOT_ANSWERS] {
+            let (from, until) = tables::whole(table);
+            state.scan(&from, Some(&until), &mut take)?;
+        }
         if is_damaged {
             return Err(damaged(tables::ANSWERS));
         }
@@ -93,15 +126,63 @@ impl Clients {
     }
 }
 
+/// The place of an answer among those of slots, and the answer.
+fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
+    if asker.slot.is_none() {
+        return Some((0, row));
+    }
+    let (at, len) = take_varint(&row)?;
+    Some((at, row.split_off(len)))
+}
+
+impl Clients {
+    /// What came to be remembered with these slots after a revision: at most `max`, each with its
+    /// revision here.
+    pub(super) fn of_slots_after(
+        &self,
+        state: &impl Read,
+        slots: &SlotSet,
+        after: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, StagedItem)>, MachineError> {
+        let mut items = Vec::new();
+        for (at, (asker, sequence)) in self.of_slots.range(after + 1..) {
+            let Some(slot) = asker.slot.filter(|slot| slots.contains(*slot)) else { continue };
+            if items.len() >= max {
+                break;
+            }
+            let row = state.get(&tables::answer(*asker, *sequence))?;
+            let row = row.and_then(|row| split_answer(*asker, row));
+            let Some((_, row)) = row else {
+                return Err(MachineError::Damaged { table: tables::SLOT_ANSWERS as char });
+            };
+            let known = self.clients.get(asker);
+            items.push((
+                *at,
+                StagedItem::Remembered {
+                    slot,
+                    client: asker.client,
+                    sequence: *sequence,
+                    floor: known.map_or(0, |client| client.floor),
+                    seen_ms: known.map_or(0, |client| client.seen_ms),
+                    row,
+                },
+            ));
+        }
+        Ok(items)
+    }
+}
+
 impl<S: State> Applying<'_, S> {
     /// Looks whether a request was applied before.
-    pub(super) fn admit(&self, id: RequestId) -> Result<Admission, MachineError> {
+    pub(super) fn admit(&self, asker: Asker, id: RequestId) -> Result<Admission, MachineError> {
         if self.planted.is(Bug::ApplyTwice) {
             return Ok(Admission::New);
         }
-        let client = self.known.clients.clients.get(&id.client);
+        let client = self.known.clients.clients.get(&asker);
         if client.is_some_and(|client| client.answered.contains_key(&id.sequence)) {
-            let row = self.overlay.get(&tables::answer(id.client, id.sequence))?;
+            let row = self.overlay.get(&tables::answer(asker, id.sequence))?;
+            let row = row.and_then(|row| Some(split_answer(asker, row)?.1));
             let damaged = MachineError::Damaged { table: tables::ANSWERS as char };
             return Ok(Admission::Repeated(match row {
                 Some(row) if row.is_empty() => Err(Refusal::RequestForgotten),
@@ -117,43 +198,94 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Remembers what came of a request that was applied.
-    pub(super) fn remember(&mut self, id: RequestId, outcome: &Result<Answer, Refusal>) {
+    pub(super) fn remember(
+        &mut self,
+        asker: Asker,
+        id: RequestId,
+        outcome: &Result<Answer, Refusal>,
+    ) {
         let mut row = encode_outcome(outcome);
         if row.len() > limits::ANSWER_REMEMBERED_BYTES_MAX {
             row = Bytes::new();
         }
+        let seen_ms = self.known.head.log_time_ms;
+        self.keep_answer(asker, id.sequence, id.acknowledged_below, seen_ms, &row);
+    }
+
+    /// Takes over what another site remembered with a slot.
+    pub(super) fn take_over_answer(
+        &mut self,
+        asker: Asker,
+        sequence: u64,
+        floor: u64,
+        seen_ms: u64,
+        row: &Bytes,
+    ) {
+        let client = self.known.clients.clients.get(&asker);
+        let known = client.is_some_and(|client| {
+            client.answered.contains_key(&sequence) || sequence < client.floor
+        });
+        if !known {
+            // A revision of its own, so that it can be passed on in its turn.
+            self.next_revision();
+            self.keep_answer(asker, sequence, floor, seen_ms, row);
+        }
+    }
+
+    fn keep_answer(
+        &mut self,
+        asker: Asker,
+        sequence: u64,
+        acknowledged_below: u64,
+        seen_ms: u64,
+        row: &Bytes,
+    ) {
+        let at = asker.slot.map_or(0, |_| self.known.head.revision.0);
+        let row = match asker.slot {
+            None => row.clone(),
+            Some(_) => {
+                let mut with_place = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX + row.len());
+                put_varint(at, &mut with_place);
+                with_place.extend_from_slice(row);
+                with_place.into()
+            }
+        };
         let all = &mut self.known.clients;
-        let client = all.clients.entry(id.client).or_default();
-        all.idle.remove(&(client.seen_ms, id.client));
-        client.seen_ms = self.known.head.log_time_ms;
-        all.idle.insert((client.seen_ms, id.client));
-        client.answered.insert(id.sequence, row.len() as u32);
+        let client = all.clients.entry(asker).or_default();
+        all.idle.remove(&(client.seen_ms, asker));
+        client.seen_ms = client.seen_ms.max(seen_ms);
+        all.idle.insert((client.seen_ms, asker));
+        client.answered.insert(sequence, Remembered { bytes: row.len() as u32, at });
+        if at > 0 {
+            all.of_slots.insert(at, (asker, sequence));
+        }
         all.answers += 1;
         all.bytes += row.len();
-        self.overlay.put(tables::answer(id.client, id.sequence), row);
+        self.overlay.put(tables::answer(asker, sequence), row);
 
-        let client = all.clients.get_mut(&id.client).expect("it was made just now");
-        client.floor = client.floor.max(id.acknowledged_below);
+        let client = all.clients.get_mut(&asker).expect("it was made just now");
+        client.floor = client.floor.max(acknowledged_below);
         let mut excess =
             client.answered.len().saturating_sub(limits::REQUESTS_REMEMBERED_PER_CLIENT_MAX);
         while let Some(entry) = client.answered.first_entry()
             && (*entry.key() < client.floor || excess > 0)
         {
-            let (sequence, bytes) = entry.remove_entry();
+            let (sequence, remembered) = entry.remove_entry();
             client.floor = client.floor.max(sequence + 1);
             excess = excess.saturating_sub(1);
             all.answers -= 1;
-            all.bytes -= bytes as usize;
-            self.overlay.remove(tables::answer(id.client, sequence));
+            all.bytes -= remembered.bytes as usize;
+            all.of_slots.remove(&remembered.at);
+            self.overlay.remove(tables::answer(asker, sequence));
         }
         let mut row = Vec::with_capacity(2 * wire::entry::VARINT_BYTES_MAX);
         put_varint(client.floor, &mut row);
         put_varint(client.seen_ms, &mut row);
-        self.overlay.put(tables::client(id.client), row);
+        self.overlay.put(tables::client(asker), row);
 
         while self.known.clients.exceed_limits()
             && let Some(&(_, idlest)) =
-                self.known.clients.idle.iter().find(|(_, client)| *client != id.client)
+                self.known.clients.idle.iter().find(|(_, client)| *client != asker)
         {
             self.forget(idlest);
         }
@@ -170,13 +302,14 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    fn forget(&mut self, id: ClientId) -> usize {
+    fn forget(&mut self, id: Asker) -> usize {
         let all = &mut self.known.clients;
         let client = all.clients.remove(&id).unwrap_or_default();
         all.idle.remove(&(client.seen_ms, id));
         all.answers -= client.answered.len();
-        for (sequence, bytes) in &client.answered {
-            all.bytes -= *bytes as usize;
+        for (sequence, remembered) in &client.answered {
+            all.bytes -= remembered.bytes as usize;
+            all.of_slots.remove(&remembered.at);
             self.overlay.remove(tables::answer(id, *sequence));
         }
         self.overlay.remove(tables::client(id));

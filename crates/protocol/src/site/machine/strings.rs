@@ -27,26 +27,26 @@ impl<S: State> Applying<'_, S> {
         put: Put<'_>,
     ) -> Result<Answer, Stopped> {
         check_value(put.value.len())?;
-        let (slot, old) = if put.return_old {
-            let slot = self.slot(place, key)?;
-            let old = slot.payload(Kind::String)?;
-            (slot, old)
+        let (cell, old) = if put.return_old {
+            let cell = self.cell(place, key)?;
+            let old = cell.payload(Kind::String)?;
+            (cell, old)
         } else {
-            (self.slot_unread(place, key)?, None)
+            (self.cell_unread(place, key)?, None)
         };
         self.charge(old.as_ref().map_or(0, Bytes::len))?;
-        let version = slot.version();
+        let version = cell.version();
         let holds = match put.condition {
             Condition::Always => true,
-            Condition::IfAbsent => slot.record.is_none(),
-            Condition::IfPresent => slot.record.is_some(),
+            Condition::IfAbsent => cell.record.is_none(),
+            Condition::IfPresent => cell.record.is_some(),
             Condition::IfVersion(expected) => version == expected,
         };
         if !holds && !self.is_struck_by(Bug::IgnoreCondition) {
             return Ok(Answer::Put { applied: false, version, old });
         }
-        let expires_ms = self.moment(put.expiry, slot.expires_ms());
-        let version = self.store(slot, Kind::String, expires_ms, &[put.value], ChangeKind::Put);
+        let expires_ms = self.moment(put.expiry, cell.expires_ms());
+        let version = self.store(cell, Kind::String, expires_ms, &[put.value], ChangeKind::Put);
         Ok(Answer::Put { applied: true, version, old })
     }
 
@@ -62,14 +62,14 @@ impl<S: State> Applying<'_, S> {
         }
         if if_all_absent {
             for (key, _) in pairs {
-                if self.slot_unread(place, key)?.record.is_some() {
+                if self.cell_unread(place, key)?.record.is_some() {
                     return Ok(Answer::Flag(false));
                 }
             }
         }
         for (key, value) in pairs {
-            let slot = self.slot_unread(place, key)?;
-            self.store(slot, Kind::String, None, &[value], ChangeKind::Put);
+            let cell = self.cell_unread(place, key)?;
+            self.store(cell, Kind::String, None, &[value], ChangeKind::Put);
         }
         Ok(Answer::Flag(true))
     }
@@ -80,25 +80,25 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         suffix: &[u8],
     ) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let old = slot.payload(Kind::String)?.unwrap_or_default();
+        let cell = self.cell(place, key)?;
+        let old = cell.payload(Kind::String)?.unwrap_or_default();
         let len = old.len() + suffix.len();
         check_value(len)?;
-        let expires_ms = slot.expires_ms();
-        self.store(slot, Kind::String, expires_ms, &[&old, suffix], ChangeKind::Append);
+        let expires_ms = cell.expires_ms();
+        self.store(cell, Kind::String, expires_ms, &[&old, suffix], ChangeKind::Append);
         Ok(Answer::Integer(len as i64))
     }
 
     pub(super) fn add(&mut self, place: Place, key: &[u8], delta: i64) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let old = match slot.payload(Kind::String)? {
+        let cell = self.cell(place, key)?;
+        let old = match cell.payload(Kind::String)? {
             Some(text) => integer::parse(&text).ok_or(Refusal::NotAnInteger)?,
             None => 0,
         };
         let sum = old.checked_add(delta).ok_or(Refusal::Overflow)?;
-        let expires_ms = slot.expires_ms();
+        let expires_ms = cell.expires_ms();
         let text = sum.to_string();
-        self.store(slot, Kind::String, expires_ms, &[text.as_bytes()], ChangeKind::Add);
+        self.store(cell, Kind::String, expires_ms, &[text.as_bytes()], ChangeKind::Add);
         Ok(Answer::Integer(sum))
     }
 
@@ -108,12 +108,12 @@ impl<S: State> Applying<'_, S> {
         }
         let mut removed = 0;
         for key in keys {
-            let mut slot = self.slot_unread(place, key)?;
+            let mut cell = self.cell_unread(place, key)?;
             if self.is_struck_by(Bug::ForgetTombstone) {
                 removed += 1;
                 continue;
             }
-            removed += i64::from(self.erase(&mut slot, ChangeKind::Delete));
+            removed += i64::from(self.erase(&mut cell, ChangeKind::Delete));
         }
         Ok(Answer::Integer(removed))
     }
@@ -124,9 +124,9 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         version: Revision,
     ) -> Result<Answer, Stopped> {
-        let mut slot = self.slot_unread(place, key)?;
-        let holds = slot.version() == version;
-        Ok(Answer::Flag(holds && self.erase(&mut slot, ChangeKind::Delete)))
+        let mut cell = self.cell_unread(place, key)?;
+        let holds = cell.version() == version;
+        Ok(Answer::Flag(holds && self.erase(&mut cell, ChangeKind::Delete)))
     }
 
     pub(super) fn get_and_expire(
@@ -135,20 +135,20 @@ impl<S: State> Applying<'_, S> {
         key: &[u8],
         expiry: Expiry,
     ) -> Result<Answer, Stopped> {
-        let slot = self.slot(place, key)?;
-        let version = slot.version();
-        let Some(value) = slot.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
+        let cell = self.cell(place, key)?;
+        let version = cell.version();
+        let Some(value) = cell.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
         self.charge(value.len())?;
         self.set_expiry(place, key, expiry, ExpiryCondition::Always)?;
         Ok(Answer::Value(Some(Versioned { value, version })))
     }
 
     pub(super) fn take(&mut self, place: Place, key: &[u8]) -> Result<Answer, Stopped> {
-        let mut slot = self.slot(place, key)?;
-        let version = slot.version();
-        let Some(value) = slot.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
+        let mut cell = self.cell(place, key)?;
+        let version = cell.version();
+        let Some(value) = cell.payload(Kind::String)? else { return Ok(Answer::Value(None)) };
         self.charge(value.len())?;
-        self.erase(&mut slot, ChangeKind::Delete);
+        self.erase(&mut cell, ChangeKind::Delete);
         Ok(Answer::Value(Some(Versioned { value, version })))
     }
 }

@@ -11,6 +11,16 @@
 //! h keyspace revision ordinal      → change
 //! q client                         → what is known of a client                   (requests.rs)
 //! a client sequence                → the answer it got
+//! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
+//! t slot                           → the right to serve a slot                      (tokens.rs)
+//! o number                         → a move that gives slots away                   (giving.rs)
+//! i from number                    → a move that brings slots                       (receiving.rs)
+//! j from number keyspace slot      → where what it brought lies
+//! x from number                    → how a move that brought slots ended
+//! y slot                           → who holds a slot, to be told to others         (deployment.rs)
+//! d d, d f, d r                    → the deployment; the ring's pointers
+//! Q slot client                    → what is known of a client, about a slot        (requests.rs)
+//! A slot client sequence           → revision ‖ the answer it got
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
 //! ```
@@ -22,13 +32,21 @@
 //! is numeric order. A *generation* is a varint: varints are prefix-free, so that each generation's
 //! records are one range, and a young site's keys are two bytes longer than its users' keys.
 
-use model::{Bytes, ClientId, KeyspaceId};
+use super::requests::Asker;
+use model::{Bytes, ClientId, KeyspaceId, MoveId, SiteId, Slot};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
 /// The key of the head.
 pub(super) const HEAD: &[u8] = b"za";
 /// The key of the members.
 pub(super) const MEMBERS: &[u8] = b"zm";
+
+/// The key of the deployment.
+pub(super) const DEPLOYMENT: &[u8] = b"dd";
+/// The key that says that this site began the deployment.
+pub(super) const FOUNDER: &[u8] = b"df";
+/// The key of the ring's pointers.
+pub(super) const RING: &[u8] = b"dr";
 
 /// The first bytes of the tables' keys.
 pub(super) const KEYSPACES: u8 = b'k';
@@ -41,6 +59,15 @@ pub(super) const CURSORS: u8 = b'u';
 pub(super) const CHANGES: u8 = b'h';
 pub(super) const CLIENTS: u8 = b'q';
 pub(super) const ANSWERS: u8 = b'a';
+pub(super) const STORES: u8 = b's';
+pub(super) const TOKENS: u8 = b't';
+pub(super) const GIVING: u8 = b'o';
+pub(super) const ARRIVALS: u8 = b'i';
+pub(super) const STAGED: u8 = b'j';
+pub(super) const SETTLED: u8 = b'x';
+pub(super) const REGISTERED: u8 = b'y';
+pub(super) const SLOT_CLIENTS: u8 = b'Q';
+pub(super) const SLOT_ANSWERS: u8 = b'A';
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
 pub(super) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
@@ -126,32 +153,120 @@ pub(super) fn parse_change(key: &[u8]) -> Option<u64> {
 }
 
 /// The key of a client.
-pub(super) fn client(client: ClientId) -> Vec<u8> {
-    let mut key = Vec::with_capacity(9);
-    key.push(CLIENTS);
-    key.extend_from_slice(&client.0.to_be_bytes());
+pub(super) fn client(asker: Asker) -> Vec<u8> {
+    let mut key = Vec::with_capacity(11);
+    match asker.slot {
+        None => key.push(CLIENTS),
+        Some(slot) => {
+            key.push(SLOT_CLIENTS);
+            key.extend_from_slice(&slot.number().to_be_bytes());
+        }
+    }
+    key.extend_from_slice(&asker.client.0.to_be_bytes());
     key
 }
 
 /// The client in the key of one.
-pub(super) fn parse_client(key: &[u8]) -> Option<ClientId> {
-    Some(ClientId(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?)))
+pub(super) fn parse_client(key: &[u8]) -> Option<Asker> {
+    let (slot, rest) = parse_scope(key)?;
+    let client = ClientId(u64::from_be_bytes(rest.get(..8)?.try_into().ok()?));
+    Some(Asker { slot, client })
 }
 
 /// The key of a remembered answer.
-pub(super) fn answer(client: ClientId, sequence: u64) -> Vec<u8> {
-    let mut key = Vec::with_capacity(17);
-    key.push(ANSWERS);
-    key.extend_from_slice(&client.0.to_be_bytes());
+pub(super) fn answer(asker: Asker, sequence: u64) -> Vec<u8> {
+    let mut key = client(asker);
+    key[0] = if asker.slot.is_some() { SLOT_ANSWERS } else { ANSWERS };
     key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
 
 /// The client and the sequence in the key of a remembered answer.
-pub(super) fn parse_answer(key: &[u8]) -> Option<(ClientId, u64)> {
-    let client = u64::from_be_bytes(key.get(1..9)?.try_into().ok()?);
-    let sequence = u64::from_be_bytes(key.get(9..17)?.try_into().ok()?);
-    Some((ClientId(client), sequence))
+pub(super) fn parse_answer(key: &[u8]) -> Option<(Asker, u64)> {
+    let (_, rest) = parse_scope(key)?;
+    let sequence = u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?);
+    Some((parse_client(key)?, sequence))
+}
+
+/// The slot before a client, where there is one, and what follows it.
+fn parse_scope(key: &[u8]) -> Option<(Option<Slot>, &[u8])> {
+    match *key.first()? {
+        SLOT_CLIENTS | SLOT_ANSWERS => Some((Some(parse_slot(&key[1..])?), &key[3..])),
+        _ => Some((None, &key[1..])),
+    }
+}
+
+/// The slot that bytes begin with.
+pub(super) fn parse_slot(bytes: &[u8]) -> Option<Slot> {
+    Slot::new(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?))
+}
+
+/// The key of a token.
+pub(super) fn token(slot: Slot) -> Vec<u8> {
+    of_slot(TOKENS, slot)
+}
+
+/// The key of who holds a slot.
+pub(super) fn registered(slot: Slot) -> Vec<u8> {
+    of_slot(REGISTERED, slot)
+}
+
+fn of_slot(table: u8, slot: Slot) -> Vec<u8> {
+    let [high, low] = slot.number().to_be_bytes();
+    vec![table, high, low]
+}
+
+/// The key of a store.
+pub(super) fn store(keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+    let mut key = of_keyspace(STORES, keyspace);
+    key.extend_from_slice(&slot.number().to_be_bytes());
+    key
+}
+
+/// The keyspace and slot in the key of a store.
+pub(super) fn parse_store(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
+    Some((parse_keyspace(key)?, parse_slot(key.get(5..)?)?))
+}
+
+/// The key of a move that gives slots away.
+pub(super) fn giving(number: u64) -> Vec<u8> {
+    let mut key = vec![GIVING];
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The number in the key of one.
+pub(super) fn parse_giving(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
+}
+
+/// The key of what a table says about a move that brings slots.
+pub(super) fn of_move(table: u8, id: MoveId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(19);
+    key.push(table);
+    key.extend_from_slice(&id.from.0.to_be_bytes());
+    key.extend_from_slice(&id.number.to_be_bytes());
+    key
+}
+
+/// The move in a key that has it behind the table's byte.
+pub(super) fn parse_move(key: &[u8]) -> Option<MoveId> {
+    let from = SiteId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?));
+    Some(MoveId { from, number: u64::from_be_bytes(key.get(5..13)?.try_into().ok()?) })
+}
+
+/// The key of where a move's records of a keyspace and slot lie.
+pub(super) fn staged(id: MoveId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+    let mut key = of_move(STAGED, id);
+    key.extend_from_slice(&keyspace.0.to_be_bytes());
+    key.extend_from_slice(&slot.number().to_be_bytes());
+    key
+}
+
+/// The keyspace and slot in the key of one.
+pub(super) fn parse_staged(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
+    let keyspace = KeyspaceId(u32::from_be_bytes(key.get(13..17)?.try_into().ok()?));
+    Some((keyspace, parse_slot(key.get(17..)?)?))
 }
 
 /// The keyspace in a key that has it behind the table's byte.
@@ -193,8 +308,17 @@ mod tests {
         assert_eq!(parse_expiry(&expiry), Some((7, 300, Bytes::from("car"))));
         assert_eq!(parse_change(&change(KeyspaceId(3), 9, 1)), Some(9));
         assert_eq!(parse_keyspace(&change(KeyspaceId(3), 9, 1)), Some(KeyspaceId(3)));
-        assert_eq!(parse_client(&client(ClientId(8))), Some(ClientId(8)));
-        assert_eq!(parse_answer(&answer(ClientId(8), 2)), Some((ClientId(8), 2)));
+        for slot in [None, Slot::new(300)] {
+            let asker = Asker { slot, client: ClientId(8) };
+            assert_eq!(parse_client(&client(asker)), Some(asker));
+            assert_eq!(parse_answer(&answer(asker, 2)), Some((asker, 2)));
+        }
+        let slot = Slot::new(300).unwrap();
+        assert_eq!(parse_store(&store(KeyspaceId(3), slot)), Some((KeyspaceId(3), slot)));
+        let id = MoveId { from: SiteId(2), number: 77 };
+        assert_eq!(parse_move(&of_move(ARRIVALS, id)), Some(id));
+        assert_eq!(parse_move(&staged(id, KeyspaceId(3), slot)), Some(id));
+        assert_eq!(parse_staged(&staged(id, KeyspaceId(3), slot)), Some((KeyspaceId(3), slot)));
         assert_eq!(parse_expiry(&Bytes::from_static(b"e123")), None);
     }
 }

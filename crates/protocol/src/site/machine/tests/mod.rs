@@ -4,6 +4,7 @@ mod changes;
 mod expiry;
 mod hashes;
 mod keyspaces;
+mod moves;
 mod queries;
 mod requests;
 mod sameness;
@@ -175,6 +176,11 @@ fn check_state(state: &impl Read) {
     for (id, generation) in keyspaces.generations() {
         let count = counted.remove(&generation).unwrap_or(0);
         assert_eq!(keyspaces.count(id), count, "the count of {id}");
+    }
+    for (key, row) in table(tables::STORES).chain(table(tables::STAGED)) {
+        let (generation, len) = take_varint(row).unwrap();
+        let (count, _) = take_varint(&row[len..]).unwrap();
+        assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");
     }
     for generation in counted.keys() {
         assert!(garbage.contains(generation), "generation {generation} belongs to nobody");

@@ -1,0 +1,110 @@
+//! Slots on their way from one site to another.
+
+use crate::{Bytes, ClientId, Epoch, KeyspaceId, Registry, Revision, SiteId, Slot, SlotSet};
+
+/// Slots that pass from one site to another together. Numbered by the site that gives them away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MoveId {
+    /// Who gives.
+    pub from: SiteId,
+    /// The revision at which it was begun there, so later moves have higher ones.
+    pub number: u64,
+}
+
+/// The epochs that slots are going to have with their next holder: runs of slots that share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotEpochs(pub Vec<(SlotSet, Epoch)>);
+
+impl SlotEpochs {
+    /// Slots and their epochs, gathered.
+    pub fn gather(slots: impl IntoIterator<Item = (Slot, Epoch)>) -> SlotEpochs {
+        let mut by_epoch = std::collections::BTreeMap::<Epoch, Vec<Slot>>::new();
+        for (slot, epoch) in slots {
+            by_epoch.entry(epoch).or_default().push(slot);
+        }
+        let sets = by_epoch.into_iter().map(|(epoch, slots)| (slots.into_iter().collect(), epoch));
+        SlotEpochs(sets.collect())
+    }
+
+    /// Each slot with its epoch.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, Epoch)> + '_ {
+        self.0.iter().flat_map(|(slots, epoch)| slots.iter().map(|slot| (slot, *epoch)))
+    }
+
+    /// All the slots.
+    pub fn slots(&self) -> SlotSet {
+        self.iter().map(|(slot, _)| slot).collect()
+    }
+}
+
+/// A step of a handover, taken by the receiving site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Receiving {
+    /// Slots are going to come: room is made for them.
+    Begin {
+        /// Which ones, and the epochs they are going to have.
+        slots: SlotEpochs,
+        /// The giver has no move open with a lower number.
+        open_from: u64,
+    },
+    /// A piece of what the slots hold.
+    Piece {
+        /// Pieces are taken in this order, from 0.
+        sequence: u64,
+        /// Where the giver goes on after this piece: opaque here, given back when it asks.
+        resume: Bytes,
+        /// What it brings.
+        items: Vec<StagedItem>,
+    },
+    /// That was all, and the giver serves no more: the slots are the receiver's.
+    Install {
+        /// How many pieces there were.
+        pieces: u64,
+        /// The giver's log time; the receiver's never lies behind it from here on, so that what has
+        /// expired stays so.
+        log_time_ms: u64,
+        /// The giver's revision; the receiver's never lies behind it from here on, so that no two
+        /// versions of a key bear one number.
+        revision: Revision,
+        /// The registry, when the right to change it is among the slots.
+        registry: Option<Box<Registry>>,
+    },
+    /// The move is off, for ever: what came of it is thrown away and it will never be installed.
+    Refuse,
+}
+
+/// Something that a slot holds, on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StagedItem {
+    /// A key's record, as it lies in the giver's state.
+    Record {
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Which key.
+        key: Bytes,
+        /// The record's bytes.
+        row: Bytes,
+    },
+    /// The key is not there any more.
+    Absent {
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Which key.
+        key: Bytes,
+    },
+    /// What a client was answered, so that its repeated request is not done twice.
+    Remembered {
+        /// The slot it was about.
+        slot: Slot,
+        /// Who asked.
+        client: ClientId,
+        /// Under which number.
+        sequence: u64,
+        /// The client has seen its answers below this.
+        floor: u64,
+        /// When it was last heard of, log time.
+        seen_ms: u64,
+        /// The outcome's bytes.
+        row: Bytes,
+    },
+}

@@ -1,0 +1,112 @@
+//! Which slot a request is about: all keys of one request must share one.
+
+use crate::{Bytes, Query, Slot, Step, Write};
+
+/// The slots of some keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// There are no keys.
+    #[default]
+    Nowhere,
+    /// All are of this slot.
+    One(Slot),
+    /// They are of different ones.
+    Several,
+}
+
+impl Spread {
+    /// With one key more.
+    pub fn and(self, key: &[u8]) -> Spread {
+        let slot = Slot::of_key(key);
+        match self {
+            Spread::Nowhere => Spread::One(slot),
+            Spread::One(other) if other == slot => self,
+            _ => Spread::Several,
+        }
+    }
+
+    /// With the keys of something else.
+    pub fn join(self, other: Spread) -> Spread {
+        match (self, other) {
+            (Spread::Nowhere, spread) | (spread, Spread::Nowhere) => spread,
+            (Spread::One(one), Spread::One(other)) if one == other => self,
+            _ => Spread::Several,
+        }
+    }
+
+    fn of<'a>(keys: impl IntoIterator<Item = &'a Bytes>) -> Spread {
+        keys.into_iter().fold(Spread::Nowhere, |spread, key| spread.and(key))
+    }
+}
+
+impl Write {
+    /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
+    pub fn spread(&self) -> Spread {
+        match self {
+            Write::Put { key, .. }
+            | Write::Append { key, .. }
+            | Write::Add { key, .. }
+            | Write::DeleteIf { key, .. }
+            | Write::Take { key }
+            | Write::GetAndExpire { key, .. }
+            | Write::SetExpiry { key, .. }
+            | Write::HashSet { key, .. }
+            | Write::HashSetIfAbsent { key, .. }
+            | Write::HashDelete { key, .. }
+            | Write::HashAdd { key, .. } => Spread::of([key]),
+            Write::PutMany { pairs, .. } => Spread::of(pairs.iter().map(|(key, _)| key)),
+            Write::Delete { keys } => Spread::of(keys),
+            Write::Clear => Spread::Nowhere,
+        }
+    }
+}
+
+impl Query {
+    /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
+    pub fn spread(&self) -> Spread {
+        match self {
+            Query::Get { key }
+            | Query::Expiry { key }
+            | Query::Kind { key }
+            | Query::Length { key }
+            | Query::HashGet { key, .. }
+            | Query::HashGetMany { key, .. }
+            | Query::HashGetAll { key }
+            | Query::HashExists { key, .. }
+            | Query::HashLen { key } => Spread::of([key]),
+            Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
+                Spread::of(keys)
+            }
+            Query::Count | Query::Scan { .. } => Spread::Nowhere,
+        }
+    }
+}
+
+impl Step {
+    /// The slots of its keys.
+    pub fn spread(&self) -> Spread {
+        match self {
+            Step::Read(query) => query.spread(),
+            Step::Write(write) => write.spread(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_one_tag_share_a_slot() {
+        let slot = Slot::of_key(b"a");
+        let keys = |keys: &[&'static str]| keys.iter().map(|key| Bytes::from(*key)).collect();
+        assert_eq!(Write::Delete { keys: keys(&["x{a}", "{a}y"]) }.spread(), Spread::One(slot));
+        assert_eq!(Write::Delete { keys: keys(&["a", "b"]) }.spread(), Spread::Several);
+        assert_eq!(Write::Clear.spread(), Spread::Nowhere);
+        let one = Query::Exists { keys: keys(&["a"]) }.spread();
+        assert_eq!(one.join(Spread::Nowhere), Spread::One(slot));
+        assert_eq!(Query::Count.spread().join(one), one);
+        assert_eq!(one.and(b"b"), Spread::Several);
+        assert_eq!(Spread::Several.join(one), Spread::Several);
+    }
+}

@@ -1,0 +1,251 @@
+//! Slots that this site hands to another: the giver's side of a handover.
+//!
+//! A move is begun, and its slots are copied while they go on being served: this site's driver reads
+//! the records and then the change log behind them, for which every global keyspace has a cursor in
+//! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
+//! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer. A frozen slot
+//! is taken back only if the receiver has refused the move, durably and for ever.
+//!
+//! ```text
+//! o number → format 1 ‖ to (varint) ‖ flags ‖ frozen at (varint; 0: not) ‖ ranges of slots
+//!            (varints: first, last)*
+//! ```
+
+use super::apply::Applying;
+use super::tokens::Token;
+use super::{MachineError, Stopped, tables};
+use model::{
+    Answer, Epoch, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs,
+    SlotSet, limits,
+};
+use std::collections::BTreeMap;
+use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+const PAUSED: u8 = 1;
+const PINNED: u8 = 2;
+
+/// A move that gives slots away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The receiver.
+    pub to: SiteId,
+    /// What moves.
+    pub slots: SlotSet,
+    /// The revision from which on its slots are served here no more.
+    pub frozen: Option<u64>,
+    /// Whether copying rests.
+    pub paused: bool,
+    /// Whether somebody asked for it, so that the ring does not move the slots back.
+    pub pinned: bool,
+}
+
+/// The name of a move's cursors.
+pub(super) fn cursor(number: u64) -> String {
+    format!("move/{number}")
+}
+
+/// The moves under way, by number.
+pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, Move>, MachineError> {
+    let mut moves = BTreeMap::new();
+    for (key, row) in super::rows(state, tables::GIVING)? {
+        let read = tables::parse_giving(&key).zip(decode(&row));
+        let (number, one) = read.ok_or(MachineError::Damaged { table: tables::GIVING as char })?;
+        moves.insert(number, one);
+    }
+    Ok(moves)
+}
+
+fn encode(one: &Move) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    put_varint(u64::from(one.to.0), &mut row);
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    row.push(flag(one.paused, PAUSED) | flag(one.pinned, PINNED));
+    put_varint(one.frozen.unwrap_or(0), &mut row);
+    for (first, last) in one.slots.ranges() {
+        put_varint(u64::from(*first), &mut row);
+        put_varint(u64::from(*last), &mut row);
+    }
+    row
+}
+
+fn decode(row: &[u8]) -> Option<Move> {
+    let (&format, mut rest) = row.split_first()?;
+    let (to, len) = take_varint(rest)?;
+    let flags = *rest.get(len)?;
+    rest = &rest[len + 1..];
+    let (frozen, len) = take_varint(rest)?;
+    rest = &rest[len..];
+    let mut number = || -> Option<u16> {
+        let (number, len) = take_varint(rest)?;
+        rest = &rest[len..];
+        u16::try_from(number).ok()
+    };
+    let mut ranges = Vec::new();
+    while let Some(first) = number() {
+        ranges.push((first, number()?));
+    }
+    let is_set = |bit: u8| flags & bit != 0;
+    (format == FORMAT).then_some(Move {
+        to: SiteId(u32::try_from(to).ok()?),
+        slots: SlotSet::from_ranges(ranges)?,
+        frozen: (frozen > 0).then_some(frozen),
+        paused: is_set(PAUSED),
+        pinned: is_set(PINNED),
+    })
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn giving(&mut self, number: u64, step: &Giving) -> Result<Answer, Stopped> {
+        if let Giving::Begin { slots, to, pinned } = step {
+            return self.begin_giving(slots, *to, *pinned);
+        }
+        let one = self.known.giving.get(&number).cloned();
+        let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
+        match step {
+            Giving::Begin { .. } => {}
+            Giving::Pause(paused) => {
+                one.paused = *paused;
+                self.set_move(number, one);
+            }
+            Giving::Freeze => {
+                if one.frozen.is_none() {
+                    self.next_revision();
+                    one.frozen = Some(self.known.head.revision.0);
+                }
+                self.set_tokens(&one.slots, |token| Token::Leaving {
+                    epoch: token.epoch(),
+                    number,
+                    frozen: true,
+                });
+                self.set_move(number, one);
+            }
+            Giving::Release => {
+                if one.frozen.is_none() {
+                    return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+                }
+                self.set_tokens(&one.slots, |token| Token::Gone {
+                    epoch: token.epoch().next(),
+                    to: one.to,
+                });
+                let stores = self.known.slots.stores();
+                let gone: Vec<_> = stores
+                    .map(|(at, _)| at)
+                    .filter(|(_, slot)| one.slots.contains(*slot))
+                    .collect();
+                for (keyspace, slot) in gone {
+                    self.set_store(keyspace, slot, None);
+                }
+                self.end_giving(number);
+            }
+            Giving::TakeBack => {
+                self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
+                self.end_giving(number);
+            }
+        }
+        Ok(Answer::Done(self.known.head.revision))
+    }
+
+    fn begin_giving(
+        &mut self,
+        slots: &SlotSet,
+        to: SiteId,
+        pinned: bool,
+    ) -> Result<Answer, Stopped> {
+        let member = self.member()?;
+        let receiver = member.registry.site(to).filter(|site| !site.leaving);
+        if receiver.is_none() || to == member.own {
+            return Err(MoveError::NoReceiver.into_refusal());
+        }
+        if self.known.giving.len() >= limits::MOVES_MAX {
+            return Err(MoveError::TooManyMoves.into_refusal());
+        }
+        if slots.is_empty() || slots.len() > limits::SLOTS_PER_MOVE_MAX {
+            let max = limits::SLOTS_PER_MOVE_MAX;
+            return Err(Refusal::TooMany { what: "slots of one move", max }.into());
+        }
+        let held = |slot: &Slot| matches!(self.known.slots.token(*slot), Token::Held(_));
+        let others: SlotSet = slots.iter().filter(|slot| !held(slot)).collect();
+        if !others.is_empty() {
+            return Err(MoveError::NotHeld(others.to_string()).into_refusal());
+        }
+        self.next_revision();
+        let number = self.known.head.revision.0;
+        self.set_tokens(slots, |token| Token::Leaving {
+            epoch: token.epoch(),
+            number,
+            frozen: false,
+        });
+        for keyspace in self.known.keyspaces.globals() {
+            self.set_cursor(&cursor(number), keyspace, Revision(number))?;
+        }
+        let slots = slots.clone();
+        self.set_move(number, Move { to, slots, frozen: None, paused: false, pinned });
+        Ok(Answer::Done(Revision(number)))
+    }
+
+    /// The moves under way must hear of what happens in a new keyspace, too.
+    pub(super) fn watch_for_moves(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
+        let numbers: Vec<u64> = self.known.giving.keys().copied().collect();
+        for number in numbers {
+            self.set_cursor(&cursor(number), keyspace, self.known.head.revision)?;
+        }
+        Ok(())
+    }
+
+    fn set_tokens(&mut self, slots: &SlotSet, token: impl Fn(Token) -> Token) {
+        for slot in slots.iter() {
+            let next = token(self.known.slots.token(slot));
+            self.set_token(slot, next);
+        }
+    }
+
+    fn set_move(&mut self, number: u64, one: Move) {
+        self.overlay.put(tables::giving(number), encode(&one));
+        self.known.giving.insert(number, one);
+    }
+
+    fn end_giving(&mut self, number: u64) {
+        for keyspace in self.known.keyspaces.globals() {
+            self.drop_cursor(&cursor(number), keyspace);
+        }
+        self.overlay.remove(tables::giving(number));
+        self.known.giving.remove(&number);
+    }
+}
+
+impl super::Known {
+    /// The epochs that a move's slots are going to have with their receiver.
+    pub(super) fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
+        let next = |slot: Slot| -> (Slot, Epoch) { (slot, self.slots.token(slot).epoch().next()) };
+        SlotEpochs::gather(one.slots.iter().map(next))
+    }
+}
+
+/// A refusal of a step, as the machine returns it.
+pub(super) trait IntoRefusal {
+    fn into_refusal(self) -> Stopped;
+}
+
+impl IntoRefusal for MoveError {
+    fn into_refusal(self) -> Stopped {
+        Stopped::Refused(Refusal::Move(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let slots = "0-3,300".parse().unwrap();
+        let one = Move { to: SiteId(2), slots, frozen: Some(9), paused: false, pinned: true };
+        let row = encode(&one);
+        assert_eq!(row, [1, 2, 2, 9, 0, 3, 0xac, 2, 0xac, 2]);
+        assert_eq!(decode(&row), Some(one));
+        assert_eq!(decode(&[2, 2, 0, 0]), None);
+        assert_eq!(decode(&[1, 2]), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! What the machine tells its readers with every commit, so that most of them need not look it up.
+
+use super::stores::EMPTY;
+use super::{Known, Stopped};
+use model::{Catalog, KeyspaceId, Query, Refusal, Slot, SlotSet, Spread};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, RwLock};
+
+/// What readers know of a machine.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    /// Odd while a commit is under way.
+    pub(super) commits: AtomicU64,
+    pub(super) revision: AtomicU64,
+    pub(super) log_time_ms: AtomicU64,
+    directory: RwLock<Directory>,
+}
+
+#[derive(Debug, Default)]
+struct Directory {
+    catalog: Arc<Catalog>,
+    generations: BTreeMap<KeyspaceId, Where>,
+    /// By slot: whether it is served here. Empty in a site without a deployment.
+    served: Vec<AtomicBool>,
+}
+
+/// Where the records of a keyspace lie.
+#[derive(Debug)]
+enum Where {
+    Whole(u64),
+    /// Of a global one, by slot; [`EMPTY`]: nowhere.
+    BySlot(Arc<Vec<AtomicU64>>),
+}
+
+fn by_slot<T>(value: impl Fn(Slot) -> T) -> Vec<T> {
+    Slot::all().map(value).collect()
+}
+
+fn place(slot: Slot) -> usize {
+    usize::from(slot.number())
+}
+
+impl Published {
+    /// From now until [`Published::end_commit`], rows may change.
+    pub(super) fn begin_commit(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Shows readers what is known now. The slots whose tokens are other than before.
+    pub(super) fn publish(&self, known: &mut Known) -> SlotSet {
+        let news = std::mem::take(&mut known.slots.news);
+        let store = |keyspace, slot| known.slots.store(keyspace, slot);
+        let generation = |keyspace, slot| store(keyspace, slot).map_or(EMPTY, |s| s.generation);
+        if std::mem::take(&mut known.keyspaces.changed) || news.everything {
+            let mut directory = self.directory.write().expect("no reader panics with the lock");
+            let mut old = std::mem::take(&mut directory.generations);
+            directory.catalog = Arc::new(known.keyspaces.catalog());
+            for (id, whole) in known.keyspaces.generations() {
+                let at = match old.remove(&id) {
+                    _ if !known.keyspaces.is_global(id) => Where::Whole(whole),
+                    Some(Where::BySlot(there)) if !news.everything => Where::BySlot(there),
+                    _ => Where::BySlot(Arc::new(by_slot(|slot| {
+                        AtomicU64::new(generation(id, slot))
+                    }))),
+                };
+                directory.generations.insert(id, at);
+            }
+        }
+        if !news.tokens.is_empty() {
+            let mut directory = self.directory.write().expect("no reader panics with the lock");
+            if directory.served.is_empty() {
+                directory.served = by_slot(|_| AtomicBool::new(false));
+            }
+            for slot in news.tokens.iter() {
+                let serves = known.slots.token(slot).serves();
+                directory.served[place(slot)].store(serves, Ordering::Release);
+            }
+        }
+        if !news.stores.is_empty() {
+            let directory = self.directory.read().expect("no reader panics with the lock");
+            for (keyspace, slot) in &news.stores {
+                if let Some(Where::BySlot(places)) = directory.generations.get(keyspace) {
+                    let generation = generation(*keyspace, *slot);
+                    places[place(*slot)].store(generation, Ordering::Release);
+                }
+            }
+        }
+        self.revision.store(known.head.revision.0, Ordering::Release);
+        self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
+        news.tokens
+    }
+
+    /// The commit and what came with it are seen by every reader.
+    pub(super) fn end_commit(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        self.directory.read().expect("the writer does not panic with the lock").catalog.clone()
+    }
+
+    pub(super) fn serves(&self, slot: Slot) -> bool {
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        directory.served.get(place(slot)).is_some_and(|served| served.load(Ordering::Acquire))
+    }
+
+    /// Where a query about one key finds its record.
+    pub(super) fn generation(&self, keyspace: KeyspaceId, query: &Query) -> Result<u64, Stopped> {
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        match directory.generations.get(&keyspace) {
+            None => Err(Refusal::NoKeyspace(keyspace.to_string()).into()),
+            Some(Where::Whole(generation)) => Ok(*generation),
+            Some(Where::BySlot(places)) => match query.spread() {
+                Spread::Several => Err(Refusal::CrossSlot.into()),
+                // A query that names no key at all, though it could name some.
+                Spread::Nowhere => Ok(EMPTY),
+                Spread::One(slot) => {
+                    let served = directory.served.get(place(slot));
+                    match served.is_some_and(|served| served.load(Ordering::Acquire)) {
+                        true => Ok(places[place(slot)].load(Ordering::Acquire)),
+                        false => Err(Refusal::NotHeld(slot).into()),
+                    }
+                }
+            },
+        }
+    }
+}

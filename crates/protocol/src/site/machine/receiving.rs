@@ -1,0 +1,411 @@
+//! Slots that another site hands to this one: the receiver's side of a handover.
+//!
+//! What a move brings is *staged*: it lies under generations that no slot has, so that nobody reads
+//! it, and a move that comes to nothing is forgotten by one small command. Pieces are taken in their
+//! order and once each. *Install* makes the slots this site's, whatever they hold, in one command
+//! that does nothing when it was done before; *refuse* makes sure that it never will be.
+//!
+//! How a move ended is remembered until its giver says that it has none open with so low a number,
+//! so that no late message can begin or install it again.
+//!
+//! ```text
+//! i from number                → format 1 ‖ pieces (varint) ‖ length of resume (varint) ‖ resume ‖
+//!                                (epoch (varint) ‖ count of ranges (varint) ‖ (first, last)*)*
+//! j from number keyspace slot  → generation (varint) ‖ how many keys (varint)
+//! x from number                → 1: installed, 0: refused
+//! x from 0                     → (varint) every move of lower numbers has ended
+//! ```
+
+use super::apply::Applying;
+use super::giving::IntoRefusal as _;
+use super::keyspaces::Owner;
+use super::records::Record;
+use super::requests::Asker;
+use super::stores::Store;
+use super::tokens::Token;
+use super::{MachineError, Stopped, tables};
+use model::{
+    Answer, Bytes, Epoch, KeyspaceId, MoveError, MoveId, Receiving, SiteId, Slot, SlotEpochs,
+    SlotSet, StagedItem,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+
+/// Slots on their way to this site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// What comes, and the epochs it is going to have.
+    pub slots: SlotEpochs,
+    /// How many pieces have come.
+    pub pieces: u64,
+    resume: Bytes,
+    stores: BTreeMap<(KeyspaceId, Slot), Store>,
+}
+
+/// How moves that brought slots ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Settled {
+    /// All with lower numbers have.
+    floor: u64,
+    /// Which were installed, and which refused.
+    installed: BTreeMap<u64, bool>,
+}
+
+/// The moves that bring slots, and those that did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrivals {
+    pub(super) under_way: BTreeMap<MoveId, Arrival>,
+    settled: BTreeMap<SiteId, Settled>,
+}
+
+impl Arrivals {
+    pub(super) fn load(state: &impl Read) -> Result<Arrivals, MachineError> {
+        let damaged = |table: u8| MachineError::Damaged { table: table as char };
+        let mut all = Arrivals::default();
+        for (key, row) in super::rows(state, tables::ARRIVALS)? {
+            let read = tables::parse_move(&key).zip(decode(&row));
+            let (id, arrival) = read.ok_or_else(|| damaged(tables::ARRIVALS))?;
+            all.under_way.insert(id, arrival);
+        }
+        for (key, row) in super::rows(state, tables::STAGED)? {
+            let read = (|| {
+                let (generation, len) = take_varint(&row)?;
+                let (count, _) = take_varint(&row[len..])?;
+                let arrival = all.under_way.get_mut(&tables::parse_move(&key)?)?;
+                arrival.stores.insert(tables::parse_staged(&key)?, Store { generation, count });
+                Some(())
+            })();
+            read.ok_or_else(|| damaged(tables::STAGED))?;
+        }
+        for (key, row) in super::rows(state, tables::SETTLED)? {
+            let read = tables::parse_move(&key).zip(take_varint(&row));
+            let (id, (value, _)) = read.ok_or_else(|| damaged(tables::SETTLED))?;
+            let settled = all.settled.entry(id.from).or_default();
+            match id.number {
+                0 => settled.floor = value,
+                number => drop(settled.installed.insert(number, value == 1)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The generations under which staged records lie, and whose they are.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+        self.under_way.iter().flat_map(|(id, arrival)| {
+            let owner = |(keyspace, slot)| Owner::Staged { id: *id, keyspace, slot };
+            arrival.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
+        })
+    }
+}
+
+fn encode(arrival: &Arrival) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    put_varint(arrival.pieces, &mut row);
+    put_varint(arrival.resume.len() as u64, &mut row);
+    row.extend_from_slice(&arrival.resume);
+    for (slots, epoch) in &arrival.slots.0 {
+        put_varint(epoch.0, &mut row);
+        put_varint(slots.ranges().len() as u64, &mut row);
+        for (first, last) in slots.ranges() {
+            put_varint(u64::from(*first), &mut row);
+            put_varint(u64::from(*last), &mut row);
+        }
+    }
+    row
+}
+
+fn decode(row: &[u8]) -> Option<Arrival> {
+    let (&format, mut rest) = row.split_first()?;
+    let take = |rest: &mut &[u8]| -> Option<u64> {
+        let (number, len) = take_varint(rest)?;
+        *rest = &rest[len..];
+        Some(number)
+    };
+    let pieces = take(&mut rest)?;
+    let resume_bytes = usize::try_from(take(&mut rest)?).ok()?;
+    let resume = Bytes::copy_from_slice(rest.get(..resume_bytes)?);
+    rest = &rest[resume_bytes..];
+    let mut slots = SlotEpochs::default();
+    while !rest.is_empty() {
+        let epoch = Epoch(take(&mut rest)?);
+        let mut ranges = Vec::new();
+        for _ in 0..take(&mut rest)? {
+            let first = u16::try_from(take(&mut rest)?).ok()?;
+            ranges.push((first, u16::try_from(take(&mut rest)?).ok()?));
+        }
+        slots.0.push((SlotSet::from_ranges(ranges)?, epoch));
+    }
+    let stores = BTreeMap::new();
+    (format == FORMAT).then_some(Arrival { slots, pieces, resume, stores })
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn receiving(&mut self, id: MoveId, step: &Receiving) -> Result<Answer, Stopped> {
+        self.member()?;
+        let settled = self.known.arrivals.settled.get(&id.from);
+        let ended = settled.and_then(|settled| match settled.installed.get(&id.number) {
+            Some(installed) => Some(*installed),
+            None => (id.number < settled.floor).then_some(false),
+        });
+        match (ended, step) {
+            (Some(true), _) => return Ok(Answer::Installed),
+            (Some(false), Receiving::Refuse) => return Ok(self.refused()),
+            (Some(false), _) => return Err(MoveError::Refused.into_refusal()),
+            (None, _) => {}
+        }
+        if let Receiving::Begin { slots, open_from } = step {
+            return self.begin_receiving(id, slots, *open_from);
+        }
+        if *step == Receiving::Refuse {
+            self.forget_arrival(id);
+            self.settle_move(id, false);
+            return Ok(self.refused());
+        }
+        let Some(mut arrival) = self.known.arrivals.under_way.remove(&id) else {
+            return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+        };
+        let outcome = match step {
+            Receiving::Piece { sequence, resume, items } if *sequence == arrival.pieces => {
+                let taken = self.take_piece(id, &mut arrival, items);
+                taken.map(|()| {
+                    arrival.pieces += 1;
+                    arrival.resume = resume.clone();
+                    self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
+                    staged(&arrival)
+                })
+            }
+            Receiving::Install { pieces, .. } if *pieces != arrival.pieces => {
+                Err(MoveError::NotReady("pieces are missing").into_refusal())
+            }
+            Receiving::Install { log_time_ms, revision, registry, .. } => {
+                let head = &mut self.known.head;
+                head.log_time_ms = head.log_time_ms.max(*log_time_ms);
+                head.revision = head.revision.max(*revision);
+                self.next_revision();
+                self.install(id, &arrival);
+                if let Some(registry) = registry {
+                    self.learn_registry(registry)?;
+                }
+                return Ok(Answer::Installed);
+            }
+            // It came before, or one before it is missing.
+            _ => Ok(staged(&arrival)),
+        };
+        self.known.arrivals.under_way.insert(id, arrival);
+        outcome
+    }
+
+    fn refused(&self) -> Answer {
+        Answer::Done(self.known.head.revision)
+    }
+
+    fn begin_receiving(
+        &mut self,
+        id: MoveId,
+        slots: &SlotEpochs,
+        open_from: u64,
+    ) -> Result<Answer, Stopped> {
+        self.close_below(id.from, open_from);
+        if let Some(arrival) = self.known.arrivals.under_way.get(&id) {
+            return Ok(staged(arrival));
+        }
+        let member = self.member()?;
+        let own = member.registry.site(member.own);
+        let is_new_to_us =
+            |(slot, epoch): (Slot, Epoch)| self.known.slots.token(slot).epoch() < epoch;
+        if own.is_none_or(|own| own.leaving) || !slots.iter().all(is_new_to_us) {
+            return Err(MoveError::NoReceiver.into_refusal());
+        }
+        let arrival = Arrival { slots: slots.clone(), ..Arrival::default() };
+        self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
+        let answer = staged(&arrival);
+        self.known.arrivals.under_way.insert(id, arrival);
+        Ok(answer)
+    }
+
+    fn take_piece(
+        &mut self,
+        id: MoveId,
+        arrival: &mut Arrival,
+        items: &[StagedItem],
+    ) -> Result<(), Stopped> {
+        let unknown = |item: &StagedItem| match item {
+            StagedItem::Record { keyspace, .. } | StagedItem::Absent { keyspace, .. } => {
+                keyspace.0 >= self.known.head.keyspace_next
+            }
+            StagedItem::Remembered { .. } => false,
+        };
+        // All of a piece or nothing of it.
+        if items.iter().any(unknown) {
+            return Err(MoveError::NotReady("a keyspace is not known there").into_refusal());
+        }
+        let mut touched = BTreeSet::new();
+        for item in items {
+            let (keyspace, key) = match item {
+                StagedItem::Record { keyspace, key, .. } | StagedItem::Absent { keyspace, key } => {
+                    (*keyspace, key)
+                }
+                StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
+                    let asker = Asker { slot: Some(*slot), client: *client };
+                    self.take_over_answer(asker, *sequence, *floor, *seen_ms, row);
+                    continue;
+                }
+            };
+            // It was dropped in the meantime.
+            if !self.known.keyspaces.is_global(keyspace) {
+                continue;
+            }
+            let at = (keyspace, Slot::of_key(key));
+            let store = match arrival.stores.get(&at) {
+                Some(store) => *store,
+                None => {
+                    let generation = self.next_generation();
+                    let owner = Owner::Staged { id, keyspace, slot: at.1 };
+                    self.known.keyspaces.own(generation, owner);
+                    Store { generation, count: 0 }
+                }
+            };
+            let row = match item {
+                StagedItem::Record { row, .. } => Some(row),
+                _ => None,
+            };
+            let count = self.stage(store, key, row)?;
+            arrival.stores.insert(at, Store { count, ..store });
+            touched.insert(at);
+        }
+        for at in touched {
+            self.write_staged(id, at, arrival.stores[&at]);
+        }
+        Ok(())
+    }
+
+    /// Puts a record where it is staged, or removes it. How many there are then.
+    fn stage(&mut self, store: Store, key: &[u8], row: Option<&Bytes>) -> Result<u64, Stopped> {
+        let at = tables::record(store.generation, key);
+        let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
+        let old = self.overlay.look(&at, head).map_err(MachineError::from)??;
+        let mut count = store.count;
+        if let Some(old) = &old {
+            count -= 1;
+            if let Some(ms) = old.expires_ms {
+                self.overlay.remove(tables::expiry(ms, store.generation, key));
+            }
+        }
+        let Some(row) = row else {
+            self.overlay.remove(at);
+            return Ok(count);
+        };
+        if let Some(ms) = Record::decode_head(row)?.expires_ms {
+            self.overlay.put(tables::expiry(ms, store.generation, key), Bytes::new());
+            self.known.expiry.expect(ms);
+        }
+        self.overlay.put(at, row.clone());
+        Ok(count + 1)
+    }
+
+    /// A staged record's time has come.
+    pub(super) fn expire_staged(
+        &mut self,
+        id: MoveId,
+        keyspace: KeyspaceId,
+        slot: Slot,
+        key: &[u8],
+    ) {
+        let Some(mut arrival) = self.known.arrivals.under_way.remove(&id) else { return };
+        if let Some(store) = arrival.stores.get_mut(&(keyspace, slot)) {
+            store.count = store.count.saturating_sub(1);
+            self.overlay.remove(tables::record(store.generation, key));
+            self.write_staged(id, (keyspace, slot), *store);
+        }
+        self.known.arrivals.under_way.insert(id, arrival);
+    }
+
+    fn write_staged(&mut self, id: MoveId, (keyspace, slot): (KeyspaceId, Slot), store: Store) {
+        let mut row = Vec::new();
+        put_varint(store.generation, &mut row);
+        put_varint(store.count, &mut row);
+        self.overlay.put(tables::staged(id, keyspace, slot), row);
+    }
+
+    fn install(&mut self, id: MoveId, arrival: &Arrival) {
+        let globals = self.known.keyspaces.globals();
+        for (slot, epoch) in arrival.slots.iter() {
+            for keyspace in &globals {
+                let staged = arrival.stores.get(&(*keyspace, slot)).copied();
+                if staged.is_some() || self.known.slots.store(*keyspace, slot).is_some() {
+                    self.set_store(*keyspace, slot, staged);
+                }
+            }
+            self.set_token(slot, Token::Held(epoch));
+        }
+        for (keyspace, slot) in arrival.stores.keys() {
+            self.overlay.remove(tables::staged(id, *keyspace, *slot));
+        }
+        self.overlay.remove(tables::of_move(tables::ARRIVALS, id));
+        self.settle_move(id, true);
+    }
+
+    /// Throws away what a move has brought.
+    fn forget_arrival(&mut self, id: MoveId) {
+        let Some(arrival) = self.known.arrivals.under_way.remove(&id) else { return };
+        for ((keyspace, slot), store) in arrival.stores {
+            self.overlay.remove(tables::staged(id, keyspace, slot));
+            self.known.keyspaces.disown(store.generation);
+            self.discard(store.generation);
+        }
+        self.overlay.remove(tables::of_move(tables::ARRIVALS, id));
+    }
+
+    fn settle_move(&mut self, id: MoveId, installed: bool) {
+        let settled = self.known.arrivals.settled.entry(id.from).or_default();
+        settled.installed.insert(id.number, installed);
+        self.overlay.put(tables::of_move(tables::SETTLED, id), vec![u8::from(installed)]);
+    }
+
+    /// The giver has no move open with a lower number: whatever is left of such came to nothing.
+    fn close_below(&mut self, from: SiteId, number: u64) {
+        let old: Vec<MoveId> = self.known.arrivals.under_way.keys().copied().collect();
+        for id in old.into_iter().filter(|id| id.from == from && id.number < number) {
+            self.forget_arrival(id);
+        }
+        let settled = self.known.arrivals.settled.entry(from).or_default();
+        if settled.floor >= number {
+            return;
+        }
+        settled.floor = number;
+        let open = settled.installed.split_off(&number);
+        let ended = std::mem::replace(&mut settled.installed, open);
+        for number in ended.into_keys() {
+            self.overlay.remove(tables::of_move(tables::SETTLED, MoveId { from, number }));
+        }
+        let mut row = Vec::new();
+        put_varint(number, &mut row);
+        self.overlay.put(tables::of_move(tables::SETTLED, MoveId { from, number: 0 }), row);
+    }
+}
+
+fn staged(arrival: &Arrival) -> Answer {
+    Answer::Staged { pieces: arrival.pieces, resume: arrival.resume.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let arrival = Arrival {
+            slots: SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))]),
+            pieces: 5,
+            resume: Bytes::from_static(b"xy"),
+            stores: BTreeMap::new(),
+        };
+        let row = encode(&arrival);
+        assert_eq!(row, [1, 5, 2, b'x', b'y', 2, 2, 0, 3, 9, 9]);
+        assert_eq!(decode(&row), Some(arrival));
+        assert_eq!(decode(&[1, 5, 9, 1]), None);
+    }
+}

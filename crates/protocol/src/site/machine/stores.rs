@@ -1,0 +1,255 @@
+//! Where the records of global keyspaces lie: one generation a keyspace and slot.
+//!
+//! A global keyspace has no generation of its own. Each of its slots has one, made when something is
+//! first put there, so that a slot's records are one range: it can be copied, taken over from a move
+//! that brought it, and forgotten, each by one small command whatever it holds. What a move brings
+//! lies under generations that no slot has yet, until the slots are installed.
+//!
+//! ```text
+//! s keyspace slot → generation (varint) ‖ how many keys (varint)
+//! t slot          → token                                         (tokens.rs)
+//! ```
+
+use super::apply::Applying;
+use super::keys::Place;
+use super::keyspaces::Owner;
+use super::tokens::{Token, Tokens};
+use super::{MachineError, tables};
+use model::{KeyspaceId, Refusal, Slot, SlotSet};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
+
+/// A generation under which nothing lies: of a slot that nothing was put in.
+pub(super) const EMPTY: u64 = u64::MAX;
+
+/// Where the records of one keyspace and slot lie, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Store {
+    pub(super) generation: u64,
+    pub(super) count: u64,
+}
+
+/// The tokens and stores of a site.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Slots {
+    tokens: Tokens,
+    stores: BTreeMap<(KeyspaceId, Slot), Store>,
+    /// Whose rows are older than they are.
+    recounted: BTreeSet<(KeyspaceId, Slot)>,
+    /// What readers do not know yet.
+    pub(super) news: News,
+}
+
+/// What changed since readers were last told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// They know nothing: the state is another one.
+    pub(super) everything: bool,
+    pub(super) tokens: SlotSet,
+    pub(super) stores: BTreeSet<(KeyspaceId, Slot)>,
+}
+
+impl Slots {
+    /// `holds_all`: whether this site began its deployment; `None`: it belongs to none.
+    pub(super) fn load(state: &impl Read, holds_all: Option<bool>) -> Result<Slots, MachineError> {
+        let damaged = |table: u8| MachineError::Damaged { table: table as char };
+        let mut slots = Slots::default();
+        slots.news.everything = true;
+        if let Some(holds_all) = holds_all {
+            slots.tokens = Tokens::all_first(holds_all);
+            slots.news.tokens = SlotSet::all();
+        }
+        for (key, row) in super::rows(state, tables::TOKENS)? {
+            let slot = tables::parse_slot(&key[1..]);
+            let (slot, token) =
+                slot.zip(Token::decode(&row)).ok_or_else(|| damaged(tables::TOKENS))?;
+            slots.tokens.set(slot, token);
+        }
+        for (key, row) in super::rows(state, tables::STORES)? {
+            let at = tables::parse_store(&key);
+            let (at, store) = at.zip(decode(&row)).ok_or_else(|| damaged(tables::STORES))?;
+            slots.stores.insert(at, store);
+            slots.news.stores.insert(at);
+        }
+        Ok(slots)
+    }
+
+    /// The tokens of the site that began the deployment, or of one that has entered it.
+    pub(super) fn begin(&mut self, holds_all: bool) {
+        self.tokens = Tokens::all_first(holds_all);
+        self.news.tokens = SlotSet::all();
+    }
+
+    pub(super) fn token(&self, slot: Slot) -> Token {
+        self.tokens.get(slot)
+    }
+
+    pub(super) fn store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
+        self.stores.get(&(keyspace, slot)).copied()
+    }
+
+    /// Each store with its keyspace and slot.
+    pub(super) fn stores(&self) -> impl Iterator<Item = ((KeyspaceId, Slot), Store)> + '_ {
+        self.stores.iter().map(|(at, store)| (*at, *store))
+    }
+
+    /// How many keys of a keyspace lie in slots that are served here.
+    pub(super) fn count(&self, keyspace: KeyspaceId) -> u64 {
+        let of_keyspace = self.stores.iter().filter(|((id, _), _)| *id == keyspace);
+        let served = of_keyspace.filter(|((_, slot), _)| self.token(*slot).serves());
+        served.map(|(_, store)| store.count).sum()
+    }
+
+    /// One key more or less.
+    pub(super) fn recount(&mut self, keyspace: KeyspaceId, slot: Slot, by: i64) {
+        if let Some(store) = self.stores.get_mut(&(keyspace, slot)) {
+            store.count = store.count.saturating_add_signed(by);
+            self.recounted.insert((keyspace, slot));
+        }
+    }
+}
+
+fn decode(row: &[u8]) -> Option<Store> {
+    let (generation, len) = take_varint(row)?;
+    let (count, _) = take_varint(&row[len..])?;
+    Some(Store { generation, count })
+}
+
+/// A token by the state.
+pub(super) fn token(state: &impl Read, slot: Slot, holds_all: bool) -> Result<Token, MachineError> {
+    match state.get(&tables::token(slot))? {
+        Some(row) => {
+            Token::decode(&row).ok_or(MachineError::Damaged { table: tables::TOKENS as char })
+        }
+        None => Ok(Tokens::first(holds_all)),
+    }
+}
+
+/// A token and where a keyspace's records of the slot lie, by the state.
+pub(super) fn look(
+    state: &impl Read,
+    keyspace: KeyspaceId,
+    slot: Slot,
+    holds_all: bool,
+) -> Result<(Token, Option<Store>), MachineError> {
+    let store = match state.get(&tables::store(keyspace, slot))? {
+        Some(row) => {
+            let damaged = MachineError::Damaged { table: tables::STORES as char };
+            Some(decode(&row).ok_or(damaged)?)
+        }
+        None => None,
+    };
+    Ok((token(state, slot, holds_all)?, store))
+}
+
+/// All stores of a keyspace, by the state, in the order of their slots.
+pub(super) fn of_keyspace(
+    state: &impl Read,
+    keyspace: KeyspaceId,
+) -> Result<Vec<(Slot, Store)>, MachineError> {
+    let from = tables::of_keyspace(tables::STORES, keyspace);
+    let mut until = from.clone();
+    until.extend_from_slice(&[0xff, 0xff]);
+    let mut stores = Vec::new();
+    let mut is_damaged = false;
+    state.scan(&from, Some(&until), &mut |key, row| {
+        let store = tables::parse_store(&key).zip(decode(&row));
+        is_damaged |= store.is_none();
+        stores.extend(store.map(|((_, slot), store)| (slot, store)));
+        !is_damaged
+    })?;
+    match is_damaged {
+        true => Err(MachineError::Damaged { table: tables::STORES as char }),
+        false => Ok(stores),
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    /// Where a write to a slot of a global keyspace works; room is made for it.
+    pub(super) fn place_in_slot(&mut self, keyspace: KeyspaceId, slot: Slot) -> Place {
+        let generation = match self.known.slots.store(keyspace, slot) {
+            Some(store) => store.generation,
+            None => {
+                let generation = self.next_generation();
+                self.set_store(keyspace, slot, Some(Store { generation, count: 0 }));
+                generation
+            }
+        };
+        Place { keyspace, slot: Some(slot), generation }
+    }
+
+    /// Gives a slot's records another place, or none; what was there before belongs to nobody.
+    pub(super) fn set_store(&mut self, keyspace: KeyspaceId, slot: Slot, store: Option<Store>) {
+        let slots = &mut self.known.slots;
+        slots.news.stores.insert((keyspace, slot));
+        let old = match store {
+            Some(store) => {
+                slots.recounted.insert((keyspace, slot));
+                slots.stores.insert((keyspace, slot), store)
+            }
+            None => {
+                slots.recounted.remove(&(keyspace, slot));
+                self.overlay.remove(tables::store(keyspace, slot));
+                slots.stores.remove(&(keyspace, slot))
+            }
+        };
+        if let Some(old) = old {
+            self.known.keyspaces.disown(old.generation);
+            if old.count > 0 {
+                self.discard(old.generation);
+            }
+        }
+        if let Some(store) = store {
+            self.known.keyspaces.own(store.generation, Owner::Slot(keyspace, slot));
+        }
+    }
+
+    /// Changes a token.
+    pub(super) fn set_token(&mut self, slot: Slot, token: Token) {
+        self.known.slots.tokens.set(slot, token);
+        self.known.slots.news.tokens.insert(slot);
+        self.overlay.put(tables::token(slot), token.encode());
+    }
+
+    /// Global keyspaces are not cleared while slots leave: a part of it might be seen after all.
+    pub(super) fn check_clear(&self) -> Result<(), Refusal> {
+        match self.known.giving.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::NotGlobal("be cleared while its slots move; try again")),
+        }
+    }
+
+    /// Throws away what the served slots of a keyspace hold.
+    pub(super) fn clear_slots(&mut self, keyspace: KeyspaceId) -> Result<(), Refusal> {
+        self.check_clear()?;
+        let stores: Vec<_> =
+            self.known.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
+        for ((_, slot), _) in stores {
+            if self.known.slots.token(slot).serves() {
+                self.set_store(keyspace, slot, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Throws away all that a dropped keyspace held.
+    pub(super) fn drop_stores(&mut self, keyspace: KeyspaceId) {
+        let stores: Vec<_> =
+            self.known.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
+        for ((_, slot), _) in stores {
+            self.set_store(keyspace, slot, None);
+        }
+    }
+
+    /// Brings the counts that changed into the state.
+    pub(super) fn write_stores(&mut self) {
+        for (keyspace, slot) in std::mem::take(&mut self.known.slots.recounted) {
+            let Some(store) = self.known.slots.store(keyspace, slot) else { continue };
+            let mut row = Vec::with_capacity(2 * wire::entry::VARINT_BYTES_MAX);
+            put_varint(store.generation, &mut row);
+            put_varint(store.count, &mut row);
+            self.overlay.put(tables::store(keyspace, slot), row);
+        }
+    }
+}

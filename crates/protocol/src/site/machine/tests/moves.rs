@@ -1,0 +1,353 @@
+//! Slots that move: two sites' machines, and what passes between them.
+
+use super::super::copying::Position;
+use super::super::tokens::Token;
+use super::*;
+use model::{
+    ClientId, DeploymentId, Epoch, Giving, KeyspaceSpec, MoveError, MoveId, Receiving, Registry,
+    RegistryChange, SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet,
+};
+
+const CARS: KeyspaceId = KeyspaceId(1);
+const A: SiteId = SiteId(1);
+const B: SiteId = SiteId(2);
+
+fn entry(name: &str) -> SiteEntry {
+    SiteEntry {
+        id: SiteId(0),
+        name: SiteName::new(name).unwrap(),
+        incarnation: 1,
+        capacity_percent: 100,
+        leaving: false,
+        nodes: Vec::new(),
+    }
+}
+
+impl Site {
+    fn registry(&self) -> Box<Registry> {
+        Box::new((*self.machine.membership().unwrap().registry).clone())
+    }
+
+    fn put_global(&mut self, key: &'static str, value: &'static str) -> Result<Answer, Refusal> {
+        self.write_in(CARS, put(key, value))
+    }
+
+    fn global(&self, key: &'static str) -> Result<Option<String>, Refusal> {
+        let answer = self.ask_in(CARS, Query::Get { key: key.into() })?;
+        let Answer::Value(value) = answer else { panic!("{answer:?}") };
+        Ok(value.map(|found| String::from_utf8(found.value.to_vec()).unwrap()))
+    }
+
+    fn begin_move(&mut self, slots: &SlotSet) -> u64 {
+        let begin = Giving::Begin { slots: slots.clone(), to: B, pinned: false };
+        match self.run(Command::Giving { number: 0, step: begin }).unwrap() {
+            Answer::Done(number) => number.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn give(&mut self, number: u64, step: Giving) -> Result<Answer, Refusal> {
+        self.run(Command::Giving { number, step })
+    }
+
+    fn receive(&mut self, number: u64, step: Receiving) -> Result<Answer, Refusal> {
+        self.run(Command::Receiving { id: MoveId { from: A, number }, step })
+    }
+}
+
+/// Two sites of one deployment with a global keyspace, of which the first holds all slots.
+fn two_sites() -> (Site, Site) {
+    let (mut a, mut b) = (Site::new(), Site::new());
+    let deployment = DeploymentId(7);
+    a.run(Command::Found { deployment, site: entry("a") }).unwrap();
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    a.run(Command::CreateKeyspace(spec)).unwrap();
+    a.run(Command::ChangeRegistry(RegistryChange::Join(entry("b")))).unwrap();
+    b.run(Command::Enter { site: B, registry: a.registry() }).unwrap();
+    (a, b)
+}
+
+/// A move under way, driven by hand.
+struct Moving {
+    number: u64,
+    at: Position,
+    sequence: u64,
+}
+
+impl Moving {
+    fn begin(a: &mut Site, b: &mut Site, slots: &SlotSet) -> Moving {
+        let number = a.begin_move(slots);
+        let one = a.machine.giving()[&number].clone();
+        let epochs = a.machine.epochs_to_give(&one);
+        b.receive(number, Receiving::Begin { slots: epochs, open_from: number }).unwrap();
+        Moving { number, at: Position::first(&one), sequence: 0 }
+    }
+
+    /// Tells the receiver all there is to tell now.
+    fn tell(&mut self, a: &Site, b: &mut Site) {
+        loop {
+            let one = a.machine.giving()[&self.number].clone();
+            let piece = a.machine.piece(self.number, &one, &self.at).unwrap();
+            if piece.items.is_empty() && piece.next == self.at {
+                return;
+            }
+            let resume = piece.next.encode();
+            assert_eq!(Position::decode(&resume), Some(piece.next.clone()));
+            let step = Receiving::Piece { sequence: self.sequence, resume, items: piece.items };
+            // Twice: the second one changes nothing.
+            b.receive(self.number, step.clone()).unwrap();
+            self.sequence += 1;
+            let answer = b.receive(self.number, step).unwrap();
+            assert!(matches!(answer, Answer::Staged { pieces, .. } if pieces == self.sequence));
+            self.at = piece.next;
+        }
+    }
+
+    fn install(&self, a: &Site) -> Receiving {
+        Receiving::Install {
+            pieces: self.sequence,
+            log_time_ms: a.machine.log_time_ms(),
+            revision: a.machine.revision(),
+            registry: None,
+        }
+    }
+}
+
+fn slot(key: &str) -> Slot {
+    Slot::of_key(key.as_bytes())
+}
+
+#[test]
+fn a_global_keyspace_needs_a_deployment_and_keys_of_one_slot() {
+    let mut alone = Site::new();
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    assert_eq!(alone.run(Command::CreateKeyspace(spec)), Err(Refusal::NoDeployment));
+    let (mut a, mut b) = two_sites();
+    a.put_global("x", "1").unwrap();
+    assert_eq!(a.global("x"), Ok(Some("1".into())));
+    assert_eq!(b.put_global("x", "2"), Err(Refusal::NotHeld(slot("x"))));
+    assert_eq!(b.global("x"), Err(Refusal::NotHeld(slot("x"))));
+    let both = Write::Delete { keys: vec!["x".into(), "y".into()] };
+    assert_eq!(a.write_in(CARS, both), Err(Refusal::CrossSlot));
+    let spec = KeyspaceSpec::linearizable_site("own", "own:");
+    let not_here = Err(Refusal::NotHeld(Registry::slot()));
+    assert_eq!(b.run(Command::CreateKeyspace(spec)), not_here);
+}
+
+#[test]
+fn slots_pass_on_with_all_they_hold() {
+    let (mut a, mut b) = two_sites();
+    for key in ["x{t}", "y{t}", "z{t}", "elsewhere"] {
+        a.put_global(key, "old").unwrap();
+    }
+    let timed = put_with("timed{t}", "t", Condition::Always, Expiry::AtMs(5_000));
+    a.write_in(CARS, timed).unwrap();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    moving.tell(&a, &mut b);
+    // Still served by the giver; what changes follows.
+    a.put_global("y{t}", "new").unwrap();
+    a.write_in(CARS, Write::Delete { keys: vec!["z{t}".into()] }).unwrap();
+    assert!(b.global("x{t}").is_err(), "staged is not served");
+    moving.tell(&a, &mut b);
+    a.give(moving.number, Giving::Freeze).unwrap();
+    assert_eq!(a.put_global("x{t}", "late"), Err(Refusal::NotHeld(slot("t"))));
+    assert_eq!(a.global("x{t}"), Err(Refusal::NotHeld(slot("t"))));
+    assert_eq!(a.put_global("elsewhere", "still"), Ok(a.ask_put("elsewhere")));
+    moving.tell(&a, &mut b);
+    let frozen = a.machine.giving()[&moving.number].frozen.unwrap();
+    assert!(a.machine.is_told(moving.number, &moving.at, frozen));
+    assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed));
+    assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed), "again");
+    a.give(moving.number, Giving::Release).unwrap();
+    assert_eq!(b.global("x{t}"), Ok(Some("old".into())));
+    assert_eq!(b.global("y{t}"), Ok(Some("new".into())));
+    assert_eq!(b.global("z{t}"), Ok(None));
+    assert_eq!(b.machine.reader().in_slot(CARS, slot("t"), 9).unwrap().0, 3);
+    assert_eq!(a.machine.token(slot("t")), Token::Gone { epoch: Epoch(2), to: B });
+    assert_eq!(b.machine.token(slot("t")), Token::Held(Epoch(2)));
+    assert_eq!(a.machine.holder(slot("t")), Some((B, Epoch(2))));
+    assert_eq!(a.machine.reader().count(CARS).unwrap(), 1);
+    b.now_ms = 6_000;
+    b.tick();
+    assert_eq!(b.machine.reader().count(CARS).unwrap(), 2, "expired at its time");
+    for _ in 0..3 {
+        a.tick();
+    }
+    assert_eq!(a.rows(tables::GARBAGE), 0);
+    assert_eq!((a.rows(tables::CURSORS), a.rows(tables::GIVING)), (0, 0));
+    assert_eq!((b.rows(tables::STAGED), b.rows(tables::ARRIVALS)), (0, 0));
+    a.reopen();
+    b.reopen();
+    check_state(a.machine.state());
+}
+
+impl Site {
+    /// What a put of the last revision is answered.
+    fn ask_put(&self, _key: &str) -> Answer {
+        Answer::Put { applied: true, version: self.machine.revision(), old: None }
+    }
+}
+
+#[test]
+fn a_repeated_request_is_known_to_the_next_holder() {
+    let (mut a, mut b) = two_sites();
+    let add = |sequence| Command::Write {
+        keyspace: CARS,
+        write: Write::Add { key: "n{t}".into(), delta: 1 },
+        request: Some(RequestId { client: ClientId(9), sequence, acknowledged_below: 1 }),
+    };
+    assert_eq!(a.run(add(1)), Ok(Answer::Integer(1)));
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    moving.tell(&a, &mut b);
+    assert_eq!(a.run(add(2)), Ok(Answer::Integer(2)));
+    a.give(moving.number, Giving::Freeze).unwrap();
+    moving.tell(&a, &mut b);
+    b.receive(moving.number, moving.install(&a)).unwrap();
+    assert_eq!(a.run(add(2)), Err(Refusal::NotHeld(slot("t"))), "not known here any more");
+    assert_eq!(b.run(add(2)), Ok(Answer::Integer(2)), "known there");
+    assert_eq!(b.run(add(1)), Ok(Answer::Integer(1)));
+    assert_eq!(b.run(add(3)), Ok(Answer::Integer(3)));
+    b.reopen();
+    assert_eq!(b.run(add(3)), Ok(Answer::Integer(3)));
+}
+
+#[test]
+fn versions_and_time_never_go_back_over_a_move() {
+    let (mut a, mut b) = two_sites();
+    for _ in 0..50 {
+        a.put_global("x{t}", "v").unwrap();
+    }
+    a.now_ms = 90_000;
+    a.put_global("x{t}", "v").unwrap();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    a.give(moving.number, Giving::Freeze).unwrap();
+    moving.tell(&a, &mut b);
+    b.receive(moving.number, moving.install(&a)).unwrap();
+    assert!(b.machine.log_time_ms() >= 90_000);
+    let before = a.machine.revision();
+    let Ok(Answer::Put { version, .. }) = b.put_global("x{t}", "w") else { panic!("not put") };
+    assert!(version > before, "{version} after {before}");
+}
+
+#[test]
+fn a_refused_move_is_refused_for_ever_and_its_slots_are_taken_back() {
+    let (mut a, mut b) = two_sites();
+    a.put_global("x{t}", "v").unwrap();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    moving.tell(&a, &mut b);
+    a.give(moving.number, Giving::Freeze).unwrap();
+    let install = moving.install(&a);
+    b.receive(moving.number, Receiving::Refuse).unwrap();
+    let refused = Err(Refusal::Move(MoveError::Refused));
+    assert_eq!(b.receive(moving.number, install), refused);
+    let again = Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number };
+    assert_eq!(b.receive(moving.number, again), refused);
+    a.give(moving.number, Giving::TakeBack).unwrap();
+    assert_eq!(a.global("x{t}"), Ok(Some("v".into())));
+    assert_eq!(a.machine.token(slot("t")), Token::Held(Epoch(1)));
+    // Another one goes through, and what the first one brought is not in its way.
+    let mut second = Moving::begin(&mut a, &mut b, &slots);
+    a.give(second.number, Giving::Freeze).unwrap();
+    second.tell(&a, &mut b);
+    b.receive(second.number, second.install(&a)).unwrap();
+    a.give(second.number, Giving::Release).unwrap();
+    assert_eq!(b.global("x{t}"), Ok(Some("v".into())));
+    b.tick();
+    assert_eq!(b.rows(tables::GARBAGE), 0);
+    assert!(b.rows(tables::SETTLED) <= 2, "what lies behind the giver's floor is forgotten");
+}
+
+#[test]
+fn an_install_that_came_is_not_refused_any_more() {
+    let (mut a, mut b) = two_sites();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    a.give(moving.number, Giving::Freeze).unwrap();
+    moving.tell(&a, &mut b);
+    b.receive(moving.number, moving.install(&a)).unwrap();
+    assert_eq!(b.receive(moving.number, Receiving::Refuse), Ok(Answer::Installed));
+    assert_eq!(b.machine.token(slot("t")), Token::Held(Epoch(2)));
+}
+
+#[test]
+fn what_is_not_a_sites_own_is_not_its_to_give() {
+    let (mut a, mut b) = two_sites();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let begin = |to| Command::Giving {
+        number: 0,
+        step: Giving::Begin { slots: slots.clone(), to, pinned: false },
+    };
+    let not_held = Refusal::Move(MoveError::NotHeld(slots.to_string()));
+    assert_eq!(b.run(begin(A)), Err(not_held.clone()));
+    assert_eq!(a.run(begin(A)), Err(Refusal::Move(MoveError::NoReceiver)));
+    assert_eq!(a.run(begin(SiteId(9))), Err(Refusal::Move(MoveError::NoReceiver)));
+    a.run(begin(B)).unwrap();
+    assert_eq!(a.run(begin(B)), Err(not_held));
+    assert_eq!(a.give(77, Giving::Freeze), Err(Refusal::Move(MoveError::NoMove(77))));
+    // A move that nothing was frozen for cannot be released.
+    let number = *a.machine.giving().keys().next().unwrap();
+    assert!(a.give(number, Giving::Release).is_err());
+}
+
+#[test]
+fn keyspaces_follow_the_registry() {
+    let (mut a, mut b) = two_sites();
+    let spec = KeyspaceSpec::linearizable_site("own", "own:");
+    a.run(Command::CreateKeyspace(spec)).unwrap();
+    b.run(Command::LearnRegistry(a.registry())).unwrap();
+    let id = b.machine.reader().catalog().by_name("own").unwrap().id;
+    assert_eq!(Some(id), a.machine.reader().catalog().by_name("own").map(|found| found.id));
+    b.write_in(id, put("own:1", "v")).unwrap();
+    a.run(Command::DropKeyspace { name: "own".into() }).unwrap();
+    let old = b.registry();
+    b.run(Command::LearnRegistry(a.registry())).unwrap();
+    assert!(b.machine.reader().catalog().by_name("own").is_none());
+    b.run(Command::LearnRegistry(old)).unwrap();
+    assert!(b.machine.reader().catalog().by_name("own").is_none(), "an older one changes nothing");
+    let other = Registry { deployment: DeploymentId(8), version: 99, ..*a.registry() };
+    assert_eq!(b.run(Command::LearnRegistry(Box::new(other))), Err(Refusal::NoDeployment));
+    b.reopen();
+    assert_eq!(b.machine.membership().unwrap().own, B);
+}
+
+#[test]
+fn a_scan_goes_through_the_slots_that_are_served() {
+    let (mut a, mut b) = two_sites();
+    let keys = ["a", "b", "c", "d", "e", "f", "g"];
+    for key in keys {
+        a.put_global(key, "v").unwrap();
+    }
+    let slots: SlotSet = [slot("c")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    a.give(moving.number, Giving::Freeze).unwrap();
+    moving.tell(&a, &mut b);
+    b.receive(moving.number, moving.install(&a)).unwrap();
+    a.give(moving.number, Giving::Release).unwrap();
+    for examine_max in [1, 2, 3, 100] {
+        let (mut from, mut found) = (Bytes::new(), Vec::new());
+        loop {
+            let query = Query::Scan {
+                from,
+                until: None,
+                examine_max,
+                filter: model::ScanFilter::default(),
+                with_values: false,
+            };
+            let Answer::Page { items, next } = a.ask_in(CARS, query).unwrap() else { panic!() };
+            found.extend(items.into_iter().map(|item| item.key));
+            match next {
+                Some(key) => from = key,
+                None => break,
+            }
+        }
+        found.sort();
+        let expected: Vec<_> =
+            keys.iter().filter(|key| **key != "c").map(|k| Bytes::from(*k)).collect();
+        assert_eq!(found, expected, "{examine_max} at a time");
+    }
+    assert_eq!(a.ask_in(CARS, Query::Count), Ok(Answer::Integer(6)));
+}

@@ -1,0 +1,123 @@
+//! The right to serve a slot, as a site knows it.
+//!
+//! Exactly one site holds a slot at an epoch (DESIGN of global keys: ARCHITECTURE.md). What is here
+//! is that site's own record of it, replicated among its nodes: a token changes hands by commands
+//! and by nothing else, and what others believe about it is a hint.
+
+use model::{Epoch, SiteId, Slot};
+use wire::entry::{put_varint, take_varint};
+
+/// What a site knows of its right to serve a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Token {
+    /// It never had it.
+    #[default]
+    Never,
+    /// It serves the slot.
+    Held(Epoch),
+    /// It is handing the slot over, by the move of this number.
+    Leaving {
+        /// Its epoch here; the receiver's is the next one.
+        epoch: Epoch,
+        /// Which move.
+        number: u64,
+        /// It serves the slot no more, as the receiver may.
+        frozen: bool,
+    },
+    /// It has handed the slot over.
+    Gone {
+        /// The receiver's epoch.
+        epoch: Epoch,
+        /// The receiver.
+        to: SiteId,
+    },
+}
+
+impl Token {
+    /// Whether the slot is read and written here.
+    pub fn serves(self) -> bool {
+        matches!(self, Token::Held(_) | Token::Leaving { frozen: false, .. })
+    }
+
+    /// The highest epoch that this site knows of.
+    pub fn epoch(self) -> Epoch {
+        match self {
+            Token::Never => Epoch(0),
+            Token::Held(epoch) | Token::Leaving { epoch, .. } | Token::Gone { epoch, .. } => epoch,
+        }
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let (tag, numbers) = match self {
+            Token::Never => (0, [0, 0]),
+            Token::Held(epoch) => (1, [epoch.0, 0]),
+            Token::Leaving { epoch, number, frozen: false } => (2, [epoch.0, number]),
+            Token::Leaving { epoch, number, frozen: true } => (3, [epoch.0, number]),
+            Token::Gone { epoch, to } => (4, [epoch.0, u64::from(to.0)]),
+        };
+        let mut row = vec![tag];
+        numbers.into_iter().for_each(|number| put_varint(number, &mut row));
+        row
+    }
+
+    pub(super) fn decode(row: &[u8]) -> Option<Token> {
+        let (&tag, rest) = row.split_first()?;
+        let (epoch, len) = take_varint(rest)?;
+        let (number, _) = take_varint(&rest[len..])?;
+        let epoch = Epoch(epoch);
+        Some(match tag {
+            0 => Token::Never,
+            1 => Token::Held(epoch),
+            2 => Token::Leaving { epoch, number, frozen: false },
+            3 => Token::Leaving { epoch, number, frozen: true },
+            4 => Token::Gone { epoch, to: SiteId(u32::try_from(number).ok()?) },
+            _ => return None,
+        })
+    }
+}
+
+/// The tokens of all slots. A site without a deployment has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tokens(Vec<Token>);
+
+impl Tokens {
+    /// Those of the site that began the deployment, before anything was moved, or of any other one.
+    pub(super) fn all_first(holds_all: bool) -> Tokens {
+        Tokens(Slot::all().map(|_| Tokens::first(holds_all)).collect())
+    }
+
+    /// What one of them is before it was moved.
+    pub(super) fn first(holds_all: bool) -> Token {
+        if holds_all { Token::Held(Epoch(1)) } else { Token::Never }
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> Token {
+        self.0.get(usize::from(slot.number())).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set(&mut self, slot: Slot, token: Token) {
+        if let Some(place) = self.0.get_mut(usize::from(slot.number())) {
+            *place = token;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_written_as_they_are_read() {
+        for (token, bytes) in [
+            (Token::Held(Epoch(3)), &[1, 3, 0][..]),
+            (Token::Leaving { epoch: Epoch(3), number: 300, frozen: false }, &[2, 3, 0xac, 2]),
+            (Token::Leaving { epoch: Epoch(3), number: 7, frozen: true }, &[3, 3, 7]),
+            (Token::Gone { epoch: Epoch(4), to: SiteId(2) }, &[4, 4, 2]),
+        ] {
+            assert_eq!(token.encode(), bytes);
+            assert_eq!(Token::decode(bytes), Some(token));
+        }
+        assert_eq!(Token::decode(&[9, 0, 0]), None);
+        assert_eq!(Token::decode(&[1]), None);
+    }
+}
