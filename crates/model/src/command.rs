@@ -74,8 +74,8 @@ pub enum Giving {
     Freeze,
     /// The receiver serves them: what is here is forgotten but for the pointer.
     Release,
-    /// The receiver has refused, for ever: the slots are served here again.
-    TakeBack,
+    /// The slots are served here again: the receiver has refused for ever, or they were never frozen.
+    TakeBack { refused: bool },
     /// Stops copying for the time being, or goes on.
     Pause(bool),
 }

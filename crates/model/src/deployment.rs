@@ -61,6 +61,8 @@ pub enum RegistryChange {
     Join(SiteEntry),
     /// A site says what it is like now.
     Update(SiteEntry),
+    /// A node of a site says where it is.
+    Node(SiteId, NodeEntry),
     /// A site is going to leave: nothing more is handed to it.
     Leave(SiteId),
     /// A site has handed everything over and is gone.
@@ -146,6 +148,16 @@ impl Registry {
                     self.version += 1;
                 }
                 Ok(entry.id)
+            }
+            RegistryChange::Node(id, entry) => {
+                let site = self.site_mut(*id)?;
+                match site.nodes.binary_search_by_key(&entry.node, |node| node.node) {
+                    Ok(at) if site.nodes[at] == *entry => return Ok(*id),
+                    Ok(at) => site.nodes[at] = entry.clone(),
+                    Err(at) => site.nodes.insert(at, entry.clone()),
+                }
+                self.version += 1;
+                Ok(*id)
             }
             RegistryChange::Leave(id) => {
                 let others_stay = self.sites.iter().any(|site| site.id != *id && !site.leaving);

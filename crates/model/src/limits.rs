@@ -19,6 +19,8 @@ pub const PREFIX_BYTES_MAX: usize = 256;
 pub const KEYSPACES_MAX: usize = 1024;
 /// Nodes of a site.
 pub const NODES_MAX: usize = 7;
+/// Requests about global keys that wait in a node: for their slot's holder, or for its answer.
+pub const ROUTED_MAX: usize = 65_536;
 /// Sites of a deployment.
 pub const SITES_MAX: usize = 10_000;
 /// Moves of slots that one site has under way at once.

@@ -1,5 +1,6 @@
 //! Bytes to words and back: RESP, peer frames, gRPC definitions.
 
+pub mod across;
 pub mod entry;
 #[cfg(feature = "grpc")]
 pub mod grpc;

@@ -8,6 +8,7 @@
 //!
 //! Commands, answers and failures inside are bytes in the encoding of [`crate::entry`].
 
+use crate::across::Across;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
@@ -31,13 +32,19 @@ pub struct Hello {
     /// Which life of that node: drawn when its disk was empty.
     #[prost(fixed64, tag = "4")]
     pub incarnation: u64,
+    /// Its deployment; 0: none, or not known yet.
+    #[prost(fixed64, tag = "5")]
+    pub deployment: u64,
+    /// Its site's id there; 0: none.
+    #[prost(uint32, tag = "6")]
+    pub site_id: u32,
 }
 
-/// One message between two nodes of a site.
+/// One message between two nodes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// What it says; `None` when a newer version says something unknown here.
-    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6")]
     pub say: Option<Say>,
 }
 
@@ -60,6 +67,9 @@ pub enum Say {
     /// A piece of a snapshot.
     #[prost(message, tag = "5")]
     SnapshotChunk(SnapshotChunk),
+    /// To or from a node of another site.
+    #[prost(message, tag = "6")]
+    Across(Across),
 }
 
 /// A message of Raft. The fields mean what they mean in etcd's Raft.

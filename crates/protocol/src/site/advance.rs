@@ -25,10 +25,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.forwarding.give_up(now, &mut settled);
         self.membership.give_up(now, self.options.node, self.leads(), &mut settled);
         self.handover.give_up(now, &mut settled);
-        for ticket in self.reads.give_up(now) {
-            settled.push((Origin::Client(ticket), Err(Failure::NoLeader)));
+        for origin in self.reads.give_up(now) {
+            settled.push((origin, Err(Failure::NoLeader)));
         }
         self.settle(settled);
+        self.tick_deployment();
         if self.leads() {
             self.offer_again();
             if self.rare.happens() && !self.writing_snapshot && !self.options.witness {
@@ -82,6 +83,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn advance(&mut self) {
         self.follow_leadership();
         self.drive_membership();
+        self.route_due();
+        self.drive_handovers();
         self.propose_writes();
         self.begin_reads();
         while let Some(effects) = self.raft.ready() {
@@ -107,7 +110,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.want_chunk();
         self.move_gate();
+        self.route_due();
         self.send_replies();
+        self.send_across();
     }
 
     /// Moves requests to where the leader is now.
@@ -284,6 +289,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.incoming = None;
         }
         self.outputs.push_back(Output::Applied);
+        self.follow_deployment();
         self.snapshot_if_long();
     }
 
@@ -399,6 +405,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             && self.writes.is_idle()
             && self.reads.is_idle()
             && self.forwarding.is_idle()
+            && self.routing.is_idle()
+            && self.is_alone()
             && self.membership.is_idle()
     }
 }

@@ -117,9 +117,7 @@ impl Forwarding {
                 continue;
             }
             self.unsent += 1;
-            if let Origin::Client(ticket) = one.origin {
-                one.origin = Origin::Doubtful(ticket);
-            }
+            one.origin = one.origin.in_doubt();
             if !is_repeatable(&mut one.body) {
                 given_up.push(*id);
             }
@@ -215,6 +213,11 @@ fn is_repeatable(body: &mut Body) -> bool {
     match body {
         Body::Write(Command::SetCursor { .. } | Command::Tick) => true,
         Body::Write(Command::Write { .. } | Command::Transaction { .. }) => true,
+        Body::Write(Command::Found { .. } | Command::Enter { .. }) => true,
+        Body::Write(Command::ChangeRegistry(_) | Command::LearnRegistry(_)) => true,
+        Body::Write(Command::SetRing(_) | Command::Register { .. } | Command::Receiving { .. }) => {
+            true
+        }
         Body::Write(_) => false,
         Body::Read { .. } => true,
         Body::TransferLeader { .. } => true,

@@ -9,6 +9,8 @@
 //! - `forwarding`: what this node hands to the leader;
 //! - `membership`, `handover`: who belongs to the site, and who is to lead it;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
+//! - `across`, `deployment`: requests that other sites hold the keys of; this site's part in its
+//!   deployment ([`crate::global`]);
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
 //! - [`status`](Status): what can be seen of it;
@@ -21,7 +23,9 @@
 //! Left out on purpose: nothing here knows Redis or gRPC, an address is only passed through, and
 //! nobody's clock but the leader's decides about expiry (it goes through the log).
 
+mod across;
 mod advance;
+mod deployment;
 mod forwarding;
 mod handover;
 pub mod machine;
@@ -37,21 +41,30 @@ pub mod trial;
 mod writes;
 
 use crate::Core;
+use crate::global::handover::Handovers;
+use crate::global::routing::Routing;
+use across::Outbox;
+use deployment::News;
 use forwarding::Forwarding;
 use handover::Handover;
 use machine::{Machine, Reader};
 use membership::Membership;
-use model::{Answer, ClientId, Failure, NodeId, Request, Time, limits};
+use model::{
+    Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId,
+    SlotEpochs, Time, limits,
+};
 use raft::{Committed, Persist, Raft, Ticks};
 use reads::Reads;
 pub use status::Status;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use transfer::Incoming;
 use trial::{Planted, Rare};
+use wire::across::Across;
 use wire::peer::{self, Say};
 use writes::Writes;
 
@@ -69,8 +82,28 @@ pub(crate) enum Origin {
     Doubtful(Ticket),
     /// Another node, under its own number.
     Node { node: NodeId, id: u64 },
+    /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
+    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool },
+    /// A request of [`Routing`] that this site carries out itself.
+    Routed { id: u64, in_doubt: bool },
+    /// A handover of this site.
+    Handover(u64),
     /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
     Nobody,
+}
+
+impl Origin {
+    /// The same, now that a leader was lost that was sent the request.
+    fn in_doubt(self) -> Origin {
+        match self {
+            Origin::Client(ticket) => Origin::Doubtful(ticket),
+            Origin::Across { site, node, id, .. } => {
+                Origin::Across { site, node, id, in_doubt: true }
+            }
+            Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
+            other => other,
+        }
+    }
 }
 
 /// How a replica behaves.
@@ -92,6 +125,12 @@ pub struct Options {
     pub log_bytes_before_snapshot: u64,
     /// Entries that are kept behind a snapshot, for followers that lag a little.
     pub log_entries_kept: u64,
+    /// The deployment to begin, if this site belongs to none.
+    pub founding: Option<(DeploymentId, SiteEntry)>,
+    /// Where clients of the Redis Cluster protocol find this node; empty: nowhere.
+    pub cluster_address: String,
+    /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
+    pub handover_bytes_per_s_max: u64,
     /// The bug to be found, in a trial.
     pub planted: Planted,
     /// Of a thousand chances for something rare, how many are taken, in a trial.
@@ -110,6 +149,9 @@ impl Options {
             ticks: Ticks { heartbeat: 2, election: 10 },
             log_bytes_before_snapshot: limits::LOG_BYTES_BEFORE_SNAPSHOT,
             log_entries_kept: limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT,
+            founding: None,
+            cluster_address: String::new(),
+            handover_bytes_per_s_max: 0,
             planted: Planted::default(),
             rare_permille: 0,
         }
@@ -145,6 +187,22 @@ pub enum Input {
     },
     /// The link to a node broke: messages may have been lost.
     LinkLost(NodeId),
+    /// A node of another site of the deployment says something.
+    Across {
+        /// Which site.
+        site: SiteId,
+        /// Who.
+        node: NodeId,
+        /// What.
+        message: Across,
+    },
+    /// The link to a node of another site broke, or there is none.
+    AcrossLost {
+        /// Which site.
+        site: SiteId,
+        /// Who.
+        node: NodeId,
+    },
     /// A [`Output::Persist`] is durable, and all before it.
     Persisted(u64),
     /// There is no room for a persist (it goes on being tried), or writing altogether should stop
@@ -172,6 +230,24 @@ pub enum Output<V> {
         /// What.
         message: Box<peer::Message>,
     },
+    /// Say something to a node of another site. May be lost.
+    SendAcross {
+        /// Which site.
+        site: SiteId,
+        /// To whom.
+        node: NodeId,
+        /// What.
+        message: Box<Across>,
+    },
+    /// This site belongs to a deployment, under this id, and its sites are these now.
+    Deployment {
+        /// Its id.
+        own: SiteId,
+        /// The registry, with everybody's addresses.
+        registry: Arc<Registry>,
+    },
+    /// The site holds these slots, at these epochs, from here on (or did when it was last asked).
+    Holds(SlotEpochs),
     /// Answer a client of this node.
     Answer {
         /// The shell's name for the request.
@@ -238,6 +314,10 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     writes: Writes,
     reads: Reads,
     forwarding: Forwarding,
+    routing: Routing,
+    handovers: Handovers,
+    outbox: Outbox,
+    news: News,
     membership: Membership,
     handover: Handover,
     last_log_time_ms: u64,
@@ -311,6 +391,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             writes: Writes::default(),
             reads: Reads::new(options.client),
             forwarding: Forwarding::new(options.client),
+            routing: Routing::new(options.client),
+            handovers: Handovers::new(options.handover_bytes_per_s_max),
+            outbox: Outbox::default(),
+            news: News::default(),
             membership: Membership::default(),
             handover: Handover::default(),
             tick_proposed: false,
@@ -339,6 +423,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             site.outputs.push_back(Output::Members(site.members.clone()));
         }
         site.move_gate();
+        site.follow_deployment();
         site
     }
 
@@ -384,6 +469,8 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             Input::Request { ticket, request } => self.take_request(ticket, request),
             Input::Message { from, message } => self.take_message(from, message),
             Input::LinkLost(node) => self.link_lost(node),
+            Input::Across { site, node, message } => self.take_across(site, node, message),
+            Input::AcrossLost { site, node } => self.across_lost(site, node),
             Input::Persisted(number) => self.raft.persisted(number),
             Input::DiskFull(why) => self.disk_is_full(why),
             Input::DiskHasRoom => self.disk_full = None,
@@ -416,7 +503,9 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             return None;
         }
         if !self.is_quiet() {
-            return Some(self.next_tick);
+            let soon = [self.routing.next_due(), self.handovers.next_due(self.now.monotonic)];
+            let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
+            return Some(soon.fold(self.next_tick, Duration::min));
         }
         // The only voter has nobody to hear from or to reassure: it sleeps until a key expires.
         let due_ms = self.machine.tick_due_ms()?;

@@ -13,7 +13,7 @@
 //! hand leadership over has no lease for the rest of its term, since the word that lets the other
 //! stand at once may still be on its way.
 
-use super::Ticket;
+use super::Origin;
 use model::{ClientId, KeyspaceId, Query, limits};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub const LEASE_MARGIN: f64 = 0.2;
 /// A read that waits.
 #[derive(Debug)]
 pub(super) struct WaitingRead {
-    pub(super) ticket: Ticket,
+    pub(super) origin: Origin,
     pub(super) keyspace: KeyspaceId,
     pub(super) query: Query,
     pub(super) deadline: Duration,
@@ -113,7 +113,7 @@ impl Reads {
     }
 
     /// Those that have waited past their deadline.
-    pub(super) fn give_up(&mut self, now: Duration) -> Vec<Ticket> {
+    pub(super) fn give_up(&mut self, now: Duration) -> Vec<Origin> {
         let queues = [Some(&mut self.gathering), self.round.as_mut().map(|round| &mut round.reads)];
         let confirmed = self.confirmed.iter_mut().map(|(_, reads)| reads);
         let mut late = Vec::new();
@@ -121,7 +121,7 @@ impl Reads {
             queue.retain(|read| {
                 let keep = read.deadline > now;
                 if !keep {
-                    late.push(read.ticket);
+                    late.push(read.origin);
                 }
                 keep
             });
@@ -135,11 +135,12 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ticket;
     use super::*;
 
     fn read(ticket: u64) -> WaitingRead {
         WaitingRead {
-            ticket: Ticket(ticket),
+            origin: Origin::Client(Ticket(ticket)),
             keyspace: KeyspaceId::DEFAULT,
             query: Query::Count,
             deadline: Duration::from_secs(10),
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(reads.next_round(Duration::from_millis(1), PATIENCE), None);
         assert_eq!(reads.confirmed(first, 5), Some(Duration::ZERO));
         assert!(reads.take_ready(4).is_none(), "index 5 is not applied yet");
-        assert_eq!(reads.take_ready(5).unwrap()[0].ticket, Ticket(1));
+        assert_eq!(reads.take_ready(5).unwrap()[0].origin, Origin::Client(Ticket(1)));
         assert!(reads.next_round(Duration::from_millis(2), PATIENCE).is_some());
     }
 

@@ -34,9 +34,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let failure = Failure::NotServing("it was removed from its site");
             return self.settle(vec![(origin, Err(failure))]);
         }
-        match request.body {
+        self.take_any(origin, request.body, deadline);
+    }
+
+    /// A request of anybody's: it goes where its keys are.
+    pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        match self.target_of(&body) {
+            Ok(None) => self.take_here(origin, body, deadline),
+            Ok(Some(target)) => self.route(origin, body, target, deadline),
+            Err(refusal) => self.settle(vec![(origin, Err(Failure::Refused(refusal)))]),
+        }
+    }
+
+    /// A request that this site carries out.
+    pub(super) fn take_here(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        match body {
             Body::Read { keyspace, query, consistency } => {
-                self.take_read(WaitingRead { ticket, keyspace, query, deadline }, consistency);
+                self.take_read(WaitingRead { origin, keyspace, query, deadline }, consistency);
             }
             body if self.leads() => self.take_for_leader(origin, body, deadline),
             body => {
@@ -50,7 +64,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_read(&mut self, read: WaitingRead, consistency: ReadConsistency) {
         if self.options.witness {
             let failure = Failure::NotServing("it is a witness and holds no data");
-            return self.settle(vec![(Origin::Client(read.ticket), Err(failure))]);
+            return self.settle(vec![(read.origin, Err(failure))]);
         }
         let lease = matches!(self.gate, ReadGate::Lease(until) if until > self.now.monotonic);
         let here = match self.gate {
@@ -62,14 +76,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if here || self.options.planted.is(Bug::ReadWithoutIndex) && self.gate != ReadGate::Closed {
             return self.answer_read(read);
         }
-        let ticket = read.ticket;
+        let origin = read.origin;
         if self.rare.happens() {
             let failure = Failure::Overloaded { what: "linearizable reads" };
-            return self.settle(vec![(Origin::Client(ticket), Err(failure))]);
+            return self.settle(vec![(origin, Err(failure))]);
         }
         if !self.reads.push(read) {
             let failure = Failure::Overloaded { what: "linearizable reads" };
-            self.settle(vec![(Origin::Client(ticket), Err(failure))]);
+            self.settle(vec![(origin, Err(failure))]);
         }
     }
 
@@ -80,7 +94,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn answer_read(&mut self, read: WaitingRead) {
         let outcome = self.query(read.keyspace, &read.query);
-        self.outputs.push_back(Output::Answer { ticket: read.ticket, outcome });
+        match read.origin {
+            Origin::Client(ticket) => self.outputs.push_back(Output::Answer { ticket, outcome }),
+            origin => self.settle(vec![(origin, outcome)]),
+        }
     }
 
     pub(super) fn query(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Failure> {
@@ -184,7 +201,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Some(Say::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
             Some(Say::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
-            None => {}
+            // The shell tells these apart by their connection.
+            Some(Say::Across(_)) | None => {}
         }
     }
 
@@ -234,7 +252,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn settle(&mut self, settled: Vec<Settled>) {
-        for (origin, outcome) in settled {
+        let mut settled = std::collections::VecDeque::from(settled);
+        while let Some((origin, outcome)) = settled.pop_front() {
             match origin {
                 Origin::Client(ticket) => {
                     self.outputs.push_back(Output::Answer { ticket, outcome });
@@ -256,6 +275,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let answer = peer::ForwardedAnswer { id, outcome, members };
                     self.replies.entry(node).or_default().push(answer);
                 }
+                Origin::Across { site, node, id, in_doubt } => {
+                    let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
+                    self.answer_across(site, node, id, outcome);
+                }
+                Origin::Routed { id, in_doubt } => {
+                    let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
+                    let now = self.now.monotonic;
+                    settled.extend(self.routing.came_back(id, in_doubt, outcome, now));
+                }
+                Origin::Handover(id) => self.handover_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
                 Origin::Nobody => self.tick_proposed = false,
             }

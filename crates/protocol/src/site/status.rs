@@ -2,6 +2,7 @@
 
 use super::Site;
 use super::raft::Role;
+use crate::global::handover::Progress;
 use model::{NodeId, Revision};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -45,6 +46,12 @@ pub struct Status {
     pub reads_waiting: usize,
     /// Requests that wait for the leader's answer.
     pub forwarded: usize,
+    /// Requests that wait for other sites, or for slots on their way.
+    pub routed: usize,
+    /// Of those that ended: how many went straight to their slot's holder, and how many did not.
+    pub routed_straight: (u64, u64),
+    /// Slots on their way to other sites.
+    pub moves: Vec<Progress>,
     /// Why the disk takes no writes, if it takes none.
     pub disk_full: Option<String>,
     /// Whether this node can answer a request now: it leads, or knows who does, and is a member.
@@ -86,6 +93,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             writes_in_flight: self.writes.in_flight(),
             reads_waiting: self.reads.waiting(),
             forwarded: self.forwarding.waiting(),
+            routed: self.routing.waiting(),
+            routed_straight: (self.routing.straight, self.routing.astray),
+            moves: self.moves(),
             disk_full: self.disk_full.clone(),
             ready: serves && !self.removed,
         }

@@ -223,7 +223,7 @@ impl Writes {
         for write in waiting {
             match write.origin {
                 Origin::Node { node, id } => foreign.push((node, id)),
-                Origin::Client(_) | Origin::Doubtful(_) | Origin::Nobody => {
+                _ => {
                     self.waiting_bytes += write.size_bytes;
                     self.waiting.push_back(write);
                 }
@@ -257,10 +257,20 @@ pub(super) fn size_bytes(command: &Command) -> usize {
             _ => 0,
         }
     }
+    fn of_item(item: &model::StagedItem) -> usize {
+        match item {
+            model::StagedItem::Record { key, row, .. } => key.len() + row.len(),
+            model::StagedItem::Absent { key, .. } => key.len(),
+            model::StagedItem::Remembered { row, .. } => row.len(),
+        }
+    }
     const OVERHEAD_BYTES: usize = 64;
     OVERHEAD_BYTES
         + match command {
             Command::Write { write, .. } => of_write(write),
+            Command::Receiving { step: model::Receiving::Piece { items, .. }, .. } => {
+                items.iter().map(of_item).sum()
+            }
             Command::Transaction { steps, .. } => steps
                 .iter()
                 .map(|step| match step {

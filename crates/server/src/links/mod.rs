@@ -43,6 +43,7 @@ impl Identity {
             site: self.site.to_string(),
             node: self.node.0,
             incarnation: self.incarnation,
+            ..Hello::default()
         }
     }
 }

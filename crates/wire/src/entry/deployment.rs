@@ -18,6 +18,7 @@ code_enum!(RegistryChange as "change of the registry" {
     2 => Update(entry),
     3 => Leave(site),
     4 => Remove(site),
+    5 => Node(site, node),
 });
 
 code_enum!(RegistryError as "registry error" {
@@ -40,7 +41,7 @@ code_enum!(Giving as "step of giving slots" {
     1 => Begin { slots, to, pinned },
     2 => Freeze,
     3 => Release,
-    4 => TakeBack,
+    4 => TakeBack { refused },
     5 => Pause(paused),
 });
 

@@ -139,7 +139,11 @@ impl<S: State> Applying<'_, S> {
                 }
                 self.end_giving(number);
             }
-            Giving::TakeBack => {
+            Giving::TakeBack { refused } => {
+                // What is frozen may be installed already, unless the receiver has promised not to.
+                if one.frozen.is_some() && !refused {
+                    return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+                }
                 self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
                 self.end_giving(number);
             }

@@ -302,6 +302,11 @@ impl<S: State> Machine<S> {
         self.known.deployment.member.as_ref()
     }
 
+    /// Whether a keyspace's keys belong to slots.
+    pub fn is_global(&self, keyspace: KeyspaceId) -> bool {
+        self.known.keyspaces.is_global(keyspace)
+    }
+
     /// The ring's pointers as they were last kept; empty: never.
     pub fn ring(&self) -> &Bytes {
         &self.known.deployment.ring

@@ -246,7 +246,9 @@ fn a_refused_move_is_refused_for_ever_and_its_slots_are_taken_back() {
     assert_eq!(b.receive(moving.number, install), refused);
     let again = Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number };
     assert_eq!(b.receive(moving.number, again), refused);
-    a.give(moving.number, Giving::TakeBack).unwrap();
+    let not_yet = a.give(moving.number, Giving::TakeBack { refused: false });
+    assert!(not_yet.is_err(), "frozen: the receiver may have installed it");
+    a.give(moving.number, Giving::TakeBack { refused: true }).unwrap();
     assert_eq!(a.global("x{t}"), Ok(Some("v".into())));
     assert_eq!(a.machine.token(slot("t")), Token::Held(Epoch(1)));
     // Another one goes through, and what the first one brought is not in its way.

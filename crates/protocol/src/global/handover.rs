@@ -1,0 +1,356 @@
+//! Slots on their way to another site, carried by the giver's leader.
+//!
+//! The state says which moves there are and how far they have come where it matters (begun, frozen,
+//! gone); everything here can be lost, and a new leader begins by asking the receiver what it has.
+//! A move's steps, each a command at one of the two sites:
+//!
+//! ```text
+//! giver                                   receiver
+//! begin        ── Begin ────────────────▶ room is made
+//! copy, tell   ── Piece 0, 1, 2, … ─────▶ staged
+//! freeze: what comes now waits
+//! tell the rest ─ Piece n ──────────────▶ staged
+//!              ── Install ──────────────▶ the slots are its own
+//! release: what waited is sent on
+//! ```
+//!
+//! Nothing fails on the way, and a crash of either side at any step leaves a state from which the
+//! same steps go on. A frozen move is taken back only when the receiver has refused it for ever.
+
+use crate::site::machine::Machine;
+use crate::site::machine::copying::{self, Position};
+use crate::site::machine::giving::Move;
+use model::{
+    Answer, Body, Command, Failure, Giving, MoveError, MoveId, Receiving, Refusal, Registry,
+    SiteId, limits,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::state::State;
+
+/// How long a step that was proposed or asked for is waited for before it is looked at again.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A receiver that is so many changes behind is near enough for the freeze.
+const LAG_MAX: u64 = 256;
+
+/// What a driver wants done.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A request to the receiver; the answer comes back under this number.
+    Ask { id: u64, to: SiteId, body: Body },
+    /// A command of this site.
+    Propose(Command),
+    /// The machine cannot be read.
+    Fail(String),
+}
+
+/// What a request to a receiver was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Begin,
+    Piece,
+    Install,
+    Refuse,
+}
+
+/// Where a move stands, as its carrier sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// To ask the receiver what it has.
+    Ask,
+    /// The receiver was asked.
+    Asking,
+    /// Pieces go.
+    Telling,
+    /// The receiver is to install.
+    Installing,
+    /// The receiver has refused, or will.
+    Refusing,
+}
+
+#[derive(Debug)]
+struct Carried {
+    stage: Stage,
+    first: Position,
+    at: Position,
+    /// Of the next piece.
+    sequence: u64,
+    /// Pieces that are not known to have come.
+    unanswered: usize,
+    /// Nothing is asked or proposed before.
+    not_before: Duration,
+    /// When the next piece may go, by the throttle.
+    next_piece: Duration,
+    bytes: u64,
+}
+
+/// How far a move has come, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Its number.
+    pub number: u64,
+    /// What is moved to whom.
+    pub what: Move,
+    /// Bytes that were sent by this leader.
+    pub sent_bytes: u64,
+    /// Whether all records were copied once; what changes is told behind them.
+    pub copied: bool,
+    /// Changes that the receiver does not know yet.
+    pub lag: u64,
+}
+
+/// The moves of a site that leads itself.
+#[derive(Debug, Default)]
+pub(crate) struct Handovers {
+    carried: BTreeMap<u64, Carried>,
+    asked: BTreeMap<u64, (u64, Asked)>,
+    last_id: u64,
+    /// Bytes a second that all moves together may send; 0: as many as go.
+    bytes_per_s_max: u64,
+}
+
+impl Handovers {
+    /// None yet. All together send so many bytes a second at most; 0: as many as go.
+    pub(crate) fn new(bytes_per_s_max: u64) -> Handovers {
+        Handovers { bytes_per_s_max, ..Handovers::default() }
+    }
+
+    /// This node leads no more: the next leader asks anew.
+    pub(crate) fn drop_all(&mut self) {
+        self.carried.clear();
+        self.asked.clear();
+    }
+
+    /// When to look again.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+        let due = |one: &Carried| {
+            one.not_before.max(if one.next_piece > now { one.next_piece } else { Duration::ZERO })
+        };
+        self.carried.values().map(due).filter(|at| *at > now).min()
+    }
+
+    /// Goes on with every move there is.
+    pub(crate) fn advance<S: State>(&mut self, machine: &Machine<S>, now: Duration) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let Some(member) = machine.membership() else { return wishes };
+        let moves = machine.giving();
+        self.carried.retain(|number, _| moves.contains_key(number));
+        for (&number, one) in moves {
+            let carried = self.carried.entry(number).or_insert_with(|| Carried {
+                stage: Stage::Ask,
+                first: Position::first(one),
+                at: Position::first(one),
+                sequence: 0,
+                unanswered: 0,
+                not_before: now,
+                next_piece: now,
+                bytes: 0,
+            });
+            if carried.not_before > now {
+                continue;
+            }
+            let id = MoveId { from: member.own, number };
+            let open_from = moves.keys().next().copied().unwrap_or(number);
+            self.go_on(machine, id, one, open_from, now, &mut wishes);
+        }
+        wishes
+    }
+
+    fn ask(&mut self, id: MoveId, to: SiteId, asked: Asked, step: Receiving) -> Wish {
+        self.last_id += 1;
+        self.asked.insert(self.last_id, (id.number, asked));
+        Wish::Ask { id: self.last_id, to, body: Body::Write(Command::Receiving { id, step }) }
+    }
+
+    fn go_on<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        id: MoveId,
+        one: &Move,
+        open_from: u64,
+        now: Duration,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let number = id.number;
+        let Some(carried) = self.carried.get_mut(&number) else { return };
+        match carried.stage {
+            Stage::Asking | Stage::Installing => {}
+            Stage::Ask => {
+                carried.stage = Stage::Asking;
+                let slots = machine.epochs_to_give(one);
+                wishes.push(self.ask(
+                    id,
+                    one.to,
+                    Asked::Begin,
+                    Receiving::Begin { slots, open_from },
+                ));
+            }
+            Stage::Refusing => {
+                carried.not_before = now + PATIENCE;
+                wishes.push(match one.frozen {
+                    // Nothing was ever sent that could be installed.
+                    None => {
+                        let step = Giving::TakeBack { refused: false };
+                        Wish::Propose(Command::Giving { number, step })
+                    }
+                    Some(_) => self.ask(id, one.to, Asked::Refuse, Receiving::Refuse),
+                });
+            }
+            Stage::Telling => self.tell(machine, id, one, now, wishes),
+        }
+    }
+
+    fn tell<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        id: MoveId,
+        one: &Move,
+        now: Duration,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let number = id.number;
+        loop {
+            let moves = self.carried.len().max(1) as u64;
+            let Some(carried) = self.carried.get_mut(&number) else { return };
+            let full = carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX;
+            if full || carried.next_piece > now || one.paused && one.frozen.is_none() {
+                return;
+            }
+            let piece = match machine.piece(number, one, &carried.at) {
+                Ok(piece) => piece,
+                Err(stopped) if copying::must_begin_anew(&stopped) => {
+                    carried.stage = Stage::Refusing;
+                    return;
+                }
+                Err(error) => return wishes.push(Wish::Fail(error.to_string())),
+            };
+            if piece.items.is_empty() {
+                carried.at = piece.next;
+                break;
+            }
+            let resume = piece.next.encode();
+            let step = Receiving::Piece { sequence: carried.sequence, resume, items: piece.items };
+            carried.at = piece.next;
+            carried.sequence += 1;
+            carried.unanswered += 1;
+            carried.bytes += piece.bytes as u64;
+            // The last pieces of a frozen move are not held up: somebody waits for them.
+            if self.bytes_per_s_max > 0 && one.frozen.is_none() {
+                let share = (self.bytes_per_s_max / moves).max(1);
+                let span = piece.bytes as u64 * 1_000_000 / share;
+                carried.next_piece = now + Duration::from_micros(span);
+            }
+            wishes.push(self.ask(id, one.to, Asked::Piece, step));
+        }
+        let Some(carried) = self.carried.get_mut(&number) else { return };
+        match one.frozen {
+            None if carried.at.copy.is_none()
+                && carried.unanswered <= 1
+                && machine.lag(number, &carried.at) <= LAG_MAX =>
+            {
+                carried.not_before = now + PATIENCE;
+                wishes.push(Wish::Propose(Command::Giving { number, step: Giving::Freeze }));
+            }
+            Some(frozen)
+                if carried.unanswered == 0 && machine.is_told(number, &carried.at, frozen) =>
+            {
+                carried.stage = Stage::Installing;
+                let registry =
+                    machine.membership().filter(|_| one.slots.contains(Registry::slot()));
+                let registry = registry.map(|member| Box::new((*member.registry).clone()));
+                let step = Receiving::Install {
+                    pieces: carried.sequence,
+                    log_time_ms: machine.log_time_ms(),
+                    revision: machine.revision(),
+                    registry,
+                };
+                wishes.push(self.ask(id, one.to, Asked::Install, step));
+            }
+            _ => {}
+        }
+    }
+
+    /// The freeze was applied: there is no need to wait for it any longer.
+    pub(crate) fn look_again(&mut self, now: Duration) {
+        for one in self.carried.values_mut() {
+            if one.stage == Stage::Telling {
+                one.not_before = one.not_before.min(now);
+            }
+        }
+    }
+
+    /// A receiver's answer.
+    pub(crate) fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        frozen: impl Fn(u64) -> bool,
+        now: Duration,
+    ) -> Option<Wish> {
+        let (number, asked) = self.asked.remove(&id)?;
+        let carried = self.carried.get_mut(&number)?;
+        let give = |step| Some(Wish::Propose(Command::Giving { number, step }));
+        match outcome {
+            // It may have been installed by what an earlier leader said.
+            Ok(Answer::Installed) => {
+                carried.not_before = now + PATIENCE;
+                carried.stage = Stage::Ask;
+                return give(Giving::Release);
+            }
+            Ok(Answer::Staged { pieces, resume }) => {
+                let is_begin = asked == Asked::Begin;
+                if asked == Asked::Piece {
+                    carried.unanswered = carried.unanswered.saturating_sub(1);
+                }
+                // It lacks a piece that was sent before this one: go back to what it has.
+                let lacks = carried.unanswered == 0 && pieces < carried.sequence;
+                if is_begin || lacks {
+                    carried.sequence = pieces;
+                    carried.unanswered = 0;
+                    carried.stage = Stage::Telling;
+                    match Position::decode(&resume).filter(|_| pieces > 0) {
+                        Some(at) => carried.at = at,
+                        None => carried.at = carried.first.clone(),
+                    }
+                    // Answers to pieces of before say nothing about those that go now.
+                    self.asked.retain(|_, (other, _)| *other != number);
+                }
+            }
+            Ok(_) if asked == Asked::Refuse => {
+                carried.not_before = now + PATIENCE;
+                return give(Giving::TakeBack { refused: true });
+            }
+            Err(Failure::Refused(Refusal::Move(MoveError::Refused))) => {
+                carried.not_before = now + PATIENCE;
+                return give(Giving::TakeBack { refused: true });
+            }
+            Err(Failure::Refused(Refusal::Move(MoveError::NoReceiver))) => {
+                carried.stage = Stage::Refusing;
+                carried.not_before = if frozen(number) { now + PATIENCE } else { now };
+            }
+            // Nobody knows; the receiver is asked what it has.
+            _ => {
+                carried.stage = Stage::Ask;
+                carried.unanswered = 0;
+                carried.not_before = now + PATIENCE;
+            }
+        }
+        None
+    }
+
+    /// How far the moves have come.
+    pub(crate) fn progress<S: State>(&self, machine: &Machine<S>) -> Vec<Progress> {
+        let moves = machine.giving().iter();
+        let progress = moves.map(|(&number, one)| {
+            let carried = self.carried.get(&number);
+            Progress {
+                number,
+                what: one.clone(),
+                sent_bytes: carried.map_or(0, |carried| carried.bytes),
+                copied: carried.is_some_and(|carried| carried.at.copy.is_none()),
+                lag: carried.map_or(0, |carried| machine.lag(number, &carried.at)),
+            }
+        });
+        progress.collect()
+    }
+}

@@ -1,0 +1,15 @@
+//! Linearizable keys of the whole deployment: who serves them, and how that changes.
+//!
+//! Exactly one site holds a slot at an epoch. That right is a *token* of the replicated state
+//! ([`crate::site::machine::tokens`]) and changes hands by commands of the two sites concerned.
+//! Everything here is volatile and may be wrong without harm: it finds the holder, and it drives what
+//! the state says is under way.
+//!
+//! - [`routing`]: requests on their way to the site that holds their slot;
+//! - [`handover`]: slots on their way to another site, carried by the giver's leader;
+//!
+//! EdgeKV (Sonbol and others, 2020) keeps global data so: groups of edge nodes, one truth a group,
+//! found over a ring (§3 and §4 there). Left out: placement by use.
+
+pub mod handover;
+pub mod routing;

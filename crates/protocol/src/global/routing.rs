@@ -1,0 +1,471 @@
+//! Requests about global keys, from a node to the site that holds their slot.
+//!
+//! A request goes straight to the holder, as far as it is known; whoever is asked and does not hold
+//! the slot says so, and who does, by its own knowledge. What is known is a *hint* with an epoch: the
+//! highest counts. A request about a slot that changes hands just now waits and is sent on.
+//!
+//! A write is numbered before it leaves the node, unless its client has done so, and keeps its number
+//! wherever it goes: what a site remembers of a slot's requests moves along with the slot. So it can
+//! be sent again, to another node or to another site, and is applied once. A request that cannot be
+//! told from its own repetition is sent once.
+
+use crate::site::Origin;
+use model::{
+    Body, ClientId, Command, Epoch, Failure, NodeId, ReadConsistency, Receiving, Request,
+    RequestId, SiteId, Slot, limits,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::entry;
+use wire::peer::ForwardedRequest;
+
+/// How long an answer from another site is waited for before another node of it is asked.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a request rests when nobody knows better.
+const REST: Duration = Duration::from_millis(20);
+/// The longest it rests.
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// Whom a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Whoever holds a slot.
+    Slot(Slot),
+    /// One site.
+    Site(SiteId),
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// To be looked at.
+    Due,
+    /// Among this site's own requests.
+    Here,
+    /// With a node of another site, since then.
+    Sent(SiteId, NodeId, Duration),
+    /// Waiting until then.
+    Resting(Duration),
+}
+
+#[derive(Debug)]
+struct Routed {
+    origin: Origin,
+    body: Body,
+    target: Target,
+    deadline: Duration,
+    at: At,
+    /// It was sent and nobody knows what became of it then.
+    in_doubt: bool,
+    /// How often it came back without an answer.
+    returns: u32,
+}
+
+/// What came of a request, for whoever asked.
+pub(crate) type Outcome = Result<model::Answer, Failure>;
+
+/// The requests of one node that are about what other sites may hold.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    client: ClientId,
+    last_id: u64,
+    routed: BTreeMap<u64, Routed>,
+    /// To be looked at now.
+    due: Vec<u64>,
+    /// To be looked at then.
+    resting: BTreeSet<(Duration, u64)>,
+    hints: BTreeMap<Slot, (SiteId, Epoch)>,
+    /// Whom to ask at a site: who led it lately.
+    near: BTreeMap<SiteId, NodeId>,
+    /// Requests that went straight to a holder that answered, and all others, since the start.
+    pub(crate) straight: u64,
+    pub(crate) astray: u64,
+}
+
+impl Routing {
+    /// Nothing yet. `process`: this process, among those that number requests.
+    pub(crate) fn new(process: ClientId) -> Routing {
+        // Another one than forwarding inside the site uses: both count from 1.
+        let client = ClientId(process.0.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15);
+        Routing {
+            client,
+            last_id: 0,
+            routed: BTreeMap::new(),
+            due: Vec::new(),
+            resting: BTreeSet::new(),
+            hints: BTreeMap::new(),
+            near: BTreeMap::new(),
+            straight: 0,
+            astray: 0,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.routed.is_empty()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.routed.len()
+    }
+
+    /// Takes a request in; it is due.
+    pub(crate) fn push(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        target: Target,
+        deadline: Duration,
+    ) -> Result<u64, (Origin, Outcome)> {
+        if self.routed.len() >= limits::ROUTED_MAX {
+            let what = "requests for other sites";
+            return Err((origin, Err(Failure::Overloaded { what })));
+        }
+        self.last_id += 1;
+        let one =
+            Routed { origin, body, target, deadline, at: At::Due, in_doubt: false, returns: 0 };
+        self.routed.insert(self.last_id, one);
+        self.due.push(self.last_id);
+        Ok(self.last_id)
+    }
+
+    // ---- hints -----------------------------------------------------------------------------------
+
+    /// Who is said to hold a slot.
+    pub(crate) fn hint(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
+        self.hints.get(&slot).copied()
+    }
+
+    /// Somebody says who holds a slot; an older word counts for nothing.
+    pub(crate) fn learn(&mut self, slot: Slot, site: SiteId, epoch: Epoch) {
+        let known = self.hints.entry(slot).or_insert((site, epoch));
+        if known.1 <= epoch {
+            *known = (site, epoch);
+        }
+    }
+
+    /// A site said that it does not hold a slot at this epoch.
+    pub(crate) fn forget(&mut self, slot: Slot, site: SiteId) {
+        if self.hints.get(&slot).is_some_and(|(known, _)| *known == site) {
+            self.hints.remove(&slot);
+        }
+    }
+
+    /// Somebody leads a site.
+    pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId) {
+        self.near.insert(site, node);
+    }
+
+    /// Whom to ask at a site: who led it lately, or its first node.
+    pub(crate) fn node_of(&self, site: SiteId, nodes: &[NodeId]) -> Option<NodeId> {
+        let near = self.near.get(&site).filter(|node| nodes.contains(node));
+        near.or(nodes.first()).copied()
+    }
+
+    /// A node of a site does not answer: the next one is asked from now on.
+    pub(crate) fn turn_from(&mut self, site: SiteId, node: NodeId, nodes: &[NodeId]) {
+        if self.node_of(site, nodes) != Some(node) {
+            return;
+        }
+        let at = nodes.iter().position(|one| *one == node).map_or(0, |at| at + 1);
+        if let Some(next) = nodes.get(at).or(nodes.first()) {
+            self.near.insert(site, *next);
+        }
+    }
+
+    // ---- on the way ------------------------------------------------------------------------------
+
+    /// The requests to look at now.
+    pub(crate) fn take_due(&mut self, now: Duration) -> Vec<(u64, Target)> {
+        while let Some(&(until, id)) = self.resting.first()
+            && until <= now
+        {
+            self.resting.pop_first();
+            self.due.push(id);
+        }
+        let due = std::mem::take(&mut self.due);
+        let target = |id: u64| {
+            let one = self.routed.get(&id)?;
+            matches!(one.at, At::Due | At::Resting(_)).then_some((id, one.target))
+        };
+        due.into_iter().filter_map(target).collect()
+    }
+
+    /// When a request is due next.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        match self.due.is_empty() {
+            false => Some(Duration::ZERO),
+            true => self.resting.first().map(|(until, _)| *until),
+        }
+    }
+
+    /// A request goes among this site's own: what it asks. `numbered`: it may leave this node.
+    pub(crate) fn go_here(&mut self, id: u64, numbered: bool) -> Option<(Body, Duration)> {
+        if numbered {
+            self.number(id);
+        }
+        let one = self.routed.get_mut(&id)?;
+        one.at = At::Here;
+        Some((one.body.clone(), one.deadline))
+    }
+
+    /// A request leaves for a node of another site.
+    pub(crate) fn go_away(
+        &mut self,
+        id: u64,
+        site: SiteId,
+        node: NodeId,
+        now: Duration,
+    ) -> Option<ForwardedRequest> {
+        self.number(id);
+        let oldest = self.routed.keys().next().copied().unwrap_or(id);
+        let client = self.client;
+        let one = self.routed.get_mut(&id)?;
+        one.at = At::Sent(site, node, now);
+        if let Some(Some(request)) = request_id(&mut one.body)
+            && request.client == client
+        {
+            request.acknowledged_below = oldest;
+        }
+        let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
+        let request = Request { body: one.body.clone(), deadline_ms: Some(deadline_ms.max(1)) };
+        let request = entry::encode_request(&request);
+        Some(ForwardedRequest { id: id.wrapping_add(client.0), request, join: None })
+    }
+
+    /// A request is looked at again after a while, longer each time.
+    pub(crate) fn rest(&mut self, id: u64, now: Duration) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.returns += 1;
+            let until = now + (REST * one.returns).min(REST_MAX);
+            one.at = At::Resting(until);
+            self.resting.insert((until, id));
+        }
+    }
+
+    /// Tokens changed hands: what rests is looked at now.
+    pub(crate) fn wake(&mut self) {
+        let resting = std::mem::take(&mut self.resting);
+        self.due.extend(resting.into_iter().map(|(_, id)| id));
+    }
+
+    /// Gives a write its number, if it can have one and has none.
+    fn number(&mut self, id: u64) {
+        let client = self.client;
+        let Some(one) = self.routed.get_mut(&id) else { return };
+        if let Some(request) = request_id(&mut one.body) {
+            request.get_or_insert(RequestId { client, sequence: id, acknowledged_below: 0 });
+        }
+    }
+
+    /// This site's own path gave a request back. `None`: it is not to be answered yet.
+    pub(crate) fn came_back(
+        &mut self,
+        id: u64,
+        in_doubt: bool,
+        outcome: Outcome,
+        now: Duration,
+    ) -> Option<(Origin, Outcome)> {
+        let one = self.routed.get_mut(&id)?;
+        let not_held = matches!(outcome, Err(Failure::Refused(model::Refusal::NotHeld(_))));
+        if not_held && !matches!(one.origin, Origin::Across { .. }) {
+            if in_doubt && !is_repeatable(&mut one.body) {
+                let why = "its slot moved on while a leader was lost that may have carried it out";
+                return self.settle(id, Err(Failure::Unknown { why }));
+            }
+            self.rest(id, now);
+            return None;
+        }
+        self.settle(id, outcome)
+    }
+
+    /// Another site's answer. `None`: it is not to be passed on (yet).
+    pub(crate) fn answered(
+        &mut self,
+        wire_id: u64,
+        outcome: Outcome,
+        hint: Option<(SiteId, Epoch)>,
+        now: Duration,
+    ) -> Option<(Origin, Outcome)> {
+        let id = wire_id.wrapping_sub(self.client.0);
+        let one = self.routed.get_mut(&id)?;
+        let At::Sent(site, ..) = one.at else { return None };
+        match (&outcome, one.target) {
+            (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
+                self.astray += 1;
+                match hint.filter(|(holder, _)| *holder != site) {
+                    Some((holder, epoch)) => {
+                        one.returns += 1;
+                        // The first few follow at once; who is sent in circles rests.
+                        let rests = one.returns > 4;
+                        one.at = At::Due;
+                        self.forget(slot, site);
+                        self.learn(slot, holder, epoch);
+                        match rests {
+                            true => self.rest(id, now),
+                            false => self.due.push(id),
+                        }
+                    }
+                    None => {
+                        self.forget(slot, site);
+                        self.rest(id, now);
+                    }
+                }
+                None
+            }
+            // Nothing was done there.
+            (Err(Failure::NoLeader | Failure::NotServing(_)), _) => {
+                self.rest(id, now);
+                None
+            }
+            // It may have been done there, and asking again does it once.
+            (Err(Failure::Unknown { .. }), Target::Slot(_)) if is_repeatable(&mut one.body) => {
+                one.in_doubt = true;
+                self.rest(id, now);
+                None
+            }
+            _ => {
+                self.straight += u64::from(one.returns == 0);
+                self.astray += u64::from(one.returns != 0);
+                self.settle(id, outcome)
+            }
+        }
+    }
+
+    /// A node of another site is lost, or is silent: what it was sent is sent again, or is in doubt
+    /// for ever. Whom nobody answered are the nodes to turn from.
+    pub(crate) fn lost(
+        &mut self,
+        is_lost: impl Fn(SiteId, NodeId, Duration) -> bool,
+        settled: &mut Vec<(Origin, Outcome)>,
+    ) -> Vec<(SiteId, NodeId)> {
+        let (mut given_up, mut silent) = (Vec::new(), Vec::new());
+        for (id, one) in &mut self.routed {
+            let At::Sent(site, node, since) = one.at else { continue };
+            if !is_lost(site, node, since) {
+                continue;
+            }
+            silent.push((site, node));
+            one.in_doubt |= !matches!(one.body, Body::Read { .. });
+            one.at = At::Due;
+            self.due.push(*id);
+            if !is_repeatable(&mut one.body) {
+                given_up.push(*id);
+            }
+        }
+        for id in given_up {
+            let why = "the site that was asked cannot be reached any more";
+            settled.extend(self.settle(id, Err(Failure::Unknown { why })));
+        }
+        silent.sort_unstable();
+        silent.dedup();
+        silent
+    }
+
+    /// Gives up what has waited past its deadline.
+    pub(crate) fn give_up(&mut self, now: Duration, settled: &mut Vec<(Origin, Outcome)>) {
+        let late: Vec<u64> =
+            self.routed.iter().filter(|(_, one)| one.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            let one = &self.routed[&id];
+            let is_read = matches!(one.body, Body::Read { .. });
+            let failure = match (one.at, one.target) {
+                // Its own path answers it, at the same deadline.
+                (At::Here, _) if !is_read => continue,
+                (At::Sent(..), _) if !is_read => Failure::Unknown {
+                    why: "its deadline passed before its slot's holder answered",
+                },
+                (_, Target::Slot(slot)) => Failure::Unreachable { slot },
+                (_, Target::Site(_)) => Failure::NotServing("the other site cannot be reached"),
+            };
+            settled.extend(self.settle(id, Err(failure)));
+        }
+    }
+
+    /// A request has its outcome.
+    fn settle(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
+        let one = self.routed.remove(&id)?;
+        let outcome = match outcome {
+            Err(failure) if one.in_doubt && says_nothing_done(&failure) => {
+                let why = "a site was lost that may have carried it out, and no other could tell";
+                Err(Failure::Unknown { why })
+            }
+            outcome => outcome,
+        };
+        Some((one.origin, outcome))
+    }
+
+    /// The origin of a request.
+    pub(crate) fn origin(&self, id: u64) -> Option<Origin> {
+        self.routed.get(&id).map(|one| one.origin)
+    }
+
+    /// Ends a request without asking anybody (further).
+    pub(crate) fn end(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
+        self.settle(id, outcome)
+    }
+}
+
+fn says_nothing_done(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::NoLeader
+            | Failure::Overloaded { .. }
+            | Failure::DiskFull(_)
+            | Failure::NotServing(_)
+            | Failure::Unreachable { .. }
+    )
+}
+
+/// Where a request keeps its id, if it can have one.
+fn request_id(body: &mut Body) -> Option<&mut Option<RequestId>> {
+    match body {
+        Body::Write(Command::Write { request, .. } | Command::Transaction { request, .. }) => {
+            Some(request)
+        }
+        _ => None,
+    }
+}
+
+/// Whether doing it twice is the same as doing it once: it has a number, or says so by itself.
+fn is_repeatable(body: &mut Body) -> bool {
+    if let Some(request) = request_id(body) {
+        return request.is_some();
+    }
+    match body {
+        Body::Read { .. } => true,
+        Body::Write(
+            Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. },
+        ) => true,
+        _ => false,
+    }
+}
+
+/// Whether a request may come from another site at all.
+pub(crate) fn may_come_across(body: &Body) -> bool {
+    match body {
+        Body::Read {
+            consistency: ReadConsistency::Linearizable | ReadConsistency::Stale, ..
+        } => true,
+        Body::Write(command) => matches!(
+            command,
+            Command::Write { .. }
+                | Command::Transaction { .. }
+                | Command::CreateKeyspace(_)
+                | Command::DropKeyspace { .. }
+                | Command::ChangeRegistry(_)
+                | Command::Register { .. }
+                | Command::Giving {
+                    step: model::Giving::Begin { .. } | model::Giving::Pause(_),
+                    ..
+                }
+                | Command::Receiving {
+                    step: Receiving::Begin { .. }
+                        | Receiving::Piece { .. }
+                        | Receiving::Install { .. }
+                        | Receiving::Refuse,
+                    ..
+                }
+        ),
+        _ => false,
+    }
+}

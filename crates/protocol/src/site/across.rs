@@ -1,0 +1,236 @@
+//! Requests between sites: this node's clients' for what others hold, and others' for what is here.
+//!
+//! A request of this node's clients goes wherever its slot is ([`crate::global::routing`]). One that
+//! came from another site is answered here or not at all: its sender is told who holds the slot, so
+//! that it goes there itself and knows better next time. No request travels in circles.
+
+use super::{Origin, Output, Site};
+use crate::global::routing::{PATIENCE, Target, may_come_across};
+use model::{
+    Answer, Body, Command, Failure, NodeId, Refusal, Registry, SiteId, Slot, Spread, limits,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross};
+use wire::entry;
+use wire::peer::{Forward, ForwardedRequest};
+
+/// What gathers for nodes of other sites until the end of a round.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    requests: BTreeMap<(SiteId, NodeId), Vec<ForwardedRequest>>,
+    answers: BTreeMap<(SiteId, NodeId), Vec<AnswerAcross>>,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Where a request must go; `None`: it is this site's own.
+    pub(super) fn target_of(&self, body: &Body) -> Result<Option<Target>, Refusal> {
+        let (keyspace, spread) = match body {
+            Body::Read { keyspace, query, .. } => (*keyspace, query.spread()),
+            Body::Write(Command::Write { keyspace, write, .. }) => (*keyspace, write.spread()),
+            Body::Write(Command::Transaction { keyspace, guards, steps, .. }) => {
+                let spread = steps.iter().fold(Spread::Nowhere, |all, one| all.join(one.spread()));
+                (*keyspace, guards.iter().fold(spread, |all, guard| all.and(&guard.key)))
+            }
+            Body::Write(
+                Command::CreateKeyspace(_)
+                | Command::DropKeyspace { .. }
+                | Command::ChangeRegistry(_),
+            ) if self.machine.membership().is_some() => {
+                return Ok(Some(Target::Slot(Registry::slot())));
+            }
+            _ => return Ok(None),
+        };
+        if !self.machine.is_global(keyspace) {
+            return Ok(None);
+        }
+        match spread {
+            Spread::One(slot) => Ok(Some(Target::Slot(slot))),
+            Spread::Several => Err(Refusal::CrossSlot),
+            // About what this site holds of it.
+            Spread::Nowhere => Ok(None),
+        }
+    }
+
+    /// Takes a request in that may have to go elsewhere.
+    pub(super) fn route(&mut self, origin: Origin, body: Body, target: Target, deadline: Duration) {
+        if let Err(refused) = self.routing.push(origin, body, target, deadline) {
+            self.settle(vec![refused]);
+        }
+    }
+
+    /// Sends requests on to where they belong.
+    pub(super) fn route_due(&mut self) {
+        let now = self.now.monotonic;
+        for (id, target) in self.routing.take_due(now) {
+            let Some(origin) = self.routing.origin(id) else { continue };
+            let site = match target {
+                Target::Slot(slot) if self.machine.token(slot).serves() => {
+                    // The only voter's own write cannot be sent twice.
+                    let numbered = !self.leads();
+                    if let Some((body, deadline)) = self.routing.go_here(id, numbered) {
+                        self.take_here(Origin::Routed { id, in_doubt: false }, body, deadline);
+                    }
+                    continue;
+                }
+                Target::Slot(slot) => match self.holder_elsewhere(slot) {
+                    // It is on its way, or nobody knows: wait.
+                    None => {
+                        self.routing.rest(id, now);
+                        continue;
+                    }
+                    Some(_) if matches!(origin, Origin::Across { .. }) => {
+                        let not_here = Err(Failure::Refused(Refusal::NotHeld(slot)));
+                        let settled = self.routing.end(id, not_here);
+                        self.settle(settled.into_iter().collect());
+                        continue;
+                    }
+                    Some(site) => site,
+                },
+                Target::Site(site) => site,
+            };
+            self.send_request_to(site, id);
+        }
+    }
+
+    fn send_request_to(&mut self, site: SiteId, id: u64) {
+        let now = self.now.monotonic;
+        let nodes = self.nodes_of(site);
+        let Some(node) = self.routing.node_of(site, &nodes) else {
+            return self.routing.rest(id, now);
+        };
+        if let Some(request) = self.routing.go_away(id, site, node, now) {
+            self.outbox.requests.entry((site, node)).or_default().push(request);
+        }
+    }
+
+    /// Which other site is to be asked about a slot.
+    fn holder_elsewhere(&self, slot: Slot) -> Option<SiteId> {
+        let member = self.machine.membership()?;
+        let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
+        let is_there = |site: SiteId| member.registry.site(site).is_some();
+        let best = known.filter(|(site, _)| is_there(*site)).max_by_key(|(_, epoch)| *epoch);
+        match best {
+            // Frozen here: whom it goes to is not known before it is gone.
+            Some((site, _)) if site == member.own => None,
+            Some((site, _)) => Some(site),
+            None => self.registrar(slot).filter(|site| *site != member.own),
+        }
+    }
+
+    pub(super) fn nodes_of(&self, site: SiteId) -> Vec<NodeId> {
+        let registry = self.machine.membership().map(|member| &member.registry);
+        let entry = registry.and_then(|registry| registry.site(site));
+        entry.map_or_else(Vec::new, |entry| entry.nodes.iter().map(|node| node.node).collect())
+    }
+
+    // ---- what comes in -----------------------------------------------------------------------------
+
+    pub(super) fn take_across(&mut self, site: SiteId, node: NodeId, message: Across) {
+        match message.say {
+            Some(AcrossSay::Forward(forward)) => {
+                for request in forward.requests {
+                    self.take_request_across(site, node, request);
+                }
+            }
+            Some(AcrossSay::Answered(answered)) => self.take_answers_across(site, answered),
+            Some(AcrossSay::Registry(news)) => self.take_news(site, node, news),
+            Some(AcrossSay::Ring(_)) | None => {}
+        }
+    }
+
+    fn take_request_across(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
+        let origin = Origin::Across { site, node, id: request.id, in_doubt: false };
+        let failure = match entry::decode_request(request.request) {
+            Ok(request) if self.removed => {
+                drop(request);
+                "it was removed from its site"
+            }
+            Ok(request) if may_come_across(&request.body) => {
+                let deadline =
+                    request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
+                let deadline = self.now.monotonic + deadline;
+                return self.take_any(origin, request.body, deadline);
+            }
+            Ok(_) => "it takes no such request from another site",
+            Err(_) => "its version does not know this request",
+        };
+        self.settle(vec![(origin, Err(Failure::NotServing(failure)))]);
+    }
+
+    fn take_answers_across(&mut self, site: SiteId, answered: AnsweredAcross) {
+        if answered.leader != 0 {
+            self.routing.learn_leader(site, NodeId(answered.leader));
+        }
+        let mut settled = Vec::new();
+        for answer in answered.answers {
+            let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
+            let holder = SiteId(answer.holder);
+            let hint = (answer.holder != 0).then_some((holder, model::Epoch(answer.epoch)));
+            let now = self.now.monotonic;
+            settled.extend(self.routing.answered(answer.id, outcome, hint, now));
+        }
+        self.settle(settled);
+    }
+
+    pub(super) fn answer_across(
+        &mut self,
+        site: SiteId,
+        node: NodeId,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+    ) {
+        let hint = match &outcome {
+            Err(Failure::Refused(Refusal::NotHeld(slot))) => {
+                let known = self.machine.holder(*slot).into_iter().chain(self.routing.hint(*slot));
+                let best = known.max_by_key(|(_, epoch)| *epoch);
+                best.or_else(|| Some((self.registrar(*slot)?, model::Epoch(0))))
+            }
+            _ => None,
+        };
+        let (holder, epoch) = hint.map_or((0, 0), |(site, epoch)| (site.0, epoch.0));
+        let outcome = entry::encode_reply(&outcome);
+        let answer = AnswerAcross { id, outcome, holder, epoch };
+        self.outbox.answers.entry((site, node)).or_default().push(answer);
+    }
+
+    pub(super) fn across_lost(&mut self, site: SiteId, node: NodeId) {
+        self.turn_from(|lost, lost_node, _| (lost, lost_node) == (site, node));
+    }
+
+    /// Asks others instead of those that are silent for too long.
+    pub(super) fn turn_from_silent(&mut self) {
+        let now = self.now.monotonic;
+        self.turn_from(|_, _, since| since + PATIENCE <= now);
+    }
+
+    fn turn_from(&mut self, is_lost: impl Fn(SiteId, NodeId, Duration) -> bool) {
+        let mut settled = Vec::new();
+        for (site, node) in self.routing.lost(is_lost, &mut settled) {
+            let nodes = self.nodes_of(site);
+            self.routing.turn_from(site, node, &nodes);
+        }
+        self.settle(settled);
+    }
+
+    // ---- what goes out -----------------------------------------------------------------------------
+
+    pub(super) fn say_across(&mut self, site: SiteId, node: NodeId, say: AcrossSay) {
+        let message = Box::new(say.into());
+        self.outputs.push_back(Output::SendAcross { site, node, message });
+    }
+
+    /// Sends what has gathered.
+    pub(super) fn send_across(&mut self) {
+        let leader = self.raft.leader().map_or(0, |leader| leader.0);
+        for ((site, node), answers) in std::mem::take(&mut self.outbox.answers) {
+            self.say_across(site, node, AcrossSay::Answered(AnsweredAcross { answers, leader }));
+        }
+        for ((site, node), requests) in std::mem::take(&mut self.outbox.requests) {
+            self.say_across(site, node, AcrossSay::Forward(Forward { requests }));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! This site's part in its deployment: what its leader sees to, all of it from durable state.
+//!
+//! - A site that is to begin a deployment begins it.
+//! - The registry reaches every site: whoever holds it tells the others of a new version at once, and
+//!   everybody tells somebody now and then which one it has.
+//! - The registry says where this site's nodes are.
+//! - Slots that are to leave are carried ([`crate::global::handover`]).
+
+use super::{Origin, Output, Site};
+use crate::global::handover::{Progress, Wish};
+use crate::global::routing::Target;
+use model::{
+    Answer, Body, Command, Failure, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
+    SlotEpochs, limits,
+};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{AcrossSay, RegistryNews};
+use wire::entry;
+
+/// How often this node tells somebody which registry it has.
+const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
+/// How often what this site says of itself is compared with the registry.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What this node has told, and when it looks again.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// The version that the shell knows.
+    known: Option<u64>,
+    next_gossip: Duration,
+    next_look: Duration,
+    /// Whose turn it is to be told.
+    turn: usize,
+    next_founding: Duration,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// What was applied may have changed what this site holds, and what it knows of others.
+    pub(super) fn follow_deployment(&mut self) {
+        let changed = self.machine.take_changed_tokens();
+        if !changed.is_empty() {
+            self.routing.wake();
+            self.handovers.look_again(self.now.monotonic);
+            let held = changed.iter().filter_map(|slot| match self.machine.token(slot) {
+                super::machine::tokens::Token::Held(epoch) => Some((slot, epoch)),
+                _ => None,
+            });
+            let held = SlotEpochs::gather(held);
+            if !held.0.is_empty() {
+                self.outputs.push_back(Output::Holds(held));
+            }
+        }
+        let Some(member) = self.machine.membership() else { return };
+        let version = member.registry.version;
+        if self.news.known == Some(version) {
+            return;
+        }
+        let (own, registry) = (member.own, member.registry.clone());
+        let is_first = self.news.known.replace(version).is_none();
+        self.outputs.push_back(Output::Deployment { own, registry });
+        self.routing.wake();
+        // Whoever made it tells everybody; the others hear of it by gossip if they miss that.
+        let holds = self.machine.token(model::Registry::slot()).serves();
+        if self.leads() && holds && !is_first {
+            self.tell_everybody();
+        }
+    }
+
+    /// A site whose deployment has no other one has nobody to talk to.
+    pub(super) fn is_alone(&self) -> bool {
+        match self.machine.membership() {
+            Some(member) => member.registry.sites.len() <= 1 && self.is_well_described(),
+            None => self.options.founding.is_none(),
+        }
+    }
+
+    pub(super) fn tick_deployment(&mut self) {
+        let now = self.now.monotonic;
+        let mut settled = Vec::new();
+        self.routing.give_up(now, &mut settled);
+        self.settle(settled);
+        self.turn_from_silent();
+        self.found();
+        if self.machine.membership().is_none() {
+            return;
+        }
+        if self.news.next_gossip <= now {
+            self.news.next_gossip = now + GOSSIP_INTERVAL;
+            self.tell_somebody();
+        }
+        if self.news.next_look <= now {
+            self.news.next_look = now + LOOK_INTERVAL;
+            self.describe();
+        }
+    }
+
+    fn found(&mut self) {
+        let Some((deployment, site)) = &self.options.founding else { return };
+        let now = self.now.monotonic;
+        let is_due = self.news.next_founding <= now;
+        if self.leads() && self.machine.membership().is_none() && is_due {
+            self.news.next_founding = now + LOOK_INTERVAL;
+            let site = SiteEntry { nodes: self.described_nodes(), ..site.clone() };
+            self.propose(Command::Found { deployment: *deployment, site });
+        }
+    }
+
+    fn propose(&mut self, command: Command) {
+        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+        self.take_write(Origin::Nobody, command, deadline);
+    }
+
+    // ---- the registry ------------------------------------------------------------------------------
+
+    /// The site's nodes as they should stand in the registry.
+    fn described_nodes(&self) -> Vec<NodeEntry> {
+        let known = self.machine.membership();
+        let known = known.and_then(|member| member.registry.site(member.own));
+        let describe = |member: &wire::peer::Member| {
+            let node = NodeId(member.node);
+            let mut cluster = known
+                .and_then(|site| site.nodes.iter().find(|entry| entry.node == node))
+                .map(|entry| entry.cluster.clone())
+                .unwrap_or_default();
+            if node == self.options.node {
+                cluster.clone_from(&self.options.cluster_address);
+            }
+            NodeEntry { node, peer: member.address.clone(), cluster }
+        };
+        self.members.nodes.iter().map(describe).collect()
+    }
+
+    fn is_well_described(&self) -> bool {
+        let Some(member) = self.machine.membership() else { return true };
+        let entry = member.registry.site(member.own);
+        entry.is_none_or(|entry| entry.nodes == self.described_nodes())
+    }
+
+    /// Sees to it that the registry says what this site, and this node, is like.
+    fn describe(&mut self) {
+        let Some(member) = self.machine.membership() else { return };
+        if self.members.nodes.is_empty() || self.is_well_described() {
+            return;
+        }
+        let Some(entry) = member.registry.site(member.own) else { return };
+        let nodes = self.described_nodes();
+        let change = if self.leads() {
+            RegistryChange::Update(SiteEntry { nodes, ..entry.clone() })
+        } else {
+            let own = nodes.into_iter().find(|node| node.node == self.options.node);
+            let stands = |own: &NodeEntry| entry.nodes.contains(own);
+            let Some(own) = own.filter(|own| !stands(own)) else { return };
+            RegistryChange::Node(entry.id, own)
+        };
+        let body = Body::Write(Command::ChangeRegistry(change));
+        let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
+        let target = Target::Slot(model::Registry::slot());
+        self.route(Origin::Nobody, body, target, deadline);
+    }
+
+    fn other_sites(&self) -> Vec<SiteId> {
+        let Some(member) = self.machine.membership() else { return Vec::new() };
+        let sites = member.registry.sites.iter().map(|site| site.id);
+        sites.filter(|site| *site != member.own).collect()
+    }
+
+    fn news_of(&self, whole: bool) -> Option<RegistryNews> {
+        let member = self.machine.membership()?;
+        let registry = match whole {
+            true => entry::encode_registry(&member.registry),
+            false => bytes::Bytes::new(),
+        };
+        Some(RegistryNews { version: member.registry.version, registry })
+    }
+
+    fn tell(&mut self, site: SiteId, whole: bool) {
+        let nodes = self.nodes_of(site);
+        if let (Some(node), Some(news)) = (self.routing.node_of(site, &nodes), self.news_of(whole))
+        {
+            self.say_across(site, node, AcrossSay::Registry(news));
+        }
+    }
+
+    fn tell_everybody(&mut self) {
+        for site in self.other_sites() {
+            self.tell(site, true);
+        }
+    }
+
+    fn tell_somebody(&mut self) {
+        let sites = self.other_sites();
+        if !self.leads() || sites.is_empty() {
+            return;
+        }
+        self.news.turn = self.news.turn.wrapping_add(1);
+        self.tell(sites[self.news.turn % sites.len()], false);
+    }
+
+    /// Another site says which registry it has.
+    pub(super) fn take_news(&mut self, site: SiteId, node: NodeId, news: RegistryNews) {
+        let Some(member) = self.machine.membership() else { return };
+        let own = member.registry.version;
+        if news.version < own {
+            if let Some(news) = self.news_of(true) {
+                self.say_across(site, node, AcrossSay::Registry(news));
+            }
+        } else if news.version > own {
+            if news.registry.is_empty() {
+                // Whoever has an older one is told the newer one.
+                if let Some(news) = self.news_of(false) {
+                    self.say_across(site, node, AcrossSay::Registry(news));
+                }
+                return;
+            }
+            let Ok(registry) = entry::decode_registry(news.registry) else { return };
+            let body = Body::Write(Command::LearnRegistry(Box::new(registry)));
+            let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+            self.take_here(Origin::Nobody, body, deadline);
+        }
+    }
+
+    // ---- slots -------------------------------------------------------------------------------------
+
+    /// Where one asks about a slot that nothing is known of.
+    pub(super) fn registrar(&self, _slot: Slot) -> Option<SiteId> {
+        let member = self.machine.membership()?;
+        member.registry.sites.first().map(|site| site.id)
+    }
+
+    pub(super) fn drive_handovers(&mut self) {
+        if !self.leads() || self.disk_full.is_some() {
+            return self.handovers.drop_all();
+        }
+        if self.machine.giving().is_empty() {
+            return;
+        }
+        let wishes = self.handovers.advance(&self.machine, self.now.monotonic);
+        wishes.into_iter().for_each(|wish| self.grant(wish));
+    }
+
+    pub(super) fn handover_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
+        let moves = self.machine.giving();
+        let frozen = |number| moves.get(&number).is_some_and(|one| one.frozen.is_some());
+        let wish = self.handovers.answered(id, outcome, frozen, self.now.monotonic);
+        wish.into_iter().for_each(|wish| self.grant(wish));
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::Propose(command) => self.propose(command),
+            Wish::Ask { id, to, body } => {
+                let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+                self.route(Origin::Handover(id), body, Target::Site(to), deadline);
+            }
+            Wish::Fail(why) => self.fail(why),
+        }
+    }
+
+    /// How far the moves of this site have come.
+    pub fn moves(&self) -> Vec<Progress> {
+        self.handovers.progress(&self.machine)
+    }
+}
