@@ -13,9 +13,8 @@
 //! clients whose reads are neither stale nor by lease. Where clients stand in each other's way, because
 //! they do not think between operations, it takes longer than that, and rightly so.
 //!
-//! The table of
-//! a report compares medians, where all links and disks of the world are constant: a median of sums
-//! of random delays is not the sum of their medians.
+//! The table of a report compares medians, where all links and disks of the world are constant: a
+//! median of sums of random delays is not the sum of their medians.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

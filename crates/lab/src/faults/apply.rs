@@ -288,12 +288,6 @@ pub fn end_all<C>(simulation: &mut Simulation<C>) {
     }
 }
 
-/// Whether every node is up and belongs to its site.
-#[must_use]
-pub fn all_are_members<C>(simulation: &Simulation<C>) -> bool {
-    simulation.nodes.iter().all(|node| node.up && node.belongs == Belongs::Member)
-}
-
 fn crash<C>(simulation: &mut Simulation<C>, node: NodeIndex, down: &Down, fault: &Fault) -> Begun {
     if !simulation.nodes[node].up {
         return Begun::Skipped;

@@ -77,6 +77,14 @@ pub struct Tile {
     pub tone: Tone,
 }
 
+impl Tile {
+    /// A figure with its label and a few words more.
+    #[must_use]
+    pub fn new(label: &str, value: String, note: String, tone: Tone) -> Tile {
+        Tile { label: label.to_owned(), value, note, tone }
+    }
+}
+
 /// The colour of a figure or a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {

@@ -1,6 +1,5 @@
 //! The report of a run in virtual time.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{Distribution, Expectation, Fault, Map, MapSite, Report, Stroke, Tile, Tone, Verdict};
@@ -11,8 +10,6 @@ use crate::run::Ran;
 use crate::verdict::{self, Judged};
 use crate::world::World;
 
-/// Operations of a violation that are shown.
-const OPERATIONS_SHOWN: usize = 12;
 /// Lines of the comparison with arithmetic; of more, those that differ most.
 const LINES_MAX: usize = 60;
 /// Sites whose latencies are told apart in a plot.
@@ -77,33 +74,32 @@ impl Report {
 fn tiles(ran: &Ran) -> Vec<Tile> {
     let counters = ran.measure.counters();
     let summary = ran.measure.summary();
-    let tile = |label: &str, value: String, note: String, tone| Tile {
-        label: label.to_owned(),
-        value,
-        note,
-        tone,
-    };
     let wrongs = ran.wrongs().len();
     let kept = match wrongs {
-        0 => tile("promises", "kept".to_owned(), format!("all {}", ran.judged.len()), Tone::Good),
-        _ => tile("promises", format!("{wrongs} broken"), "see below".to_owned(), Tone::Bad),
+        0 => Tile::new(
+            "promises",
+            "kept".to_owned(),
+            format!("all {}", ran.judged.len()),
+            Tone::Good,
+        ),
+        _ => Tile::new("promises", format!("{wrongs} broken"), "see below".to_owned(), Tone::Bad),
     };
     vec![
         kept,
-        tile(
+        Tile::new(
             "latency, median",
             format!("{:.1} ms", summary.p50_ms),
             format!("99 % below {:.0} ms", summary.p99_ms),
             Tone::Plain,
         ),
-        tile(
+        Tile::new(
             "answered",
             summary.count.to_string(),
             format!("{} errors, {} retries", counters.errors, counters.retries),
             Tone::Plain,
         ),
-        tile("moves", counters.moves.to_string(), "to another site".to_owned(), Tone::Plain),
-        tile(
+        Tile::new("moves", counters.moves.to_string(), "to another site".to_owned(), Tone::Plain),
+        Tile::new(
             "faults",
             ran.figures.faults.to_string(),
             format!("{} elections", ran.figures.elections),
@@ -129,20 +125,13 @@ fn judged(history: &History, judged: &Judged) -> Verdict {
             examined: String::new(),
             violation: Some(why.clone()),
         },
-        verdict::Verdict::Broken(violation) => {
-            let mut text = violation.what.clone();
-            let shown = violation.operations.iter().take(OPERATIONS_SHOWN);
-            for operation in shown.filter_map(|at| history.operations.get(*at)) {
-                let _ = write!(text, "\n{}", verdict::told(operation));
-            }
-            Verdict {
-                promise,
-                verdict: "broken".to_owned(),
-                tone: Tone::Bad,
-                examined: String::new(),
-                violation: Some(text),
-            }
-        }
+        verdict::Verdict::Broken(violation) => Verdict {
+            promise,
+            verdict: "broken".to_owned(),
+            tone: Tone::Bad,
+            examined: String::new(),
+            violation: Some(violation.told(history)),
+        },
     }
 }
 

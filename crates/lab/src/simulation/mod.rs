@@ -308,12 +308,6 @@ impl<C> Simulation<C> {
             })
     }
 
-    /// The keyspaces as a node knows them; `None`: it is down.
-    #[must_use]
-    pub fn catalog(&self, node: NodeIndex) -> Option<std::sync::Arc<model::Catalog>> {
-        Some(self.nodes[node].process.as_ref()?.site.reader().catalog())
-    }
-
     /// The rows of a node's state; `None`: it cannot be read.
     #[must_use]
     pub fn rows(&self, node: NodeIndex) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {

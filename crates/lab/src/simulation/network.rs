@@ -65,7 +65,8 @@ impl Network {
         Some((pipe.due(now + self.extra, bytes, &self.link, random), connection.number))
     }
 
-    /// Whether a connection of that number is still there, and lets something through.
+    /// Whether a connection of that number is still there: what it carries arrives then. A cut breaks
+    /// it first, so nothing that was on its way comes through one.
     pub(super) fn holds(&self, from: u64, to: u64, connection: u64) -> bool {
         self.connections.get(&pair(from, to)).is_none_or(|found| found.number == connection)
     }

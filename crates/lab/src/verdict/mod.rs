@@ -33,6 +33,8 @@ mod made;
 pub mod one_owner;
 pub mod session;
 
+use std::fmt::Write as _;
+
 use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise};
 
 /// What a judge says.
@@ -65,6 +67,24 @@ pub struct Violation {
     pub operations: Vec<usize>,
     /// When it could first be seen.
     pub at_us: Option<u64>,
+}
+
+impl Violation {
+    /// What happened and, a line each, the operations that show it; of many, the first ones.
+    #[must_use]
+    pub fn told(&self, history: &History) -> String {
+        const OPERATIONS_SHOWN: usize = 12;
+        let mut text = self.what.clone();
+        let shown = self.operations.iter().take(OPERATIONS_SHOWN);
+        for operation in shown.filter_map(|at| history.operations.get(*at)) {
+            let _ = write!(text, "\n{}", told(operation));
+        }
+        let more = self.operations.len().saturating_sub(OPERATIONS_SHOWN);
+        if more > 0 {
+            let _ = write!(text, "\nand {more} more operations");
+        }
+        text
+    }
 }
 
 /// A promise and what its judge says.
@@ -297,6 +317,24 @@ mod tests {
         let backwards = made::history("a x 5 1 put 1 ok");
         let verdict = one(&backwards, Promise::Linearizable, &Options::default());
         assert!(matches!(verdict, Verdict::Undecided { .. }));
+    }
+
+    #[test]
+    fn a_violation_is_told_with_its_first_operations() {
+        let history = made::history(&"a x 0 1 put 1 ok\n".repeat(20));
+        let mut violation = Violation {
+            promise: Promise::Durable,
+            key: None,
+            what: "It is gone.".to_owned(),
+            operations: (0..12).collect(),
+            at_us: None,
+        };
+        let text = violation.told(&history);
+        assert!(text.starts_with("It is gone.\na put \"1\" -> done"), "{text}");
+        assert_eq!(text.lines().count(), 13);
+        violation.operations = (0..15).collect();
+        let text = violation.told(&history);
+        assert!(text.ends_with("(0 to 1 µs)\nand 3 more operations"), "{text}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use lab::{
     history::{History, Promise},
     measure::{Measure, Summary},
     report::{self, Map, MapSite, Report, Tile, Tone},
-    verdict::{Judged, Verdict, told},
+    verdict::{Judged, Verdict},
 };
 use tokio::time::timeout;
 use wire::resp::Reply;
@@ -24,8 +24,6 @@ use super::{
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after the kill in which its effect is looked for.
 const AFTERMATH_S: usize = 10;
-/// Operations of a broken promise that are shown.
-const OPERATIONS_SHOWN: usize = 12;
 
 /// The leader that was stopped.
 #[derive(Debug, Clone)]
@@ -211,14 +209,8 @@ impl Outcome<'_> {
                     ("undecided", Tone::Plain, everything.clone(), Some(why.clone()))
                 }
                 Verdict::Broken(violation) => {
-                    let operations = violation
-                        .operations
-                        .iter()
-                        .filter_map(|at| self.history.operations.get(*at));
-                    let lines = operations.take(OPERATIONS_SHOWN).map(told);
-                    let text: Vec<String> =
-                        [violation.what.clone()].into_iter().chain(lines).collect();
-                    ("broken", Tone::Bad, everything.clone(), Some(text.join("\n")))
+                    let text = violation.told(self.history);
+                    ("broken", Tone::Bad, everything.clone(), Some(text))
                 }
             };
             let (promise, verdict) = (judged.promise.to_string(), verdict.to_owned());
@@ -247,29 +239,28 @@ impl Outcome<'_> {
     fn tiles(&self, measure: &Measure) -> Vec<Tile> {
         let (all, counters) = (measure.summary(), measure.counters());
         let judged = |good: bool| if good { Tone::Good } else { Tone::Bad };
-        let tile = |label: &str, value: String, note: String, tone: Tone| Tile {
-            label: label.to_owned(),
-            value,
-            note,
-            tone,
-        };
         let rate = all.count as f64 / self.length.as_secs_f64().max(1e-9);
         let Audit { kept, lost, unread } = self.audit;
         let mut tiles = vec![
-            tile("answered", all.count.to_string(), format!("{rate:.0} a second"), Tone::Plain),
-            tile(
+            Tile::new(
+                "answered",
+                all.count.to_string(),
+                format!("{rate:.0} a second"),
+                Tone::Plain,
+            ),
+            Tile::new(
                 "median",
                 format!("{:.1} ms", all.p50_ms),
                 format!("p99 {:.1} ms, links included", all.p99_ms),
                 Tone::Plain,
             ),
-            tile(
+            Tile::new(
                 "errors",
                 counters.errors.to_string(),
                 format!("{} attempts made again", counters.retries),
                 judged(counters.errors == 0),
             ),
-            tile(
+            Tile::new(
                 "lost",
                 lost.to_string(),
                 match unread {
@@ -278,7 +269,7 @@ impl Outcome<'_> {
                 },
                 judged(lost == 0 && unread == 0),
             ),
-            tile(
+            Tile::new(
                 "moves",
                 counters.moves.to_string(),
                 format!("between {} sites", self.plan.world.sites.len()),
@@ -292,7 +283,7 @@ impl Outcome<'_> {
             };
             let slowest_ms = slowest_after(kill, measure);
             let note = format!("slowest answer after it {slowest_ms:.0} ms");
-            tiles.push(tile("without a leader", value, note, tone));
+            tiles.push(Tile::new("without a leader", value, note, tone));
         }
         tiles
     }

@@ -11,8 +11,6 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Operations of a violation that are printed.
-const OPERATIONS_SHOWN: usize = 12;
 /// Lines of the comparison with arithmetic that are printed.
 const LINES_SHOWN: usize = 12;
 
@@ -29,16 +27,8 @@ pub(super) fn judged(history: &History, judged: &[Judged]) -> String {
                 let _ = writeln!(text, "  {name:<20} undecided  {why}");
             }
             Verdict::Broken(violation) => {
-                let _ = writeln!(text, "  {name:<20} BROKEN     {}", violation.what);
-                for at in violation.operations.iter().take(OPERATIONS_SHOWN) {
-                    if let Some(operation) = history.operations.get(*at) {
-                        let _ = writeln!(text, "    {}", lab::verdict::told(operation));
-                    }
-                }
-                let more = violation.operations.len().saturating_sub(OPERATIONS_SHOWN);
-                if more > 0 {
-                    let _ = writeln!(text, "    and {more} more operations");
-                }
+                let told = violation.told(history).replace('\n', "\n    ");
+                let _ = writeln!(text, "  {name:<20} BROKEN     {told}");
             }
         }
     }
@@ -94,11 +84,8 @@ pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
     );
     let mut table =
         Table::new(["OPERATION", ">COUNT", ">ERRORS", ">P50 MS", ">P90 MS", ">P99 MS", ">MAX MS"]);
-    for operation in ran.measure.operations() {
+    for operation in ran.measure.operations().iter().filter(|operation| operation.happened()) {
         let summary = operation.summary();
-        if summary.count + operation.errors == 0 {
-            continue;
-        }
         let ms = |ms: f64| format!("{ms:.2}");
         table.row([
             operation.name.to_owned(),
