@@ -249,3 +249,27 @@ fn a_replay_takes_the_faults_that_it_is_told() {
     let err = lab(&["replay", "three-sites", "--seed", "1", "--only", "some"]).err(USAGE);
     assert_says(&err, &["--only", "\"some\""]);
 }
+
+#[test]
+fn a_report_says_how_to_run_it_again() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (data, report) = (folder.path().display().to_string(), at("report"));
+    for words in [
+        &["run", "three-sites", "--for", "1.5", "--seed", "3", "--data", &data, "--faults"][..],
+        &["replay", "three-sites", "--seed", "1", "--for", "2", "--only", "0,1"],
+    ] {
+        lab(&[words, &["--report", &report]].concat()).out();
+        let page = fs::read_to_string(Path::new(&report).join("report.html")).expect("a page");
+        let (_, rest) = page.split_once("Run it again: portolan lab ").expect("a command");
+        let (command, rest) = rest.split_once(". The same seed gives").expect("its end");
+        let mut said: Vec<&str> = command.split(' ').collect();
+        said.push("--json");
+        let again: Value = serde_json::from_str(&lab(&said).out()).expect("one JSON document");
+        let digest = again["digest"].as_str().expect("a digest");
+        assert!(rest.contains(&format!("digest is {digest}")), "{command}: {digest}");
+        for word in words {
+            assert!(said.contains(word), "{word} is not in {command}");
+        }
+    }
+}

@@ -16,9 +16,9 @@ const LINES_MAX: usize = 60;
 const SITES_TOLD_APART: usize = 8;
 
 impl Report {
-    /// What came of a run of a world.
+    /// What came of a run of a world; `again` is the command that runs it again.
     #[must_use]
-    pub fn of_run(world: &World, ran: &Ran) -> Report {
+    pub fn of_run(world: &World, ran: &Ran, again: &str) -> Report {
         let figures = &ran.figures;
         let nodes: usize = world.sites.iter().map(|site| site.nodes).sum();
         let summary = format!(
@@ -66,7 +66,7 @@ impl Report {
             }];
         }
         report.map = Some(map(world, ran));
-        report.notes = notes(world, ran);
+        report.notes = notes(world, ran, again);
         report
     }
 }
@@ -176,7 +176,7 @@ fn strokes(trail: &Trail) -> Vec<Stroke> {
     strokes
 }
 
-fn notes(world: &World, ran: &Ran) -> Vec<String> {
+fn notes(world: &World, ran: &Ran, again: &str) -> Vec<String> {
     let links = &world.links;
     let (shortest, longest) = world.node.sync_ms;
     let sync = match shortest == longest {
@@ -194,11 +194,7 @@ fn notes(world: &World, ran: &Ran) -> Vec<String> {
             links.client_site, links.node_node
         ),
         format!(
-            "Run it again: portolan lab run {} --seed {}{}. The same seed gives the same run; this \
-             one's digest is {}.",
-            world.name,
-            ran.seed,
-            if ran.faults.is_empty() { "" } else { " --faults" },
+            "Run it again: {again}. The same seed gives the same run; this one's digest is {}.",
             ran.digest()
         ),
     ];

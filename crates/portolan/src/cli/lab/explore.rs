@@ -3,7 +3,7 @@
 use super::super::failed::Failed;
 use super::super::show;
 use super::workers::{Said, Told, Workers};
-use super::{load, outcome};
+use super::{again, load, outcome, seconds, shown};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::explore::{Small, Totals, Tried, shrink};
@@ -117,9 +117,9 @@ impl Explore {
         let jobs = self.jobs.map_or_else(processors, usize::from);
         let mut flags = Vec::new();
         for (flag, value) in [
-            ("--data", self.data.as_ref().map(|data| data.display().to_string())),
+            ("--data", self.data.as_deref().map(shown)),
             ("--planted", self.planted.clone()),
-            ("--span", self.span.map(|span| span.as_secs_f64().to_string())),
+            ("--span", self.span.map(seconds)),
         ] {
             flags.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
         }
@@ -226,19 +226,15 @@ impl Explore {
             }
         }
         let only = if numbers.is_empty() { "none".to_owned() } else { numbers.join(",") };
-        let seed = ran.seed;
-        let _ =
-            write!(text, "\nReplay it:\n  portolan lab replay {name} --seed {seed} --only {only}");
-        if let Some(span) = options.duration {
-            let _ = write!(text, " --for {}", span.as_secs_f64());
-        }
-        if let Some(data) = &self.data {
-            let _ = write!(text, " --data {}", data.display());
-        }
-        if let Some(planted) = &self.planted {
-            let _ = write!(text, " --planted {planted}");
-        }
-        text.push_str(" --trace trace.txt");
+        let flags = [
+            ("--seed", Some(ran.seed.to_string())),
+            ("--only", Some(only)),
+            ("--for", options.duration.map(seconds)),
+            ("--data", self.data.as_deref().map(shown)),
+            ("--planted", self.planted.clone()),
+            ("--trace", Some("trace.txt".to_owned())),
+        ];
+        let _ = write!(text, "\nReplay it:\n  {}", again("replay", name, &flags));
         text
     }
 }

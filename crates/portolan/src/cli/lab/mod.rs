@@ -76,6 +76,36 @@ impl Which {
     }
 }
 
+/// A command of `portolan lab` that does to a world what has just been done to it, for people to
+/// copy. Flags without a value are left out.
+fn again(command: &str, world: &str, flags: &[(&str, Option<String>)]) -> String {
+    let mut text = format!("portolan lab {command} {}", quoted(world));
+    for (flag, value) in flags {
+        if let Some(value) = value {
+            text.push_str(&format!(" {flag} {}", quoted(value)));
+        }
+    }
+    text
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// A span as `--for` takes it.
+fn seconds(span: Duration) -> String {
+    span.as_secs_f64().to_string()
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
 fn load(world: &str, data: Option<&Path>) -> Result<World, Failed> {
     match ready::find(world) {
         Some(_) => ready::load(world, data),

@@ -2,7 +2,7 @@
 
 use super::super::failed::Failed;
 use super::super::show;
-use super::{Which, outcome, span};
+use super::{Which, again, outcome, seconds, shown, span};
 use clap::Args;
 use lab::report::Report;
 use lab::run::{Options, Ran, run};
@@ -103,7 +103,15 @@ impl Run {
             trace: self.outputs.trace.is_some(),
             ..Options::default()
         };
-        self.outputs.play(&world, &options)
+        let flags = [
+            ("--seed", Some(self.seed.unwrap_or(world.seed).to_string())),
+            ("--for", self.duration.map(seconds)),
+            ("--data", self.which.data.as_deref().map(shown)),
+            ("--trace", self.outputs.trace.as_deref().map(shown)),
+        ];
+        let again = again("run", &self.which.world, &flags);
+        let again = if self.faults { again + " --faults" } else { again };
+        self.outputs.play(&world, &options, &again)
     }
 }
 
@@ -118,7 +126,16 @@ impl Replay {
             trace: self.outputs.trace.is_some(),
             bug: super::explore::bug(self.planted.as_deref())?,
         };
-        self.outputs.play(&world, &options)
+        let flags = [
+            ("--seed", Some(self.seed.to_string())),
+            ("--only", self.only),
+            ("--for", self.duration.map(seconds)),
+            ("--data", self.which.data.as_deref().map(shown)),
+            ("--planted", self.planted),
+            ("--trace", self.outputs.trace.as_deref().map(shown)),
+        ];
+        let again = again("replay", &self.which.world, &flags);
+        self.outputs.play(&world, &options, &again)
     }
 }
 
@@ -132,13 +149,14 @@ fn numbers(text: &str) -> Result<Vec<usize>, Failed> {
 }
 
 impl Outputs {
-    fn play(&self, world: &World, options: &Options) -> Result<(), Failed> {
+    /// `again`: the command that does it again.
+    fn play(&self, world: &World, options: &Options, again: &str) -> Result<(), Failed> {
         let started = Instant::now();
         let ran = run(world, options);
         let took = started.elapsed();
         self.write(&ran)?;
         if let Some(folder) = &self.report {
-            let page = Report::of_run(world, &ran).write(folder).map_err(|error| {
+            let page = Report::of_run(world, &ran, again).write(folder).map_err(|error| {
                 Failed::cannot_serve(format!("cannot write into {}: {error}", folder.display()))
             })?;
             if !self.json {
