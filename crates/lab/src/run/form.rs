@@ -16,6 +16,7 @@ const LOAD_KEYS: usize = 200;
 impl Run<'_> {
     /// Begins all sites; the keyspace of each group of clients at each site.
     pub(super) fn form(&mut self) -> Result<Vec<Vec<KeyspaceId>>, String> {
+        self.lab.set_site_links(self.world.site_links());
         for (place, site) in self.world.sites.iter().enumerate() {
             self.lab.add_site(site.name.as_str(), self.world.node_link(place));
         }

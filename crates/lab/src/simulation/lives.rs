@@ -83,6 +83,7 @@ impl<C> Simulation<C> {
         for other in (1..=others).filter(|other| *other != id) {
             self.break_link(site, other, id);
         }
+        self.break_across(index);
     }
 
     /// Crashes a node, and starts it again after a while.
@@ -170,9 +171,10 @@ impl<C> Simulation<C> {
         self.sites[site].network.mend(b, a);
     }
 
-    /// All links of all sites work.
+    /// All links of all sites work, and those between them.
     pub fn heal(&mut self) {
         self.note(|| "all links work".to_owned());
+        self.heal_between();
         for group in &mut self.sites {
             group.network.heal();
         }

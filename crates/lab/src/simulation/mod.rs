@@ -14,7 +14,9 @@
 //! | --- | --- |
 //! | `queue` | what happens next |
 //! | `clock` | what a node thinks the time is |
+//! | `connections` | what passes between two nodes, in order, until it breaks |
 //! | [`network`] | links between the nodes of a site |
+//! | `between` | links between sites |
 //! | [`node`] | a disk, clocks, and a process that comes and goes |
 //! | `lives` | what happens to nodes and links from outside |
 //! | `shell` | the outputs of a core, performed |
@@ -23,7 +25,9 @@
 //! Left out: the time that computing takes. A core answers in no time; only links, disks and chores
 //! take any. Throughput is measured with real processes, not here.
 
+mod between;
 mod clock;
+mod connections;
 mod lives;
 pub mod network;
 pub mod node;
@@ -33,6 +37,7 @@ mod text;
 
 use crate::link::Link;
 use crate::random::Random;
+use between::Between;
 use model::{Answer, Failure, NodeId, Query, ReadConsistency, Request, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
@@ -57,6 +62,8 @@ pub type NodeIndex = usize;
 enum Event<C> {
     Deliver { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
     LinkLost { node: NodeIndex, life: u64, other: u64 },
+    DeliverAcross { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
+    AcrossLost { node: NodeIndex, life: u64, other: NodeIndex },
     Disk { node: NodeIndex, life: u64 },
     Chore { node: NodeIndex, life: u64 },
     Ask { node: NodeIndex, life: u64 },
@@ -72,6 +79,8 @@ impl<C> Event<C> {
         match self {
             Event::Deliver { to: node, .. }
             | Event::LinkLost { node, .. }
+            | Event::DeliverAcross { to: node, .. }
+            | Event::AcrossLost { node, .. }
             | Event::Disk { node, .. }
             | Event::Chore { node, .. }
             | Event::Ask { node, .. }
@@ -196,6 +205,7 @@ pub struct Simulation<C = ()> {
     now: Duration,
     seed: u64,
     random: Random,
+    between: Between,
     queue: Queue<Event<C>>,
     last_ticket: u64,
     traced_at: Duration,
@@ -220,6 +230,7 @@ impl<C> Simulation<C> {
             now: Duration::ZERO,
             seed,
             random: Random::stream(seed, "simulation", 0),
+            between: Between::new(seed),
             queue: Queue::new(),
             last_ticket: 0,
             traced_at: Duration::MAX,
@@ -406,6 +417,14 @@ impl<C> Simulation<C> {
             Event::LinkLost { node, life, other } if self.lives(node, life) => {
                 self.input(node, Input::LinkLost(NodeId(other)));
             }
+            Event::DeliverAcross { from, to, connection, message }
+                if self.nodes[to].up && self.between.holds(from, to, connection) =>
+            {
+                self.deliver_across(from, to, *message);
+            }
+            Event::AcrossLost { node, life, other } if self.lives(node, life) => {
+                self.across_lost(node, other);
+            }
             Event::Disk { node, life } if self.lives(node, life) => self.disk_done(node),
             Event::Chore { node, life } if self.lives(node, life) => self.chore_done(node),
             Event::Ask { node, life } if self.lives(node, life) => self.ask_to_join(node),
@@ -428,12 +447,7 @@ impl<C> Simulation<C> {
         if !receiver.up || !network.holds(sender, receiver.id, connection) {
             return;
         }
-        if self.trace.is_some()
-            && let Some(line) = text::message(&message)
-        {
-            let line = format!("{} → {}  {line}", self.nodes[from].name, self.nodes[to].name);
-            self.note(|| line);
-        }
+        self.note_message(from, "→", to, &message);
         if self.nodes[to].process.is_some() {
             return self.input(to, Input::Message { from: NodeId(sender), message });
         }

@@ -1,13 +1,10 @@
-//! The links between the nodes of one site, as TCP gives them: in order, until the connection breaks
-//! and loses what was on its way.
+//! The links between the nodes of one site.
 
-use crate::link::{Link, Pipe};
+use super::connections::Connections;
+use crate::link::Link;
 use crate::random::Random;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// What may wait to enter a link before the sender drops messages, as its buffer would be full.
-const BACKLOG_MAX: Duration = Duration::from_secs(1);
 
 /// All links of one site. Nodes go by their ids.
 #[derive(Debug)]
@@ -20,18 +17,7 @@ pub struct Network {
     pub drop_permille: u64,
     /// Directed pairs between which nothing passes.
     cut: BTreeSet<(u64, u64)>,
-    connections: BTreeMap<(u64, u64), Connection>,
-}
-
-#[derive(Debug, Default)]
-struct Connection {
-    /// Messages sent by an older one never arrive.
-    number: u64,
-    pipes: [Pipe; 2],
-}
-
-fn pair(a: u64, b: u64) -> (u64, u64) {
-    (a.min(b), a.max(b))
+    connections: Connections<u64>,
 }
 
 impl Network {
@@ -41,7 +27,7 @@ impl Network {
             extra: Duration::ZERO,
             drop_permille: 0,
             cut: BTreeSet::new(),
-            connections: BTreeMap::new(),
+            connections: Connections::new(),
         }
     }
 
@@ -57,18 +43,13 @@ impl Network {
         if self.cut.contains(&(from, to)) || random.chance(self.drop_permille) {
             return None;
         }
-        let connection = self.connections.entry(pair(from, to)).or_default();
-        let pipe = &mut connection.pipes[usize::from(from > to)];
-        if pipe.backlog(now) > BACKLOG_MAX {
-            return None;
-        }
-        Some((pipe.due(now + self.extra, bytes, &self.link, random), connection.number))
+        self.connections.send((from, to), now, bytes, &self.link, self.extra, random)
     }
 
     /// Whether a connection of that number is still there: what it carries arrives then. A cut breaks
     /// it first, so nothing that was on its way comes through one.
     pub(super) fn holds(&self, from: u64, to: u64, connection: u64) -> bool {
-        self.connections.get(&pair(from, to)).is_none_or(|found| found.number == connection)
+        self.connections.holds(from, to, connection)
     }
 
     /// How long word of a broken connection takes.
@@ -78,8 +59,7 @@ impl Network {
 
     /// Breaks a pair's connection; another one takes its place at once.
     pub(super) fn break_link(&mut self, a: u64, b: u64) {
-        let connection = self.connections.entry(pair(a, b)).or_default();
-        *connection = Connection { number: connection.number + 1, ..Connection::default() };
+        self.connections.break_one(a, b);
     }
 
     /// Nothing passes from one node to another until [`Network::heal`].

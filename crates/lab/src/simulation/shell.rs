@@ -3,6 +3,7 @@
 
 use super::node::{Chore, DiskJob, Process};
 use super::{ASK_AGAIN, Answered, Event, Led, NodeIndex, Simulation, text};
+use crate::link::Link;
 use model::{Answer, Failure};
 use protocol::Core;
 use protocol::site::trial::Bug;
@@ -15,6 +16,14 @@ use wire::peer::Message;
 
 /// What every message carries besides what it says: frame and headers, in bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 60;
+
+/// The bytes of a message over a link. Only one that serialises or loses packets asks for them.
+fn bytes_over(link: &Link, message: &Message) -> usize {
+    match link.mbps.is_some() || link.loss > 0.0 {
+        true => text::size_bytes(message) + MESSAGE_OVERHEAD_BYTES,
+        false => 0,
+    }
+}
 
 impl<C> Simulation<C> {
     fn process(&mut self, node: NodeIndex) -> Option<&mut Process> {
@@ -129,22 +138,60 @@ impl<C> Simulation<C> {
     pub(super) fn send(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
         let (sender, receiver) = (self.nodes[from].id, self.nodes[to].id);
         let network = &mut self.sites[self.nodes[from].site].network;
-        // Only a link that serialises or loses packets asks how long a message is.
-        let sized = network.link.mbps.is_some() || network.link.loss > 0.0;
-        let bytes = if sized { text::size_bytes(&message) + MESSAGE_OVERHEAD_BYTES } else { 0 };
+        let bytes = bytes_over(&network.link, &message);
         match network.send(sender, receiver, self.now, bytes, &mut self.random) {
             Some((arrival, connection)) => {
                 let message = Box::new(message);
                 self.queue.push(arrival, Event::Deliver { from, to, connection, message });
             }
-            None if self.trace.is_some() => {
-                if let Some(line) = text::message(&message) {
-                    let names = (&self.nodes[from].name, &self.nodes[to].name);
-                    let line = format!("{} ✗ {}  {line}", names.0, names.1);
-                    self.note(|| line);
-                }
+            None => self.note_message(from, "✗", to, &message),
+        }
+    }
+
+    /// A line about a message, unless it is one that says nothing new.
+    pub(super) fn note_message(
+        &mut self,
+        from: NodeIndex,
+        arrow: &str,
+        to: NodeIndex,
+        message: &Message,
+    ) {
+        if self.trace.is_some()
+            && let Some(line) = text::message(message)
+        {
+            let line = format!("{} {arrow} {}  {line}", self.nodes[from].name, self.nodes[to].name);
+            self.note(|| line);
+        }
+    }
+
+    // ---- other sites -----------------------------------------------------------------------------
+
+    /// Sends a message to a node of another site.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no core talks to another site yet"))]
+    pub(super) fn send_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
+        let (sender, receiver) = ((from, self.nodes[from].site), (to, self.nodes[to].site));
+        debug_assert_ne!(sender.1, receiver.1, "nodes of one site have links of their own");
+        let link = self.between.link(sender.1, receiver.1);
+        let bytes = bytes_over(&link, &message);
+        match self.between.send(sender, receiver, self.now, bytes, &link) {
+            Some((arrival, connection)) => {
+                let message = Box::new(message);
+                self.queue.push(arrival, Event::DeliverAcross { from, to, connection, message });
             }
-            None => {}
+            None => self.note_message(from, "✗", to, &message),
+        }
+    }
+
+    /// A message from a node of another site is there.
+    pub(super) fn deliver_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
+        self.note_message(from, "⇒", to, &message);
+    }
+
+    /// A node hears that its connection to a node of another site is broken.
+    pub(super) fn across_lost(&mut self, node: NodeIndex, other: NodeIndex) {
+        if self.trace.is_some() {
+            let line = format!("{} has lost {}", self.nodes[node].name, self.nodes[other].name);
+            self.note(|| line);
         }
     }
 

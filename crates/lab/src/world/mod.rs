@@ -114,6 +114,14 @@ pub struct Links {
     pairs: BTreeMap<(usize, usize), Tier>,
 }
 
+impl Links {
+    /// The link between two sites that stand there.
+    fn between(&self, a: usize, b: usize, at: (Point, Point)) -> Link {
+        let tier = self.pairs.get(&(a.min(b), a.max(b))).unwrap_or(&self.site_site);
+        tier.link(at.0.distance_m(at.1), (a, b))
+    }
+}
+
 /// Clients that are alike.
 #[derive(Debug, Clone)]
 pub struct Clients {
@@ -210,8 +218,14 @@ impl World {
     /// The link between two sites.
     #[must_use]
     pub fn site_link(&self, a: usize, b: usize) -> Link {
-        let tier = self.links.pairs.get(&(a.min(b), a.max(b))).unwrap_or(&self.links.site_site);
-        tier.link(self.sites[a].at.distance_m(self.sites[b].at), (a, b))
+        self.links.between(a, b, (self.sites[a].at, self.sites[b].at))
+    }
+
+    /// The same as something that can be kept: [`World::site_link`] of all pairs.
+    pub fn site_links(&self) -> impl Fn(usize, usize) -> Link + 'static {
+        let links = self.links.clone();
+        let at: Vec<Point> = self.sites.iter().map(|site| site.at).collect();
+        move |a, b| links.between(a, b, (at[a], at[b]))
     }
 
     /// How many clients there are.
@@ -345,6 +359,7 @@ site = \"a\"
         let world = parse(&format!("{SMALL}{more}")).unwrap();
         assert_eq!(world.site_link(0, 1), Link::constant(77.0));
         assert_eq!(world.site_link(1, 0), Link::constant(77.0));
+        assert_eq!(world.site_links()(1, 0), Link::constant(77.0));
         assert_eq!(
             (world.node_link(0), world.node_link(1)),
             (Link::constant(7.0), Link::constant(1.0))
