@@ -17,7 +17,7 @@ const BUGS: [(Bug, &str, u64, u64); 12] = [
     (Bug::ApplyTwice, "three-sites", 1, 10),
     (Bug::ForgetTombstone, "three-sites", 1, 10),
     (Bug::IgnoreCondition, "three-sites", 1, 10),
-    (Bug::DenyDoubt, "three-sites", 1, 50),
+    (Bug::DenyDoubt, "three-sites", 1, 100),
     (Bug::ForgetRequests, "three-sites", 1, 10),
 ];
 

@@ -189,6 +189,17 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             let asked = simulation.ask(node, Request { body, deadline_ms: Some(5_000) });
             return if asked.is_some() { Begun::Over } else { Begun::Skipped };
         }
+        Kind::PartSite => simulation.part_site(fault.site),
+        Kind::PartSites => simulation.part_sites(fault.site, fault.other_site),
+        Kind::HalfPartSites => simulation.part_sites_one_way(fault.site, fault.other_site),
+        Kind::SlowSites => {
+            let extra = Duration::from_millis(10 + random.below(191));
+            simulation.slow_site(fault.site, extra);
+        }
+        Kind::BreakSites => {
+            simulation.break_site(fault.site);
+            return Begun::Over;
+        }
     }
     Begun::For(fault.span)
 }
@@ -244,6 +255,11 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
             // others can spare the old one.
             doom(simulation, node, "it was removed; it waits for another disk");
         }
+        Kind::PartSite => simulation.rejoin_site(fault.site),
+        Kind::PartSites | Kind::HalfPartSites => {
+            simulation.mend_sites(fault.site, fault.other_site);
+        }
+        Kind::SlowSites => simulation.slow_site(fault.site, Duration::ZERO),
         _ => {}
     }
     Begun::Over

@@ -4,8 +4,8 @@
 //! how long. What a fault does is in [`apply`]. Because the plan is a list that exists beforehand, a
 //! run can be repeated with any part of it, which is how a failed run is made small.
 //!
-//! Faults are of a site: its nodes, their clocks and disks, the links between them. All of them are
-//! ones that the store promises to survive, in any number and order, with one care: what destroys
+//! Faults are of a site: its nodes, their clocks and disks, the links between them, its links to other
+//! sites. All of them are ones that the store promises to survive, in any number and order, with one care: what destroys
 //! the only trace of something acknowledged on a disk (a bit flipped in its log, an fsync that did
 //! nothing, a disk exchanged) is done only while all nodes of the site hold everything, and the node
 //! then waits for an operator, who exchanges its disk once the others hold everything. That is what
@@ -18,6 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+
+use crate::world::Site;
 
 /// What can go wrong.
 #[derive(
@@ -72,11 +74,22 @@ pub enum Kind {
     Remove,
     /// Leadership is handed to another node.
     Transfer,
+    /// The site is cut off from all other sites.
+    PartSite,
+    /// Two sites do not reach each other.
+    PartSites,
+    /// One site's words do not reach another site; the other's do reach it.
+    HalfPartSites,
+    /// All links of the site to other sites become slow.
+    SlowSites,
+    /// All connections of the site to other sites break, with all that is on its way, and are there
+    /// again.
+    BreakSites,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 28] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -100,6 +113,11 @@ impl Kind {
         Kind::Replace,
         Kind::Remove,
         Kind::Transfer,
+        Kind::PartSite,
+        Kind::PartSites,
+        Kind::HalfPartSites,
+        Kind::SlowSites,
+        Kind::BreakSites,
     ];
 
     /// Its name in a world file.
@@ -129,6 +147,11 @@ impl Kind {
             Kind::Replace => "replace",
             Kind::Remove => "remove",
             Kind::Transfer => "transfer",
+            Kind::PartSite => "part_site",
+            Kind::PartSites => "part_sites",
+            Kind::HalfPartSites => "half_part_sites",
+            Kind::SlowSites => "slow_sites",
+            Kind::BreakSites => "break_sites",
         }
     }
 
@@ -159,8 +182,26 @@ impl Kind {
             | Kind::ClockJump
             | Kind::SlowDisk
             | Kind::FullDisk
-            | Kind::DamagedState => false,
+            | Kind::DamagedState
+            | Kind::PartSite
+            | Kind::PartSites
+            | Kind::HalfPartSites
+            | Kind::SlowSites
+            | Kind::BreakSites => false,
         }
+    }
+
+    /// Whether it is about a site's links to others: it only makes sense among several sites.
+    #[must_use]
+    pub fn is_between_sites(self) -> bool {
+        matches!(
+            self,
+            Kind::PartSite
+                | Kind::PartSites
+                | Kind::HalfPartSites
+                | Kind::SlowSites
+                | Kind::BreakSites
+        )
     }
 
     /// The shortest and the longest span of one that is drawn.
@@ -178,13 +219,19 @@ impl Kind {
             | Kind::Deaf
             | Kind::Mute
             | Kind::Bridge
-            | Kind::Flapping => (ms(100), ms(4_000)),
-            Kind::Drop | Kind::SlowLink | Kind::SlowDisk => (ms(500), ms(4_000)),
+            | Kind::Flapping
+            | Kind::PartSite
+            | Kind::PartSites
+            | Kind::HalfPartSites => (ms(100), ms(4_000)),
+            Kind::Drop | Kind::SlowLink | Kind::SlowDisk | Kind::SlowSites => (ms(500), ms(4_000)),
             Kind::FullDisk => (ms(200), ms(3_000)),
             Kind::LostSync => (ms(1), ms(200)),
-            Kind::ClockJump | Kind::Reset | Kind::Replace | Kind::Remove | Kind::Transfer => {
-                (ms(0), ms(0))
-            }
+            Kind::ClockJump
+            | Kind::Reset
+            | Kind::Replace
+            | Kind::Remove
+            | Kind::Transfer
+            | Kind::BreakSites => (ms(0), ms(0)),
         }
     }
 }
@@ -215,8 +262,24 @@ pub struct Fault {
     pub at_leader: bool,
     /// Another one of the same site, where it takes two; the same one in a site of one.
     pub other: usize,
+    /// Another site, where it takes two; the same one in a world of one.
+    pub other_site: usize,
     /// Decides whatever else there is to decide about it.
     pub draw: u64,
+}
+
+impl Fault {
+    /// Where it is, for people: the node that it is drawn for, or the sites.
+    #[must_use]
+    pub fn place(&self, sites: &[Site]) -> String {
+        let (site, other) = (&sites[self.site].name, &sites[self.other_site].name);
+        match self.kind {
+            Kind::PartSites => format!("{site} and {other}"),
+            Kind::HalfPartSites => format!("{site} to {other}"),
+            kind if kind.is_between_sites() => site.to_string(),
+            _ => format!("{site}/n{}", self.node + 1),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,11 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
             .weights
             .iter()
             .map(|(kind, weight)| (*kind, *weight))
-            .filter(|(kind, weight)| *weight > 0.0 && (*count > 1 || !kind.needs_several()))
+            .filter(|(kind, weight)| {
+                *weight > 0.0
+                    && (*count > 1 || !kind.needs_several())
+                    && (nodes.len() > 1 || !kind.is_between_sites())
+            })
             .collect();
         let total: f64 = kinds.iter().map(|(_, weight)| weight).sum();
         let mut random = Random::stream(seed, "faults", site as u64);
@@ -58,6 +62,12 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
                 other: (node + step) % count,
                 at_leader: random.chance(500),
                 draw: random.draw(),
+                other_site: match kind.is_between_sites() {
+                    true => {
+                        (site + 1 + random.below(nodes.len() as u64 - 1) as usize) % nodes.len()
+                    }
+                    false => site,
+                },
             });
         }
     }
@@ -108,9 +118,10 @@ mod tests {
         assert!(plan.iter().enumerate().all(|(place, fault)| fault.number == place));
         for kind in Kind::ALL {
             let count = plan.iter().filter(|fault| fault.kind == kind).count();
-            assert!((240..450).contains(&count), "{kind}: {count}");
+            assert!((190..330).contains(&count), "{kind}: {count}");
         }
         for fault in &plan {
+            assert_eq!(fault.kind.is_between_sites(), fault.site != fault.other_site, "{fault:?}");
             assert!(fault.node < 3 && fault.other < 3 && fault.node != fault.other);
             assert!(fault.at >= Duration::from_secs(2) && fault.at < hour);
         }
@@ -121,6 +132,9 @@ mod tests {
         let plan = draw(1, &[1], &all(), Duration::from_secs(600));
         assert!(plan.len() > 400);
         assert!(plan.iter().all(|fault| !fault.kind.needs_several() && fault.other == 0));
+        assert!(plan.iter().all(|fault| !fault.kind.is_between_sites()));
+        let two = draw(1, &[1, 1], &all(), Duration::from_secs(600));
+        assert!(two.iter().any(|fault| fault.kind.is_between_sites()));
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn faults(world: &World, ran: &Ran) -> Vec<Fault> {
     done.map(|(fault, _)| Fault {
         from: fault.at,
         to: fault.at + fault.span.max(Duration::from_millis(1)),
-        label: format!("{} {}/n{}", fault.kind, world.sites[fault.site].name, fault.node + 1),
+        label: format!("{} {}", fault.kind, fault.place(&world.sites)),
     })
     .collect()
 }

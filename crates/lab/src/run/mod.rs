@@ -325,11 +325,11 @@ impl<'w> Run<'w> {
             return;
         }
         self.done[number] = true;
-        let site = &self.world.sites[fault.site].name;
-        let (kind, node, span) = (fault.kind, fault.node + 1, fault.span.as_millis());
+        let (kind, place, span) =
+            (fault.kind, fault.place(&self.world.sites), fault.span.as_millis());
         let text = match span {
-            0 => format!("#{number} {kind} at {site}/n{node}"),
-            span => format!("#{number} {kind} at {site}/n{node}, {span} ms"),
+            0 => format!("#{number} {kind} at {place}"),
+            span => format!("#{number} {kind} at {place}, {span} ms"),
         };
         let at_us = self.now_us();
         self.history.marks.push(Mark { at_us, kind: MarkKind::Fault, text });

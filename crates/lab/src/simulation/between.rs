@@ -200,6 +200,7 @@ impl<C> Simulation<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults::{Fault, Kind, apply};
     use crate::link::Latency;
     use crate::simulation::{Down, Settings};
     use wire::peer::{Message, Say, SnapshotChunk, SnapshotWanted};
@@ -427,5 +428,49 @@ mod tests {
         sites.say(A1, B, [1, 2]);
         let told = [(50, "a/n1 ⇒ b/n1  1"), (50, "a/n1 ⇒ b/n1  2")];
         assert_eq!(sites.heard(MS * 100), lines(&told));
+    }
+
+    #[test]
+    fn faults_between_sites_begin_and_end() {
+        let fault = |kind| Fault {
+            number: 0,
+            at: Duration::ZERO,
+            span: MS * 100,
+            kind,
+            site: 0,
+            node: 0,
+            at_leader: false,
+            other: 1,
+            other_site: 2,
+            draw: 5,
+        };
+        for (kind, reaches) in [
+            (Kind::PartSite, "bc:10 cb:10"),
+            (Kind::PartSites, "ab:10 ba:10 bc:10 cb:10"),
+            (Kind::HalfPartSites, "ab:10 ba:10 bc:10 ca:20 cb:10"),
+            (Kind::SlowSites, "ab:146 ac:156 ba:146 bc:10 ca:156 cb:10"),
+        ] {
+            assert!(kind.is_between_sites());
+            let mut sites = sites(1);
+            let fault = fault(kind);
+            for ends_all in [false, true] {
+                assert_eq!(apply::begin(&mut sites, &fault), apply::Begun::For(MS * 100));
+                assert_eq!(sites.reaches(), reaches, "{kind}");
+                match ends_all {
+                    true => apply::end_all(&mut sites),
+                    false => {
+                        let gone_on = apply::go_on(&mut sites, &fault, MS * 100);
+                        assert_eq!(gone_on, apply::Begun::Over);
+                    }
+                }
+                assert_eq!(sites.reaches(), ALL_REACH, "{kind}");
+            }
+        }
+        let mut sites = sites(1);
+        sites.say(A1, C, [1]);
+        assert_eq!(apply::begin(&mut sites, &fault(Kind::BreakSites)), apply::Begun::Over);
+        let told = [(20, "a/n1 has lost c/n1"), (20, "c/n1 has lost a/n1")];
+        assert_eq!(sites.heard(MS * 100), lines(&told));
+        assert_eq!(sites.reaches(), ALL_REACH);
     }
 }

@@ -305,6 +305,18 @@ fn check_fault(fault: &FaultFile, sites: &[Site]) -> Result<Fault, Wrong> {
         let message = format!("fault: {} needs a site of several nodes", fault.kind);
         return Err(Wrong::at("kind", message));
     }
+    if sites.len() == 1 && fault.kind.is_between_sites() {
+        let message = format!("fault: {} needs a world of several sites", fault.kind);
+        return Err(Wrong::at("kind", message));
+    }
+    let other_site = match &fault.other_site {
+        None => (site + 1) % sites.len(),
+        Some(name) => find_site(sites, name, "other_site")?,
+    };
+    if fault.other_site.is_some() && other_site == site {
+        let message = format!("fault: other_site: another one than \"{}\"", fault.site);
+        return Err(Wrong::at("other_site", message));
+    }
     let node = fault.node - 1;
     Ok(Fault {
         number: 0,
@@ -314,6 +326,7 @@ fn check_fault(fault: &FaultFile, sites: &[Site]) -> Result<Fault, Wrong> {
         site,
         node,
         other: fault.other.map_or((node + 1) % count, |other| other - 1),
+        other_site,
         at_leader: false,
         draw: (fault.at_s * 1_000.0) as u64,
     })

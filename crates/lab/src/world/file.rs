@@ -313,6 +313,8 @@ pub struct FaultFile {
     pub node: usize,
     /// The other node, where it takes two; without it the next one.
     pub other: Option<usize>,
+    /// The other site, where it takes two; without it the next one.
+    pub other_site: Option<String>,
 }
 
 /// What the vehicles of `portolan demo` do, per second of real time.

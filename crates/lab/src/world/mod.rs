@@ -343,6 +343,8 @@ site = \"a\"
         assert!(broken("base_ms = 10", "base_ms = -1").starts_with("link: each of its numbers"));
         assert!(broken("kind = \"crash\"", "kind = \"crush\"").contains("unknown variant"));
         assert!(broken("site = \"a\"", "site = \"b\"").contains("no site \"b\""));
+        let alone = broken("kind = \"crash\"", "kind = \"part_site\"");
+        assert!(alone.starts_with("fault: part_site needs a world of several sites"), "{alone}");
         assert!(broken("count = 2", "count = 0").starts_with("clients: count"));
         assert!(broken("duration_s = 10", "duration_s = 0").starts_with("duration_s is"));
         assert!(broken("title = \"One site\"", "title = ").len() > 5);
@@ -367,6 +369,22 @@ site = \"a\"
         let at = Point::new(1.3, 1.3);
         assert_eq!(world.client_link(at, 0), Link::constant(5.0));
         assert_eq!(world.client_link(at, 1), Link { mbps: Some(10.0), ..Link::constant(0.5) });
+    }
+
+    #[test]
+    fn a_fault_between_sites_names_the_other_one() {
+        let more = "\n[[site]]\nname = \"b\"\nlat = 1.2\nlon = 1.2\n\
+            [[site]]\nname = \"c\"\nlat = 1.2\nlon = 1.2\n\
+            [[fault]]\nat_s = 3\nkind = \"part_sites\"\nsite = \"c\"\n";
+        let place = |other: &str| {
+            let world = parse(&format!("{SMALL}{more}{other}"))?;
+            Ok::<_, WorldError>(world.faults[1].place(&world.sites))
+        };
+        assert_eq!(place("").unwrap(), "c and a");
+        assert_eq!(place("other_site = \"b\"").unwrap(), "c and b");
+        let error = place("other_site = \"c\"").unwrap_err().to_string();
+        assert!(error.contains("fault: other_site: another one than \"c\""), "{error}");
+        assert!(place("other_site = \"d\"").unwrap_err().to_string().contains("no site \"d\""));
     }
 
     #[test]

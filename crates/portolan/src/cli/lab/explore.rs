@@ -190,14 +190,13 @@ impl Explore {
         let kept = ran.faults.iter().filter(|(_, done)| *done).map(|(fault, _)| fault);
         let mut numbers = Vec::new();
         for fault in kept {
-            let site = &world.sites[fault.site].name;
             let _ = writeln!(
                 text,
-                "  #{:<4} {:>9.3} s  {} at {site}/n{}, {} ms",
+                "  #{:<4} {:>9.3} s  {} at {}, {} ms",
                 fault.number,
                 fault.at.as_secs_f64(),
                 fault.kind,
-                fault.node + 1,
+                fault.place(&world.sites),
                 fault.span.as_millis()
             );
             numbers.push(fault.number.to_string());
