@@ -146,6 +146,13 @@ impl<'w> Crowd<'w> {
         }
     }
 
+    /// The keyspaces whose keys are the same at every site.
+    pub fn global_keyspaces(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
+        let groups = self.world.clients.iter().zip(&self.keyspaces);
+        let globals = groups.filter(|(group, _)| group.is_global(self.world));
+        globals.filter_map(|(_, ids)| ids.first().copied())
+    }
+
     /// No client begins anything new.
     pub fn stop(&mut self) {
         self.stopped = true;
@@ -317,7 +324,7 @@ impl<'w> Crowd<'w> {
         let kind = done.kind();
         let group = &self.world.clients[one.group];
         let leased = group.keyspace.is_some_and(|place| self.world.keyspaces[place].lease_reads);
-        let plain = !group.stale_reads && !leased;
+        let plain = !group.stale_reads && !leased && !group.is_global(self.world);
         let result = if ok { measure::Outcome::Ok } else { measure::Outcome::Error };
         self.measure.record(now.saturating_sub(self.began), kind, latency, result);
         if ok {
@@ -338,7 +345,10 @@ impl<'w> Crowd<'w> {
             self.history.operations.push(Operation {
                 client: one.name.clone(),
                 site: Some(site.to_owned()),
-                key: format!("{site}:{}", done.key),
+                key: match group.is_global(self.world) {
+                    true => done.key.clone(),
+                    false => format!("{site}:{}", done.key),
+                },
                 call_us: done.call.as_micros() as u64,
                 return_us: Some(now.as_micros() as u64),
                 stale: done.stale && action == Action::Get,

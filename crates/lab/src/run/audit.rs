@@ -1,5 +1,7 @@
 //! The end of a run: each key that was written is read once more, and what replicas hold is compared.
 
+use std::collections::BTreeSet;
+
 use model::{Body, Bytes, Query, ReadConsistency};
 
 use super::form::PATIENCE;
@@ -14,8 +16,14 @@ impl Run<'_> {
     /// Reads each key that was written once more.
     pub(super) fn audit(&mut self) {
         let Some(crowd) = &mut self.crowd else { return };
+        let globals: BTreeSet<_> = crowd.global_keyspaces().collect();
+        let mut seen = BTreeSet::new();
         let mut counts = vec![0_usize; self.world.sites.len()];
         for (site, key, keyspace) in std::mem::take(&mut crowd.written) {
+            let is_global = globals.contains(&keyspace);
+            if is_global && !seen.insert(key.clone()) {
+                continue;
+            }
             counts[site] += 1;
             if counts[site] > AUDIT_KEYS_MAX {
                 continue;
@@ -31,7 +39,7 @@ impl Run<'_> {
             self.history.operations.push(Operation {
                 client: format!("auditor-{name}"),
                 site: Some(name.to_string()),
-                key: format!("{name}:{key}"),
+                key: if is_global { key.clone() } else { format!("{name}:{key}") },
                 call_us,
                 return_us: Some(self.now_us()),
                 action: Action::Get,

@@ -39,7 +39,11 @@ impl Run<'_> {
             }
         }
         let mut ids = Vec::new();
-        for spec in &self.world.keyspaces {
+        if self.is_deployment() {
+            let sites = self.world.sites.len();
+            ids = self.form_deployment()?.into_iter().map(|id| vec![id; sites]).collect();
+        }
+        for spec in &self.world.keyspaces[ids.len()..] {
             let command = Command::CreateKeyspace(spec.clone());
             let mut by_site = Vec::new();
             for site in 0..self.world.sites.len() {
@@ -71,9 +75,18 @@ impl Run<'_> {
             let padding = ".".repeat(group.workload.value_bytes().saturating_sub(12));
             for (site, keyspace) in by_site.iter().enumerate() {
                 for chunk in keys.chunks(LOAD_KEYS) {
+                    let is_global = group.is_global(self.world);
+                    let scope = if is_global { 0 } else { site };
                     let fresh: Vec<&String> =
-                        chunk.iter().filter(|key| loaded.insert((site, (*key).clone()))).collect();
-                    self.load_some(site, *keyspace, &fresh, &padding)?;
+                        chunk.iter().filter(|key| loaded.insert((scope, (*key).clone()))).collect();
+                    if is_global {
+                        // Keys of different slots are not put together.
+                        for key in fresh {
+                            self.load_some(site, *keyspace, &[key], &padding, true)?;
+                        }
+                    } else {
+                        self.load_some(site, *keyspace, &fresh, &padding, false)?;
+                    }
                 }
             }
         }
@@ -86,6 +99,7 @@ impl Run<'_> {
         keyspace: KeyspaceId,
         keys: &[&String],
         padding: &str,
+        is_global: bool,
     ) -> Result<(), String> {
         if keys.is_empty() {
             return Ok(());
@@ -102,7 +116,7 @@ impl Run<'_> {
             self.history.operations.push(Operation {
                 client: format!("loader-{name}"),
                 site: Some(name.to_string()),
-                key: format!("{name}:{key}"),
+                key: if is_global { (*key).clone() } else { format!("{name}:{key}") },
                 call_us,
                 return_us,
                 action: Action::Put { value: "loaded".to_owned() },

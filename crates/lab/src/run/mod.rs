@@ -14,12 +14,14 @@
 //! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] says so.
 
 mod audit;
+mod deployment;
 mod form;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use model::KeyspaceId;
+use model::{Epoch, KeyspaceId, Slot};
 pub use protocol::site::trial::Bug;
 use protocol::site::trial::Planted;
 
@@ -193,6 +195,8 @@ struct Run<'w> {
     done: Vec<bool>,
     history: History,
     elections: u64,
+    /// Which site was seen to hold a slot at an epoch.
+    holders: BTreeMap<(Slot, Epoch), usize>,
     failure: Option<String>,
 }
 
@@ -231,6 +235,7 @@ impl<'w> Run<'w> {
             plan,
             history: History::default(),
             elections: 0,
+            holders: BTreeMap::new(),
             failure: None,
         }
     }
@@ -277,6 +282,7 @@ impl<'w> Run<'w> {
             self.audit();
             self.look_at_states();
         }
+        self.note_holders();
     }
 
     fn now_us(&self) -> u64 {
@@ -313,6 +319,9 @@ impl<'w> Run<'w> {
             }
             if !self.lab.led.is_empty() {
                 self.note_leaders();
+            }
+            if !self.lab.held.is_empty() {
+                self.note_holders();
             }
         }
     }

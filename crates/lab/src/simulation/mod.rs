@@ -38,7 +38,7 @@ mod text;
 use crate::link::Link;
 use crate::random::Random;
 use between::Between;
-use model::{Answer, Failure, NodeId, Query, ReadConsistency, Request, Time};
+use model::{Answer, Failure, NodeId, Query, ReadConsistency, Request, SiteId, SlotEpochs, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use protocol::Core;
@@ -122,6 +122,17 @@ pub struct Led {
     pub term: u64,
 }
 
+/// A site was seen to hold slots of global keyspaces.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// When, in true time.
+    pub at: Duration,
+    /// Which site, by its place in the simulation.
+    pub site: usize,
+    /// Which slots, at which epochs.
+    pub slots: SlotEpochs,
+}
+
 /// What is the same for all nodes.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -171,6 +182,8 @@ impl Default for Settings {
 pub struct Group {
     /// Its name, for traces; empty where there is only one.
     pub name: String,
+    /// Its id in its deployment, once it belongs to one.
+    pub id: Option<SiteId>,
     /// Its nodes; node `n` stands at place `n − 1`.
     pub nodes: Vec<NodeIndex>,
     /// The links between them.
@@ -191,6 +204,8 @@ pub struct Simulation<C = ()> {
     pub lost: Vec<Ticket>,
     /// Who was seen to lead since somebody took it.
     pub led: Vec<Led>,
+    /// Who was seen to hold slots since somebody took it.
+    pub held: Vec<Held>,
     /// Outputs performed so far, by all nodes.
     pub outputs: u64,
     /// Events that happened so far.
@@ -222,6 +237,7 @@ impl<C> Simulation<C> {
             answered: Vec::new(),
             lost: Vec::new(),
             led: Vec::new(),
+            held: Vec::new(),
             outputs: 0,
             events: 0,
             crash_at: None,
@@ -247,7 +263,8 @@ impl<C> Simulation<C> {
 
     /// Adds a site without nodes.
     pub fn add_site(&mut self, name: impl Into<String>, link: Link) -> usize {
-        let group = Group { name: name.into(), nodes: Vec::new(), network: Network::new(link) };
+        let group =
+            Group { name: name.into(), id: None, nodes: Vec::new(), network: Network::new(link) };
         self.sites.push(group);
         self.sites.len() - 1
     }
@@ -317,6 +334,12 @@ impl<C> Simulation<C> {
                     one.applied_index == status.last_index && one.leader == Some(status.node)
                 })
             })
+    }
+
+    /// The registry as a node knows it; `None`: it is down, or its site belongs to no deployment.
+    #[must_use]
+    pub fn registry(&self, node: NodeIndex) -> Option<std::sync::Arc<model::Registry>> {
+        self.nodes[node].process.as_ref()?.site.registry()
     }
 
     /// The rows of a node's state; `None`: it cannot be read.

@@ -2,9 +2,9 @@
 //! answered. The counterpart of `server`'s threads.
 
 use super::node::{Chore, DiskJob, Process};
-use super::{ASK_AGAIN, Answered, Event, Led, NodeIndex, Simulation, text};
+use super::{ASK_AGAIN, Answered, Event, Held, Led, NodeIndex, Simulation, text};
 use crate::link::Link;
-use model::{Answer, Failure};
+use model::{Answer, Failure, NodeId};
 use protocol::Core;
 use protocol::site::trial::Bug;
 use protocol::site::{Input, Output, Ticket};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use storage::log::{LogError, LogWriter};
 use storage::snapshot::Snapshots;
 use storage::state::memory::MemoryView;
-use wire::peer::Message;
+use wire::peer::{Message, Say};
 
 /// What every message carries besides what it says: frame and headers, in bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 60;
@@ -92,6 +92,23 @@ impl<C> Simulation<C> {
                     self.send(node, to, *message);
                 }
             }
+            Output::SendAcross { site, node: other, message } => {
+                let group = self.sites.iter().find(|group| group.id == Some(site));
+                let place = (other.0 as usize).wrapping_sub(1);
+                if let Some(to) = group.and_then(|group| group.nodes.get(place)).copied() {
+                    self.send_across(node, to, Say::Across(*message).into());
+                }
+            }
+            Output::Deployment { own, registry } => {
+                let site = self.nodes[node].site;
+                self.sites[site].id = Some(own);
+                self.note_of(node, || format!("is of {own}, registry {}", registry.version));
+            }
+            Output::Holds(slots) => {
+                let site = self.nodes[node].site;
+                self.note_of(node, || text::held(&slots));
+                self.held.push(Held { at: self.now, site, slots });
+            }
             Output::Answer { ticket, outcome } => self.answer(node, ticket, outcome),
             Output::Gate(gate) => {
                 if let Some(process) = self.process(node) {
@@ -167,7 +184,6 @@ impl<C> Simulation<C> {
     // ---- other sites -----------------------------------------------------------------------------
 
     /// Sends a message to a node of another site.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no core talks to another site yet"))]
     pub(super) fn send_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
         let (sender, receiver) = ((from, self.nodes[from].site), (to, self.nodes[to].site));
         debug_assert_ne!(sender.1, receiver.1, "nodes of one site have links of their own");
@@ -185,6 +201,11 @@ impl<C> Simulation<C> {
     /// A message from a node of another site is there.
     pub(super) fn deliver_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
         self.note_message(from, "⇒", to, &message);
+        let site = self.sites[self.nodes[from].site].id;
+        if let (Some(site), Some(Say::Across(message))) = (site, message.say) {
+            let node = NodeId(self.nodes[from].id);
+            self.input(to, Input::Across { site, node, message });
+        }
     }
 
     /// A node hears that its connection to a node of another site is broken.
@@ -192,6 +213,10 @@ impl<C> Simulation<C> {
         if self.trace.is_some() {
             let line = format!("{} has lost {}", self.nodes[node].name, self.nodes[other].name);
             self.note(|| line);
+        }
+        if let Some(site) = self.sites[self.nodes[other].site].id {
+            let other = NodeId(self.nodes[other].id);
+            self.input(node, Input::AcrossLost { site, node: other });
         }
     }
 

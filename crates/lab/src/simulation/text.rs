@@ -1,7 +1,11 @@
 //! Messages, requests and answers as one reads them in a trace.
 
-use model::{Answer, Body, Command, Failure, Query, Request, Write};
+use model::{
+    Answer, Body, Command, Failure, MoveId, Query, Receiving, RegistryChange, Request, SlotEpochs,
+    Write,
+};
 use protocol::site::raft::Persist;
+use wire::across::{Across, AcrossSay};
 use wire::entry;
 use wire::peer::{self, MemberChangeKind, Say};
 
@@ -54,7 +58,40 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
             let (from, until) = (chunk.offset, chunk.offset + chunk.bytes.len() as u64);
             format!("SnapshotChunk {} bytes {from}..{until} of {}", chunk.index, chunk.total_bytes)
         }
+        Say::Across(message) => return across(message),
     })
+}
+
+/// A message between sites in a line. `None`: it only tells a version.
+fn across(message: &Across) -> Option<String> {
+    Some(match message.say.as_ref()? {
+        AcrossSay::Forward(forward) => {
+            let requests = forward.requests.iter().map(|one| {
+                let request = entry::decode_request(one.request.clone()).expect("a request");
+                self::request(&request)
+            });
+            format!("Forward {}", requests.collect::<Vec<_>>().join(", "))
+        }
+        AcrossSay::Answered(answered) => {
+            let answers = answered.answers.iter().map(|one| {
+                let outcome = entry::decode_reply(one.outcome.clone()).expect("a reply");
+                match one.holder {
+                    0 => self::outcome(&outcome),
+                    holder => format!("s{holder} at e{} holds it", one.epoch),
+                }
+            });
+            format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
+        }
+        AcrossSay::Registry(news) if news.registry.is_empty() => return None,
+        AcrossSay::Registry(news) => format!("Registry {}", news.version),
+        AcrossSay::Ring(_) => "Ring".to_owned(),
+    })
+}
+
+/// Slots that are held from here on.
+pub(super) fn held(slots: &SlotEpochs) -> String {
+    let each = slots.0.iter().map(|(slots, epoch)| format!("{slots} at {epoch}"));
+    format!("holds {}", each.collect::<Vec<_>>().join(", "))
 }
 
 fn raft(message: &peer::Raft) -> Option<String> {
@@ -127,6 +164,27 @@ fn command(command: &Command) -> String {
         }
         Command::Write { write: Write::Clear, .. } => "clear".to_owned(),
         Command::Tick => "tick".to_owned(),
+        Command::ChangeRegistry(change) => match change {
+            RegistryChange::Join(site) => format!("join {}", site.name),
+            RegistryChange::Update(site) => format!("update {}", site.name),
+            other => format!("{other:?}"),
+        },
+        Command::Found { site, .. } => format!("found {}", site.name),
+        Command::Enter { site, registry } => {
+            format!("enter as {site}, registry {}", registry.version)
+        }
+        Command::LearnRegistry(registry) => format!("learn registry {}", registry.version),
+        Command::Giving { number, step } => format!("give {number} {step:?}"),
+        Command::Receiving { id, step } => {
+            let MoveId { from, number } = id;
+            match step {
+                Receiving::Piece { sequence, items, .. } => {
+                    format!("receive {from}/{number} piece {sequence}, {} items", items.len())
+                }
+                Receiving::Install { .. } => format!("receive {from}/{number} install"),
+                other => format!("receive {from}/{number} {other:?}"),
+            }
+        }
         other => format!("{other:?}"),
     }
 }
@@ -152,6 +210,10 @@ pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
         Ok(Answer::Put { version, .. }) => format!("put at {version}"),
         Ok(Answer::Integer(number)) => number.to_string(),
         Ok(Answer::Flag(true)) => "done".to_owned(),
+        Ok(Answer::Registered { site, registry }) => {
+            format!("{site} stands in registry {}", registry.version)
+        }
+        Ok(Answer::Staged { pieces, .. }) => format!("has {pieces} pieces"),
         Ok(other) => format!("{other:?}"),
         Err(failure) => format!("failed: {failure}"),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{KeyspaceSpec, SiteName};
+use model::{KeyspaceSpec, Scope, SiteName};
 
 use super::file::{ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong};
 use super::places::{self, Files};
@@ -183,12 +183,13 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         return Err(Wrong::at("keyspace", format!("at most {KEYSPACES_MAX} keyspaces")));
     }
     each("keyspace", &written.keyspace, |keyspace| {
-        if (keyspace.consistency.as_str(), keyspace.scope.as_str()) != ("linearizable", "site") {
+        let served = ["site", "global"].contains(&keyspace.scope.as_str());
+        if keyspace.consistency != "linearizable" || !served {
             return Err(Wrong::at(
                 "consistency",
                 format!(
                     "keyspace \"{}\" asks for {}/{}; the lab runs what a site serves today: \
-                     linearizable/site",
+                     linearizable/site and linearizable/global",
                     keyspace.name, keyspace.consistency, keyspace.scope
                 ),
             ));
@@ -196,6 +197,9 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         let prefix = keyspace.prefix.clone().into_bytes();
         let mut spec = KeyspaceSpec::linearizable_site(keyspace.name.clone(), prefix);
         spec.lease_reads = keyspace.lease_reads;
+        if keyspace.scope == "global" {
+            spec.scope = Scope::Global;
+        }
         spec.check().map_err(|error| Wrong::at("name", error.to_string()))?;
         Ok(spec)
     })

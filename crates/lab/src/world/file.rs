@@ -211,7 +211,7 @@ pub struct KeyspaceFile {
     /// What it promises: `linearizable`.
     #[serde(default = "linearizable")]
     pub consistency: String,
-    /// To whom: `site`.
+    /// To whom: `site`, each for itself, or `global`, all of them together.
     #[serde(default = "site")]
     pub scope: String,
     /// Whether a leader may answer reads by its lease.

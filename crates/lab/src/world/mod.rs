@@ -150,6 +150,14 @@ pub struct Clients {
     pub stale_reads: bool,
 }
 
+impl Clients {
+    /// Whether the keys they use are the same at every site.
+    #[must_use]
+    pub fn is_global(&self, world: &World) -> bool {
+        self.keyspace.is_some_and(|place| world.keyspaces[place].is_global())
+    }
+}
+
 impl World {
     /// Reads and checks a world file. Files that it names are looked for beside it, then in `data`.
     ///

@@ -259,6 +259,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// The registry as this replica knows it; `None`: its site belongs to no deployment.
+    pub fn registry(&self) -> Option<std::sync::Arc<model::Registry>> {
+        self.machine.membership().map(|member| member.registry.clone())
+    }
+
     /// How far the moves of this site have come.
     pub fn moves(&self) -> Vec<Progress> {
         self.handovers.progress(&self.machine)

@@ -1,0 +1,132 @@
+//! Where a world has a global keyspace, its sites are one deployment: the first begins it, the
+//! others join, and an operator spreads the slots.
+
+use model::{
+    Answer, Body, Command, DeploymentId, Giving, KeyspaceId, NodeEntry, NodeId, Registry,
+    RegistryChange, SiteEntry, SiteId, Slot, SlotSet, limits,
+};
+
+use super::form::PATIENCE;
+use super::{Run, TEND};
+use crate::history::Owner;
+
+impl Run<'_> {
+    /// Whether the sites of this world know each other.
+    pub(super) fn is_deployment(&self) -> bool {
+        self.world.keyspaces.iter().any(model::KeyspaceSpec::is_global)
+    }
+
+    /// Makes the sites one deployment with the world's keyspaces; each keyspace's id.
+    pub(super) fn form_deployment(&mut self) -> Result<Vec<KeyspaceId>, String> {
+        let deployment = DeploymentId(self.seed);
+        let found = Command::Found { deployment, site: self.entry(0) };
+        self.ask(0, Body::Write(found))?;
+        for site in 1..self.world.sites.len() {
+            let join = Command::ChangeRegistry(RegistryChange::Join(self.entry(site)));
+            let Answer::Registered { site: id, registry } = self.ask(0, Body::Write(join))? else {
+                return Err("joining was answered by something else".to_owned());
+            };
+            self.ask(site, Body::Write(Command::Enter { site: id, registry }))?;
+        }
+        let mut ids = Vec::new();
+        for spec in &self.world.keyspaces {
+            match self.ask(0, Body::Write(Command::CreateKeyspace(spec.clone())))? {
+                Answer::Keyspace(made) => ids.push(made.id),
+                other => return Err(format!("a keyspace was answered by {other:?}")),
+            }
+        }
+        self.wait_for_registries()?;
+        self.spread_slots()?;
+        Ok(ids)
+    }
+
+    fn entry(&self, site: usize) -> SiteEntry {
+        let world = &self.world.sites[site];
+        SiteEntry {
+            id: SiteId(0),
+            name: world.name.clone(),
+            incarnation: site as u64 + 1,
+            capacity_percent: (world.capacity * 100.0) as u32,
+            leaving: false,
+            nodes: (1..=world.nodes as u64)
+                .map(|node| NodeEntry {
+                    node: NodeId(node),
+                    peer: format!("n{node}"),
+                    cluster: String::new(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Until every site knows the same registry, in which all nodes stand.
+    fn wait_for_registries(&mut self) -> Result<(), String> {
+        let sites = self.world.sites.len();
+        let agreed = self.lab.run_until(PATIENCE, |lab| {
+            let registries = (0..sites).map(|site| {
+                let leader = lab.leader(site)?;
+                lab.registry(leader)
+            });
+            let Some(all) = registries.collect::<Option<Vec<_>>>() else { return false };
+            let whole = |registry: &Registry| {
+                let nodes = |site: usize| lab.sites[site].nodes.len();
+                registry.sites.len() == sites
+                    && registry
+                        .sites
+                        .iter()
+                        .enumerate()
+                        .all(|(at, one)| one.nodes.len() == nodes(at))
+            };
+            whole(&all[0]) && all.iter().all(|one| one.version == all[0].version)
+        });
+        if let Some(why) = self.lab.failure.take() {
+            return Err(why);
+        }
+        if agreed { Ok(()) } else { Err("the sites did not come to know each other".to_owned()) }
+    }
+
+    /// Gives each site its share, in runs that change hands every few slots.
+    fn spread_slots(&mut self) -> Result<(), String> {
+        let sites = self.world.sites.len();
+        let share = usize::from(Slot::COUNT) / sites;
+        for site in 1..sites {
+            let slots: Vec<Slot> =
+                Slot::all().filter(|slot| usize::from(slot.number()) % sites == site).collect();
+            debug_assert!(slots.len().abs_diff(share) <= 1);
+            for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
+                let slots: SlotSet = some.iter().copied().collect();
+                let to = SiteId(site as u32 + 1);
+                let step = Giving::Begin { slots, to, pinned: false };
+                self.ask(0, Body::Write(Command::Giving { number: 0, step }))?;
+            }
+        }
+        let until = self.lab.now() + PATIENCE;
+        while self.lab.now() < until && self.lab.failure.is_none() {
+            let leader = self.lab.leader(0);
+            let status = leader.and_then(|leader| self.lab.status(leader));
+            if status.is_some_and(|status| status.moves.is_empty()) {
+                return Ok(());
+            }
+            self.lab.run(TEND);
+        }
+        Err(self.lab.failure.take().unwrap_or_else(|| "slots did not arrive".to_owned()))
+    }
+
+    /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.
+    pub(super) fn note_holders(&mut self) {
+        for held in std::mem::take(&mut self.lab.held) {
+            let name = self.world.sites[held.site].name.as_str();
+            for (slot, epoch) in held.slots.iter() {
+                let known = self.holders.insert((slot, epoch), held.site);
+                if known == Some(held.site) {
+                    continue;
+                }
+                self.history.owners.push(Owner {
+                    at_us: held.at.as_micros() as u64,
+                    unit: format!("slot/{slot}"),
+                    epoch: epoch.0,
+                    owner: name.to_owned(),
+                });
+            }
+        }
+    }
+}
