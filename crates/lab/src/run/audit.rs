@@ -1,8 +1,8 @@
 //! The end of a run: each key that was written is read once more, and what replicas hold is compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use model::{Body, Bytes, Query, ReadConsistency};
+use model::{Body, Bytes, KeyspaceId, Query, ReadConsistency};
 
 use super::form::PATIENCE;
 use super::{Run, digest};
@@ -16,37 +16,43 @@ impl Run<'_> {
     /// Reads each key that was written once more.
     pub(super) fn audit(&mut self) {
         let Some(crowd) = &mut self.crowd else { return };
-        let globals: BTreeSet<_> = crowd.global_keyspaces().collect();
+        let globals: BTreeSet<KeyspaceId> = crowd.global_keyspaces().collect();
         let mut seen = BTreeSet::new();
-        let mut counts = vec![0_usize; self.world.sites.len()];
+        let mut keys: BTreeMap<usize, VecDeque<(String, KeyspaceId)>> = BTreeMap::new();
         for (site, key, keyspace) in std::mem::take(&mut crowd.written) {
-            let is_global = globals.contains(&keyspace);
-            if is_global && !seen.insert(key.clone()) {
+            // A global key is read once, from one of the sites that wrote it.
+            if globals.contains(&keyspace) && !seen.insert(key.clone()) {
                 continue;
             }
-            counts[site] += 1;
-            if counts[site] > AUDIT_KEYS_MAX {
-                continue;
+            let keys = keys.entry(site).or_default();
+            if keys.len() < AUDIT_KEYS_MAX {
+                keys.push_back((key, keyspace));
             }
-            let call_us = self.now_us();
+        }
+        let told = self.ask_all(|site| {
+            let (key, keyspace) = keys.get_mut(&site)?.pop_front()?;
             let query = Query::Get { key: Bytes::from(key.clone()) };
             let consistency = ReadConsistency::Linearizable;
-            let outcome = match self.ask(site, Body::Read { keyspace, query, consistency }) {
-                Ok(answer) => clients::understood(answer),
-                Err(why) => return self.fail(why),
-            };
-            let name = self.world.sites[site].name.clone();
-            self.history.operations.push(Operation {
+            Some(((key, keyspace), Body::Read { keyspace, query, consistency }))
+        });
+        let told = match told {
+            Ok(told) => told,
+            Err(why) => return self.fail(why),
+        };
+        self.history.operations.extend(told.into_iter().map(|told| {
+            let name = &self.world.sites[told.site].name;
+            let (key, keyspace) = told.about;
+            Operation {
                 client: format!("auditor-{name}"),
                 site: Some(name.to_string()),
-                key: if is_global { key.clone() } else { format!("{name}:{key}") },
-                call_us,
-                return_us: Some(self.now_us()),
+                key: if globals.contains(&keyspace) { key } else { format!("{name}:{key}") },
+                call_us: told.call_us,
+                return_us: Some(told.return_us),
                 action: Action::Get,
-                outcome,
+                outcome: clients::understood(told.answer),
                 stale: false,
-            });
-        }
+            }
+        }));
     }
 
     pub(super) fn look_at_states(&mut self) {

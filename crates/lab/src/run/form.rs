@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use model::{Answer, Body, Bytes, Command, Failure, KeyspaceId, Request, Write, limits};
+use model::{Answer, Body, Bytes, Command, KeyspaceId, Write};
 
-use super::{Run, TEND};
+use super::Run;
 use crate::history::{Action, Operation, Outcome};
-use crate::simulation::Stepped;
 
 /// How long a site may take to form, and to answer.
 pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -44,15 +43,15 @@ impl Run<'_> {
             ids = self.form_deployment()?.into_iter().map(|id| vec![id; sites]).collect();
         }
         for spec in &self.world.keyspaces[ids.len()..] {
-            let command = Command::CreateKeyspace(spec.clone());
-            let mut by_site = Vec::new();
-            for site in 0..self.world.sites.len() {
-                match self.ask(site, Body::Write(command.clone()))? {
-                    Answer::Keyspace(made) => by_site.push(made.id),
-                    other => return Err(format!("a keyspace was answered by {other:?}")),
-                }
-            }
-            ids.push(by_site);
+            let body = Body::Write(Command::CreateKeyspace(spec.clone()));
+            let mut asked = BTreeSet::new();
+            let told = self.ask_all(|site| asked.insert(site).then(|| ((), body.clone())))?;
+            let id = |answer: Answer| match answer {
+                Answer::Keyspace(made) => Ok(made.id),
+                other => Err(format!("a keyspace was answered by {other:?}")),
+            };
+            let by_site = told.into_iter().map(|told| id(told.answer));
+            ids.push(by_site.collect::<Result<Vec<KeyspaceId>, String>>()?);
         }
         let default = vec![KeyspaceId::DEFAULT; self.world.sites.len()];
         let groups = self.world.clients.iter();
@@ -65,94 +64,47 @@ impl Run<'_> {
 
     /// Puts what the workloads expect to be there.
     fn load(&mut self, keyspaces: &[Vec<KeyspaceId>]) -> Result<(), String> {
+        let world = self.world;
         let mut loaded = BTreeSet::new();
-        for (group, by_site) in self.world.clients.iter().zip(keyspaces) {
-            let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
+        for (group, by_site) in world.clients.iter().zip(keyspaces) {
+            let prefix = group.keyspace.map(|place| &world.keyspaces[place].prefix);
             let prefix =
                 prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix));
             let keys: Vec<String> =
                 group.workload.keys_to_load().map(|key| format!("{prefix}{key}")).collect();
             let padding = ".".repeat(group.workload.value_bytes().saturating_sub(12));
-            for (site, keyspace) in by_site.iter().enumerate() {
-                for chunk in keys.chunks(LOAD_KEYS) {
-                    let is_global = group.is_global(self.world);
-                    let scope = if is_global { 0 } else { site };
-                    let fresh: Vec<&String> =
-                        chunk.iter().filter(|key| loaded.insert((scope, (*key).clone()))).collect();
-                    if is_global {
-                        // Keys of different slots are not put together.
-                        for key in fresh {
-                            self.load_some(site, *keyspace, &[key], &padding, true)?;
-                        }
-                    } else {
-                        self.load_some(site, *keyspace, &fresh, &padding, false)?;
-                    }
-                }
+            let value = Bytes::from(format!("loaded {padding}"));
+            let is_global = group.is_global(world);
+            // Keys of different slots are not put together.
+            let count = if is_global { 1 } else { LOAD_KEYS };
+            let mut chunks: Vec<_> = by_site.iter().map(|_| keys.chunks(count)).collect();
+            let told = self.ask_all(|site| {
+                // Another group may have loaded them.
+                let mut fresh = chunks[site].by_ref().map(|chunk| {
+                    let scope = (!is_global).then_some(site);
+                    let keys = chunk.iter().filter(|key| loaded.insert((scope, (*key).clone())));
+                    keys.cloned().collect::<Vec<String>>()
+                });
+                let keys = fresh.find(|keys| !keys.is_empty())?;
+                let pairs = keys.iter().map(|key| (Bytes::from(key.clone()), value.clone()));
+                let write = Write::PutMany { pairs: pairs.collect(), if_all_absent: false };
+                let keyspace = by_site[site];
+                Some((keys, Body::Write(Command::Write { keyspace, write, request: None })))
+            })?;
+            for told in told {
+                let name = &world.sites[told.site].name;
+                self.history.operations.extend(told.about.iter().map(|key| Operation {
+                    client: format!("loader-{name}"),
+                    site: Some(name.to_string()),
+                    key: if is_global { key.clone() } else { format!("{name}:{key}") },
+                    call_us: told.call_us,
+                    return_us: Some(told.return_us),
+                    action: Action::Put { value: "loaded".to_owned() },
+                    outcome: Outcome::Written { version: None },
+                    stale: false,
+                }));
             }
         }
         Ok(())
-    }
-
-    fn load_some(
-        &mut self,
-        site: usize,
-        keyspace: KeyspaceId,
-        keys: &[&String],
-        padding: &str,
-        is_global: bool,
-    ) -> Result<(), String> {
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let name = self.world.sites[site].name.clone();
-        let call_us = self.now_us();
-        let pairs = keys
-            .iter()
-            .map(|key| (Bytes::from((*key).clone()), Bytes::from(format!("loaded {padding}"))));
-        let write = Write::PutMany { pairs: pairs.collect(), if_all_absent: false };
-        self.ask(site, Body::Write(Command::Write { keyspace, write, request: None }))?;
-        let return_us = Some(self.now_us());
-        for key in keys {
-            self.history.operations.push(Operation {
-                client: format!("loader-{name}"),
-                site: Some(name.to_string()),
-                key: if is_global { (*key).clone() } else { format!("{name}:{key}") },
-                call_us,
-                return_us,
-                action: Action::Put { value: "loaded".to_owned() },
-                outcome: Outcome::Written { version: None },
-                stale: false,
-            });
-        }
-        Ok(())
-    }
-
-    /// Asks a site's leader, from beside it, until it is answered.
-    pub(super) fn ask(&mut self, site: usize, body: Body) -> Result<Answer, String> {
-        let until = self.lab.now() + PATIENCE;
-        let mut last = Failure::NoLeader;
-        while self.lab.now() < until && self.lab.failure.is_none() {
-            let leader = self.lab.leader(site);
-            let request = Request { body: body.clone(), deadline_ms: None };
-            if let Some(ticket) = leader.and_then(|leader| self.lab.ask(leader, request)) {
-                let deadline = self.lab.now() + limits::REQUEST_DEADLINE + TEND;
-                loop {
-                    if let Some(place) =
-                        self.lab.answered.iter().position(|answered| answered.ticket == ticket)
-                    {
-                        match self.lab.answered.swap_remove(place).outcome {
-                            Ok(answer) => return Ok(answer),
-                            Err(failure) => last = failure,
-                        }
-                        break;
-                    }
-                    if matches!(self.lab.step(deadline), Stepped::Nothing) {
-                        break;
-                    }
-                }
-            }
-            self.lab.run(TEND);
-        }
-        Err(format!("{} does not answer: {last}", self.world.sites[site].name))
     }
 }

@@ -9,10 +9,11 @@
 //! judge       the history, by the promises of the world's keyspaces
 //! ```
 //!
-//! `form` is the first of these, `audit` the last but one.
+//! `form` is the first of these, `audit` the last but one; what they ask of sites goes through `ask`.
 //!
 //! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] says so.
 
+mod ask;
 mod audit;
 mod deployment;
 mod form;

@@ -313,7 +313,7 @@ impl<C> Simulation<C> {
     /// The node that leads a site, as it thinks itself.
     #[must_use]
     pub fn leader(&self, site: usize) -> Option<NodeIndex> {
-        let nodes = self.sites[site].nodes.iter();
+        let nodes = self.sites[site].nodes.iter().filter(|node| self.leads(**node));
         let statuses = nodes.filter_map(|node| Some((*node, self.status(*node)?)));
         let leads = statuses.filter(|(_, one)| one.leader == Some(one.node) && one.ready);
         leads.max_by_key(|(_, one)| one.term).map(|(node, _)| node)
