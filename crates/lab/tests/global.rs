@@ -22,3 +22,15 @@ fn a_calm_run_is_answered_and_keeps_its_promises() {
     assert_eq!(ran.wrongs(), [""; 0]);
     assert!(ran.figures.operations > 300, "{:?}", ran.figures);
 }
+
+#[test]
+fn promises_are_kept_under_every_kind_of_fault() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
+    let world = ready::load("global", None).unwrap();
+    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(6) {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        let tried = lab::explore::one(&world, &options);
+        assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
+    }
+}

@@ -9,6 +9,9 @@ pub struct Request {
     pub body: Body,
     /// Give up after this many milliseconds; `None`: [`crate::limits::REQUEST_DEADLINE`].
     pub deadline_ms: Option<u64>,
+    /// The client goes where its keys are by itself: of a slot that another site holds it wants to be
+    /// told ([`crate::Failure::Moved`]), not served. Counts at the node that is asked, and stays there.
+    pub redirect: bool,
 }
 
 /// What is asked.
@@ -59,11 +62,15 @@ pub enum ReadConsistency {
 impl Request {
     /// A read.
     pub fn read(keyspace: KeyspaceId, query: Query, consistency: ReadConsistency) -> Request {
-        Request { body: Body::Read { keyspace, query, consistency }, deadline_ms: None }
+        Request {
+            body: Body::Read { keyspace, query, consistency },
+            deadline_ms: None,
+            redirect: false,
+        }
     }
 
     /// A write.
     pub fn write(command: Command) -> Request {
-        Request { body: Body::Write(command), deadline_ms: None }
+        Request { body: Body::Write(command), deadline_ms: None, redirect: false }
     }
 }

@@ -35,7 +35,7 @@ impl v1::cluster_server::Cluster for Callee {
             }
             let node = node_id(add.node)?;
             let body = Body::AddNode { node, address: add.address, witness: add.witness };
-            self.ask(model::Request { body, deadline_ms }).await?;
+            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::AddNodeResponse {})
         })
         .await
@@ -49,7 +49,7 @@ impl v1::cluster_server::Cluster for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let body = Body::RemoveNode { node: node_id(request.into_inner().node)? };
-            self.ask(model::Request { body, deadline_ms }).await?;
+            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::RemoveNodeResponse {})
         })
         .await
@@ -63,7 +63,7 @@ impl v1::cluster_server::Cluster for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let body = Body::TransferLeader { node: node_id(request.into_inner().node)? };
-            self.ask(model::Request { body, deadline_ms }).await?;
+            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::TransferLeaderResponse {})
         })
         .await
@@ -80,7 +80,7 @@ impl v1::cluster_server::Cluster for Callee {
             let spec = KeyspaceSpec::try_from(spec)?;
             spec.check().map_err(|error| status(&Refusal::Keyspace(error).into()))?;
             let body = Body::Write(Command::CreateKeyspace(spec));
-            match self.ask(model::Request { body, deadline_ms }).await? {
+            match self.ask(model::Request { body, deadline_ms, redirect: false }).await? {
                 Answer::Keyspace(made) => Ok(convert::keyspace(&made)),
                 _ => unreachable!("a creation is answered with the keyspace"),
             }
@@ -126,7 +126,7 @@ impl v1::cluster_server::Cluster for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let body = Body::Write(Command::DropKeyspace { name: request.into_inner().name });
-            self.ask(model::Request { body, deadline_ms }).await?;
+            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::DropKeyspaceResponse {})
         })
         .await

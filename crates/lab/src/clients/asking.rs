@@ -214,7 +214,7 @@ impl Client {
     pub(super) fn request(&self, now: Duration) -> Option<Request> {
         let doing = self.doing.as_ref()?;
         let left = doing.deadline.saturating_sub(now).as_millis() as u64;
-        Some(Request { body: doing.body.clone(), deadline_ms: Some(left.max(1)) })
+        Some(Request { body: doing.body.clone(), deadline_ms: Some(left.max(1)), redirect: false })
     }
 
     /// What follows from the outcome of an attempt.

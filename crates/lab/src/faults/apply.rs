@@ -180,13 +180,14 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             let Some(leader) = simulation.leader(fault.site) else { return Begun::Skipped };
             let body = Body::RemoveNode { node: NodeId(id) };
             let deadline_ms = Some(REMOVAL.as_millis() as u64);
-            simulation.ask(leader, Request { body, deadline_ms });
+            simulation.ask(leader, Request { body, deadline_ms, redirect: false });
             simulation.nodes[node].doomed = true;
             return Begun::For(REMOVAL);
         }
         Kind::Transfer => {
             let body = Body::TransferLeader { node: NodeId(other) };
-            let asked = simulation.ask(node, Request { body, deadline_ms: Some(5_000) });
+            let asked =
+                simulation.ask(node, Request { body, deadline_ms: Some(5_000), redirect: false });
             return if asked.is_some() { Begun::Over } else { Begun::Skipped };
         }
         Kind::PartSite => simulation.part_site(fault.site),

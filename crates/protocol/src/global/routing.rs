@@ -227,7 +227,11 @@ impl Routing {
             request.acknowledged_below = oldest;
         }
         let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
-        let request = Request { body: one.body.clone(), deadline_ms: Some(deadline_ms.max(1)) };
+        let request = Request {
+            body: one.body.clone(),
+            deadline_ms: Some(deadline_ms.max(1)),
+            redirect: false,
+        };
         let request = entry::encode_request(&request);
         Some(ForwardedRequest { id: id.wrapping_add(client.0), request, join: None })
     }

@@ -4,10 +4,12 @@
 //! came from another site is answered here or not at all: its sender is told who holds the slot, so
 //! that it goes there itself and knows better next time. No request travels in circles.
 
+use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::routing::{PATIENCE, Target, may_come_across};
 use model::{
-    Answer, Body, Command, Failure, NodeId, Refusal, Registry, SiteId, Slot, Spread, limits,
+    Answer, Body, Command, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet, Spread,
+    limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,6 +55,32 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // About what this site holds of it.
             Spread::Nowhere => Ok(None),
         }
+    }
+
+    /// A request of a client that goes where its keys are by itself: it is told where that is, unless
+    /// that is here, or nobody knows for the moment.
+    pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        if let Ok(Some(Target::Slot(slot))) = self.target_of(&body)
+            && !matches!(
+                body,
+                Body::Write(Command::CreateKeyspace(_) | Command::DropKeyspace { .. })
+            )
+            && !self.machine.token(slot).serves()
+            && let Some(address) = self.cluster_address_of(slot)
+        {
+            return self.settle(vec![(origin, Err(Failure::Moved { slot, address }))]);
+        }
+        self.take_any(origin, body, deadline);
+    }
+
+    /// Where a client of the Redis Cluster protocol finds a slot's holder, if that is another site.
+    fn cluster_address_of(&self, slot: Slot) -> Option<String> {
+        let site = self.holder_elsewhere(slot)?;
+        let node = self.routing.node_of(site, &self.nodes_of(site))?;
+        let entry = self.machine.membership()?.registry.site(site)?;
+        let at_leader = entry.nodes.iter().find(|one| one.node == node);
+        let nodes = at_leader.into_iter().chain(&entry.nodes);
+        nodes.map(|one| &one.cluster).find(|address| !address.is_empty()).cloned()
     }
 
     /// Takes a request in that may have to go elsewhere.
@@ -119,6 +147,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some((site, _)) => Some(site),
             None => self.registrar(slot).filter(|site| *site != member.own),
         }
+    }
+
+    /// Who holds which slots, as far as this node knows.
+    pub fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
+        let Some(member) = self.machine.membership() else { return Vec::new() };
+        let mut by_site: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        for slot in Slot::all() {
+            let holds = matches!(self.machine.token(slot), Token::Held(_) | Token::Leaving { .. });
+            let elsewhere = if holds { None } else { self.holder_elsewhere(slot) };
+            by_site.entry(elsewhere.unwrap_or(member.own)).or_default().push(slot);
+        }
+        by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
     }
 
     pub(super) fn nodes_of(&self, site: SiteId) -> Vec<NodeId> {

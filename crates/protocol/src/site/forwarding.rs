@@ -100,7 +100,8 @@ impl Forwarding {
                 request.acknowledged_below = acknowledged_below;
             }
             let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
-            let request = Request { body: one.body.clone(), deadline_ms: Some(deadline_ms) };
+            let request =
+                Request { body: one.body.clone(), deadline_ms: Some(deadline_ms), redirect: false };
             let request = entry::encode_request(&request);
             let id = id.wrapping_add(client.0);
             requests.push(peer::ForwardedRequest { id, request, join: None });

@@ -34,7 +34,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let failure = Failure::NotServing("it was removed from its site");
             return self.settle(vec![(origin, Err(failure))]);
         }
-        self.take_any(origin, request.body, deadline);
+        match request.redirect {
+            true => self.take_or_redirect(origin, request.body, deadline),
+            false => self.take_any(origin, request.body, deadline),
+        }
     }
 
     /// A request of anybody's: it goes where its keys are.

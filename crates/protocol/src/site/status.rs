@@ -1,7 +1,7 @@
 //! What can be seen of a replica from outside.
 
-use super::Site;
 use super::raft::Role;
+use super::{Site, machine};
 use crate::global::handover::Progress;
 use model::{NodeId, Revision};
 use storage::log::LogReader;
@@ -50,6 +50,8 @@ pub struct Status {
     pub routed: usize,
     /// Of those that ended: how many went straight to their slot's holder, and how many did not.
     pub routed_straight: (u64, u64),
+    /// This site's place in its deployment, with the sites and keyspaces of it.
+    pub deployment: Option<machine::deployment::Membership>,
     /// Slots on their way to other sites.
     pub moves: Vec<Progress>,
     /// Why the disk takes no writes, if it takes none.
@@ -95,6 +97,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarded: self.forwarding.waiting(),
             routed: self.routing.waiting(),
             routed_straight: (self.routing.straight, self.routing.astray),
+            deployment: self.machine.membership().cloned(),
             moves: self.moves(),
             disk_full: self.disk_full.clone(),
             ready: serves && !self.removed,

@@ -179,7 +179,7 @@ impl Workload {
                 Body::Read { keyspace: space, query, consistency }
             }
         };
-        Request { body, deadline_ms: Some(200 + self.random.below(3_000)) }
+        Request { body, deadline_ms: Some(200 + self.random.below(3_000)), redirect: false }
     }
 
     fn answered(&mut self, world: &World, ticket: Ticket, outcome: Result<Answer, Failure>) {

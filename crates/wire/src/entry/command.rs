@@ -122,7 +122,19 @@ code_enum!(Placement as "placement" {
     2 => Adaptive,
 });
 
-code_struct!(Request { body, deadline_ms });
+impl Code for Request {
+    fn put(&self, out: &mut Vec<u8>) {
+        // Whether the client wants to be redirected is for the node that it asked.
+        let Request { body, deadline_ms, redirect: _ } = self;
+        body.put(out);
+        deadline_ms.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<Request, EntryError> {
+        let (body, deadline_ms) = <(Body, Option<u64>)>::take(from)?;
+        Ok(Request { body, deadline_ms, redirect: false })
+    }
+}
 
 code_enum!(Body as "request" {
     1 => Read { keyspace, query, consistency },

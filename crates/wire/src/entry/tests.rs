@@ -192,7 +192,11 @@ fn request() -> impl Strategy<Value = Request> {
         node().prop_map(|node| Body::RemoveNode { node }),
         node().prop_map(|node| Body::TransferLeader { node }),
     ];
-    (body, option::of(any::<u64>())).prop_map(|(body, deadline_ms)| Request { body, deadline_ms })
+    (body, option::of(any::<u64>())).prop_map(|(body, deadline_ms)| Request {
+        body,
+        deadline_ms,
+        redirect: false,
+    })
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {
