@@ -7,7 +7,8 @@ use crate::node::Event;
 use crate::users::Users;
 use crate::watch::{Watch, Watched};
 use model::{
-    Catalog, Failure, KeyspaceId, Query, ReadConsistency, Request, Revision, SiteName, limits,
+    Bytes, Catalog, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Refusal, Request,
+    Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
 use protocol::site::machine::{self, Reader};
 use protocol::site::{ReadGate, Status};
@@ -21,6 +22,7 @@ use storage::state::fjall::FjallState;
 /// What all handles of a node share.
 pub(crate) struct Shared {
     pub(crate) site: SiteName,
+    pub(crate) node: NodeId,
     pub(crate) clock: Clock,
     pub(crate) reader: Reader<FjallState>,
     pub(crate) gate: Gate,
@@ -69,6 +71,8 @@ impl Handle {
         }
         match shared.reader.query(keyspace, query) {
             Ok(answer) => Some(Ok(answer)),
+            // Another site is to be asked, or it comes back in a moment.
+            Err(machine::Stopped::Refused(Refusal::NotHeld(_))) => None,
             Err(machine::Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
             // The site's thread meets the same error and says what happens next.
             Err(machine::Stopped::Failed(_)) => None,
@@ -103,6 +107,30 @@ impl Handle {
         self.shared.reader.catalog()
     }
 
+    /// Who holds which slots, as far as this node knows; empty: its site belongs to no deployment.
+    pub async fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
+        let (asker, answer) = tokio::sync::oneshot::channel();
+        match self.shared.events.send(Event::SlotMap(asker)) {
+            Ok(()) => answer.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// How many keys of global keyspaces lie in a slot that this site serves, and up to so many of
+    /// them.
+    pub fn in_slot(&self, slot: Slot, keys_max: usize) -> (u64, Vec<Bytes>) {
+        let catalog = self.catalog();
+        let (mut count, mut keys) = (0, Vec::new());
+        for keyspace in catalog.all().into_iter().filter(|keyspace| keyspace.spec.is_global()) {
+            let left = keys_max - keys.len();
+            if let Ok((more, found)) = self.shared.reader.in_slot(keyspace.id, slot, left) {
+                count += more;
+                keys.extend(found);
+            }
+        }
+        (count, keys)
+    }
+
     /// Watches the changes of some keyspaces, from now on or from just after a revision.
     pub async fn watch(
         &self,
@@ -130,6 +158,11 @@ impl Handle {
     /// The site this node belongs to.
     pub fn site(&self) -> &SiteName {
         &self.shared.site
+    }
+
+    /// This node's id in it.
+    pub fn node(&self) -> NodeId {
+        self.shared.node
     }
 
     /// This process's clocks.

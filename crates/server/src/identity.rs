@@ -26,6 +26,9 @@ pub(crate) struct Identity {
     pub(crate) witness: bool,
     /// Whether the directory belongs to a member: it began the site, or was taken in.
     pub(crate) member: bool,
+    /// Whether it began a site that another site of a deployment let in.
+    #[serde(default)]
+    pub(crate) let_in: bool,
     /// The nodes of the site when it was taken in; the log knows better as soon as it is there.
     #[serde(default, rename = "peer")]
     pub(crate) peers: Vec<Peer>,
@@ -99,6 +102,7 @@ impl Identity {
                     incarnation,
                     witness,
                     member: false,
+                    let_in: false,
                     peers: Vec::new(),
                 };
                 identity.save(data)?;

@@ -16,13 +16,17 @@ use crate::desk::{DESKS_MAX, Desk, lock};
 use crate::disk_loop::DiskLoop;
 use crate::handle::{Gate, Handle, Shared};
 use crate::identity::{self, Identity, IdentityError};
-use crate::links::{self, Links, join};
+use crate::links::enter::{self, Found};
+use crate::links::{self, Links, Porter, join};
 use crate::metrics::Metrics;
 use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{PeerTls, TlsError};
 use crate::users::Users;
 use crate::watch::Watched;
-use model::{ClientId, Command, Failure, NodeId, Refusal, Request};
+use model::{
+    ClientId, Command, DeploymentId, Failure, NodeEntry, NodeId, Refusal, Request, SiteEntry,
+    SiteId, SlotSet,
+};
 use protocol::site::raft::Ticks;
 use protocol::site::recovery::{self, RecoveryError};
 use protocol::site::{Options, Ticket};
@@ -39,14 +43,29 @@ use storage::snapshot::{Folder, SnapshotError, SnapshotHead};
 use storage::state::StateError;
 use storage::state::fjall::{self, FjallState};
 use tokio::net::TcpListener;
+use wire::across::Across;
 use wire::peer::{self, Member};
 
 /// What the site's thread is told.
 #[expect(clippy::large_enum_variant, reason = "nearly all events are the large one, a message")]
 pub(crate) enum Event {
     Requests(Vec<(Ticket, Request)>),
-    Message { from: NodeId, message: peer::Message },
+    Message {
+        from: NodeId,
+        message: peer::Message,
+    },
     LinkLost(NodeId),
+    Across {
+        site: SiteId,
+        node: NodeId,
+        message: Across,
+    },
+    AcrossLost {
+        site: SiteId,
+        node: NodeId,
+    },
+    /// Somebody wants to know who holds which slots.
+    SlotMap(tokio::sync::oneshot::Sender<Vec<(SlotSet, SiteId)>>),
     Persisted(u64),
     DiskFull(String),
     DiskHasRoom,
@@ -169,11 +188,20 @@ impl Node {
                 incarnation: own.incarnation,
                 witness: config.witness,
             };
-            let members = if config.join.is_empty() {
+            let mut begins = config.join.is_empty();
+            if !begins {
+                tracing::info!("asking {} to be taken in", config.join.join(", "));
+                let site = own_entry(config, &own, &member.address);
+                let looking = enter::look(&links, &config.join, &site);
+                if let Found::LetIn(id, _) = runtime.block_on(looking).map_err(StartError::Join)? {
+                    tracing::info!("let in as site {} ({id}) of a deployment", config.site);
+                    (begins, own.let_in) = (true, true);
+                }
+            }
+            let members = if begins {
                 recovery::begin_site(member.clone(), &mut writer, &snapshots, &state)?;
                 recovery::first_members(member)
             } else {
-                tracing::info!("asking {} to be taken in", config.join.join(", "));
                 let joining = join::join(&links, &config.join, &member);
                 runtime.block_on(joining).map_err(StartError::Join)?
             };
@@ -183,8 +211,17 @@ impl Node {
         let replica =
             recovery::recover(&mut recovered, &mut writer, &snapshots, state.clone(), &mut warn)?;
 
+        let advertised = config.ports.advertise.clone();
+        let advertised = advertised.unwrap_or_else(|| peer_address.to_string());
+        let described = own_entry(config, &own, &advertised);
+        // A site that others let in must not begin a deployment of its own in the meantime.
+        let founds = config.join.is_empty() && !own.let_in;
+        let founding = match founds {
+            true => Some((DeploymentId(random()?.max(1)), described.clone())),
+            false => None,
+        };
         let site = RealSite::new(
-            options(config)?,
+            Options { founding, ..options(config)? },
             clock.now(),
             &recovered,
             reader,
@@ -192,11 +229,13 @@ impl Node {
             replica,
         );
         links.set_members(&own.members());
+        let entering = own.let_in.then(|| (links.clone(), described));
         runtime.spawn(links.clone().accept(listener));
 
         let (applied, _) = tokio::sync::watch::channel(0);
         let shared = Arc::new(Shared {
             site: config.site.clone(),
+            node: config.node,
             clock,
             reader: site.reader(),
             gate: Gate::new(),
@@ -222,6 +261,7 @@ impl Node {
             data: config.data.clone(),
             reserve_bytes: config.disk.reserve_bytes,
         };
+        let porting = links.clone();
         let site_loop = SiteLoop {
             site,
             events: inbox,
@@ -239,14 +279,18 @@ impl Node {
         ];
         let runtime = Some(runtime);
         let node = Node { shared, desks, stopped, threads, runtime, peer_address, _lock: lock };
-        node.start_drivers(config);
+        node.start_drivers(config, porting, entering);
         Ok(node)
     }
 
     /// What runs beside the site for as long as the node does, and begins anew when it does.
-    fn start_drivers(&self, config: &Config) {
+    fn start_drivers(&self, config: &Config, links: Links, entering: Option<(Links, SiteEntry)>) {
         let Some(runtime) = &self.runtime else { return };
         let handle = runtime.block_on(async { self.handle() });
+        links.post(Porter(handle.clone()));
+        if let Some((links, site)) = entering {
+            runtime.spawn(enter_deployment(handle.clone(), links, config.join.clone(), site));
+        }
         runtime.spawn(handle.clone().keep_cursors());
         runtime.spawn(make_keyspaces(handle, config.keyspaces.clone()));
     }
@@ -350,8 +394,53 @@ fn options(config: &Config) -> Result<Options, StartError> {
         tick: config.raft.heartbeat,
         ticks: Ticks { heartbeat: 1, election: heartbeats as usize },
         log_bytes_before_snapshot: config.disk.log_bytes_before_snapshot,
+        cluster_address: cluster_address(config),
+        handover_bytes_per_s_max: config.handover_bytes_per_s_max,
         ..Options::new(config.node, ClientId(random()?), random()?)
     })
+}
+
+/// This site as the others of its deployment know it.
+fn own_entry(config: &Config, own: &Identity, peer_address: &str) -> SiteEntry {
+    let node = NodeEntry {
+        node: config.node,
+        peer: peer_address.to_owned(),
+        cluster: cluster_address(config),
+    };
+    SiteEntry {
+        id: SiteId(0),
+        name: config.site.clone(),
+        incarnation: own.incarnation,
+        capacity_percent: config.capacity_percent,
+        leaving: false,
+        nodes: vec![node],
+    }
+}
+
+/// Where clients find the Redis Cluster port; empty: nowhere.
+fn cluster_address(config: &Config) -> String {
+    let advertised = config.ports.advertise_redis_cluster.clone();
+    let bound = || config.ports.redis_cluster.map(|address| address.to_string());
+    advertised.or_else(bound).unwrap_or_default()
+}
+
+/// Makes durable that this site was let into a deployment. Asks again, as the last start may have
+/// ended in between: a site is let in once.
+async fn enter_deployment(handle: Handle, links: Links, addresses: Vec<String>, site: SiteEntry) {
+    const TRY_AGAIN: Duration = Duration::from_millis(200);
+    while handle.status().deployment.is_none() {
+        match enter::look(&links, &addresses, &site).await {
+            Ok(Found::LetIn(site, registry)) => {
+                let entering = Request::write(Command::Enter { site, registry });
+                if let Err(failure) = handle.call(entering).await {
+                    tracing::debug!("not in the deployment yet: {failure}");
+                }
+            }
+            Ok(Found::OwnSite) => {}
+            Err(why) => tracing::error!("the deployment does not let this site in: {why}"),
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
 }
 
 /// Makes the keyspaces that the configuration names and the site does not have. Tries until it is
@@ -362,6 +451,10 @@ async fn make_keyspaces(handle: Handle, wanted: Vec<model::KeyspaceSpec>) {
         while handle.catalog().by_name(&spec.name).is_none() {
             match handle.call(Request::write(Command::CreateKeyspace(spec.clone()))).await {
                 Ok(_) | Err(Failure::Refused(Refusal::KeyspaceExists { .. })) => break,
+                // The deployment is just being begun, or entered.
+                Err(Failure::Refused(Refusal::NoDeployment)) => {
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
                 Err(Failure::Refused(refusal)) => {
                     tracing::error!("keyspace {:?} of the configuration: {refusal}", spec.name);
                     break;

@@ -111,6 +111,16 @@ impl SiteLoop {
                 Input::Message { from, message }
             }
             Event::LinkLost(node) => Input::LinkLost(node),
+            Event::Across { site, node, message } => {
+                self.links.taken();
+                Input::Across { site, node, message }
+            }
+            Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
+            Event::SlotMap(asker) => {
+                // Whoever asked may have gone.
+                let _ = asker.send(self.site.slot_map());
+                return None;
+            }
             Event::Persisted(number) => Input::Persisted(number),
             Event::DiskFull(why) => {
                 tracing::warn!("writes are refused until there is room: {why}");
@@ -143,6 +153,15 @@ impl SiteLoop {
             Output::Persist(persist) => drop(self.disk.send(DiskJob::Persist(*persist))),
             Output::CutLog(start) => drop(self.disk.send(DiskJob::Cut(start))),
             Output::Send { to, message } => self.links.send(to, &message),
+            Output::SendAcross { site, node, message } => {
+                self.links.send_across(site, node, *message);
+            }
+            Output::Deployment { own, registry } => self.links.set_deployment(own, &registry),
+            Output::Holds(slots) => {
+                for (slots, epoch) in &slots.0 {
+                    tracing::debug!(%slots, %epoch, "this site holds slots");
+                }
+            }
             Output::Answer { ticket, outcome } => {
                 let desk = desk_of(ticket);
                 if answers.len() <= desk {

@@ -47,7 +47,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", env = "PORTOLAN_NODE", help_heading = "Site")]
     node: Option<u64>,
 
-    /// Peer ports of nodes of the site to join; without it an empty node is a site of its own
+    /// How much of the deployment's slots this site should hold, relative to other sites [default: 1]
+    #[arg(long, value_name = "SHARE", env = "PORTOLAN_CAPACITY", help_heading = "Site")]
+    capacity: Option<f64>,
+
+    /// Peer ports of nodes of the site to join, or of any site of the deployment to join; without it
+    /// an empty node is a site and a deployment of its own
     #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]
     #[arg(value_delimiter = ',')]
     join: Vec<String>,
@@ -60,6 +65,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_REDIS", help_heading = "Ports")]
     redis: Option<Listen>,
 
+    /// Where clients of the Redis Cluster protocol connect, for global keyspaces [default: off]
+    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_REDIS_CLUSTER", help_heading = "Ports")]
+    redis_cluster: Option<Listen>,
+
     /// Where gRPC clients connect, or off [default: 127.0.0.1:7380]
     #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_GRPC", help_heading = "Ports")]
     grpc: Option<Listen>,
@@ -71,6 +80,11 @@ pub(crate) struct Flags {
     /// Where health, metrics and status are served over HTTP, or off [default: 127.0.0.1:7070]
     #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_ADMIN", help_heading = "Ports")]
     admin: Option<Listen>,
+
+    /// How clients reach --redis-cluster, if not as it is
+    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_ADVERTISE_REDIS_CLUSTER")]
+    #[arg(help_heading = "Ports")]
+    advertise_redis_cluster: Option<String>,
 
     /// How the other nodes reach --peer, if not as it is
     #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_ADVERTISE", help_heading = "Ports")]
@@ -97,6 +111,9 @@ impl Flags {
             join: self.join,
             witness: self.witness.then_some(true),
             redis: self.redis,
+            redis_cluster: self.redis_cluster,
+            advertise_redis_cluster: self.advertise_redis_cluster,
+            capacity: self.capacity,
             grpc: self.grpc,
             peer: self.peer,
             admin: self.admin,

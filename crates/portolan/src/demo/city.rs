@@ -229,7 +229,7 @@ async fn start_site(
 fn ports(advertise: SocketAddr) -> Ports {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let advertise = Some(advertise.to_string());
-    Ports { redis: None, grpc: None, peer: free, admin: None, advertise }
+    Ports { redis: None, grpc: None, peer: free, admin: None, advertise, ..Ports::default() }
 }
 
 async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> {

@@ -45,7 +45,8 @@ fn check_names(config: &Config) -> Result<(), ConfigError> {
     }
     let mut addresses = HashSet::new();
     let ports = &config.ports;
-    for address in [ports.redis, ports.grpc, Some(ports.peer), ports.admin].into_iter().flatten() {
+    let all = [ports.redis, ports.redis_cluster, ports.grpc, Some(ports.peer), ports.admin];
+    for address in all.into_iter().flatten() {
         // Port 0 asks the system for any free one, so it may be asked for more than once.
         if address.port() != 0 && !addresses.insert(address) {
             return Err(twice("listening address", &address.to_string()));
@@ -59,7 +60,9 @@ fn check_names(config: &Config) -> Result<(), ConfigError> {
 fn check_addresses(config: &Config) -> Result<(), ConfigError> {
     let join = config.join.iter().map(|address| ("--join", address));
     let advertise = config.ports.advertise.iter().map(|address| ("--advertise", address));
-    for (setting, address) in join.chain(advertise) {
+    let cluster = config.ports.advertise_redis_cluster.iter();
+    let cluster = cluster.map(|address| ("--advertise-redis-cluster", address));
+    for (setting, address) in join.chain(advertise).chain(cluster) {
         if !is_host_and_port(address) {
             return Err(value(setting, &format!("{address:?} is not HOST:PORT")));
         }
@@ -128,7 +131,12 @@ fn check_credentials(config: &Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     let ports = &config.ports;
-    let clients = [("redis", ports.redis), ("grpc", ports.grpc), ("admin", ports.admin)];
+    let clients = [
+        ("redis", ports.redis),
+        ("redis-cluster", ports.redis_cluster),
+        ("grpc", ports.grpc),
+        ("admin", ports.admin),
+    ];
     for (port, address) in clients {
         if let Some(address) = address.filter(is_remote)
             && config.users.is_empty()
@@ -154,6 +162,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
     }
     let clients = [
         ("redis", ports.redis, &tls.redis),
+        ("redis-cluster", ports.redis_cluster, &tls.redis),
         ("grpc", ports.grpc, &tls.grpc),
         ("admin", ports.admin, &tls.admin),
     ];

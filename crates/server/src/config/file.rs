@@ -7,13 +7,16 @@
 //! node = 1
 //! data = "/var/lib/portolan"
 //! join = ["10.0.0.1:7381"]            # peer ports of nodes that are there already
+//! capacity = 1.0                      # share of the deployment's slots, relative to other sites
 //!
 //! [listen]                            # "off" closes a port (not the peer port)
 //! redis = "127.0.0.1:7379"
+//! redis_cluster = "127.0.0.1:7378"    # off by default
 //! grpc = "127.0.0.1:7380"
 //! peer = "0.0.0.0:7381"
 //! admin = "127.0.0.1:7070"
 //! advertise = "pier-39.example:7381"  # how other nodes reach the peer port
+//! advertise_redis_cluster = "pier-39.example:7378"
 //!
 //! [tls]                               # for every port …
 //! cert = "node.pem"
@@ -38,6 +41,9 @@
 //! [raft]
 //! election_timeout_ms = 500
 //! heartbeat_ms = 50
+//!
+//! [handover]
+//! bytes_per_s_max = 0                 # of slots on their way to other sites; 0: as many as go
 //!
 //! [disk]
 //! reserve_bytes = 268435456
@@ -71,6 +77,7 @@ struct File {
     site: Option<String>,
     node: Option<u64>,
     data: Option<PathBuf>,
+    capacity: Option<f64>,
     #[serde(default)]
     join: Vec<String>,
     witness: Option<bool>,
@@ -86,6 +93,8 @@ struct File {
     #[serde(default)]
     raft: RaftTable,
     #[serde(default)]
+    handover: HandoverTable,
+    #[serde(default)]
     disk: DiskTable,
     #[serde(default)]
     memory: MemoryTable,
@@ -99,12 +108,15 @@ struct ListenTable {
     #[serde(default, deserialize_with = "from_text")]
     redis: Option<super::Listen>,
     #[serde(default, deserialize_with = "from_text")]
+    redis_cluster: Option<super::Listen>,
+    #[serde(default, deserialize_with = "from_text")]
     grpc: Option<super::Listen>,
     #[serde(default, deserialize_with = "from_text")]
     peer: Option<super::Listen>,
     #[serde(default, deserialize_with = "from_text")]
     admin: Option<super::Listen>,
     advertise: Option<String>,
+    advertise_redis_cluster: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -159,6 +171,12 @@ struct RaftTable {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
+struct HandoverTable {
+    bytes_per_s_max: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
 struct DiskTable {
     reserve_bytes: Option<u64>,
     log_bytes_before_snapshot: Option<u64>,
@@ -200,6 +218,10 @@ impl File {
             peer: self.listen.peer,
             admin: self.listen.admin,
             advertise: self.listen.advertise,
+            redis_cluster: self.listen.redis_cluster,
+            advertise_redis_cluster: self.listen.advertise_redis_cluster,
+            capacity: self.capacity,
+            handover_bytes_per_s_max: self.handover.bytes_per_s_max,
             tls: self.tls.into_ports()?,
             users: self.user,
             insecure: self.insecure,

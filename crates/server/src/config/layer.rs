@@ -20,6 +20,10 @@ pub struct Layer {
     pub peer: Option<Listen>,
     pub admin: Option<Listen>,
     pub advertise: Option<String>,
+    pub redis_cluster: Option<Listen>,
+    pub advertise_redis_cluster: Option<String>,
+    pub capacity: Option<f64>,
+    pub handover_bytes_per_s_max: Option<u64>,
     pub tls: PortsTls,
     pub users: Vec<UserConfig>,
     pub insecure: Option<String>,
@@ -81,6 +85,12 @@ impl Layer {
             peer: self.peer.or(below.peer),
             admin: self.admin.or(below.admin),
             advertise: self.advertise.or(below.advertise),
+            redis_cluster: self.redis_cluster.or(below.redis_cluster),
+            advertise_redis_cluster: self.advertise_redis_cluster.or(below.advertise_redis_cluster),
+            capacity: self.capacity.or(below.capacity),
+            handover_bytes_per_s_max: self
+                .handover_bytes_per_s_max
+                .or(below.handover_bytes_per_s_max),
             tls: PortsTls {
                 redis: self.tls.redis.or(below.tls.redis),
                 grpc: self.tls.grpc.or(below.tls.grpc),
@@ -115,6 +125,17 @@ impl Layer {
         config.witness = self.witness.unwrap_or(false);
         config.ports = ports(config.ports, [self.redis, self.grpc, self.peer, self.admin])?;
         config.ports.advertise = self.advertise;
+        if let Some(Listen::At(address)) = self.redis_cluster {
+            config.ports.redis_cluster = Some(address);
+        }
+        config.ports.advertise_redis_cluster = self.advertise_redis_cluster;
+        if let Some(capacity) = self.capacity {
+            if !(0.01..=100.0).contains(&capacity) {
+                return Err(value("--capacity", "must be 0.01 to 100"));
+            }
+            config.capacity_percent = (capacity * 100.0).round() as u32;
+        }
+        set(&mut config.handover_bytes_per_s_max, self.handover_bytes_per_s_max);
         config.tls = self.tls;
         config.users = self.users;
         config.insecure = match self.insecure.as_deref() {
@@ -160,7 +181,9 @@ fn ports(defaults: Ports, said: [Option<Listen>; 4]) -> Result<Ports, ConfigErro
             value("--peer", "the peer port cannot be off: a site can always be joined")
         })?,
         admin: choose(admin, defaults.admin),
+        redis_cluster: None,
         advertise: None,
+        advertise_redis_cluster: None,
     })
 }
 

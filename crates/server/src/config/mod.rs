@@ -36,12 +36,17 @@ const FRONT_THREADS_DEFAULT: (usize, usize) = (2, 4);
 pub struct Config {
     /// The site this node belongs to.
     pub site: SiteName,
+    /// How much of the deployment's slots the site should hold, relative to others; hundredths.
+    pub capacity_percent: u32,
+    /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
+    pub handover_bytes_per_s_max: u64,
     /// This node's id in it.
     pub node: NodeId,
     /// The directory that holds its log, state and snapshots. Made if absent.
     pub data: PathBuf,
-    /// Peer addresses (`host:port`) of nodes of the site to join. Empty: the first start of an
-    /// empty data directory makes a new site of one node.
+    /// Peer addresses (`host:port`) of nodes of the site to join, or of any site of the deployment to
+    /// join. Empty: the first start of an empty data directory makes a new site of one node, and a
+    /// deployment of that site.
     pub join: Vec<String>,
     /// Whether the node votes and keeps the log's order but no data.
     pub witness: bool,
@@ -70,14 +75,18 @@ pub struct Config {
 pub struct Ports {
     /// The Redis protocol.
     pub redis: Option<SocketAddr>,
+    /// The Redis Cluster protocol.
+    pub redis_cluster: Option<SocketAddr>,
     /// gRPC.
     pub grpc: Option<SocketAddr>,
     /// The other nodes of the site.
     pub peer: SocketAddr,
     /// Health, metrics and status over HTTP.
     pub admin: Option<SocketAddr>,
-    /// How the other nodes reach the peer port (`host:port`); `None`: as it is bound.
+    /// How other nodes reach the peer port (`host:port`); `None`: as it is bound.
     pub advertise: Option<String>,
+    /// How clients reach the Redis Cluster port (`host:port`); `None`: as it is bound.
+    pub advertise_redis_cluster: Option<String>,
 }
 
 /// TLS of each port. `None`: the port speaks plain TCP.
@@ -147,6 +156,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             site: SiteName::new("site").expect("a site name by its own rule"),
+            capacity_percent: 100,
+            handover_bytes_per_s_max: 0,
             node: NodeId(1),
             data: PathBuf::from("portolan-data"),
             join: Vec::new(),
@@ -169,10 +180,12 @@ impl Default for Ports {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
         Ports {
             redis: Some(loopback(7379)),
+            redis_cluster: None,
             grpc: Some(loopback(7380)),
             peer: loopback(7381),
             admin: Some(loopback(7070)),
             advertise: None,
+            advertise_redis_cluster: None,
         }
     }
 }

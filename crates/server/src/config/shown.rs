@@ -16,6 +16,7 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
     writeln!(out, "site = {}", quoted(config.site.as_str()))?;
     writeln!(out, "node = {}", config.node.0)?;
     writeln!(out, "data = {}", quoted(&config.data.to_string_lossy()))?;
+    writeln!(out, "capacity = {}", f64::from(config.capacity_percent) / 100.0)?;
     writeln!(out, "join = [{}]", list(config.join.iter().map(String::as_str)))?;
     writeln!(out, "witness = {}", config.witness)?;
     if config.insecure {
@@ -29,11 +30,15 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
     };
     writeln!(out, "\n[listen]")?;
     writeln!(out, "redis = {}", port(ports.redis))?;
+    writeln!(out, "redis_cluster = {}", port(ports.redis_cluster))?;
     writeln!(out, "grpc = {}", port(ports.grpc))?;
     writeln!(out, "peer = {}", port(Some(ports.peer)))?;
     writeln!(out, "admin = {}", port(ports.admin))?;
     if let Some(advertise) = &ports.advertise {
         writeln!(out, "advertise = {}", quoted(advertise))?;
+    }
+    if let Some(advertise) = &ports.advertise_redis_cluster {
+        writeln!(out, "advertise_redis_cluster = {}", quoted(advertise))?;
     }
 
     let tls = &config.tls;
@@ -77,6 +82,8 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
     writeln!(out, "\n[raft]")?;
     writeln!(out, "election_timeout_ms = {}", raft.election_timeout.as_millis())?;
     writeln!(out, "heartbeat_ms = {}", raft.heartbeat.as_millis())?;
+    writeln!(out, "\n[handover]")?;
+    writeln!(out, "bytes_per_s_max = {}", config.handover_bytes_per_s_max)?;
     writeln!(out, "\n[disk]")?;
     writeln!(out, "reserve_bytes = {}", disk.reserve_bytes)?;
     writeln!(out, "log_bytes_before_snapshot = {}", disk.log_bytes_before_snapshot)?;

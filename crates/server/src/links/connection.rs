@@ -1,6 +1,6 @@
 //! One connection to a node: greeting, reading, writing.
 
-use super::{Identity, Link, LinkError};
+use super::{Link, LinkError};
 use crate::desk::lock;
 use crate::node::Event;
 use bytes::{Bytes, BytesMut};
@@ -24,37 +24,39 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     buffer: BytesMut,
-    node: NodeId,
+    hello: Hello,
 }
 
 impl Connection {
     pub(super) fn plain(stream: TcpStream) -> Connection {
-        Connection { stream: Box::new(stream), buffer: BytesMut::new(), node: NodeId(0) }
+        Connection { stream: Box::new(stream), buffer: BytesMut::new(), hello: Hello::default() }
     }
 
     pub(super) fn tls(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Connection {
-        Connection { stream: Box::new(stream), buffer: BytesMut::new(), node: NodeId(0) }
+        Connection { stream: Box::new(stream), buffer: BytesMut::new(), hello: Hello::default() }
     }
 
     /// Whom it leads to.
     pub(crate) fn node(&self) -> NodeId {
-        self.node
+        NodeId(self.hello.node)
+    }
+
+    /// What the other end said of itself.
+    pub(crate) fn hello(&self) -> &Hello {
+        &self.hello
     }
 
     /// Says who we are and hears who they are.
-    pub(super) async fn greet(&mut self, own: &Identity) -> Result<(), LinkError> {
-        self.say(&own.hello()).await?;
+    pub(super) async fn greet(&mut self, own: &Hello) -> Result<(), LinkError> {
+        self.say(own).await?;
         let hello: Hello = peer::decode(next_frame(&mut self.stream, &mut self.buffer).await?)?;
         if !(peer::PROTOCOL_OLDEST..=peer::PROTOCOL).contains(&hello.protocol) {
             return Err(LinkError::Protocol { found: hello.protocol });
         }
-        if hello.site != own.site.as_str() {
-            return Err(LinkError::OtherSite { found: hello.site, own: own.site.to_string() });
+        if hello.site == own.site && hello.node == own.node {
+            return Err(LinkError::OwnId(NodeId(own.node)));
         }
-        self.node = NodeId(hello.node);
-        if self.node == own.node {
-            return Err(LinkError::OwnId(own.node));
-        }
+        self.hello = hello;
         Ok(())
     }
 
@@ -102,7 +104,7 @@ impl Reader {
     /// read, and the sender feels it.
     pub(super) async fn run(
         &mut self,
-        from: NodeId,
+        event: impl Fn(peer::Message) -> Option<Event>,
         events: &mpsc::Sender<Event>,
         waiting: &AtomicUsize,
     ) -> LinkError {
@@ -116,12 +118,24 @@ impl Reader {
             };
             match message {
                 Ok(message) => {
+                    let Some(event) = event(message) else { continue };
                     waiting.fetch_add(1, Ordering::Relaxed);
-                    if events.send(Event::Message { from, message }).is_err() {
+                    if events.send(event).is_err() {
                         return LinkError::Stopping;
                     }
                 }
                 Err(error) => return error.into(),
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Reads, and throws away, until the other side is gone.
+    pub(super) async fn wait_for_end(&mut self) -> LinkError {
+        loop {
+            if let Err(error) = next_frame(&mut self.stream, &mut self.buffer).await {
+                return error;
             }
         }
     }

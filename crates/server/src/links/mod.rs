@@ -3,21 +3,30 @@
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
+//! `across` holds the connections to nodes of other sites, which are another matter; `join` and `enter`
+//! are how a node comes to a site and a site to a deployment.
+//!
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
 //! matters, and whoever waits for an answer has a deadline.
 
+mod across;
 mod connection;
+pub(crate) mod enter;
 pub(crate) mod join;
+mod strangers;
+
+pub(crate) use strangers::Porter;
 
 use crate::desk::lock;
 use crate::node::Event;
 use crate::tls::{PeerTls, peer_name};
+use across::Others;
 use bytes::BytesMut;
 use connection::Connection;
 use model::{NodeId, SiteName, limits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -61,6 +70,8 @@ struct Outgoing {
     /// Which connection sends them; 0: none, and frames are dropped.
     connection: u64,
     connections: u64,
+    /// A connection is being made, and what is said waits for it.
+    dialling: bool,
 }
 
 impl Link {
@@ -69,6 +80,44 @@ impl Link {
         let mut outgoing = lock(&self.outgoing);
         if outgoing.connection != 0 && outgoing.frames.len() < limits::PEER_BACKLOG_BYTES_MAX {
             peer::encode_frame(message, &mut outgoing.frames);
+        }
+    }
+
+    /// The same; what is said while a connection is being made waits for it.
+    fn push_while_dialling(&self, message: &peer::Message) {
+        let mut outgoing = lock(&self.outgoing);
+        let goes = outgoing.connection != 0 || outgoing.dialling;
+        if goes && outgoing.frames.len() < limits::PEER_BACKLOG_BYTES_MAX {
+            peer::encode_frame(message, &mut outgoing.frames);
+        }
+    }
+
+    /// Whether the caller is to make a connection: there is none, and nobody makes one.
+    fn begin_dialling(&self) -> bool {
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.connection == 0 && !std::mem::replace(&mut outgoing.dialling, true)
+    }
+
+    /// It could not be made: what waits for it is dropped.
+    fn end_dialling(&self) {
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.dialling = false;
+        outgoing.frames = BytesMut::new();
+    }
+
+    /// It was made, and sends what waits for it.
+    fn attach_keeping(&self) -> u64 {
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.dialling = false;
+        outgoing.connections += 1;
+        outgoing.connection = outgoing.connections;
+        self.wake.notify_one();
+        outgoing.connection
+    }
+
+    fn wake_writer(&self) {
+        if !lock(&self.outgoing).frames.is_empty() {
+            self.wake.notify_one();
         }
     }
 
@@ -109,6 +158,9 @@ struct Inner {
     /// would take the link over from the other for ever. `None`: no longer a member, which its
     /// task has yet to notice.
     dialled: Mutex<BTreeMap<NodeId, Option<String>>>,
+    others: Others,
+    /// Who lets in sites that want to join the deployment, once there is somebody.
+    porter: OnceLock<Porter>,
     runtime: tokio::runtime::Handle,
 }
 
@@ -121,7 +173,18 @@ impl Links {
         runtime: tokio::runtime::Handle,
     ) -> Links {
         let (waiting, links, dialled) = (Arc::default(), Mutex::default(), Mutex::default());
-        Links(Arc::new(Inner { identity, tls, events, waiting, links, dialled, runtime }))
+        let (others, porter) = (Others::default(), OnceLock::new());
+        Links(Arc::new(Inner {
+            identity,
+            tls,
+            events,
+            waiting,
+            links,
+            dialled,
+            others,
+            porter,
+            runtime,
+        }))
     }
 
     /// The site's thread has taken a message.
@@ -139,10 +202,9 @@ impl Links {
     /// Wakes the writers that have something to send.
     pub(crate) fn flush(&self) {
         for link in lock(&self.0.links).values() {
-            if !lock(&link.outgoing).frames.is_empty() {
-                link.wake.notify_one();
-            }
+            link.wake_writer();
         }
+        self.flush_across();
     }
 
     /// Dials whom this node has to dial, at the addresses that the members have now.
@@ -199,12 +261,27 @@ impl Links {
         address
     }
 
-    /// Connects to an address; `expected`: the node that must be there.
+    /// Connects to an address; `expected`: the node of this site that must be there.
     pub(crate) async fn dial(
         &self,
         address: &str,
         expected: Option<NodeId>,
     ) -> Result<Connection, LinkError> {
+        let connection = self.dial_any(address).await?;
+        let (found, own) = (&connection.hello().site, &self.0.identity.site);
+        if found != own.as_str() {
+            return Err(LinkError::OtherSite { found: found.clone(), own: own.to_string() });
+        }
+        match expected {
+            Some(expected) if connection.node() != expected => {
+                Err(LinkError::WrongNode { expected, found: connection.node() })
+            }
+            _ => Ok(connection),
+        }
+    }
+
+    /// Connects to whoever is at an address, of whatever site.
+    pub(crate) async fn dial_any(&self, address: &str) -> Result<Connection, LinkError> {
         let connecting = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
@@ -216,19 +293,18 @@ impl Links {
                     Connection::tls(tls.connect(name, stream).await?)
                 }
             };
-            connection.greet(&self.0.identity).await?;
+            connection.greet(&self.hello()).await?;
             Ok::<_, LinkError>(connection)
         };
-        let connection = match tokio::time::timeout(CONNECT_DEADLINE, connecting).await {
-            Ok(connection) => connection?,
-            Err(_) => return Err(LinkError::Timeout),
-        };
-        match expected {
-            Some(expected) if connection.node() != expected => {
-                Err(LinkError::WrongNode { expected, found: connection.node() })
-            }
-            _ => Ok(connection),
+        match tokio::time::timeout(CONNECT_DEADLINE, connecting).await {
+            Ok(connection) => connection,
+            Err(_) => Err(LinkError::Timeout),
         }
+    }
+
+    fn hello(&self) -> Hello {
+        let (deployment, site_id) = self.0.others.own().map_or((0, 0), |(d, site)| (d.0, site.0));
+        Hello { deployment, site_id, ..self.0.identity.hello() }
     }
 
     /// Accepts connections for as long as the runtime runs.
@@ -242,7 +318,7 @@ impl Links {
             let links = self.clone();
             tokio::spawn(async move {
                 match tokio::time::timeout(CONNECT_DEADLINE, links.welcome(stream)).await {
-                    Ok(Ok(connection)) => links.run(connection).await,
+                    Ok(Ok(connection)) => links.serve(connection).await,
                     Ok(Err(error)) => {
                         tracing::warn!(%address, "a peer connection was refused: {error}");
                     }
@@ -261,8 +337,27 @@ impl Links {
                 Connection::tls(acceptor.accept(stream).await?)
             }
         };
-        connection.greet(&self.0.identity).await?;
+        connection.greet(&self.hello()).await?;
         Ok(connection)
+    }
+
+    /// Serves a connection that somebody made, by who it is.
+    async fn serve(&self, connection: Connection) {
+        let hello = connection.hello();
+        if hello.site == self.0.identity.site.as_str() {
+            return self.run(connection).await;
+        }
+        let own = self.0.others.own();
+        match hello.site_id {
+            0 => self.welcome_stranger(connection).await,
+            _ if own.is_some_and(|(deployment, _)| deployment.0 == hello.deployment) => {
+                self.listen_across(connection).await;
+            }
+            _ => {
+                let (site, deployment) = (&hello.site, hello.deployment);
+                tracing::debug!(site, deployment, "a node of another deployment was refused");
+            }
+        }
     }
 
     /// Carries frames both ways until the connection breaks.
@@ -271,7 +366,8 @@ impl Links {
         let link = self.link(node);
         let attached = link.attach();
         let (mut reader, mut writer) = connection.split();
-        let reading = reader.run(node, &self.0.events, &self.0.waiting);
+        let event = |message| Some(Event::Message { from: node, message });
+        let reading = reader.run(event, &self.0.events, &self.0.waiting);
         let writing = writer.run(&link, attached);
         let error = tokio::select! {
             error = reading => error,

@@ -1,0 +1,117 @@
+//! Connections to nodes of other sites.
+//!
+//! They are made when there is something to say and kept until they break. Each carries one way: a
+//! node speaks over connections that it has dialled and listens on those that it has accepted, so that
+//! two nodes that dial each other at once are in nobody's way. What is said while a connection is
+//! being made waits for it, within the limit of all links; when it cannot be made, or breaks, the
+//! site is told, and asks another node.
+
+use super::connection::Connection;
+use super::{Link, LinkError, Links};
+use crate::desk::lock;
+use crate::node::Event;
+use model::{DeploymentId, NodeId, Registry, SiteId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::across::Across;
+use wire::peer::{self, Say};
+
+/// How long a node that could not be reached is not dialled again.
+const REST: Duration = Duration::from_millis(200);
+
+/// A node of another site.
+pub(super) type Remote = (SiteId, NodeId);
+
+/// What a node knows of other sites, and its connections there.
+#[derive(Default)]
+pub(super) struct Others {
+    /// Whose deployment this is, and which of its sites.
+    own: Mutex<Option<(DeploymentId, SiteId)>>,
+    addresses: Mutex<BTreeMap<Remote, String>>,
+    links: Mutex<BTreeMap<Remote, Arc<Link>>>,
+}
+
+impl Others {
+    /// This site's deployment and id there.
+    pub(super) fn own(&self) -> Option<(DeploymentId, SiteId)> {
+        *lock(&self.own)
+    }
+}
+
+impl Links {
+    /// This site belongs to a deployment; its sites are these.
+    pub(crate) fn set_deployment(&self, own: SiteId, registry: &Registry) {
+        *lock(&self.0.others.own) = Some((registry.deployment, own));
+        let others = registry.sites.iter().filter(|site| site.id != own);
+        let nodes = others.flat_map(|site| site.nodes.iter().map(move |node| (site.id, node)));
+        let addresses = nodes.map(|(site, node)| ((site, node.node), node.peer.clone()));
+        *lock(&self.0.others.addresses) = addresses.collect();
+    }
+
+    /// Says something to a node of another site. Sent at the next [`Links::flush`].
+    pub(crate) fn send_across(&self, site: SiteId, node: NodeId, message: Across) {
+        let remote = (site, node);
+        let link = lock(&self.0.others.links).entry(remote).or_default().clone();
+        if link.begin_dialling() {
+            self.0.runtime.spawn(self.clone().carry(remote, link.clone()));
+        }
+        link.push_while_dialling(&Say::Across(message).into());
+    }
+
+    pub(super) fn flush_across(&self) {
+        for link in lock(&self.0.others.links).values() {
+            link.wake_writer();
+        }
+    }
+
+    /// Connects to a node of another site and says what gathers for it, until the connection breaks.
+    async fn carry(self, remote: Remote, link: Arc<Link>) {
+        let error = match self.dial_across(remote).await {
+            Ok(connection) => {
+                let attached = link.attach_keeping();
+                let (mut reader, mut writer) = connection.split();
+                let error = tokio::select! {
+                    // Nothing is said to us here; it ends when the other side does.
+                    error = reader.wait_for_end() => error,
+                    error = writer.run(&link, attached) => error,
+                };
+                link.detach(attached);
+                error
+            }
+            Err(error) => {
+                tokio::time::sleep(REST).await;
+                link.end_dialling();
+                error
+            }
+        };
+        let (site, node) = remote;
+        tracing::debug!(%site, %node, "no connection to another site: {error}");
+        let _ = self.0.events.send(Event::AcrossLost { site, node });
+    }
+
+    async fn dial_across(&self, (site, node): Remote) -> Result<Connection, LinkError> {
+        let address = lock(&self.0.others.addresses).get(&(site, node)).cloned();
+        let address = address.ok_or(LinkError::Closed)?;
+        let connection = self.dial_any(&address).await?;
+        let found = connection.hello();
+        if (found.site_id, found.node) != (site.0, node.0) {
+            return Err(LinkError::OtherSite { found: found.site.clone(), own: site.to_string() });
+        }
+        Ok(connection)
+    }
+
+    /// Listens to a node of another site until the connection breaks.
+    pub(super) async fn listen_across(&self, connection: Connection) {
+        let hello = connection.hello();
+        let (site, node) = (SiteId(hello.site_id), NodeId(hello.node));
+        let (mut reader, _writer) = connection.split();
+        let events = &self.0.events;
+        let event = |message: peer::Message| match message.say {
+            Some(Say::Across(message)) => Some(Event::Across { site, node, message }),
+            _ => None,
+        };
+        let error = reader.run(event, events, &self.0.waiting).await;
+        tracing::debug!(%site, %node, "a connection from another site broke: {error}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Sites that want to join this deployment: they belong to none yet, and may ask for nothing else.
+
+use super::Links;
+use super::connection::Connection;
+use crate::handle::Handle;
+use model::{Body, Command, Failure, RegistryChange, limits};
+use wire::entry;
+use wire::peer::{Answered, ForwardedAnswer, Message, Say};
+
+/// Whoever lets strangers in: a handle of this node.
+pub(crate) struct Porter(pub(crate) Handle);
+
+impl Links {
+    /// From now on sites may ask to join.
+    pub(crate) fn post(&self, porter: Porter) {
+        let _ = self.0.porter.set(porter);
+    }
+
+    /// Hears what a node without a deployment wants, and answers.
+    pub(super) async fn welcome_stranger(&self, mut connection: Connection) {
+        let answering = async {
+            while let Some(Say::Forward(forward)) = connection.hear().await?.say {
+                for asked in forward.requests {
+                    let outcome = self.ask_for_stranger(asked.request).await;
+                    let outcome = entry::encode_reply(&outcome);
+                    let answers = vec![ForwardedAnswer { id: asked.id, outcome, members: None }];
+                    let message: Message = Say::Answered(Answered { answers }).into();
+                    connection.say(&message).await?;
+                }
+            }
+            Ok::<(), super::LinkError>(())
+        };
+        let _ = tokio::time::timeout(2 * limits::REQUEST_DEADLINE, answering).await;
+    }
+
+    async fn ask_for_stranger(&self, request: model::Bytes) -> crate::Outcome {
+        let refused = Failure::NotServing("it takes no such request from a stranger");
+        let Some(porter) = self.0.porter.get() else { return Err(Failure::NoLeader) };
+        let Ok(request) = entry::decode_request(request) else { return Err(refused) };
+        match request.body {
+            Body::Write(Command::ChangeRegistry(RegistryChange::Join(_))) => {
+                porter.0.call(request).await
+            }
+            _ => Err(refused),
+        }
+    }
+}
