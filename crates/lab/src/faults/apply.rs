@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::{Body, NodeId, Request};
+use model::{Body, Command, Giving, NodeId, Request, SlotSet};
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
@@ -201,8 +201,33 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             simulation.break_site(fault.site);
             return Begun::Over;
         }
+        Kind::MoveSlots => return move_slots(simulation, fault, &mut random),
     }
     Begun::For(fault.span)
+}
+
+/// An operator hands slots over: some that hold something, and some of the rest.
+fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
+    let to = simulation.sites[fault.other_site].id;
+    let (Some(leader), Some(to)) = (simulation.leader(fault.site), to) else {
+        return Begun::Skipped;
+    };
+    let (held, used) = simulation.held_slots(leader);
+    let mut slots = SlotSet::default();
+    for (from, max) in [(used, 12), (held, 60)] {
+        for _ in 0..random.below(max) {
+            if !from.is_empty() {
+                slots.insert(*random.pick(&from));
+            }
+        }
+    }
+    if slots.is_empty() {
+        return Begun::Skipped;
+    }
+    let step = Giving::Begin { slots, to, pinned: random.chance(500) };
+    let body = Body::Write(Command::Giving { number: 0, step });
+    simulation.ask(leader, Request { body, deadline_ms: Some(5_000), redirect: false });
+    Begun::Over
 }
 
 /// Goes on with a fault that lasts: ends it, or says when to go on again. `since`: how long ago it

@@ -85,11 +85,13 @@ pub enum Kind {
     /// All connections of the site to other sites break, with all that is on its way, and are there
     /// again.
     BreakSites,
+    /// Some of the site's slots of global keyspaces are handed to another site.
+    MoveSlots,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 28] = [
+    pub const ALL: [Kind; 29] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -118,6 +120,7 @@ impl Kind {
         Kind::HalfPartSites,
         Kind::SlowSites,
         Kind::BreakSites,
+        Kind::MoveSlots,
     ];
 
     /// Its name in a world file.
@@ -152,6 +155,7 @@ impl Kind {
             Kind::HalfPartSites => "half_part_sites",
             Kind::SlowSites => "slow_sites",
             Kind::BreakSites => "break_sites",
+            Kind::MoveSlots => "move_slots",
         }
     }
 
@@ -187,7 +191,8 @@ impl Kind {
             | Kind::PartSites
             | Kind::HalfPartSites
             | Kind::SlowSites
-            | Kind::BreakSites => false,
+            | Kind::BreakSites
+            | Kind::MoveSlots => false,
         }
     }
 
@@ -201,6 +206,7 @@ impl Kind {
                 | Kind::HalfPartSites
                 | Kind::SlowSites
                 | Kind::BreakSites
+                | Kind::MoveSlots
         )
     }
 
@@ -231,7 +237,8 @@ impl Kind {
             | Kind::Replace
             | Kind::Remove
             | Kind::Transfer
-            | Kind::BreakSites => (ms(0), ms(0)),
+            | Kind::BreakSites
+            | Kind::MoveSlots => (ms(0), ms(0)),
         }
     }
 }
@@ -275,7 +282,7 @@ impl Fault {
         let (site, other) = (&sites[self.site].name, &sites[self.other_site].name);
         match self.kind {
             Kind::PartSites => format!("{site} and {other}"),
-            Kind::HalfPartSites => format!("{site} to {other}"),
+            Kind::HalfPartSites | Kind::MoveSlots => format!("{site} to {other}"),
             kind if kind.is_between_sites() => site.to_string(),
             _ => format!("{site}/n{}", self.node + 1),
         }

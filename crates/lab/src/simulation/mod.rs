@@ -38,7 +38,9 @@ mod text;
 use crate::link::Link;
 use crate::random::Random;
 use between::Between;
-use model::{Answer, Failure, NodeId, Query, ReadConsistency, Request, SiteId, SlotEpochs, Time};
+use model::{
+    Answer, Failure, NodeId, Query, ReadConsistency, Request, SiteId, Slot, SlotEpochs, Time,
+};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use protocol::Core;
@@ -340,6 +342,13 @@ impl<C> Simulation<C> {
     #[must_use]
     pub fn registry(&self, node: NodeIndex) -> Option<std::sync::Arc<model::Registry>> {
         self.nodes[node].process.as_ref()?.site.registry()
+    }
+
+    /// The slots that a node's site holds, and those of them that hold something.
+    #[must_use]
+    pub fn held_slots(&self, node: NodeIndex) -> (Vec<Slot>, Vec<Slot>) {
+        let process = self.nodes[node].process.as_ref();
+        process.map(|process| process.site.held_slots()).unwrap_or_default()
     }
 
     /// The rows of a node's state; `None`: it cannot be read.

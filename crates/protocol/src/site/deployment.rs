@@ -6,6 +6,7 @@
 //! - The registry says where this site's nodes are.
 //! - Slots that are to leave are carried ([`crate::global::handover`]).
 
+use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::handover::{Progress, Wish};
 use crate::global::routing::Target;
@@ -45,7 +46,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.routing.wake();
             self.handovers.look_again(self.now.monotonic);
             let held = changed.iter().filter_map(|slot| match self.machine.token(slot) {
-                super::machine::tokens::Token::Held(epoch) => Some((slot, epoch)),
+                Token::Held(epoch) => Some((slot, epoch)),
                 _ => None,
             });
             let held = SlotEpochs::gather(held);
@@ -257,6 +258,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Wish::Fail(why) => self.fail(why),
         }
+    }
+
+    /// The slots that this site holds and does not give away just now, and those that hold something.
+    pub fn held_slots(&self) -> (Vec<Slot>, Vec<Slot>) {
+        let held = |slot: &Slot| matches!(self.machine.token(*slot), Token::Held(_));
+        let all: Vec<Slot> = Slot::all().filter(held).collect();
+        let used = self.machine.used_slots().into_iter().filter(held).collect();
+        (all, used)
     }
 
     /// The registry as this replica knows it; `None`: its site belongs to no deployment.

@@ -64,7 +64,7 @@ use model::{
 use published::Published;
 use receiving::{Arrival, Arrivals};
 use requests::Clients;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::state::{Read, State, StateError};
 use stores::Slots;
@@ -340,6 +340,12 @@ impl<S: State> Machine<S> {
     /// The slots whose tokens changed since this was asked last.
     pub fn take_changed_tokens(&mut self) -> SlotSet {
         std::mem::take(&mut self.changed_tokens)
+    }
+
+    /// The slots in which something lies here, whether this site may serve them or not.
+    pub fn used_slots(&self) -> BTreeSet<Slot> {
+        let stores = self.known.slots.stores().filter(|(_, store)| store.count > 0);
+        stores.map(|((_, slot), _)| slot).collect()
     }
 
     /// How many keys a slot's keyspaces hold here.
