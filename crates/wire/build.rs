@@ -4,7 +4,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     #[cfg(feature = "grpc")]
     {
-        let definitions = ["portolan/v1/kv.proto", "portolan/v1/cluster.proto"];
+        let definitions =
+            ["portolan/v1/kv.proto", "portolan/v1/cluster.proto", "portolan/v1/deployment.proto"];
         tonic_prost_build::configure()
             .bytes(".")
             .emit_rerun_if_changed(false)

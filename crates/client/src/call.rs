@@ -15,6 +15,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use wire::grpc::v1::cluster_client::ClusterClient;
+use wire::grpc::v1::deployment_client::DeploymentClient;
 use wire::grpc::v1::kv_client::KvClient;
 
 /// The first pause before the same site is asked again; it doubles up to the last.
@@ -151,6 +152,11 @@ pub(crate) fn kv(channel: Channel) -> KvClient<Channel> {
 /// The administration's service on a channel.
 pub(crate) fn cluster(channel: Channel) -> ClusterClient<Channel> {
     ClusterClient::new(channel).max_decoding_message_size(limits::COMMAND_BYTES_MAX)
+}
+
+/// The deployment's service on a channel.
+pub(crate) fn deployment(channel: Channel) -> DeploymentClient<Channel> {
+    DeploymentClient::new(channel).max_decoding_message_size(limits::COMMAND_BYTES_MAX)
 }
 
 /// The `authorization` metadata of HTTP's Basic scheme (RFC 7617).

@@ -42,6 +42,7 @@
 mod batch;
 mod call;
 mod cluster;
+mod deployment;
 mod error;
 mod keyspace;
 mod nodes;
@@ -50,6 +51,7 @@ mod stream;
 
 pub use batch::{Batch, BatchOutcome, StepOutcome};
 pub use cluster::{Backup, Cluster, KeyspaceInfo};
+pub use deployment::Deployment;
 pub use error::{ConnectError, Error};
 pub use keyspace::{Keyspace, Put, PutOutcome};
 pub use stream::{Change, News, Scan, ScanRange, Watch};
@@ -133,5 +135,10 @@ impl Client {
     /// The site's administration.
     pub fn cluster(&self) -> Cluster {
         Cluster::new(self.caller.clone())
+    }
+
+    /// The deployment's administration.
+    pub fn deployment(&self) -> Deployment {
+        Deployment::new(self.caller.clone())
     }
 }

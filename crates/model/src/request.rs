@@ -1,6 +1,6 @@
 //! What a front asks of its site.
 
-use crate::{Command, KeyspaceId, NodeId, Query};
+use crate::{Command, KeyspaceId, NodeId, Query, SiteId};
 
 /// One request to a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,13 @@ pub enum Body {
     },
     /// Something for the log.
     Write(Command),
+    /// Something for the log of one site of the deployment.
+    AtSite {
+        /// Which site.
+        site: SiteId,
+        /// What.
+        command: Box<Command>,
+    },
     /// Adds a node as a learner, which becomes a voter once it has caught up.
     AddNode {
         /// Its id.

@@ -16,7 +16,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 21] = [
     "get",
     "put",
     "delete",
@@ -33,9 +33,14 @@ const NAMES: [&str; 16] = [
     "show_keyspace",
     "drop_keyspace",
     "backup",
+    "list_sites",
+    "list_slots",
+    "move_slots",
+    "pause_move",
+    "leave_site",
 ];
 
-/// A method of the two services, by its place in [`NAMES`].
+/// A method of the three services, by its place in [`NAMES`].
 #[derive(Clone, Copy)]
 pub(crate) enum Method {
     Get,
@@ -54,9 +59,14 @@ pub(crate) enum Method {
     ShowKeyspace,
     DropKeyspace,
     Backup,
+    ListSites,
+    ListSlots,
+    MoveSlots,
+    PauseMove,
+    LeaveSite,
 }
 
-/// The node as one worker calls it. Both services are this.
+/// The node as one worker calls it. All services are this.
 #[derive(Clone)]
 pub(crate) struct Callee {
     pub(crate) handle: Handle,

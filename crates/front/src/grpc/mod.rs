@@ -14,6 +14,7 @@
 mod backup;
 mod call;
 mod cluster;
+mod deployment;
 mod kv;
 mod watch;
 
@@ -31,6 +32,7 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use wire::grpc::v1::cluster_server::ClusterServer;
+use wire::grpc::v1::deployment_server::DeploymentServer;
 use wire::grpc::v1::kv_server::KvServer;
 
 const FLAG: &str = "grpc";
@@ -136,7 +138,8 @@ async fn serve(
     let kv = KvServer::new(callee.clone())
         .max_decoding_message_size(bytes_max)
         .max_encoding_message_size(bytes_max);
-    let cluster = ClusterServer::new(callee);
+    let cluster = ClusterServer::new(callee.clone());
+    let deployment = DeploymentServer::new(callee);
     let mut stop_soon = stopped.clone();
     let incoming = ReceiverStream::new(connections).map(Ok::<_, std::io::Error>);
     let served = Server::builder()
@@ -147,6 +150,7 @@ async fn serve(
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
         .add_service(kv)
         .add_service(cluster)
+        .add_service(deployment)
         .serve_with_incoming_shutdown(incoming, async move {
             // An error means that the front was dropped, which is a stop too.
             let _ = stop_soon.wait_for(|stop| *stop).await;

@@ -33,7 +33,7 @@ pub(crate) struct Create {
     /// What it promises: linearizable, causal, session or eventual (this version serves linearizable)
     #[arg(long, default_value = "linearizable")]
     consistency: Consistency,
-    /// Among whom: site, global, region or tree (this version serves site)
+    /// Among whom: site, global, region or tree (this version serves site and global)
     #[arg(long, default_value = "site")]
     scope: Scope,
     /// Let linearizable reads trust the leader's lease instead of asking a quorum

@@ -6,6 +6,7 @@
 //! | [`keys`] | `get`, `put`, `del`, `scan`, `watch` |
 //! | [`site`] | `status`, `member` |
 //! | [`keyspace`] | `keyspace` |
+//! | [`sites`], [`slots`] | `site`, `slot` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
@@ -24,6 +25,8 @@ mod prompt;
 mod serve;
 mod show;
 mod site;
+mod sites;
+mod slots;
 mod tools;
 
 use crate::demo;
@@ -80,6 +83,12 @@ enum Command {
     /// Make, list, show or drop keyspaces
     #[command(subcommand)]
     Keyspace(keyspace::Command),
+    /// List or show the sites of the deployment, or have one leave
+    #[command(subcommand)]
+    Site(sites::Command),
+    /// List who holds which slots of global keyspaces, or move them
+    #[command(subcommand)]
+    Slot(slots::Command),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
@@ -112,6 +121,8 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Status(status) => status.run(),
         Command::Member(member) => member.run(),
         Command::Keyspace(command) => command.run(),
+        Command::Site(command) => command.run(),
+        Command::Slot(command) => command.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),

@@ -91,6 +91,8 @@ pub struct Progress {
     pub number: u64,
     /// What is moved to whom.
     pub what: Move,
+    /// Keys in its slots.
+    pub keys: u64,
     /// Bytes that were sent by this leader.
     pub sent_bytes: u64,
     /// Whether all records were copied once; what changes is told behind them.
@@ -346,6 +348,7 @@ impl Handovers {
             Progress {
                 number,
                 what: one.clone(),
+                keys: machine.keys_in(&one.slots),
                 sent_bytes: carried.map_or(0, |carried| carried.bytes),
                 copied: carried.is_some_and(|carried| carried.at.copy.is_none()),
                 lag: carried.map_or(0, |carried| machine.lag(number, &carried.at)),

@@ -222,7 +222,7 @@ fn is_repeatable(body: &mut Body) -> bool {
         Body::Write(_) => false,
         Body::Read { .. } => true,
         Body::TransferLeader { .. } => true,
-        Body::AddNode { .. } | Body::RemoveNode { .. } => false,
+        Body::AddNode { .. } | Body::RemoveNode { .. } | Body::AtSite { .. } => false,
     }
 }
 

@@ -8,6 +8,7 @@ use super::reads::WaitingRead;
 use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
+use crate::global::routing::Target;
 use model::{
     Answer, Body, Command, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, limits,
 };
@@ -42,6 +43,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A request of anybody's: it goes where its keys are.
     pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        let body = match body {
+            Body::AtSite { site, command } => {
+                let body = Body::Write(*command);
+                match self.machine.membership().is_some_and(|member| member.own == site) {
+                    true => return self.take_here(origin, body, deadline),
+                    false => return self.route(origin, body, Target::Site(site), deadline),
+                }
+            }
+            body => body,
+        };
         match self.target_of(&body) {
             Ok(None) => self.take_here(origin, body, deadline),
             Ok(Some(target)) => self.route(origin, body, target, deadline),
@@ -118,7 +129,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_for_leader(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let refused = match body {
             Body::Write(command) => return self.take_write(origin, command, deadline),
-            Body::Read { .. } => return,
+            Body::Read { .. } | Body::AtSite { .. } => return,
             Body::AddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, incarnation: 0, witness };
                 return self.take_join(origin, member, deadline);

@@ -142,6 +142,7 @@ code_enum!(Body as "request" {
     3 => AddNode { node, address, witness },
     4 => RemoveNode { node },
     5 => TransferLeader { node },
+    6 => AtSite { site, command },
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -1,0 +1,55 @@
+//! The deployment: its sites and the slots they hold. Needs the right `admin` on `*`, where there are
+//! users.
+//!
+//! A call that changes something and whose outcome is unknown is not sent again;
+//! [`Deployment::sites`] and [`Deployment::slots`] show what came of it.
+
+use crate::call::{Caller, Repeat, deployment};
+use crate::{Error, v1};
+use model::SlotSet;
+use std::sync::Arc;
+
+/// The administration of a deployment, through one of its sites.
+#[derive(Clone)]
+pub struct Deployment {
+    caller: Arc<Caller>,
+}
+
+impl Deployment {
+    pub(crate) fn new(caller: Arc<Caller>) -> Deployment {
+        Deployment { caller }
+    }
+
+    /// The sites there are, as the asked node knows them.
+    pub async fn sites(&self) -> Result<v1::ListSitesResponse, Error> {
+        let list = |channel, request| async move { deployment(channel).list_sites(request).await };
+        Ok(self.caller.call(Repeat::Read, v1::ListSitesRequest {}, list).await?.into_inner())
+    }
+
+    /// Who holds which slots, and the moves of the asked node's site.
+    pub async fn slots(&self) -> Result<v1::ListSlotsResponse, Error> {
+        let list = |channel, request| async move { deployment(channel).list_slots(request).await };
+        Ok(self.caller.call(Repeat::Read, v1::ListSlotsRequest {}, list).await?.into_inner())
+    }
+
+    /// Begins to hand slots to a site, whoever holds them. What was begun, by site.
+    pub async fn move_slots(&self, slots: &SlotSet, to: &str) -> Result<Vec<v1::BegunMove>, Error> {
+        let message = v1::MoveSlotsRequest { slots: slots.to_string(), to: to.to_owned() };
+        let begin = |channel, request| async move { deployment(channel).move_slots(request).await };
+        Ok(self.caller.call(Repeat::Never, message, begin).await?.into_inner().moves)
+    }
+
+    /// Makes a move of the asked node's site rest, or go on.
+    pub async fn pause_move(&self, number: u64, paused: bool) -> Result<(), Error> {
+        let message = v1::PauseMoveRequest { number, paused };
+        let pause = |channel, request| async move { deployment(channel).pause_move(request).await };
+        self.caller.call(Repeat::Never, message, pause).await.map(drop)
+    }
+
+    /// Has a site hand everything over and leave; returns when that has begun.
+    pub async fn leave_site(&self, site: &str) -> Result<(), Error> {
+        let message = v1::LeaveSiteRequest { site: site.to_owned() };
+        let leave = |channel, request| async move { deployment(channel).leave_site(request).await };
+        self.caller.call(Repeat::Never, message, leave).await.map(drop)
+    }
+}

@@ -1,0 +1,174 @@
+//! `site`: the sites of a deployment.
+
+use super::connect::Connect;
+use super::failed::Failed;
+use super::show::{self, Table};
+use clap::{Args, Subcommand};
+use client::{Client, v1};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::time::Duration;
+
+/// How often it is looked whether a site has left.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// List or show the sites of the deployment, or have one leave
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List all sites, as the asked node knows them
+    List(List),
+    /// Show one site: its nodes and where they are
+    Show(Show),
+    /// Have a site hand over all its slots and leave; afterwards its nodes may be stopped
+    Leave(Leave),
+}
+
+/// All sites.
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// One site.
+#[derive(Args)]
+pub(crate) struct Show {
+    /// Its name
+    name: String,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A site that leaves.
+#[derive(Args)]
+pub(crate) struct Leave {
+    /// Its name
+    name: String,
+    /// Return when it has begun, without waiting for its end
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        match self {
+            Command::List(list) => list.run(),
+            Command::Show(show) => show.run(),
+            Command::Leave(leave) => leave.run(),
+        }
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let listed = client.deployment().sites().await?;
+            if self.json {
+                let sites: Vec<_> = listed.sites.iter().map(as_json).collect();
+                let all = json!({ "version": listed.version, "own": listed.own, "sites": sites });
+                return Ok(show::print_json(&all)?);
+            }
+            let mut table = Table::new([">id", "site", ">nodes", ">slots", ">capacity", ""]);
+            for site in &listed.sites {
+                let mut notes = Vec::new();
+                if site.id == listed.own {
+                    notes.push("asked");
+                }
+                if site.leaving {
+                    notes.push("leaving");
+                }
+                table.row([
+                    site.id.to_string(),
+                    site.name.clone(),
+                    site.nodes.len().to_string(),
+                    site.slots.to_string(),
+                    share(site),
+                    notes.join(", "),
+                ]);
+            }
+            Ok(show::print(table)?)
+        })
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let site = find(&client, &self.name).await?;
+            let site = site.ok_or_else(|| no_site(&self.name))?;
+            if self.json {
+                return Ok(show::print_json(&as_json(&site))?);
+            }
+            let state = if site.leaving { ", leaving" } else { "" };
+            let head = format!(
+                "site {} (id {}): {} slots, capacity {}{state}",
+                site.name,
+                site.id,
+                site.slots,
+                share(&site)
+            );
+            let mut table = Table::new(["node", "peer address", "redis cluster address"]);
+            for node in &site.nodes {
+                table.row([format!("n{}", node.node), node.peer.clone(), node.cluster.clone()]);
+            }
+            Ok(show::print(format!("{head}\n\n{table}"))?)
+        })
+    }
+}
+
+impl Leave {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            client.deployment().leave_site(&self.name).await?;
+            if self.no_wait {
+                return Ok(());
+            }
+            let held = find(&client, &self.name).await?.map_or(0, |site| site.slots);
+            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} slots handed over")
+                .expect("a template by indicatif's rules");
+            let bar = ProgressBar::new(u64::from(held)).with_style(style);
+            while let Some(site) = find(&client, &self.name).await? {
+                bar.set_length(bar.length().unwrap_or(0).max(u64::from(site.slots)));
+                bar.set_position(bar.length().unwrap_or(0) - u64::from(site.slots));
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            bar.finish_and_clear();
+            let line = format!("site {} has left; its nodes may be stopped", self.name);
+            Ok(show::print(line)?)
+        })
+    }
+}
+
+async fn find(client: &Client, name: &str) -> Result<Option<v1::Site>, Failed> {
+    let listed = client.deployment().sites().await?;
+    Ok(listed.sites.into_iter().find(|site| site.name == name))
+}
+
+fn no_site(name: &str) -> Failed {
+    Failed::usage(format!("there is no site {name:?}; `portolan site list` shows those there are"))
+}
+
+/// As a share: 1 is one.
+fn share(site: &v1::Site) -> String {
+    (f64::from(site.capacity_percent) / 100.0).to_string()
+}
+
+fn as_json(site: &v1::Site) -> serde_json::Value {
+    let node = |node: &v1::SiteNode| json!({ "node": node.node, "peer": node.peer, "redis_cluster": node.cluster });
+    json!({
+        "id": site.id,
+        "name": site.name,
+        "capacity": f64::from(site.capacity_percent) / 100.0,
+        "leaving": site.leaving,
+        "slots": site.slots,
+        "nodes": site.nodes.iter().map(node).collect::<Vec<_>>(),
+    })
+}
