@@ -124,6 +124,25 @@ pub const CLIENTS_REMEMBERED_MAX: usize = 1 << 18;
 /// How long, in log time, an idle client is remembered.
 pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
 
+/// Points of the ring that one site takes, by its capacity.
+pub const RING_VIRTUALS_MAX: u32 = 64;
+/// Other sites in the successor list of a virtual node: so many neighbouring sites, less one, may
+/// crash at the same moment, and every survivor still knows the next one. A list ends sooner only
+/// at a virtual node of its own site, which is alive whenever the list is read.
+pub const RING_SUCCESSORS: usize = 8;
+/// Members of a successor list altogether, where several are of one site.
+pub const RING_LIST_MEMBERS_MAX: usize = 64;
+/// Messages of one lookup on the ring. A sound ring of 10,000 sites needs about 7.
+pub const RING_HOPS_MAX: u32 = 64;
+/// Sites that one lookup avoids because they did not answer; past it the lookup has failed.
+pub const RING_AVOIDED_MAX: usize = 16;
+/// Lookups under way at a node; past it the next one has failed at once.
+pub const RING_LOOKUPS_MAX: usize = 1_024;
+/// Searches of its own (to join, to merge, for fingers) that a site has under way.
+pub const RING_SEARCHES_MAX: usize = 8;
+/// Sites of the directory that a ring remembers to merge with.
+pub const RING_KNOWN_MAX: usize = 10_000;
+
 /// A request that has no deadline of its own is given up after this. A write that is given up is
 /// unknown: it may still be applied.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
@@ -141,5 +160,8 @@ const _: () = {
     assert!(PIPELINE_MAX <= WRITES_WAITING_MAX);
     assert!(BATCH_BYTES_MAX as u64 <= LOG_SEGMENT_BYTES);
     assert!(LOG_SEGMENT_BYTES < LOG_BYTES_BEFORE_SNAPSHOT);
+    assert!(RING_SUCCESSORS < RING_LIST_MEMBERS_MAX);
+    assert!((RING_AVOIDED_MAX as u32) < RING_HOPS_MAX);
+    assert!(RING_SEARCHES_MAX < RING_LOOKUPS_MAX);
     assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
 };

@@ -6,3 +6,4 @@ pub mod entry;
 pub mod grpc;
 pub mod peer;
 pub mod resp;
+pub mod ring;

@@ -1,0 +1,125 @@
+//! One step of a lookup: what a site knows about the way to a point.
+//!
+//! *Responsible* for a point is the first member at or after it. A site that is responsible knows it
+//! by its predecessor; one whose successor list reaches past the point knows who is; any other names
+//! the nearest member before the point that it knows, who knows more about that part of the ring.
+//!
+//! Everything here reads and decides nothing for good: the pointers may be some messages old, and
+//! whoever is named may say otherwise. That a slot has one holder does not rest on it.
+
+use super::point::{Member, Point};
+use super::pointers::Ring;
+use model::SiteId;
+use wire::ring::{Find, Found, Way};
+
+/// What a site knows about the way to a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is responsible itself.
+    Mine,
+    /// That site is responsible, as far as this one knows.
+    At(SiteId),
+    /// That site is nearer; ask it.
+    Ask(SiteId),
+    /// It is not of the ring and knows nothing.
+    Nobody,
+}
+
+/// The same with the virtual nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Mine(Member),
+    At(Member),
+    Ask(Member),
+    Nobody,
+}
+
+impl Ring {
+    /// Whether the site is responsible for a point.
+    pub fn is_mine(&self, target: Point) -> bool {
+        self.responsible(target).is_some()
+    }
+
+    /// The next step on the way to a point.
+    pub fn step(&self, target: Point) -> Step {
+        self.step_without(target, &[])
+    }
+
+    /// The next step, on which none of these sites (they do not answer, say) is named.
+    pub fn step_without(&self, target: Point, without: &[SiteId]) -> Step {
+        match self.route(target, without) {
+            Route::Mine(_) => Step::Mine,
+            Route::At(member) => Step::At(member.site),
+            Route::Ask(member) => Step::Ask(member.site),
+            Route::Nobody => Step::Nobody,
+        }
+    }
+
+    /// The answer to a question of another site, which any node of the site can give.
+    pub fn answer(&self, find: &Find) -> Found {
+        let without: Vec<SiteId> = find.without.iter().copied().map(SiteId).collect();
+        let way = match self.route(Point(find.target), &without) {
+            Route::Mine(member) => Some(Way::Mine(member.into())),
+            Route::At(member) => Some(Way::At(member.into())),
+            Route::Ask(member) => Some(Way::Ask(member.into())),
+            Route::Nobody => None,
+        };
+        Found { id: find.id, way }
+    }
+
+    /// The site's member that is responsible for a point.
+    fn responsible(&self, target: Point) -> Option<Member> {
+        let own = match self.is_joined(target) {
+            true => target,
+            false => self.point_after(target),
+        };
+        let before = self.pointers(own)?.predecessor;
+        let mine =
+            own == target || before.is_some_and(|before| is_within(target, before.point, own));
+        mine.then(|| self.own(own))
+    }
+
+    pub(super) fn route(&self, target: Point, without: &[SiteId]) -> Route {
+        if !self.is_member() {
+            return Route::Nobody;
+        }
+        let named = |member: &Member| !without.contains(&member.site);
+        let me = without.contains(&self.site);
+        if let Some(own) = self.responsible(target).filter(|_| !me) {
+            return Route::Mine(own);
+        }
+        let before = self.point_before(target);
+        // Nobody is between two neighbours of a list, so the list knows who is responsible. (For a
+        // virtual node of our own, its predecessor may know of somebody the list does not.)
+        let list = self.successors(before).iter().filter(|member| named(member));
+        for member in list.filter(|member| is_within(target, before, member.point)) {
+            if member.site != self.site {
+                return Route::At(*member);
+            }
+            return match self.predecessor(member.point).filter(|before| before.site != self.site) {
+                Some(nearer) if named(&nearer) && is_within(target, before, nearer.point) => {
+                    Route::At(nearer)
+                }
+                _ => Route::Mine(*member),
+            };
+        }
+        let others = || self.known().filter(|member| member.site != self.site && named(member));
+        let nearer = |member: &Member| member.point.is_between(before, target);
+        let ask = others().filter(nearer).min_by_key(|member| member.point.until(target));
+        if let Some(member) = ask {
+            return Route::Ask(member);
+        }
+        // All of the list is to be left out: the first member after it that is known at all.
+        let until = |member: &Member| Point(target.0.wrapping_sub(1)).until(member.point);
+        match others().chain(self.members().filter(|_| !me)).min_by_key(until) {
+            Some(own) if own.site == self.site => Route::Mine(own),
+            Some(other) => Route::At(other),
+            None => Route::Nobody,
+        }
+    }
+}
+
+/// Whether a point is after `from` and at or before `to`.
+fn is_within(target: Point, from: Point, to: Point) -> bool {
+    from.until(target) <= from.until(to)
+}

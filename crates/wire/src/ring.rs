@@ -1,0 +1,193 @@
+//! What sites say to each other to keep their ring: protobuf messages.
+//!
+//! A question carries a number that its answer repeats. [`Notify`] and [`Leave`] are statements that
+//! nobody answers: the first is said again and again, and what the second says would otherwise be
+//! found out by asking. Points of the ring are evenly spread over 64 bits, so they are written as
+//! eight bytes rather than as varints.
+
+/// One message between two sites.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RingSay {
+    /// What it says; `None` when a newer version says something unknown here.
+    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6")]
+    pub say: Option<Say>,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Say {
+    /// Asks a virtual node for its pointers.
+    #[prost(message, tag = "1")]
+    Neighbours(Neighbours),
+    /// Answers [`Say::Neighbours`].
+    #[prost(message, tag = "2")]
+    Pointers(Pointers),
+    /// Tells a virtual node who thinks to be before it.
+    #[prost(message, tag = "3")]
+    Notify(Notify),
+    /// Asks for one step of a lookup.
+    #[prost(message, tag = "4")]
+    Find(Find),
+    /// Answers [`Say::Find`].
+    #[prost(message, tag = "5")]
+    Found(Found),
+    /// Tells the neighbours that the site has left.
+    #[prost(message, tag = "6")]
+    Leave(Leave),
+}
+
+impl From<Say> for RingSay {
+    fn from(say: Say) -> RingSay {
+        RingSay { say: Some(say) }
+    }
+}
+
+/// A virtual node of a site.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Member {
+    /// Where it is.
+    #[prost(fixed64, tag = "1")]
+    pub point: u64,
+    /// Whose it is.
+    #[prost(uint32, tag = "2")]
+    pub site: u32,
+}
+
+/// Asks a virtual node for its pointers; that it answers shows that it lives.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Neighbours {
+    /// The answer repeats it.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// Which virtual node of the site.
+    #[prost(fixed64, tag = "2")]
+    pub point: u64,
+}
+
+/// The pointers of a virtual node.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Pointers {
+    /// The question's.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// The virtual node asked.
+    #[prost(fixed64, tag = "2")]
+    pub point: u64,
+    /// Whether it is one of the ring. If not, nothing below means anything.
+    #[prost(bool, tag = "3")]
+    pub member: bool,
+    /// Whether its pointers have been checked since its site (or the site's leader) began. If not,
+    /// they may be from before a long absence.
+    #[prost(bool, tag = "4")]
+    pub settled: bool,
+    /// Who is before it, if it knows.
+    #[prost(message, optional, tag = "5")]
+    pub predecessor: Option<Member>,
+    /// Who is after it, in the order of the ring.
+    #[prost(message, repeated, tag = "6")]
+    pub successors: Vec<Member>,
+}
+
+/// "I think to be just before you."
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Notify {
+    /// Which virtual node of the receiver.
+    #[prost(fixed64, tag = "1")]
+    pub point: u64,
+    /// The one that thinks to be before it: a virtual node of the sender.
+    #[prost(message, optional, tag = "2")]
+    pub predecessor: Option<Member>,
+}
+
+/// Asks which way a point lies.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Find {
+    /// The answer repeats it.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// The point.
+    #[prost(fixed64, tag = "2")]
+    pub target: u64,
+    /// Sites that the answer is not to name.
+    #[prost(uint32, repeated, tag = "3")]
+    pub without: Vec<u32>,
+}
+
+/// Which way a point lies.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Found {
+    /// The question's.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// The way; `None`: the site asked is not of the ring.
+    #[prost(oneof = "Way", tags = "2, 3, 4")]
+    pub way: Option<Way>,
+}
+
+/// Which way a point lies.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+pub enum Way {
+    /// This virtual node of the site asked is responsible for it.
+    #[prost(message, tag = "2")]
+    Mine(Member),
+    /// This virtual node of another site is, as far as the site asked knows.
+    #[prost(message, tag = "3")]
+    At(Member),
+    /// This one is nearer to it, and should know more.
+    #[prost(message, tag = "4")]
+    Ask(Member),
+}
+
+/// "I have left: join hands."
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Leave {
+    /// One for each virtual node of the sender.
+    #[prost(message, repeated, tag = "1")]
+    pub gaps: Vec<Gap>,
+}
+
+/// Who is before and after a virtual node that is no more, without its site's other ones.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Gap {
+    /// Where it was.
+    #[prost(fixed64, tag = "1")]
+    pub point: u64,
+    /// Who was before it.
+    #[prost(message, optional, tag = "2")]
+    pub predecessor: Option<Member>,
+    /// Who came after it, in the order of the ring.
+    #[prost(message, repeated, tag = "3")]
+    pub successors: Vec<Member>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    #[test]
+    fn format_1_is_read() {
+        // Written once by format 1, never to be changed.
+        let find = Find { id: 1, target: 2, without: vec![3, 300] };
+        let way = Some(Way::Ask(Member { point: 4, site: 5 }));
+        for (say, bytes) in [
+            (
+                Say::Find(find),
+                &b"\x22\x17\x09\x01\0\0\0\0\0\0\0\x11\x02\0\0\0\0\0\0\0\x1a\x03\x03\xac\x02"[..],
+            ),
+            (
+                Say::Found(Found { id: 1, way }),
+                &b"\x2a\x16\x09\x01\0\0\0\0\0\0\0\x22\x0b\x09\x04\0\0\0\0\0\0\0\x10\x05"[..],
+            ),
+        ] {
+            let say = RingSay::from(say);
+            assert_eq!(
+                say.encode_to_vec(),
+                bytes,
+                "this build writes {:02x?}",
+                say.encode_to_vec()
+            );
+            assert_eq!(RingSay::decode(bytes), Ok(say));
+        }
+    }
+}
