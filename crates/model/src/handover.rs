@@ -46,6 +46,8 @@ pub enum Receiving {
         slots: SlotEpochs,
         /// The giver has no move open with a lower number.
         open_from: u64,
+        /// Somebody asked for it: the slots stay where they come to, whatever the hash says.
+        pinned: bool,
     },
     /// A piece of what the slots hold.
     Piece {

@@ -1,13 +1,15 @@
 //! Where a world has a global keyspace, its sites are one deployment: the first begins it, the
-//! others join, and an operator spreads the slots.
+//! others join, and the slots go where they belong.
+
+use std::time::Duration;
 
 use model::{
-    Answer, Body, Command, DeploymentId, Giving, KeyspaceId, NodeEntry, NodeId, Registry,
-    RegistryChange, SiteEntry, SiteId, Slot, SlotSet, limits,
+    Answer, Body, Command, DeploymentId, KeyspaceId, NodeEntry, NodeId, Registry, RegistryChange,
+    SiteEntry, SiteId, Slot,
 };
 
+use super::Run;
 use super::form::PATIENCE;
-use super::{Run, TEND};
 use crate::history::Owner;
 
 impl Run<'_> {
@@ -36,7 +38,7 @@ impl Run<'_> {
             }
         }
         self.wait_for_registries()?;
-        self.spread_slots()?;
+        self.wait_for_slots()?;
         Ok(ids)
     }
 
@@ -84,29 +86,20 @@ impl Run<'_> {
         if agreed { Ok(()) } else { Err("the sites did not come to know each other".to_owned()) }
     }
 
-    /// Gives each site its share, in runs that change hands every few slots.
-    fn spread_slots(&mut self) -> Result<(), String> {
-        let sites = self.world.sites.len();
-        let share = usize::from(Slot::COUNT) / sites;
-        for site in 1..sites {
-            let slots: Vec<Slot> =
-                Slot::all().filter(|slot| usize::from(slot.number()) % sites == site).collect();
-            debug_assert!(slots.len().abs_diff(share) <= 1);
-            for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
-                let slots: SlotSet = some.iter().copied().collect();
-                let to = SiteId(site as u32 + 1);
-                let step = Giving::Begin { slots, to, pinned: false };
-                self.ask(0, Body::Write(Command::Giving { number: 0, step }))?;
-            }
-        }
+    /// Until every slot is where it belongs: no site gives any away, and none is left at the first.
+    fn wait_for_slots(&mut self) -> Result<(), String> {
         let until = self.lab.now() + PATIENCE;
         while self.lab.now() < until && self.lab.failure.is_none() {
-            let leader = self.lab.leader(0);
-            let status = leader.and_then(|leader| self.lab.status(leader));
-            if status.is_some_and(|status| status.moves.is_empty()) {
+            self.lab.run(Duration::from_secs(1));
+            let held = (0..self.world.sites.len()).map(|site| {
+                let leader = self.lab.leader(site)?;
+                Some(self.lab.held_slots(leader).0.len())
+            });
+            let held: Vec<_> = held.collect();
+            let total: usize = held.iter().flatten().sum();
+            if total == usize::from(Slot::COUNT) && held.iter().all(|held| *held > Some(0)) {
                 return Ok(());
             }
-            self.lab.run(TEND);
         }
         Err(self.lab.failure.take().unwrap_or_else(|| "slots did not arrive".to_owned()))
     }

@@ -184,7 +184,7 @@ impl Handovers {
                     id,
                     one.to,
                     Asked::Begin,
-                    Receiving::Begin { slots, open_from },
+                    Receiving::Begin { slots, open_from, pinned: one.pinned },
                 ));
             }
             Stage::Refusing => {

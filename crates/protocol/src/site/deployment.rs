@@ -4,6 +4,8 @@
 //! - The registry reaches every site: whoever holds it tells the others of a new version at once, and
 //!   everybody tells somebody now and then which one it has.
 //! - The registry says where this site's nodes are.
+//! - Slots go to the site that they belong to by the hash ([`crate::global::homes`]), unless somebody
+//!   has moved them on purpose; a site that is to leave gives all of them away, and then is gone.
 //! - Slots that are to leave are carried ([`crate::global::handover`]).
 
 use super::machine::tokens::Token;
@@ -11,8 +13,8 @@ use super::{Origin, Output, Site};
 use crate::global::handover::{Progress, Wish};
 use crate::global::routing::Target;
 use model::{
-    Answer, Body, Command, Failure, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
-    SlotEpochs, limits,
+    Answer, Body, Command, Failure, Giving, NodeEntry, NodeId, Registry, RegistryChange, SiteEntry,
+    SiteId, Slot, SlotEpochs, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -25,6 +27,9 @@ use wire::entry;
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
 /// How often what this site says of itself is compared with the registry.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Moves that a site begins by itself at once.
+const OWN_MOVES_MAX: usize = 4;
 
 /// What this node has told, and when it looks again.
 #[derive(Debug, Default)]
@@ -64,7 +69,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.outputs.push_back(Output::Deployment { own, registry });
         self.routing.wake();
         // Whoever made it tells everybody; the others hear of it by gossip if they miss that.
-        let holds = self.machine.token(model::Registry::slot()).serves();
+        let holds = self.machine.token(Registry::slot()).serves();
         if self.leads() && holds && !is_first {
             self.tell_everybody();
         }
@@ -95,6 +100,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.news.next_look <= now {
             self.news.next_look = now + LOOK_INTERVAL;
             self.describe();
+            self.balance();
         }
     }
 
@@ -158,7 +164,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let body = Body::Write(Command::ChangeRegistry(change));
         let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
-        let target = Target::Slot(model::Registry::slot());
+        let target = Target::Slot(Registry::slot());
         self.route(Origin::Nobody, body, target, deadline);
     }
 
@@ -229,6 +235,48 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn registrar(&self, _slot: Slot) -> Option<SiteId> {
         let member = self.machine.membership()?;
         member.registry.sites.first().map(|site| site.id)
+    }
+
+    /// Begins to hand over what does not belong here.
+    fn balance(&mut self) {
+        let Some(member) = self.machine.membership() else { return };
+        if !self.leads() || self.disk_full.is_some() || member.registry.sites.len() < 2 {
+            return;
+        }
+        let own = member.own;
+        let Some(entry) = member.registry.site(own) else { return };
+        let leaving = entry.leaving;
+        self.homes.follow(&member.registry);
+        let mut to_give: std::collections::BTreeMap<SiteId, Vec<Slot>> = Default::default();
+        let mut holds_any = false;
+        for slot in Slot::all() {
+            let token = self.machine.token(slot);
+            holds_any |= matches!(token, Token::Held(_) | Token::Leaving { .. });
+            if !matches!(token, Token::Held(_)) || !leaving && self.machine.pinned().contains(slot)
+            {
+                continue;
+            }
+            if let Some(home) = self.homes.of(slot).filter(|home| *home != own) {
+                to_give.entry(home).or_default().push(slot);
+            }
+        }
+        if leaving && !holds_any && self.machine.arrivals().is_empty() {
+            let gone = Body::Write(Command::ChangeRegistry(RegistryChange::Remove(own)));
+            let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
+            return self.route(Origin::Nobody, gone, Target::Slot(Registry::slot()), deadline);
+        }
+        let mut room = OWN_MOVES_MAX.saturating_sub(self.machine.giving().len());
+        for (to, slots) in to_give {
+            for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
+                if room == 0 {
+                    return;
+                }
+                room -= 1;
+                let slots = some.iter().copied().collect();
+                let step = Giving::Begin { slots, to, pinned: false };
+                self.propose(Command::Giving { number: 0, step });
+            }
+        }
     }
 
     pub(super) fn drive_handovers(&mut self) {

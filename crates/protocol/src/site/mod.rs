@@ -42,6 +42,7 @@ mod writes;
 
 use crate::Core;
 use crate::global::handover::Handovers;
+use crate::global::homes::Homes;
 use crate::global::routing::Routing;
 use across::Outbox;
 use deployment::News;
@@ -316,6 +317,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     forwarding: Forwarding,
     routing: Routing,
     handovers: Handovers,
+    homes: Homes,
     outbox: Outbox,
     news: News,
     membership: Membership,
@@ -393,6 +395,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarding: Forwarding::new(options.client),
             routing: Routing::new(options.client),
             handovers: Handovers::new(options.handover_bytes_per_s_max),
+            homes: Homes::default(),
             outbox: Outbox::default(),
             news: News::default(),
             membership: Membership::default(),

@@ -46,7 +46,7 @@ code_enum!(Giving as "step of giving slots" {
 });
 
 code_enum!(Receiving as "step of receiving slots" {
-    1 => Begin { slots, open_from },
+    1 => Begin { slots, open_from, pinned },
     2 => Piece { sequence, resume, items },
     3 => Install { pieces, log_time_ms, revision, registry },
     4 => Refuse,

@@ -7,6 +7,7 @@
 //! ```text
 //! d d     → format 1 ‖ own id (varint) ‖ whether it began the deployment ‖ registry (wire::entry)
 //! d f     → nothing, if this site began the deployment
+//! d p     → ranges of slots (varints: first, last): they stay here whatever the hash says
 //! d r     → the ring's pointers (protocol::global::ring)
 //! y slot  → holder (varint) ‖ epoch (varint)
 //! ```
@@ -16,7 +17,7 @@ use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
     Answer, Bytes, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry, RegistryChange,
-    SiteEntry, SiteId, Slot, SlotEpochs,
+    SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub struct Membership {
 pub(super) struct Deployment {
     pub(super) member: Option<Membership>,
     pub(super) ring: Bytes,
+    pub(super) pinned: SlotSet,
     pub(super) registered: BTreeMap<Slot, (SiteId, Epoch)>,
 }
 
@@ -55,7 +57,11 @@ impl Deployment {
             let (slot, holder) = read.ok_or(damaged)?;
             registered.insert(slot, holder);
         }
-        Ok(Deployment { member, ring, registered })
+        let pinned = match state.get(tables::PINNED)? {
+            Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
+            None => SlotSet::default(),
+        };
+        Ok(Deployment { member, ring, pinned, registered })
     }
 }
 
@@ -78,6 +84,17 @@ fn decode(row: Bytes) -> Option<Membership> {
     let registry = decode_registry(row.slice(2 + len..)).ok()?;
     let own = SiteId(u32::try_from(own).ok()?);
     (format == FORMAT).then_some(Membership { own, founder, registry: Arc::new(registry) })
+}
+
+fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
+    let mut ranges = Vec::new();
+    while !row.is_empty() {
+        let (first, len) = take_varint(row)?;
+        let (last, last_len) = take_varint(&row[len..])?;
+        row = &row[len + last_len..];
+        ranges.push((u16::try_from(first).ok()?, u16::try_from(last).ok()?));
+    }
+    SlotSet::from_ranges(ranges)
 }
 
 fn decode_holder(row: &[u8]) -> Option<(SiteId, Epoch)> {
@@ -193,6 +210,26 @@ impl<S: State> Applying<'_, S> {
         self.known.deployment.ring = pointers.clone();
         self.overlay.put(tables::RING, pointers.clone());
         self.done_now()
+    }
+
+    /// Slots stay here whatever the hash says, or no longer.
+    pub(super) fn pin(&mut self, slots: &SlotSet, pinned: bool) {
+        let before = self.known.deployment.pinned.clone();
+        for slot in slots.iter() {
+            match pinned {
+                true => self.known.deployment.pinned.insert(slot),
+                false => self.known.deployment.pinned.remove(slot),
+            }
+        }
+        let after = &self.known.deployment.pinned;
+        if *after != before {
+            let mut row = Vec::new();
+            for (first, last) in after.ranges() {
+                put_varint(u64::from(*first), &mut row);
+                put_varint(u64::from(*last), &mut row);
+            }
+            self.overlay.put(tables::PINNED, row);
+        }
     }
 
     /// Notes who holds slots. What is known of a later epoch stays.

@@ -137,6 +137,7 @@ impl<S: State> Applying<'_, S> {
                 for (keyspace, slot) in gone {
                     self.set_store(keyspace, slot, None);
                 }
+                self.pin(&one.slots, false);
                 self.end_giving(number);
             }
             Giving::TakeBack { refused } => {

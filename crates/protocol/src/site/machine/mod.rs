@@ -322,6 +322,11 @@ impl<S: State> Machine<S> {
         self.known.holder(slot)
     }
 
+    /// The slots that stay here whatever the hash says.
+    pub fn pinned(&self) -> &SlotSet {
+        &self.known.deployment.pinned
+    }
+
     /// The moves that give slots away, by number.
     pub fn giving(&self) -> &BTreeMap<u64, Move> {
         &self.known.giving

@@ -9,7 +9,7 @@
 //! so that no late message can begin or install it again.
 //!
 //! ```text
-//! i from number                → format 1 ‖ pieces (varint) ‖ length of resume (varint) ‖ resume ‖
+//! i from number                → format 1 ‖ pinned ‖ pieces (varint) ‖ length of resume (varint) ‖ resume ‖
 //!                                (epoch (varint) ‖ count of ranges (varint) ‖ (first, last)*)*
 //! j from number keyspace slot  → generation (varint) ‖ how many keys (varint)
 //! x from number                → 1: installed, 0: refused
@@ -39,6 +39,8 @@ const FORMAT: u8 = 1;
 pub struct Arrival {
     /// What comes, and the epochs it is going to have.
     pub slots: SlotEpochs,
+    /// Whether they stay here whatever the hash says.
+    pub pinned: bool,
     /// How many pieces have come.
     pub pieces: u64,
     resume: Bytes,
@@ -102,7 +104,7 @@ impl Arrivals {
 }
 
 fn encode(arrival: &Arrival) -> Vec<u8> {
-    let mut row = vec![FORMAT];
+    let mut row = vec![FORMAT, u8::from(arrival.pinned)];
     put_varint(arrival.pieces, &mut row);
     put_varint(arrival.resume.len() as u64, &mut row);
     row.extend_from_slice(&arrival.resume);
@@ -118,7 +120,7 @@ fn encode(arrival: &Arrival) -> Vec<u8> {
 }
 
 fn decode(row: &[u8]) -> Option<Arrival> {
-    let (&format, mut rest) = row.split_first()?;
+    let (&[format, pinned], mut rest) = row.split_first_chunk()?;
     let take = |rest: &mut &[u8]| -> Option<u64> {
         let (number, len) = take_varint(rest)?;
         *rest = &rest[len..];
@@ -139,7 +141,7 @@ fn decode(row: &[u8]) -> Option<Arrival> {
         slots.0.push((SlotSet::from_ranges(ranges)?, epoch));
     }
     let stores = BTreeMap::new();
-    (format == FORMAT).then_some(Arrival { slots, pieces, resume, stores })
+    (format == FORMAT).then_some(Arrival { slots, pinned: pinned == 1, pieces, resume, stores })
 }
 
 impl<S: State> Applying<'_, S> {
@@ -156,8 +158,8 @@ impl<S: State> Applying<'_, S> {
             (Some(false), _) => return Err(MoveError::Refused.into_refusal()),
             (None, _) => {}
         }
-        if let Receiving::Begin { slots, open_from } = step {
-            return self.begin_receiving(id, slots, *open_from);
+        if let Receiving::Begin { slots, open_from, pinned } = step {
+            return self.begin_receiving(id, slots, *open_from, *pinned);
         }
         if *step == Receiving::Refuse {
             self.forget_arrival(id);
@@ -207,6 +209,7 @@ impl<S: State> Applying<'_, S> {
         id: MoveId,
         slots: &SlotEpochs,
         open_from: u64,
+        pinned: bool,
     ) -> Result<Answer, Stopped> {
         self.close_below(id.from, open_from);
         if let Some(arrival) = self.known.arrivals.under_way.get(&id) {
@@ -219,7 +222,7 @@ impl<S: State> Applying<'_, S> {
         if own.is_none_or(|own| own.leaving) || !slots.iter().all(is_new_to_us) {
             return Err(MoveError::NoReceiver.into_refusal());
         }
-        let arrival = Arrival { slots: slots.clone(), ..Arrival::default() };
+        let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
         self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
         let answer = staged(&arrival);
         self.known.arrivals.under_way.insert(id, arrival);
@@ -341,6 +344,7 @@ impl<S: State> Applying<'_, S> {
             }
             self.set_token(slot, Token::Held(epoch));
         }
+        self.pin(&arrival.slots.slots(), arrival.pinned);
         for (keyspace, slot) in arrival.stores.keys() {
             self.overlay.remove(tables::staged(id, *keyspace, *slot));
         }
@@ -399,13 +403,14 @@ mod tests {
     fn format_1_stays_as_it_is() {
         let arrival = Arrival {
             slots: SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))]),
+            pinned: true,
             pieces: 5,
             resume: Bytes::from_static(b"xy"),
             stores: BTreeMap::new(),
         };
         let row = encode(&arrival);
-        assert_eq!(row, [1, 5, 2, b'x', b'y', 2, 2, 0, 3, 9, 9]);
+        assert_eq!(row, [1, 1, 5, 2, b'x', b'y', 2, 2, 0, 3, 9, 9]);
         assert_eq!(decode(&row), Some(arrival));
-        assert_eq!(decode(&[1, 5, 9, 1]), None);
+        assert_eq!(decode(&[1, 0, 5, 9, 1]), None);
     }
 }

@@ -18,7 +18,7 @@
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
 //! y slot                           → who holds a slot, to be told to others         (deployment.rs)
-//! d d, d f, d r                    → the deployment; the ring's pointers
+//! d d, d f, d p, d r               → the deployment; the ring's pointers
 //! Q slot client                    → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
 //! z a                              → head: how far the state has come            (head.rs)
@@ -45,6 +45,8 @@ pub(super) const MEMBERS: &[u8] = b"zm";
 pub(super) const DEPLOYMENT: &[u8] = b"dd";
 /// The key that says that this site began the deployment.
 pub(super) const FOUNDER: &[u8] = b"df";
+/// The key of the slots that stay here whatever the hash says.
+pub(super) const PINNED: &[u8] = b"dp";
 /// The key of the ring's pointers.
 pub(super) const RING: &[u8] = b"dr";
 

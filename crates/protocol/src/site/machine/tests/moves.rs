@@ -79,7 +79,8 @@ impl Moving {
         let number = a.begin_move(slots);
         let one = a.machine.giving()[&number].clone();
         let epochs = a.machine.epochs_to_give(&one);
-        b.receive(number, Receiving::Begin { slots: epochs, open_from: number }).unwrap();
+        b.receive(number, Receiving::Begin { slots: epochs, open_from: number, pinned: false })
+            .unwrap();
         Moving { number, at: Position::first(&one), sequence: 0 }
     }
 
@@ -244,7 +245,8 @@ fn a_refused_move_is_refused_for_ever_and_its_slots_are_taken_back() {
     b.receive(moving.number, Receiving::Refuse).unwrap();
     let refused = Err(Refusal::Move(MoveError::Refused));
     assert_eq!(b.receive(moving.number, install), refused);
-    let again = Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number };
+    let again =
+        Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number, pinned: false };
     assert_eq!(b.receive(moving.number, again), refused);
     let not_yet = a.give(moving.number, Giving::TakeBack { refused: false });
     assert!(not_yet.is_err(), "frozen: the receiver may have installed it");
