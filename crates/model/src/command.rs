@@ -67,7 +67,8 @@ pub enum Command {
 /// A step of a handover, taken by the giving site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Giving {
-    /// Begins to hand slots to a site; the command's number counts for nothing, the move gets its own.
+    /// Begins to hand to a site what this one holds of these slots; the command's number counts for
+    /// nothing, the move gets its own.
     /// [`crate::Answer::Done`] with that number as revision.
     Begin { slots: SlotSet, to: SiteId, pinned: bool },
     /// The slots are not served here any more.

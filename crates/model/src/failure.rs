@@ -137,8 +137,10 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
     /// This site does not hold them, or is handing them over already.
-    #[error("slots {0} are not this site's to give now; `portolan slot list` shows who has them")]
-    NotHeld(String),
+    #[error(
+        "none of these slots is this site's to give now; `portolan slot list` shows who has them"
+    )]
+    NotHeld,
     /// There is no site to give them to.
     #[error("the other site is not there, is leaving, or is this one")]
     NoReceiver,

@@ -2,8 +2,8 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, Body, Command, Failure, Giving, Refusal, Registry, RegistryChange, RegistryError,
-    SiteId, SlotSet, limits,
+    Answer, Body, Command, Failure, Giving, MoveError, Refusal, Registry, RegistryChange,
+    RegistryError, SiteId, SlotSet, limits,
 };
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
@@ -103,10 +103,13 @@ impl v1::deployment_server::Deployment for Callee {
                     let step = Giving::Begin { slots: slots.clone(), to, pinned: true };
                     let command = Command::Giving { number: 0, step };
                     let body = Body::AtSite { site: holder, command: Box::new(command) };
-                    let answer =
-                        self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
-                    let Answer::Done(number) = answer else {
-                        unreachable!("a move is answered with its number")
+                    let request = model::Request { body, deadline_ms, redirect: false };
+                    let number = match self.handle.call(request).await {
+                        Ok(Answer::Done(number)) => number,
+                        // They have moved on since this node heard of them.
+                        Err(Failure::Refused(Refusal::Move(MoveError::NotHeld))) => continue,
+                        Ok(_) => unreachable!("a move is answered with its number"),
+                        Err(failure) => return Err(status(&failure)),
                     };
                     let from = name_of(&registry, holder);
                     let slots = slots.to_string();

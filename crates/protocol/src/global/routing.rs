@@ -398,6 +398,11 @@ impl Routing {
         Some((one.origin, outcome))
     }
 
+    /// How often a request came back without an answer.
+    pub(crate) fn returns(&self, id: u64) -> u32 {
+        self.routed.get(&id).map_or(0, |one| one.returns)
+    }
+
     /// The origin of a request.
     pub(crate) fn origin(&self, id: u64) -> Option<Origin> {
         self.routed.get(&id).map(|one| one.origin)

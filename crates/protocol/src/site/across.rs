@@ -75,7 +75,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Where a client of the Redis Cluster protocol finds a slot's holder, if that is another site.
     fn cluster_address_of(&self, slot: Slot) -> Option<String> {
-        let site = self.holder_elsewhere(slot)?;
+        let site = self.holder_elsewhere(slot, 0)?;
         let node = self.routing.node_of(site, &self.nodes_of(site))?;
         let entry = self.machine.membership()?.registry.site(site)?;
         let at_leader = entry.nodes.iter().find(|one| one.node == node);
@@ -104,7 +104,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     }
                     continue;
                 }
-                Target::Slot(slot) => match self.holder_elsewhere(slot) {
+                Target::Slot(slot) => match self.holder_elsewhere(slot, self.routing.returns(id)) {
                     // It is on its way, or nobody knows: wait.
                     None => {
                         self.routing.rest(id, now);
@@ -135,8 +135,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Which other site is to be asked about a slot.
-    fn holder_elsewhere(&self, slot: Slot) -> Option<SiteId> {
+    /// Which other site is to be asked about a slot, by a request that came back so often.
+    ///
+    /// Whoever is known to hold it; otherwise the site it belongs to, and then, as that may not have
+    /// it yet or have it no more, one after the other.
+    fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
         let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
         let is_there = |site: SiteId| member.registry.site(site).is_some();
@@ -145,7 +148,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // Frozen here: whom it goes to is not known before it is gone.
             Some((site, _)) if site == member.own => None,
             Some((site, _)) => Some(site),
-            None => self.registrar(slot).filter(|site| *site != member.own),
+            None => {
+                let home = self.homes.of(slot).filter(|home| *home != member.own);
+                let sites = member.registry.sites.iter().map(|site| site.id);
+                let others = sites.filter(|site| *site != member.own && Some(*site) != home);
+                let all: Vec<SiteId> = home.into_iter().chain(others).collect();
+                all.get(returns as usize % all.len().max(1)).copied()
+            }
         }
     }
 
@@ -155,7 +164,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut by_site: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
         for slot in Slot::all() {
             let holds = matches!(self.machine.token(slot), Token::Held(_) | Token::Leaving { .. });
-            let elsewhere = if holds { None } else { self.holder_elsewhere(slot) };
+            let elsewhere = if holds { None } else { self.holder_elsewhere(slot, 0) };
             by_site.entry(elsewhere.unwrap_or(member.own)).or_default().push(slot);
         }
         by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
@@ -226,8 +235,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => {
                 let known = self.machine.holder(*slot).into_iter().chain(self.routing.hint(*slot));
-                let best = known.max_by_key(|(_, epoch)| *epoch);
-                best.or_else(|| Some((self.registrar(*slot)?, model::Epoch(0))))
+                known.max_by_key(|(_, epoch)| *epoch)
             }
             _ => None,
         };

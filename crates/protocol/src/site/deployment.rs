@@ -65,6 +65,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let (own, registry) = (member.own, member.registry.clone());
+        self.homes.follow(&registry);
         let is_first = self.news.known.replace(version).is_none();
         self.outputs.push_back(Output::Deployment { own, registry });
         self.routing.wake();
@@ -231,12 +232,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- slots -------------------------------------------------------------------------------------
 
-    /// Where one asks about a slot that nothing is known of.
-    pub(super) fn registrar(&self, _slot: Slot) -> Option<SiteId> {
-        let member = self.machine.membership()?;
-        member.registry.sites.first().map(|site| site.id)
-    }
-
     /// Begins to hand over what does not belong here.
     fn balance(&mut self) {
         let Some(member) = self.machine.membership() else { return };
@@ -246,7 +241,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let own = member.own;
         let Some(entry) = member.registry.site(own) else { return };
         let leaving = entry.leaving;
-        self.homes.follow(&member.registry);
         let mut to_give: std::collections::BTreeMap<SiteId, Vec<Slot>> = Default::default();
         let mut holds_any = false;
         for slot in Slot::all() {

@@ -29,7 +29,7 @@ code_enum!(RegistryError as "registry error" {
 });
 
 code_enum!(MoveError as "move error" {
-    1 => NotHeld(slots),
+    1 => NotHeld,
     2 => NoReceiver,
     3 => NoMove(number),
     4 => TooManyMoves,

@@ -166,14 +166,15 @@ impl<S: State> Applying<'_, S> {
         if self.known.giving.len() >= limits::MOVES_MAX {
             return Err(MoveError::TooManyMoves.into_refusal());
         }
-        if slots.is_empty() || slots.len() > limits::SLOTS_PER_MOVE_MAX {
+        if slots.len() > limits::SLOTS_PER_MOVE_MAX {
             let max = limits::SLOTS_PER_MOVE_MAX;
             return Err(Refusal::TooMany { what: "slots of one move", max }.into());
         }
+        // What is on its way already, or has gone, is not waited for.
         let held = |slot: &Slot| matches!(self.known.slots.token(*slot), Token::Held(_));
-        let others: SlotSet = slots.iter().filter(|slot| !held(slot)).collect();
-        if !others.is_empty() {
-            return Err(MoveError::NotHeld(others.to_string()).into_refusal());
+        let slots: &SlotSet = &slots.iter().filter(held).collect();
+        if slots.is_empty() {
+            return Err(MoveError::NotHeld.into_refusal());
         }
         self.next_revision();
         let number = self.known.head.revision.0;

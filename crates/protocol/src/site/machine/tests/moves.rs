@@ -285,7 +285,7 @@ fn what_is_not_a_sites_own_is_not_its_to_give() {
         number: 0,
         step: Giving::Begin { slots: slots.clone(), to, pinned: false },
     };
-    let not_held = Refusal::Move(MoveError::NotHeld(slots.to_string()));
+    let not_held = Refusal::Move(MoveError::NotHeld);
     assert_eq!(b.run(begin(A)), Err(not_held.clone()));
     assert_eq!(a.run(begin(A)), Err(Refusal::Move(MoveError::NoReceiver)));
     assert_eq!(a.run(begin(SiteId(9))), Err(Refusal::Move(MoveError::NoReceiver)));
