@@ -140,6 +140,8 @@ pub const RING_AVOIDED_MAX: usize = 16;
 pub const RING_LOOKUPS_MAX: usize = 1_024;
 /// Searches of its own (to join, to merge, for fingers) that a site has under way.
 pub const RING_SEARCHES_MAX: usize = 8;
+/// Sites of the directory that a site which was away tries before it believes that nobody is left.
+pub const RING_TRIED_MAX: usize = 64;
 /// Sites of the directory that a ring remembers to merge with.
 pub const RING_KNOWN_MAX: usize = 10_000;
 
@@ -163,5 +165,6 @@ const _: () = {
     assert!(RING_SUCCESSORS < RING_LIST_MEMBERS_MAX);
     assert!((RING_AVOIDED_MAX as u32) < RING_HOPS_MAX);
     assert!(RING_SEARCHES_MAX < RING_LOOKUPS_MAX);
+    assert!(RING_TRIED_MAX <= RING_KNOWN_MAX);
     assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
 };

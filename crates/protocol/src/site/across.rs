@@ -105,6 +105,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     continue;
                 }
                 Target::Slot(slot) => match self.holder_elsewhere(slot, self.routing.returns(id)) {
+                    // Nobody is known to hold it: the ring is asked first.
+                    Some(_) if self.knows_nothing_of(slot) && self.looks_up(slot, id) => {
+                        self.routing.rest(id, now);
+                        continue;
+                    }
                     // It is on its way, or nobody knows: wait.
                     None => {
                         self.routing.rest(id, now);
@@ -158,6 +163,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    fn knows_nothing_of(&self, slot: Slot) -> bool {
+        self.machine.holder(slot).is_none() && self.routing.hint(slot).is_none()
+    }
+
     /// Who holds which slots, as far as this node knows.
     pub fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
         let Some(member) = self.machine.membership() else { return Vec::new() };
@@ -187,7 +196,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Some(AcrossSay::Answered(answered)) => self.take_answers_across(site, answered),
             Some(AcrossSay::Registry(news)) => self.take_news(site, node, news),
-            Some(AcrossSay::Ring(_)) | None => {}
+            Some(AcrossSay::Ring(say)) => self.take_ring(site, node, say),
+            None => {}
         }
     }
 
@@ -246,6 +256,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn across_lost(&mut self, site: SiteId, node: NodeId) {
+        self.ring_lost(site);
         self.turn_from(|lost, lost_node, _| (lost, lost_node) == (site, node));
     }
 

@@ -59,6 +59,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.outputs.push_back(Output::Holds(held));
             }
         }
+        self.follow_ring();
         let Some(member) = self.machine.membership() else { return };
         let version = member.registry.version;
         if self.news.known == Some(version) {
@@ -94,6 +95,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.machine.membership().is_none() {
             return;
         }
+        self.tick_ring();
         if self.news.next_gossip <= now {
             self.news.next_gossip = now + GOSSIP_INTERVAL;
             self.tell_somebody();

@@ -9,8 +9,8 @@
 //! - `forwarding`: what this node hands to the leader;
 //! - `membership`, `handover`: who belongs to the site, and who is to lead it;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
-//! - `across`, `deployment`: requests that other sites hold the keys of; this site's part in its
-//!   deployment ([`crate::global`]);
+//! - `across`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
+//!   its deployment, and on the ring ([`crate::global`]);
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
 //! - [`status`](Status): what can be seen of it;
@@ -34,6 +34,7 @@ pub mod raft;
 pub mod reads;
 pub mod recovery;
 mod requests;
+mod ring;
 mod snapshots;
 mod status;
 mod transfer;
@@ -56,6 +57,7 @@ use model::{
 };
 use raft::{Committed, Persist, Raft, Ticks};
 use reads::Reads;
+use ring::OnRing;
 pub use status::Status;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -318,6 +320,9 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     routing: Routing,
     handovers: Handovers,
     homes: Homes,
+    on_ring: OnRing,
+    /// Lookups on the ring that ended, and the messages that they took.
+    hops: (u64, u64),
     outbox: Outbox,
     news: News,
     membership: Membership,
@@ -396,6 +401,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             routing: Routing::new(options.client),
             handovers: Handovers::new(options.handover_bytes_per_s_max),
             homes: Homes::default(),
+            on_ring: OnRing::new(options.client),
+            hops: (0, 0),
             outbox: Outbox::default(),
             news: News::default(),
             membership: Membership::default(),

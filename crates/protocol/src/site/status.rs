@@ -50,6 +50,10 @@ pub struct Status {
     pub routed: usize,
     /// Of those that ended: how many went straight to their slot's holder, and how many did not.
     pub routed_straight: (u64, u64),
+    /// Lookups on the ring that ended, and the messages to other sites that they took.
+    pub ring_lookups: (u64, u64),
+    /// Pointers that the site has on the ring.
+    pub ring_pointers: usize,
     /// This site's place in its deployment, with the sites and keyspaces of it.
     pub deployment: Option<machine::deployment::Membership>,
     /// Slots on their way to other sites.
@@ -97,6 +101,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarded: self.forwarding.waiting(),
             routed: self.routing.waiting(),
             routed_straight: (self.routing.straight, self.routing.astray),
+            ring_lookups: self.hops,
+            ring_pointers: self.ring().len(),
             deployment: self.machine.membership().cloned(),
             moves: self.moves(),
             disk_full: self.disk_full.clone(),

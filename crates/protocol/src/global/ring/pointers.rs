@@ -45,14 +45,7 @@ impl Ring {
     /// The ring of a deployment's first site.
     pub fn alone(site: SiteId, virtuals: u32) -> Ring {
         let mut ring = Ring::empty(site, virtuals);
-        for pointers in ring.virtuals.values_mut() {
-            *pointers = Some(Pointers::default());
-        }
-        let points: Vec<Point> = ring.points().collect();
-        for point in points {
-            ring.put(point, []);
-            ring.set_predecessor(point, ring.own(ring.point_before(point)));
-        }
+        ring.be_alone();
         ring
     }
 
@@ -258,6 +251,15 @@ impl Ring {
             if let Some(predecessor) = self.predecessor(after) {
                 self.set_predecessor(after, predecessor);
             }
+        }
+    }
+
+    /// Makes the site a ring by itself.
+    pub(super) fn be_alone(&mut self) {
+        self.virtuals.values_mut().for_each(|pointers| *pointers = Some(Pointers::default()));
+        for point in self.points().collect::<Vec<Point>>() {
+            self.put(point, []);
+            self.set_predecessor(point, self.own(self.point_before(point)));
         }
     }
 

@@ -105,15 +105,13 @@ impl Ring {
         }
         let others = || self.known().filter(|member| member.site != self.site && named(member));
         let nearer = |member: &Member| member.point.is_between(before, target);
-        let ask = others().filter(nearer).min_by_key(|member| member.point.until(target));
-        if let Some(member) = ask {
-            return Route::Ask(member);
-        }
-        // All of the list is to be left out: the first member after it that is known at all.
-        let until = |member: &Member| Point(target.0.wrapping_sub(1)).until(member.point);
-        match others().chain(self.members().filter(|_| !me)).min_by_key(until) {
-            Some(own) if own.site == self.site => Route::Mine(own),
-            Some(other) => Route::At(other),
+        let nearest = others().filter(nearer).min_by_key(|member| member.point.until(target));
+        // All of the list is to be left out, and whoever else is before the point: somebody farther
+        // away, who knows a way around.
+        let farther = || others().min_by_key(|member| member.point.until(target));
+        match nearest.or_else(farther) {
+            Some(other) => Route::Ask(other),
+            None if !me => Route::Mine(self.own(self.point_after(target))),
             None => Route::Nobody,
         }
     }

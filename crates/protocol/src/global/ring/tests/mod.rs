@@ -1,7 +1,12 @@
 //! The ring by itself: formats, single steps, and rings that were made as they should be.
 
+mod churn;
+mod driver;
 mod format;
+mod life;
+mod lookups;
 mod shape;
+mod simulation;
 
 use super::{Member, Point, Ring, ideal, virtual_count};
 use model::SiteId;

@@ -1,0 +1,165 @@
+//! Stabilize and rectify: the two steps by which members find their places beside each other.
+
+use super::Driver;
+use super::asking::About;
+use crate::global::ring::point::{Member, Point};
+use std::time::Duration;
+use wire::ring::{Notify, Pointers, Say};
+
+impl Driver {
+    /// First step: the list of the first successor, or of the first one that lives.
+    pub(super) fn stabilize(&mut self, now: Duration, of: Point) {
+        while let Some(first) = self.ring.successors(of).first().copied() {
+            if first.site == self.ring.site() {
+                self.turn_mut(of).settled = true;
+                self.vouched |= self.firsts_are_own();
+                self.confirmed |= self.vouched && self.is_settled();
+                let before = self.ring.predecessor(first.point);
+                return self.ask_nearer(now, of, first, before);
+            }
+            if !self.is_silent(first.site) {
+                self.turn_mut(of).busy = true;
+                return self.ask(now, first, About::Stabilize { of, first });
+            }
+            self.forget(now, |member| member.site == first.site);
+        }
+    }
+
+    /// Second step: if the first successor knows somebody between, that one's list.
+    fn ask_nearer(&mut self, now: Duration, of: Point, first: Member, before: Option<Member>) {
+        match before.filter(|before| self.is_nearer(of, first, *before)) {
+            Some(nearer) => {
+                self.turn_mut(of).busy = true;
+                self.ask(now, nearer, About::Nearer { of, nearer });
+            }
+            None => self.tell_first(now, of),
+        }
+    }
+
+    /// Whether a successor's predecessor is worth asking.
+    fn is_nearer(&self, of: Point, first: Member, before: Member) -> bool {
+        let between = before.point.is_between(of, first.point);
+        between && before.site != self.ring.site() && !self.is_silent(before.site)
+    }
+
+    /// Third step: the first successor hears who is before it.
+    fn tell_first(&mut self, now: Duration, of: Point) {
+        let pause = self.about(self.options.stabilize_interval);
+        let turn = self.turn_mut(of);
+        (turn.busy, turn.due) = (false, now + pause);
+        let Some(first) = self.ring.successors(of).first().copied() else { return };
+        let me = self.ring.own(of);
+        match first.site == me.site {
+            true => self.rectify(now, first.point, me),
+            false => {
+                let predecessor = Some(me.into());
+                self.send(first.site, Say::Notify(Notify { point: first.point.0, predecessor }));
+            }
+        }
+    }
+
+    /// Takes in the pointers of a member that was asked for them.
+    pub(super) fn told(&mut self, now: Duration, about: About, told: Pointers) {
+        match about {
+            About::Stabilize { of, first } => self.told_by_first(now, of, first, told),
+            About::Nearer { of, nearer } => match self.take(of, nearer, told) {
+                // There may be somebody nearer still.
+                true => (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now),
+                false => self.tell_first(now, of),
+            },
+            About::Merge { of, nearer } => {
+                if self.take(of, nearer, told) {
+                    self.turn_mut(of).due = now;
+                }
+            }
+            About::Alive { of, before, instead } => match told.member {
+                true => self.turn_mut(of).checking = false,
+                false => self.replace_predecessor(of, before, instead),
+            },
+            About::Copy { of, after, back } => self.told_by_next(now, of, after, back, told),
+            About::Way { .. } => {}
+        }
+    }
+
+    fn told_by_first(&mut self, now: Duration, of: Point, first: Member, told: Pointers) {
+        if self.ring.successors(of).first() != Some(&first) {
+            // It has got another one meanwhile.
+            (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
+        } else if !told.member {
+            (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
+            self.forget(now, |member| *member == first);
+        } else if self.confirmed && !told.settled {
+            let pause = self.about(self.options.stabilize_interval);
+            (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now + pause);
+        } else {
+            let before = told.predecessor.map(Member::from);
+            self.put(of, first, told);
+            self.ask_nearer(now, of, first, before);
+        }
+    }
+
+    /// Takes a nearer successor with its list; `false`: it is no member, or not nearer (any more).
+    fn take(&mut self, of: Point, nearer: Member, told: Pointers) -> bool {
+        let first = self.ring.successors(of).first();
+        let is_nearer = first.is_some_and(|first| nearer.point.is_between(of, first.point));
+        let is_sound = told.member && (told.settled || !self.confirmed);
+        if is_nearer && is_sound {
+            self.put(of, nearer, told);
+        }
+        is_nearer && is_sound
+    }
+
+    fn put(&mut self, of: Point, first: Member, told: Pointers) {
+        let before = told.predecessor.map(Member::from);
+        if before.is_none_or(|before| !self.is_nearer(of, first, before)) {
+            // It has found its place.
+            self.turn_mut(of).settled = true;
+            self.vouched |= told.settled;
+            self.confirmed |= self.vouched && self.is_settled();
+        }
+        let rest = told.successors.into_iter().map(Member::from);
+        self.ring.put(of, std::iter::once(first).chain(rest));
+    }
+
+    /// A member hears that another one is before it.
+    pub(super) fn rectify(&mut self, now: Duration, of: Point, said: Member) {
+        if !self.ring.is_joined(of) {
+            return;
+        }
+        let Some(before) = self.ring.predecessor(of) else {
+            return self.ring.set_predecessor(of, said);
+        };
+        if before == said || (before.site == self.ring.site() && before.point != of) {
+            // Nobody is nearer than oneself, unless it is.
+            if said.point.is_between(before.point, of) {
+                self.ring.set_predecessor(of, said);
+            }
+        } else if said.point.is_between(before.point, of) || self.is_silent(before.site) {
+            self.ring.set_predecessor(of, said);
+        } else if !self.turn(of).checking {
+            self.turn_mut(of).checking = true;
+            self.ask(now, before, About::Alive { of, before, instead: said });
+        }
+    }
+
+    /// The predecessor is dead: the one who said so takes its place.
+    fn replace_predecessor(&mut self, of: Point, before: Member, instead: Member) {
+        self.turn_mut(of).checking = false;
+        if self.ring.predecessor(of) == Some(before) && !self.is_silent(instead.site) {
+            self.ring.set_predecessor(of, instead);
+        }
+    }
+
+    /// Goes on after a site that did not answer.
+    pub(super) fn given_up(&mut self, now: Duration, about: About) {
+        match about {
+            About::Stabilize { of, .. } => {
+                (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
+            }
+            About::Nearer { of, .. } => self.tell_first(now, of),
+            About::Merge { .. } | About::Way { .. } => {}
+            About::Alive { of, before, instead } => self.replace_predecessor(of, before, instead),
+            About::Copy { of, .. } => self.join_later(now, of),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! This site on the ring: its leader keeps the pointers right, every node answers and looks up.
+//!
+//! The pointers are part of the replicated state, so each node of the site can say the next step of
+//! somebody's lookup, and begin lookups of its own. What changes them is the leader's driver
+//! ([`crate::global::ring::driver`]); when it has changed something it is put into the state. A word
+//! that only the leader can answer is answered elsewhere by who leads.
+
+use super::{Origin, Site};
+use crate::global::ring::{
+    self, Driver, LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
+};
+use model::{ClientId, Command, Epoch, NodeId, SiteId, Slot, limits};
+use prost::Message as _;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{AcrossSay, AnsweredAcross};
+use wire::ring::{RingSay, Say};
+
+/// Pointers are put into the state this often at most.
+const KEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A node's part in the ring.
+pub(super) struct OnRing {
+    /// The pointers as the state has them.
+    kept: Ring,
+    kept_bytes: model::Bytes,
+    /// The leader's upkeep of them.
+    driver: Option<Driver>,
+    lookups: Lookups,
+    /// Which slot is looked up by which lookup.
+    wanted: BTreeMap<u64, Slot>,
+    next_keep: Duration,
+    leaving: bool,
+}
+
+impl OnRing {
+    pub(super) fn new(process: ClientId) -> OnRing {
+        OnRing {
+            kept: Ring::empty(SiteId(0), 1),
+            kept_bytes: model::Bytes::new(),
+            driver: None,
+            lookups: Lookups::new(process.0, LOOKUP_PATIENCE),
+            wanted: BTreeMap::new(),
+            next_keep: Duration::ZERO,
+            leaving: false,
+        }
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// The pointers of this site, as this node knows them.
+    pub fn ring(&self) -> &Ring {
+        self.on_ring.driver.as_ref().map_or(&self.on_ring.kept, Driver::ring)
+    }
+
+    /// The state's pointers may be other ones now.
+    pub(super) fn follow_ring(&mut self) {
+        let bytes = self.machine.ring();
+        if *bytes == self.on_ring.kept_bytes {
+            return;
+        }
+        if let Ok(ring) = Ring::decode(bytes) {
+            self.on_ring.kept = ring;
+        }
+        self.on_ring.kept_bytes = bytes.clone();
+    }
+
+    pub(super) fn tick_ring(&mut self) {
+        let now = self.now.monotonic;
+        self.on_ring.lookups.timeout(now, &self.on_ring.kept);
+        self.drive_ring(now);
+        self.say_ring(now);
+    }
+
+    /// The leader's part.
+    fn drive_ring(&mut self, now: Duration) {
+        let Some(member) = self.machine.membership() else { return };
+        if !self.leads() {
+            self.on_ring.driver = None;
+            return;
+        }
+        let own = member.own;
+        let others: Vec<SiteId> =
+            member.registry.sites.iter().map(|site| site.id).filter(|site| *site != own).collect();
+        let entry = member.registry.site(own);
+        let leaving = entry.is_none_or(|entry| entry.leaving);
+        let capacity = entry.map_or(1.0, |entry| f64::from(entry.capacity_percent) / 100.0);
+        if self.on_ring.driver.is_none() {
+            let known = self.on_ring.kept.site() == own;
+            let ring = match (known, member.founder) {
+                (true, _) => self.on_ring.kept.clone(),
+                (false, true) => Ring::alone(own, virtual_count(capacity)),
+                (false, false) => Ring::empty(own, virtual_count(capacity)),
+            };
+            let seed = self.options.seed ^ self.raft.term();
+            let mut driver = Driver::new(ring, seed, ring::Options::default());
+            if let Some(via) = others.first().filter(|_| !driver.ring().is_member() && !leaving) {
+                driver.join(now, *via);
+            }
+            self.on_ring.leaving = false;
+            self.on_ring.driver = Some(driver);
+        }
+        let Some(driver) = &mut self.on_ring.driver else { return };
+        if leaving && !std::mem::replace(&mut self.on_ring.leaving, leaving) {
+            driver.leave(now);
+        }
+        if !leaving {
+            driver.remind(now, &others);
+        }
+        driver.timeout(now);
+    }
+
+    /// Another site says something of the ring.
+    pub(super) fn take_ring(&mut self, site: SiteId, node: NodeId, say: model::Bytes) {
+        let Ok(say) = RingSay::decode(say) else { return };
+        let now = self.now.monotonic;
+        match &say.say {
+            Some(Say::Find(find)) => {
+                let mut find = find.clone();
+                find.without.truncate(limits::RING_AVOIDED_MAX);
+                let found = RingSay::from(Say::Found(self.ring().answer(&find)));
+                let found = AcrossSay::Ring(found.encode_to_vec().into());
+                return self.say_across(site, node, found);
+            }
+            Some(Say::Found(found))
+                if self.on_ring.lookups.handle(now, site, found, &self.on_ring.kept) =>
+            {
+                return self.say_ring(now);
+            }
+            _ => {}
+        }
+        match &mut self.on_ring.driver {
+            Some(driver) => driver.handle(now, site, say),
+            None => {
+                // Whoever leads can answer that.
+                let leader = self.raft.leader().map_or(0, |leader| leader.0);
+                let answered = AnsweredAcross { answers: Vec::new(), leader };
+                return self.say_across(site, node, AcrossSay::Answered(answered));
+            }
+        }
+        self.say_ring(now);
+    }
+
+    pub(super) fn ring_lost(&mut self, site: SiteId) {
+        let now = self.now.monotonic;
+        self.on_ring.lookups.unreachable(now, site, &self.on_ring.kept);
+        if let Some(driver) = &mut self.on_ring.driver {
+            driver.unreachable(now, site);
+        }
+        self.say_ring(now);
+    }
+
+    /// Looks up who is responsible for a slot, for a request that has not come back yet. `false`:
+    /// the ring is of no use here.
+    pub(super) fn looks_up(&mut self, slot: Slot, request: u64) -> bool {
+        if self.routing.returns(request) > 1 || !self.on_ring.kept.is_member() {
+            return false;
+        }
+        let now = self.now.monotonic;
+        let id = self.on_ring.lookups.begin(now, Point::of_slot(slot), &self.on_ring.kept);
+        self.on_ring.wanted.insert(id, slot);
+        self.say_ring(now);
+        true
+    }
+
+    /// Says what the ring wants said, and keeps what it wants kept.
+    fn say_ring(&mut self, now: Duration) {
+        let mut says = Vec::new();
+        while let Some(output) = self.on_ring.driver.as_mut().and_then(Driver::poll) {
+            match output {
+                RingOutput::Send { to, say } => says.push((to, say)),
+                // What is kept is compared with what there is anyway.
+                RingOutput::Changed => {}
+            }
+        }
+        while let Some(output) = self.on_ring.lookups.poll() {
+            match output {
+                LookupOutput::Send { to, say } => says.push((to, say)),
+                LookupOutput::Done { id, site, hops, .. } => {
+                    let own = self.machine.membership().map(|member| member.own);
+                    self.hops = (self.hops.0 + 1, self.hops.1 + u64::from(hops));
+                    if let Some(slot) = self.on_ring.wanted.remove(&id)
+                        && Some(site) != own
+                    {
+                        self.routing.learn(slot, site, Epoch(0));
+                        self.routing.wake();
+                    }
+                }
+                LookupOutput::Failed { id, .. } => drop(self.on_ring.wanted.remove(&id)),
+            }
+        }
+        for (to, say) in says {
+            let nodes = self.nodes_of(to);
+            if let Some(node) = self.routing.node_of(to, &nodes) {
+                self.say_across(to, node, AcrossSay::Ring(say.encode_to_vec().into()));
+            }
+        }
+        if self.on_ring.next_keep > now || !self.leads() || self.disk_full.is_some() {
+            return;
+        }
+        self.on_ring.next_keep = now + KEEP_INTERVAL;
+        let Some(driver) = &self.on_ring.driver else { return };
+        let pointers = driver.ring().encode();
+        if pointers[..] != self.on_ring.kept_bytes[..] {
+            let deadline = now + limits::REQUEST_DEADLINE;
+            let command = Command::SetRing(pointers.into());
+            self.take_write(Origin::Nobody, command, deadline);
+        }
+    }
+}
