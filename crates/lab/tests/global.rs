@@ -1,6 +1,8 @@
 //! Global keys in virtual time: found from anywhere, while their slots change hands.
 
+use lab::history::Promise;
 use lab::run::{self, Options, Ran};
+use lab::verdict::Verdict;
 use lab::world::ready;
 use std::time::Duration;
 
@@ -11,16 +13,16 @@ fn global(options: &Options) -> Ran {
 #[test]
 fn a_calm_run_is_answered_and_keeps_its_promises() {
     let duration = Some(Duration::from_secs(20));
-    let ran = global(&Options {
-        duration,
-        trace: std::env::var_os("TRACE").is_some(),
-        ..Options::default()
-    });
-    if let Some(trace) = &ran.trace {
-        std::fs::write("/tmp/trace.txt", trace).unwrap();
-    }
+    let ran = global(&Options { duration, ..Options::default() });
     assert_eq!(ran.wrongs(), [""; 0]);
     assert!(ran.figures.operations > 300, "{:?}", ran.figures);
+    let judged = ran.judged.iter().find(|judged| judged.promise == Promise::Ring);
+    let points = 3 * u64::from(protocol::global::ring::virtual_count(1.0));
+    assert_eq!(judged.map(|judged| &judged.verdict), Some(&Verdict::Holds { examined: points }));
+    // Slots were handed to the two sites that joined.
+    assert!(
+        ran.history.owners.iter().any(|owner| owner.unit.starts_with("slot/") && owner.epoch > 1)
+    );
 }
 
 #[test]

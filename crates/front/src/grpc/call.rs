@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn every_method_has_its_name() {
         assert_eq!(NAMES[Method::Backup as usize], "backup");
-        assert_eq!(NAMES.len(), Method::Backup as usize + 1);
+        assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
+        assert_eq!(NAMES.len(), Method::LeaveSite as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -78,6 +78,7 @@ impl History {
             Line::Op(operation) => self.operations.push(operation),
             Line::Owner(owner) => self.owners.push(owner),
             Line::State(state) => self.states.push(state),
+            Line::Ring(member) => self.rings.push(member),
             Line::Mark(mark) => self.marks.push(mark),
         }
     }
@@ -99,6 +100,9 @@ impl History {
         }
         for state in &self.states {
             writer.line(&Line::State(state.clone()))?;
+        }
+        for member in &self.rings {
+            writer.line(&Line::Ring(member.clone()))?;
         }
         writer.finish().map(drop)
     }

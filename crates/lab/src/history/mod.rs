@@ -13,6 +13,7 @@
 //! {"type":"mark","at_us":9100,"kind":"fault","text":"a/n1 crashes"}
 //! {"type":"mark","at_us":9900,"kind":"healed","text":"all faults have ended"}
 //! {"type":"state","at_us":9990,"group":"a","replica":"a/n2","digest":"5f2e…"}
+//! {"type":"ring","at_us":9990,"point":"1c","site":"a","predecessor":"07","successors":["5f","9b"]}
 //! ```
 //!
 //! | line | what it says |
@@ -21,6 +22,7 @@
 //! | `op` | one operation on one key, from its call to its return |
 //! | `owner` | somebody acted as the owner of a unit at an epoch (a leader in its term, a holder of a slot) |
 //! | `state` | what a replica held at the end: replicas of one group must agree |
+//! | `ring` | what a virtual node of the ring knew at the end: who is before and who is after it |
 //! | `mark` | something happened: a fault, and the moment at which all faults had ended |
 //!
 //! Times are microseconds of one clock, from any zero. A *client* does one thing after the other; it
@@ -54,6 +56,8 @@ pub struct History {
     pub owners: Vec<Owner>,
     /// What replicas held in the end.
     pub states: Vec<ReplicaState>,
+    /// What virtual nodes of the ring knew in the end.
+    pub rings: Vec<RingMember>,
     /// What else happened.
     pub marks: Vec<Mark>,
 }
@@ -70,6 +74,8 @@ pub enum Line {
     Owner(Owner),
     /// A replica's state.
     State(ReplicaState),
+    /// A virtual node of the ring.
+    Ring(RingMember),
     /// Something happened.
     Mark(Mark),
 }
@@ -127,13 +133,15 @@ pub enum Promise {
     OneOwner,
     /// What was acknowledged is there in the end.
     Durable,
+    /// The ring in rest is one ring.
+    Ring,
     /// After all faults have ended, what is asked is answered.
     Live,
 }
 
 impl Promise {
     /// All of them, the strongest about single keys first.
-    pub const ALL: [Promise; 10] = [
+    pub const ALL: [Promise; 11] = [
         Promise::Linearizable,
         Promise::Causal,
         Promise::ReadYourWrites,
@@ -143,6 +151,7 @@ impl Promise {
         Promise::Convergent,
         Promise::OneOwner,
         Promise::Durable,
+        Promise::Ring,
         Promise::Live,
     ];
 
@@ -159,6 +168,7 @@ impl Promise {
             Promise::Convergent => "convergent",
             Promise::OneOwner => "one-owner",
             Promise::Durable => "durable",
+            Promise::Ring => "ring",
             Promise::Live => "live",
         }
     }
@@ -287,6 +297,24 @@ pub struct ReplicaState {
     pub replica: String,
     /// A digest of what it holds.
     pub digest: String,
+}
+
+/// What a virtual node of the ring knew in the end. Points are written so that their order as text is
+/// their order on the ring.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingMember {
+    /// When it was looked at.
+    pub at_us: u64,
+    /// Its point.
+    pub point: String,
+    /// Whose it is.
+    pub site: String,
+    /// Who is before it, as far as it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<String>,
+    /// Who comes after it, as far as it knows, in their order.
+    pub successors: Vec<String>,
 }
 
 /// Something happened.

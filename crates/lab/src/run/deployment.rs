@@ -10,7 +10,8 @@ use model::{
 
 use super::Run;
 use super::form::PATIENCE;
-use crate::history::Owner;
+use crate::history::{Owner, RingMember};
+use crate::verdict::{self, Verdict};
 
 impl Run<'_> {
     /// Whether the sites of this world know each other.
@@ -102,6 +103,39 @@ impl Run<'_> {
             }
         }
         Err(self.lab.failure.take().unwrap_or_else(|| "slots did not arrive".to_owned()))
+    }
+
+    /// Writes down what the sites know of the ring, once it has come to rest, or should have.
+    pub(super) fn look_at_ring(&mut self) {
+        if !self.is_deployment() || self.failure.is_some() {
+            return;
+        }
+        let sites = self.world.sites.len();
+        let until = self.lab.now() + PATIENCE;
+        loop {
+            self.history.rings = (0..sites).flat_map(|site| self.ring_of(site)).collect();
+            let judged = verdict::ring::judge(&self.history);
+            if matches!(judged, Verdict::Holds { .. }) || self.lab.now() >= until {
+                return;
+            }
+            self.lab.run(Duration::from_secs(1));
+        }
+    }
+
+    fn ring_of(&self, site: usize) -> Vec<RingMember> {
+        let Some(leader) = self.lab.leader(site) else { return Vec::new() };
+        let at_us = self.now_us();
+        let name = self.world.sites[site].name.to_string();
+        let text = |point: u64| format!("{point:016x}");
+        let pointers = self.lab.ring(leader).into_iter();
+        let member = pointers.map(|(point, predecessor, successors)| RingMember {
+            at_us,
+            point: text(point),
+            site: name.clone(),
+            predecessor: predecessor.map(text),
+            successors: successors.into_iter().map(text).collect(),
+        });
+        member.collect()
     }
 
     /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.

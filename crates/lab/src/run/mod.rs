@@ -282,6 +282,7 @@ impl<'w> Run<'w> {
         if !self.failed() {
             self.audit();
             self.look_at_states();
+            self.look_at_ring();
         }
         self.note_holders();
     }
@@ -445,6 +446,9 @@ impl<'w> Run<'w> {
         let has_writes = history.operations.iter().any(|one| one.action != Action::Get);
         if has_writes {
             promises.push(Promise::Durable);
+        }
+        if !history.rings.is_empty() {
+            promises.push(Promise::Ring);
         }
         if !self.plan.is_empty() {
             promises.push(Promise::Live);

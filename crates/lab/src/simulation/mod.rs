@@ -351,6 +351,19 @@ impl<C> Simulation<C> {
         process.map(|process| process.site.held_slots()).unwrap_or_default()
     }
 
+    /// A node's pointers on the ring: of each virtual node its point, who is before and who after it.
+    #[must_use]
+    pub fn ring(&self, node: NodeIndex) -> Vec<(u64, Option<u64>, Vec<u64>)> {
+        let Some(process) = &self.nodes[node].process else { return Vec::new() };
+        let ring = process.site.ring();
+        let pointers = ring.members().map(|own| {
+            let before = ring.predecessor(own.point).map(|member| member.point.0);
+            let after = ring.successors(own.point).iter().map(|member| member.point.0);
+            (own.point.0, before, after.collect())
+        });
+        pointers.collect()
+    }
+
     /// The rows of a node's state; `None`: it cannot be read.
     #[must_use]
     pub fn rows(&self, node: NodeIndex) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {

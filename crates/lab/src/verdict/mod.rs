@@ -12,6 +12,7 @@
 //! | [`session`] | read your writes, monotonic reads, monotonic writes, writes follow reads |
 //! | [`convergent`] | replicas that have heard everything hold the same |
 //! | [`one_owner`] | a unit has one owner at an epoch |
+//! | [`ring`] | the ring in rest is one ring |
 //! | [`durable`] | what was acknowledged is there in the end |
 //! | [`live`] | after all faults have ended, what is asked is answered |
 //!
@@ -31,6 +32,7 @@ pub mod live;
 #[cfg(test)]
 mod made;
 pub mod one_owner;
+pub mod ring;
 pub mod session;
 
 use std::fmt::Write as _;
@@ -161,6 +163,7 @@ pub fn allowed(history: &History) -> Vec<Promise> {
         | Promise::WritesFollowReads => versions,
         Promise::Convergent => !history.states.is_empty(),
         Promise::OneOwner => !history.owners.is_empty(),
+        Promise::Ring => !history.rings.is_empty(),
         Promise::Live => healed && !history.operations.is_empty(),
     };
     Promise::ALL.into_iter().filter(says).collect()
@@ -181,6 +184,7 @@ pub fn one(history: &History, promise: Promise, options: &Options) -> Verdict {
         | Promise::WritesFollowReads => session::judge(history, promise),
         Promise::Convergent => convergent::judge(history),
         Promise::OneOwner => one_owner::judge(history),
+        Promise::Ring => ring::judge(history),
         Promise::Durable => durable::judge(history),
         Promise::Live => live::judge(history, options),
     }
