@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 12] = [
+const BUGS: [(Bug, &str, u64, u64); 16] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -19,6 +19,10 @@ const BUGS: [(Bug, &str, u64, u64); 12] = [
     (Bug::IgnoreCondition, "three-sites", 1, 10),
     (Bug::DenyDoubt, "three-sites", 1, 100),
     (Bug::ForgetRequests, "three-sites", 1, 10),
+    (Bug::ServeFrozen, "global", 1, 40),
+    (Bug::ForgetTail, "global", 1, 40),
+    (Bug::ForgetMovedAnswers, "global", 1, 100),
+    (Bug::KeepToken, "global", 1, 10),
 ];
 
 fn find(bug: Bug) {
@@ -74,6 +78,10 @@ found! {
     a_condition_that_nobody_looks_at: IgnoreCondition,
     a_doubt_that_is_denied: DenyDoubt,
     requests_that_are_forgotten: ForgetRequests,
+    a_frozen_slot_that_is_served: ServeFrozen,
+    changes_that_are_not_told: ForgetTail,
+    answers_that_stay_behind: ForgetMovedAnswers,
+    a_slot_that_two_sites_serve: KeepToken,
 }
 
 #[test]

@@ -35,11 +35,19 @@ pub enum Bug {
     DenyDoubt,
     /// A node that starts, or takes a snapshot in, forgets which requests it has answered.
     ForgetRequests,
+    /// A slot that is frozen is served as before.
+    ServeFrozen,
+    /// What changed while a slot was copied is not told to its next holder.
+    ForgetTail,
+    /// What clients were answered does not go along with a slot.
+    ForgetMovedAnswers,
+    /// A slot that was given away is served as before.
+    KeepToken,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 16] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -52,6 +60,10 @@ impl Bug {
         Bug::IgnoreCondition,
         Bug::DenyDoubt,
         Bug::ForgetRequests,
+        Bug::ServeFrozen,
+        Bug::ForgetTail,
+        Bug::ForgetMovedAnswers,
+        Bug::KeepToken,
     ];
 
     /// Its name on a command line.
@@ -69,6 +81,10 @@ impl Bug {
             Bug::IgnoreCondition => "ignore-condition",
             Bug::DenyDoubt => "deny-doubt",
             Bug::ForgetRequests => "forget-requests",
+            Bug::ServeFrozen => "serve-frozen",
+            Bug::ForgetTail => "forget-tail",
+            Bug::ForgetMovedAnswers => "forget-moved-answers",
+            Bug::KeepToken => "keep-token",
         }
     }
 }

@@ -9,6 +9,7 @@
 //! A [`Position`] travels with every piece and comes back from the receiver, so that whoever leads
 //! next goes on from what the receiver has.
 
+use super::super::trial::Bug;
 use super::giving::{self, Move};
 use super::{Machine, MachineError, Stopped, changes, records, tables};
 use bytes::Bytes;
@@ -187,6 +188,9 @@ impl<S: State> Machine<S> {
                 if one.slots.contains(Slot::of_key(&change.key)) {
                     keys.insert(change.key);
                 }
+            }
+            if self.planted.is(Bug::ForgetTail) {
+                keys.clear();
             }
             for key in keys {
                 let item = self.item(keyspace, key)?;

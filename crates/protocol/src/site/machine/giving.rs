@@ -11,6 +11,7 @@
 //!            (varints: first, last)*
 //! ```
 
+use super::super::trial::Bug;
 use super::apply::Applying;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
@@ -114,16 +115,22 @@ impl<S: State> Applying<'_, S> {
                     self.next_revision();
                     one.frozen = Some(self.known.head.revision.0);
                 }
+                let frozen = !self.planted.is(Bug::ServeFrozen);
                 self.set_tokens(&one.slots, |token| Token::Leaving {
                     epoch: token.epoch(),
                     number,
-                    frozen: true,
+                    frozen,
                 });
                 self.set_move(number, one);
             }
             Giving::Release => {
                 if one.frozen.is_none() {
                     return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+                }
+                if self.planted.is(Bug::KeepToken) {
+                    self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
+                    self.end_giving(number);
+                    return Ok(Answer::Done(self.known.head.revision));
                 }
                 self.set_tokens(&one.slots, |token| Token::Gone {
                     epoch: token.epoch().next(),

@@ -221,6 +221,9 @@ impl<S: State> Applying<'_, S> {
         seen_ms: u64,
         row: &Bytes,
     ) {
+        if self.planted.is(Bug::ForgetMovedAnswers) {
+            return;
+        }
         let client = self.known.clients.clients.get(&asker);
         let known = client.is_some_and(|client| {
             client.answered.contains_key(&sequence) || sequence < client.floor
