@@ -21,6 +21,8 @@ pub(super) struct Doing {
     /// The key, with its keyspace's prefix.
     pub(super) key: String,
     prefix_bytes: usize,
+    /// The keyspace, by its place in the world; `None`: the default one.
+    pub(super) place: Option<usize>,
     /// What goes into the history; a scan does not.
     pub(super) action: Option<Action>,
     /// What follows when it is done.
@@ -43,7 +45,8 @@ pub(super) struct Asked {
     pub(super) key: String,
     pub(super) prefix_bytes: usize,
     pub(super) deed: Deed,
-    pub(super) keyspace: KeyspaceId,
+    /// The keyspace, by its place in the world, and its id where the client is.
+    pub(super) keyspace: (Option<usize>, KeyspaceId),
     /// How long it waited because the one before it was late.
     pub(super) waited: Duration,
 }
@@ -89,7 +92,7 @@ pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
 
 impl Doing {
     pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
-        let Asked { key, prefix_bytes, deed, keyspace, waited } = asked;
+        let Asked { key, prefix_bytes, deed, keyspace: (place, keyspace), waited } = asked;
         let (repeat, stale) = (spec.repeat, spec.stale_reads);
         let bytes = || Bytes::from(key.clone());
         let consistency =
@@ -159,6 +162,7 @@ impl Doing {
         };
         Doing {
             prefix_bytes,
+            place,
             key,
             action,
             then,
@@ -190,12 +194,17 @@ impl Doing {
         &self.key[self.prefix_bytes..]
     }
 
+    /// What a question about its key weighs.
+    pub(super) fn question_bytes(&self) -> usize {
+        OVERHEAD_BYTES + self.key.len()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let value = match &self.body {
             Body::Write(Command::Write { write: Write::Put { value, .. }, .. }) => value.len(),
             _ => 0,
         };
-        OVERHEAD_BYTES + self.key.len() + value
+        self.question_bytes() + value
     }
 
     /// How long the attempt that leaves now is waited for.

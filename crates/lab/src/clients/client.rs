@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Bytes, ClientId, KeyspaceId, Revision};
+use model::{ClientId, KeyspaceId, Revision};
 
 use super::asking::{Asked, Doing};
+use super::gateways::Way;
 use super::stream;
 use crate::geo::Point;
 use crate::history::Outcome;
@@ -13,7 +14,7 @@ use crate::link::{Link, Pipe};
 use crate::mobility::{Mobility, Still, Track};
 use crate::random::Random;
 use crate::workload::Step;
-use crate::world::{Attach, Clients, World};
+use crate::world::{Attach, World};
 
 /// Places of a trail that are kept.
 const TRAIL_MAX: usize = 300;
@@ -47,6 +48,8 @@ pub(super) struct Client {
     up: Pipe,
     down: Pipe,
     pub(super) doing: Option<Doing>,
+    /// The way of its request over gateways, if it takes one.
+    pub(super) way: Option<Way>,
     pub(super) attempt: u32,
     /// Whether the node it asked led then.
     pub(super) at_leader: bool,
@@ -114,6 +117,7 @@ impl Client {
             up: Pipe::default(),
             down: Pipe::default(),
             doing: None,
+            way: None,
             attempt: 0,
             at_leader: false,
             scheduled: Duration::ZERO,
@@ -161,16 +165,15 @@ impl Client {
     /// Takes up a step of its workload, which has waited for a while because the one before was late.
     pub(super) fn take_up(
         &mut self,
+        world: &World,
         step: Step,
-        keyspace: KeyspaceId,
-        prefix: Option<&Bytes>,
-        spec: &Clients,
+        keyspace: (Option<usize>, KeyspaceId),
         (now, waited): (Duration, Duration),
     ) {
-        let prefix = prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix));
+        let prefix = world.prefix(keyspace.0);
         let key = format!("{prefix}{}", step.key);
         let asked = Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited };
-        self.doing = Some(Doing::new(self, asked, spec, now));
+        self.doing = Some(Doing::new(self, asked, &world.clients[self.group], now));
     }
 
     /// An attempt leaves: how long it travels, and how long its answer is waited for.

@@ -11,7 +11,11 @@
 //! | --- | --- |
 //! | `asking` | one operation, from a step of the workload to a line of the history |
 //! | `client` | one client: where it is, what it is doing, what it has seen |
+//! | [`gateways`] | the way of a request as EdgeKV sends it |
 //! | [`arithmetic`] | what an operation's latency should be, and what it was |
+//!
+//! Where nodes take a while for each request ([`crate::world::file::NodeFile::request_ms`]), requests
+//! of clients wait for each other at the node that they reach first, and nowhere else.
 //!
 //! Every value that is put is told apart by its beginning (`car-3.17`), which is what the history
 //! keeps of it; the rest is padding. Keys belong to a site: in the history they carry its name.
@@ -19,8 +23,9 @@
 pub mod arithmetic;
 mod asking;
 mod client;
+pub mod gateways;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use model::{Answer, Failure, KeyspaceId};
@@ -29,6 +34,7 @@ use protocol::site::Ticket;
 use self::arithmetic::Arithmetic;
 pub(crate) use self::asking::understood;
 use self::client::Client;
+use self::gateways::{Gateways, Ways};
 pub use self::client::Trail;
 use crate::history::{Action, History, Operation, Outcome};
 use crate::measure::{self, Measure};
@@ -67,6 +73,12 @@ enum What {
     Ask,
     /// An attempt's request reaches its node.
     Arrive { attempt: u32 },
+    /// The node has worked on it.
+    Served { attempt: u32 },
+    /// It is at the beginning of a leg of its way over gateways.
+    Leg { attempt: u32, leg: usize },
+    /// Its answer is, on the way back.
+    Back { attempt: u32, leg: usize, outcome: Box<Result<Answer, Failure>> },
     /// An attempt's answer reaches the client.
     Reply { attempt: u32, outcome: Box<Result<Answer, Failure>> },
     /// An attempt has waited for long enough.
@@ -75,14 +87,32 @@ enum What {
 
 type Lab = Simulation<Call>;
 
+/// The ids of a world's keyspaces: each at each site.
+#[derive(Debug, Clone, Default)]
+pub struct Ids(pub Vec<Vec<KeyspaceId>>);
+
+impl Ids {
+    /// The id of a keyspace, by its place in the world, at a site; of the default one for `None`.
+    #[must_use]
+    pub fn of(&self, place: Option<usize>, site: usize) -> KeyspaceId {
+        let known = place.and_then(|place| self.0.get(place)?.get(site));
+        known.copied().unwrap_or(KeyspaceId::DEFAULT)
+    }
+}
+
 /// All clients of a run.
 pub struct Crowd<'w> {
     world: &'w World,
     clients: Vec<Client>,
     /// One a group of clients.
     workloads: Vec<Workload>,
-    /// The keyspace of each group, by site.
-    keyspaces: Vec<Vec<KeyspaceId>>,
+    ids: Ids,
+    /// What each group may still do, where that is bounded.
+    left: Vec<Option<u64>>,
+    /// Until then a node works on requests that reached it.
+    busy_until: BTreeMap<NodeIndex, Duration>,
+    /// How requests about global keys go, if not straight.
+    ways: Option<Ways>,
     asked: HashMap<Ticket, (usize, u32)>,
     began: Duration,
     stopped: bool,
@@ -100,13 +130,13 @@ pub struct Crowd<'w> {
 }
 
 impl<'w> Crowd<'w> {
-    /// The clients of a world, not yet begun. `keyspaces`: for each group, its keyspace at each site.
+    /// The clients of a world, not yet begun.
     #[must_use]
     pub fn new(
         world: &'w World,
         seed: u64,
         duration: Duration,
-        keyspaces: Vec<Vec<KeyspaceId>>,
+        ids: Ids,
     ) -> Crowd<'w> {
         let mut clients = Vec::with_capacity(world.client_count());
         for (place, group) in world.clients.iter().enumerate() {
@@ -118,7 +148,10 @@ impl<'w> Crowd<'w> {
             world,
             clients,
             workloads: world.clients.iter().map(|group| Workload::new(&group.workload)).collect(),
-            keyspaces,
+            ids,
+            left: world.clients.iter().map(|group| group.operations).collect(),
+            busy_until: BTreeMap::new(),
+            ways: None,
             asked: HashMap::new(),
             began: Duration::ZERO,
             stopped: false,
@@ -148,9 +181,20 @@ impl<'w> Crowd<'w> {
 
     /// The keyspaces whose keys are the same at every site.
     pub fn global_keyspaces(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
-        let groups = self.world.clients.iter().zip(&self.keyspaces);
-        let globals = groups.filter(|(group, _)| group.is_global(self.world));
-        globals.filter_map(|(_, ids)| ids.first().copied())
+        let all = self.world.clients.iter().flat_map(|group| group.keyspaces());
+        let globals = all.filter(|place| self.world.is_global(*place));
+        globals.map(|place| self.ids.of(place, 0))
+    }
+
+    /// Requests about global keys go over gateways; `holders`: which site holds each slot.
+    pub fn go_over(&mut self, gateways: Gateways, holders: Vec<usize>) {
+        self.ways = Some(Ways::new(gateways, self.world.sites.len(), holders));
+    }
+
+    /// Whether nobody has anything left to do.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.is_idle() && !self.left.is_empty() && self.left.iter().all(|left| *left == Some(0))
     }
 
     /// No client begins anything new.
@@ -195,6 +239,9 @@ impl<'w> Crowd<'w> {
     /// An answer leaves a node for the client that asked.
     fn send_back(&mut self, lab: &mut Lab, ticket: Ticket, outcome: Result<Answer, Failure>) {
         let Some((client, attempt)) = self.asked.remove(&ticket) else { return };
+        if self.clients[client].way.is_some() {
+            return self.come_back(lab, client, attempt, 0, Box::new(outcome));
+        }
         let delay = self.clients[client].delay_down(lab.now(), asking::answer_bytes(&outcome));
         let what = What::Reply { attempt, outcome: Box::new(outcome) };
         lab.call_after(delay, Call::Client(Due { client, what }));
@@ -207,6 +254,11 @@ impl<'w> Crowd<'w> {
             What::Begin => self.begin_operation(lab, client),
             What::Ask => self.ask(lab, client),
             What::Arrive { attempt } => self.arrive(lab, client, attempt),
+            What::Served { attempt } => self.served(lab, client, attempt),
+            What::Leg { attempt, leg } => self.travel(lab, client, attempt, leg),
+            What::Back { attempt, leg, outcome } => {
+                self.come_back(lab, client, attempt, leg, outcome);
+            }
             What::Reply { attempt, outcome } => self.reply(lab, client, attempt, *outcome),
             What::Late { attempt } => {
                 let late = Failure::Unknown { why: "no answer in time" };
@@ -223,6 +275,10 @@ impl<'w> Crowd<'w> {
         let (sites, count) = (self.world.sites.len(), self.clients.len());
         let one = &mut self.clients[client];
         let group = &self.world.clients[one.group];
+        if let Some(left) = &mut self.left[one.group] {
+            let Some(less) = left.checked_sub(1) else { return };
+            *left = less;
+        }
         if one.go_where_it_is(self.world, elapsed) {
             self.measure.moved();
         }
@@ -249,10 +305,13 @@ impl<'w> Crowd<'w> {
                 return self.go_on_later(lab, client);
             }
         };
-        let keyspace = self.keyspaces[one.group][one.site];
-        let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
+        let place = match group.also {
+            Some(also) if one.random.fraction() < also.share => Some(also.keyspace),
+            _ => group.keyspace,
+        };
+        let keyspace = (place, self.ids.of(place, one.site));
         let waited = lab.now().saturating_sub(one.scheduled);
-        one.take_up(step, keyspace, prefix, group, (lab.now(), waited));
+        one.take_up(self.world, step, keyspace, (lab.now(), waited));
         self.busy += 1;
         self.ask(lab, client);
     }
@@ -267,23 +326,59 @@ impl<'w> Crowd<'w> {
         lab.call_after(patience, Call::Client(Due { client, what: What::Late { attempt } }));
     }
 
+    /// Whether an attempt is still the one that a client waits for.
+    fn is_waited_for(&self, client: usize, attempt: u32) -> bool {
+        self.clients[client].attempt == attempt && self.clients[client].doing.is_some()
+    }
+
+    /// A request has reached its node, which works on those before it first.
     fn arrive(&mut self, lab: &mut Lab, client: usize, attempt: u32) {
-        let one = &mut self.clients[client];
-        if one.attempt != attempt || one.doing.is_none() {
+        if self.world.node.request_ms == 0.0 {
+            return self.served(lab, client, attempt);
+        }
+        if !self.is_waited_for(client, attempt) {
             return;
         }
-        let node: NodeIndex = lab.sites[one.site].nodes[one.node];
+        let one = &self.clients[client];
+        let until = self.busy_until.entry(lab.sites[one.site].nodes[one.node]).or_default();
+        let work = Duration::from_secs_f64(self.world.node.request_ms / 1_000.0);
+        *until = lab.now().max(*until) + work;
+        let served = Due { client, what: What::Served { attempt } };
+        lab.call_after(*until - lab.now(), Call::Client(served));
+    }
+
+    fn served(&mut self, lab: &mut Lab, client: usize, attempt: u32) {
+        if !self.is_waited_for(client, attempt) {
+            return;
+        }
+        let one = &mut self.clients[client];
+        one.way = None;
+        if let (Some(ways), Some(doing)) = (&self.ways, &one.doing)
+            && self.world.is_global(doing.place)
+        {
+            one.way = Some(ways.of(doing, one.site, one.node, lab));
+            return self.travel(lab, client, attempt, 0);
+        }
+        let node = lab.sites[one.site].nodes[one.node];
+        self.ask_node(lab, client, attempt, node);
+    }
+
+    /// A request is asked of the node that it was for.
+    fn ask_node(&mut self, lab: &mut Lab, client: usize, attempt: u32, node: NodeIndex) {
+        let one = &mut self.clients[client];
         let Some(request) = one.request(lab.now()) else { return };
         one.at_leader = lab.leads(node);
         match lab.ask(node, request) {
             Some(ticket) => drop(self.asked.insert(ticket, (client, attempt))),
-            None => {
-                let refused = Failure::NotServing("the node is down");
-                let delay = one.delay_down(lab.now(), 0);
-                let what = What::Reply { attempt, outcome: Box::new(Err(refused)) };
-                lab.call_after(delay, Call::Client(Due { client, what }));
-            }
+            None => self.refuse(lab, client, attempt, "the node is down"),
         }
+    }
+
+    fn refuse(&mut self, lab: &mut Lab, client: usize, attempt: u32, why: &'static str) {
+        let delay = self.clients[client].delay_down(lab.now(), 0);
+        let outcome = Box::new(Err(Failure::NotServing(why)));
+        let what = What::Reply { attempt, outcome };
+        lab.call_after(delay, Call::Client(Due { client, what }));
     }
 
     fn reply(
@@ -293,10 +388,10 @@ impl<'w> Crowd<'w> {
         attempt: u32,
         outcome: Result<Answer, Failure>,
     ) {
-        let one = &mut self.clients[client];
-        if one.attempt != attempt || one.doing.is_none() {
+        if !self.is_waited_for(client, attempt) {
             return;
         }
+        let one = &mut self.clients[client];
         // Whatever else comes of this attempt comes too late.
         one.attempt += 1;
         match one.judge(outcome, lab.now()) {
@@ -323,8 +418,11 @@ impl<'w> Crowd<'w> {
         let latency = now - done.call + done.waited;
         let kind = done.kind();
         let group = &self.world.clients[one.group];
-        let leased = group.keyspace.is_some_and(|place| self.world.keyspaces[place].lease_reads);
-        let plain = !group.stale_reads && !leased && !group.is_global(self.world);
+        let leased = done.place.is_some_and(|place| self.world.keyspaces[place].lease_reads);
+        let is_global = self.world.is_global(done.place);
+        // What waits for others besides takes longer than links and disks add up to.
+        let is_alone = self.world.node.request_ms == 0.0;
+        let plain = !group.stale_reads && !leased && !is_global && is_alone;
         let result = if ok { measure::Outcome::Ok } else { measure::Outcome::Error };
         self.measure.record(now.saturating_sub(self.began), kind, latency, result);
         if ok {
@@ -335,17 +433,18 @@ impl<'w> Crowd<'w> {
             }
         }
         let then = one.saw(&done, &outcome);
+        let place = done.place;
         if let Some(action) = done.action
             && self.history.operations.len() < OPERATIONS_MAX
         {
             if action != Action::Get {
-                let keyspace = self.keyspaces[one.group][one.site];
+                let keyspace = self.ids.of(done.place, one.site);
                 self.written.insert((one.site, done.key.clone(), keyspace));
             }
             self.history.operations.push(Operation {
                 client: one.name.clone(),
                 site: Some(site.to_owned()),
-                key: match group.is_global(self.world) {
+                key: match is_global {
                     true => done.key.clone(),
                     false => format!("{site}:{}", done.key),
                 },
@@ -359,10 +458,8 @@ impl<'w> Crowd<'w> {
         match then {
             Some(step) if ok && !self.stopped => {
                 // The second half of a read-modify-write.
-                let group = &self.world.clients[one.group];
-                let prefix = group.keyspace.map(|place| &self.world.keyspaces[place].prefix);
-                let keyspace = self.keyspaces[one.group][one.site];
-                one.take_up(step, keyspace, prefix, group, (now, Duration::ZERO));
+                let keyspace = (place, self.ids.of(place, one.site));
+                one.take_up(self.world, step, keyspace, (now, Duration::ZERO));
                 self.busy += 1;
                 self.ask(lab, client);
             }

@@ -138,6 +138,17 @@ impl Run<'_> {
         member.collect()
     }
 
+    /// Which site holds each slot now, by the slots' numbers.
+    pub(super) fn holder_of_each_slot(&self) -> Vec<usize> {
+        let mut holders = vec![0; usize::from(Slot::COUNT)];
+        for site in 0..self.world.sites.len() {
+            let leader = self.lab.leader(site);
+            let held = leader.map(|leader| self.lab.held_slots(leader).0).unwrap_or_default();
+            held.into_iter().for_each(|slot| holders[usize::from(slot.number())] = site);
+        }
+        holders
+    }
+
     /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.
     pub(super) fn note_holders(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use model::{Answer, Body, Bytes, Command, KeyspaceId, Write};
 
 use super::Run;
+use crate::clients::Ids;
 use crate::history::{Action, Operation, Outcome};
 
 /// How long a site may take to form, and to answer.
@@ -13,8 +14,8 @@ pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 const LOAD_KEYS: usize = 200;
 
 impl Run<'_> {
-    /// Begins all sites; the keyspace of each group of clients at each site.
-    pub(super) fn form(&mut self) -> Result<Vec<Vec<KeyspaceId>>, String> {
+    /// Begins all sites; the ids of the world's keyspaces.
+    pub(super) fn form(&mut self) -> Result<Ids, String> {
         self.lab.set_site_links(self.world.site_links());
         for (place, site) in self.world.sites.iter().enumerate() {
             self.lab.add_site(site.name.as_str(), self.world.node_link(place));
@@ -53,31 +54,27 @@ impl Run<'_> {
             let by_site = told.into_iter().map(|told| id(told.answer));
             ids.push(by_site.collect::<Result<Vec<KeyspaceId>, String>>()?);
         }
-        let default = vec![KeyspaceId::DEFAULT; self.world.sites.len()];
-        let groups = self.world.clients.iter();
-        let keyspaces: Vec<Vec<KeyspaceId>> = groups
-            .map(|group| group.keyspace.map_or_else(|| default.clone(), |place| ids[place].clone()))
-            .collect();
-        self.load(&keyspaces)?;
-        Ok(keyspaces)
+        let ids = Ids(ids);
+        self.load(&ids)?;
+        Ok(ids)
     }
 
     /// Puts what the workloads expect to be there.
-    fn load(&mut self, keyspaces: &[Vec<KeyspaceId>]) -> Result<(), String> {
+    fn load(&mut self, ids: &Ids) -> Result<(), String> {
         let world = self.world;
         let mut loaded = BTreeSet::new();
-        for (group, by_site) in world.clients.iter().zip(keyspaces) {
-            let prefix = group.keyspace.map(|place| &world.keyspaces[place].prefix);
-            let prefix =
-                prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix));
+        let groups = world.clients.iter();
+        let all = groups.flat_map(|group| group.keyspaces().map(move |keyspace| (group, keyspace)));
+        for (group, keyspace) in all {
+            let prefix = world.prefix(keyspace);
             let keys: Vec<String> =
                 group.workload.keys_to_load().map(|key| format!("{prefix}{key}")).collect();
             let padding = ".".repeat(group.workload.value_bytes().saturating_sub(12));
             let value = Bytes::from(format!("loaded {padding}"));
-            let is_global = group.is_global(world);
+            let is_global = world.is_global(keyspace);
             // Keys of different slots are not put together.
             let count = if is_global { 1 } else { LOAD_KEYS };
-            let mut chunks: Vec<_> = by_site.iter().map(|_| keys.chunks(count)).collect();
+            let mut chunks: Vec<_> = world.sites.iter().map(|_| keys.chunks(count)).collect();
             let told = self.ask_all(|site| {
                 // Another group may have loaded them.
                 let mut fresh = chunks[site].by_ref().map(|chunk| {
@@ -88,7 +85,7 @@ impl Run<'_> {
                 let keys = fresh.find(|keys| !keys.is_empty())?;
                 let pairs = keys.iter().map(|key| (Bytes::from(key.clone()), value.clone()));
                 let write = Write::PutMany { pairs: pairs.collect(), if_all_absent: false };
-                let keyspace = by_site[site];
+                let keyspace = ids.of(keyspace, site);
                 Some((keys, Body::Write(Command::Write { keyspace, write, request: None })))
             })?;
             for told in told {

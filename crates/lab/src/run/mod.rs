@@ -22,12 +22,12 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use model::{Epoch, KeyspaceId, Slot};
+use model::{Epoch, Slot};
 pub use protocol::site::trial::Bug;
 use protocol::site::trial::Planted;
 
 use self::form::PATIENCE;
-use crate::clients::{self, Crowd, Trail, arithmetic::Compared};
+use crate::clients::{self, Crowd, Ids, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
 use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
@@ -72,6 +72,9 @@ pub struct Options {
     pub trace: bool,
     /// A bug to be found.
     pub bug: Option<Bug>,
+    /// Requests about global keys go over gateways, as EdgeKV's do, instead of straight to whoever
+    /// holds them.
+    pub gateways: Option<Gateways>,
 }
 
 /// What came of a run.
@@ -253,11 +256,14 @@ impl<'w> Run<'w> {
     }
 
     fn play(&mut self) {
-        let keyspaces = match self.form() {
-            Ok(keyspaces) => keyspaces,
+        let ids = match self.form() {
+            Ok(ids) => ids,
             Err(why) => return self.fail(why),
         };
-        let mut crowd = Crowd::new(self.world, self.seed, self.duration, keyspaces);
+        let mut crowd = Crowd::new(self.world, self.seed, self.duration, ids);
+        if let Some(gateways) = self.options.gateways {
+            crowd.go_over(gateways, self.holder_of_each_slot());
+        }
         crowd.begin(&mut self.lab);
         self.crowd = Some(crowd);
         for fault in &self.plan {
@@ -267,7 +273,7 @@ impl<'w> Run<'w> {
             }
         }
         self.lab.call_after(TEND, Call::Tend);
-        self.pass(self.duration);
+        self.pass_unless(self.duration, |crowd| crowd.is_done());
         if !self.plan.is_empty() {
             apply::end_all(&mut self.lab);
             let at_us = self.now_us();
@@ -295,8 +301,13 @@ impl<'w> Run<'w> {
 
     /// Lets a span of time pass for everybody.
     fn pass(&mut self, span: Duration) {
+        self.pass_unless(span, |_| false);
+    }
+
+    /// Lets a span of time pass, or less if something holds before.
+    fn pass_unless(&mut self, span: Duration, holds: impl Fn(&Crowd<'_>) -> bool) {
         let until = self.lab.now() + span;
-        while let Some(crowd) = &mut self.crowd {
+        while let Some(crowd) = self.crowd.as_mut().filter(|crowd| !holds(crowd)) {
             let stepped = self.lab.step(until);
             match stepped {
                 Stepped::Nothing => break,
@@ -425,12 +436,10 @@ impl<'w> Run<'w> {
 
     fn finish(mut self) -> Ran {
         self.failed();
-        let keyspaces =
-            vec![vec![KeyspaceId::DEFAULT; self.world.sites.len()]; self.world.clients.len()];
         let mut crowd = self
             .crowd
             .take()
-            .unwrap_or_else(|| Crowd::new(self.world, self.seed, self.duration, keyspaces));
+            .unwrap_or_else(|| Crowd::new(self.world, self.seed, self.duration, Ids::default()));
         let mut history = self.history;
         let audited = history.operations.split_off(
             history.operations.iter().take_while(|one| one.client.starts_with("loader-")).count(),

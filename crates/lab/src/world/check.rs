@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use model::{KeyspaceSpec, Scope, SiteName};
 
-use super::file::{ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong};
+use super::file::{AlsoFile, ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong};
 use super::places::{self, Files};
-use super::{Attach, CLIENTS_MAX, Clients, Demo, Links, Site, World, tier};
+use super::{Also, Attach, CLIENTS_MAX, Clients, Demo, Links, Site, World, tier};
 use crate::{
     faults::{Fault, Kind, plan::Chances},
     geo::{Bounds, Point},
@@ -135,6 +135,10 @@ fn check_node(node: &NodeFile) -> Result<(), Wrong> {
         let message = "node: log_segment_bytes is 4096 to 1073741824";
         return Err(Wrong::at("log_segment_bytes", message));
     }
+    if !(0.0..=60_000.0).contains(&node.request_ms) {
+        let message = format!("node: request_ms is 0 to 60000, is {}", node.request_ms);
+        return Err(Wrong::at("request_ms", message));
+    }
     if node.state_persist_permille > 1_000 {
         let message = "node: state_persist_permille is 0 to 1000";
         return Err(Wrong::at("state_persist_permille", message));
@@ -230,11 +234,19 @@ fn check_clients(
         }
         Attach::Nearest { .. } | Attach::Spread => None,
     };
-    let keyspace = group.keyspace.as_ref().map(|name| {
+    let find = |name: &String| {
         let found = written.keyspace.iter().position(|keyspace| keyspace.name == *name);
         let message = format!("clients: there is no [[keyspace]] named \"{name}\"");
         found.ok_or_else(|| Wrong::at("keyspace", message))
-    });
+    };
+    let also = |also: &AlsoFile| {
+        if !(0.0..=1.0).contains(&also.share) {
+            let message = format!("also: share is 0 to 1, is {}", also.share);
+            return Err(Wrong::at("share", message));
+        }
+        Ok(Also { keyspace: find(&also.keyspace)?, share: also.share })
+    };
+    let also = group.also.as_ref().map(also).transpose();
     Ok(Clients {
         name: group.name.clone(),
         count: group.count,
@@ -244,7 +256,9 @@ fn check_clients(
         home,
         workload: group.workload.clone(),
         pace: group.pace,
-        keyspace: keyspace.transpose()?,
+        keyspace: group.keyspace.as_ref().map(find).transpose()?,
+        also: also.map_err(|wrong| wrong.under("also"))?,
+        operations: group.operations,
         repeat: group.repeat,
         stale_reads: group.stale_reads,
     })

@@ -185,6 +185,9 @@ pub struct NodeFile {
     pub log_segment_bytes: u64,
     /// Of a thousand commits, after how many the state's engine makes itself durable.
     pub state_persist_permille: u64,
+    /// How long it works on a request of a client, ms: one after the other, before anything else
+    /// comes of it.
+    pub request_ms: f64,
 }
 
 impl Default for NodeFile {
@@ -196,6 +199,7 @@ impl Default for NodeFile {
             log_entries_kept: 1_000,
             log_segment_bytes: 64 << 10,
             state_persist_permille: 0,
+            request_ms: 0.0,
         }
     }
 }
@@ -245,6 +249,11 @@ pub struct ClientsFile {
     pub pace: Pace,
     /// The keyspace they use; without it the default one.
     pub keyspace: Option<String>,
+    /// Another keyspace, to which some of their operations go, drawn one by one.
+    pub also: Option<AlsoFile>,
+    /// So many operations all of them do together, and then no more; without it they go on until the
+    /// time is over. A run in which nobody has anything left to do ends.
+    pub operations: Option<u64>,
     /// Whether they number their writes and repeat them until they are answered, as our own client
     /// does. Without it a write that gets no answer is unknown, as with a plain Redis client.
     #[serde(default = "yes")]
@@ -252,6 +261,16 @@ pub struct ClientsFile {
     /// Whether their reads may be stale.
     #[serde(default)]
     pub stale_reads: bool,
+}
+
+/// Another keyspace of the same clients.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AlsoFile {
+    /// Its name.
+    pub keyspace: String,
+    /// The share of operations that go there, 0 to 1.
+    pub share: f64,
 }
 
 fn yes() -> bool {

@@ -144,17 +144,29 @@ pub struct Clients {
     pub pace: Pace,
     /// The keyspace they use, by its place in [`World::keyspaces`]; `None`: the default one.
     pub keyspace: Option<usize>,
+    /// Another keyspace, to which some of their operations go.
+    pub also: Option<Also>,
+    /// So many operations they do together, and then no more.
+    pub operations: Option<u64>,
     /// Whether they number their writes and repeat them.
     pub repeat: bool,
     /// Whether their reads may be stale.
     pub stale_reads: bool,
 }
 
+/// Another keyspace of the same clients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Also {
+    /// Which, by its place in [`World::keyspaces`].
+    pub keyspace: usize,
+    /// The share of operations that go there, 0 to 1.
+    pub share: f64,
+}
+
 impl Clients {
-    /// Whether the keys they use are the same at every site.
-    #[must_use]
-    pub fn is_global(&self, world: &World) -> bool {
-        self.keyspace.is_some_and(|place| world.keyspaces[place].is_global())
+    /// The keyspaces they use, by their places in [`World::keyspaces`]; `None`: the default one.
+    pub fn keyspaces(&self) -> impl Iterator<Item = Option<usize>> {
+        std::iter::once(self.keyspace).chain(self.also.map(|also| Some(also.keyspace)))
     }
 }
 
@@ -234,6 +246,19 @@ impl World {
         let links = self.links.clone();
         let at: Vec<Point> = self.sites.iter().map(|site| site.at).collect();
         move |a, b| links.between(a, b, (at[a], at[b]))
+    }
+
+    /// Whether the keys of a keyspace, by its place, are the same at every site.
+    #[must_use]
+    pub fn is_global(&self, keyspace: Option<usize>) -> bool {
+        keyspace.is_some_and(|place| self.keyspaces[place].is_global())
+    }
+
+    /// What the keys of a keyspace, by its place, begin with.
+    #[must_use]
+    pub fn prefix(&self, keyspace: Option<usize>) -> std::borrow::Cow<'_, str> {
+        let prefix = keyspace.map(|place| &self.keyspaces[place].prefix);
+        prefix.map_or_else(Default::default, |prefix| String::from_utf8_lossy(prefix))
     }
 
     /// How many clients there are.

@@ -125,6 +125,7 @@ impl Replay {
             only: self.only.as_deref().map(numbers).transpose()?,
             trace: self.outputs.trace.is_some(),
             bug: super::explore::bug(self.planted.as_deref())?,
+            ..Options::default()
         };
         let flags = [
             ("--seed", Some(self.seed.to_string())),
