@@ -18,6 +18,7 @@
 //! | [`verdict`] | whether a history keeps what was promised |
 //! | [`measure`] | latencies by operation and by second, and what went wrong |
 //! | [`report`] | one HTML page that works offline, with CSV beside it |
+//! | [`paper`] | experiments of published papers, run again |
 //! | [`random`] | the only source of chance: one small generator, seeded |
 //!
 //! Everything here except [`relay`] is pure: time is a number that the caller passes in, and random
@@ -32,6 +33,7 @@ pub mod history;
 pub mod link;
 pub mod measure;
 pub mod mobility;
+pub mod paper;
 pub mod random;
 pub mod relay;
 pub mod report;

@@ -34,8 +34,8 @@ use protocol::site::Ticket;
 use self::arithmetic::Arithmetic;
 pub(crate) use self::asking::understood;
 use self::client::Client;
-use self::gateways::{Gateways, Ways};
 pub use self::client::Trail;
+use self::gateways::{Gateways, Ways};
 use crate::history::{Action, History, Operation, Outcome};
 use crate::measure::{self, Measure};
 use crate::random::Random;
@@ -132,12 +132,7 @@ pub struct Crowd<'w> {
 impl<'w> Crowd<'w> {
     /// The clients of a world, not yet begun.
     #[must_use]
-    pub fn new(
-        world: &'w World,
-        seed: u64,
-        duration: Duration,
-        ids: Ids,
-    ) -> Crowd<'w> {
+    pub fn new(world: &'w World, seed: u64, duration: Duration, ids: Ids) -> Crowd<'w> {
         let mut clients = Vec::with_capacity(world.client_count());
         for (place, group) in world.clients.iter().enumerate() {
             for number in 0..group.count {

@@ -26,7 +26,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    fn plot(file: &str, title: &str, about: &str, plot: &Plot) -> Self {
+    pub(super) fn plot(file: &str, title: &str, about: &str, plot: &Plot) -> Self {
         Self {
             file: file.to_owned(),
             title: title.to_owned(),
@@ -186,6 +186,7 @@ fn latency_over_time(report: &Report) -> Plot {
         y: Axis::logarithmic("ms", lowest, highest),
         series: vec![series("p50", 0, p50), series("p99", 1, p99)],
         marks: marks(report),
+        dots: false,
     }
 }
 
@@ -213,6 +214,7 @@ fn rate_over_time(report: &Report) -> Plot {
         y: Axis::linear("operations a second", 0.0, highest * 1.1),
         series: all,
         marks: marks(report),
+        dots: false,
     }
 }
 
@@ -232,6 +234,7 @@ fn distribution(distribution: &Distribution) -> Plot {
         y: Axis::linear("% of operations", 0.0, 100.0),
         series: series.collect(),
         marks: Vec::new(),
+        dots: false,
     }
 }
 

@@ -15,6 +15,8 @@
 //! | `verdicts.csv` | one row a promise, if there was a judge |
 //! | `expectations.csv` | one row an operation whose delay can be computed, if there are any |
 //! | `plots/*.svg`, `plots/*.png` | each plot, and the map |
+//!
+//! What came of many runs is shown in the same manner by [`study`].
 
 mod drawing;
 mod figure;
@@ -26,6 +28,7 @@ mod plot;
 mod ran;
 mod raster;
 mod sheets;
+pub mod study;
 mod tables;
 
 use std::{
@@ -301,7 +304,7 @@ fn escaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
@@ -383,7 +386,7 @@ mod tests {
     }
 
     /// Every tag that is opened is closed, in order.
-    fn assert_well_formed(html: &str) {
+    pub(super) fn assert_well_formed(html: &str) {
         let mut open = Vec::new();
         for tag in html.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
             if tag.starts_with('!') || tag.ends_with('/') || tag.starts_with("meta") {

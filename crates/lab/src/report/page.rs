@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Report, Tone, escaped,
+    Report, Tile, Tone, escaped,
     figure::{self, Figure},
     palette, tables,
 };
@@ -12,18 +12,33 @@ const STYLE: &str = include_str!("style.css");
 /// With more rows than this, what happened is folded away.
 const UNFOLDED_MAX: usize = 8;
 
-pub(super) fn html(report: &Report) -> String {
-    let title = escaped(&report.title);
+/// Everything up to the cards.
+pub(super) fn begin(title: &str, summary: &str, about: &[Tile]) -> String {
+    let title = escaped(title);
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>{title}</title><style>{}{STYLE}</style></head><body><main>\
          <header><span class=\"brand\">Portolan</span><h1>{title}</h1><p class=\"lead\">{}</p></header>",
         palette::css(),
-        escaped(&report.summary)
+        escaped(summary)
     );
-    tiles(&mut html, report);
+    tiles(&mut html, about);
     html.push_str("<div class=\"cards\">");
+    html
+}
+
+/// Everything after the cards.
+pub(super) fn end(html: &mut String, notes: &[String]) {
+    html.push_str("</div><footer>");
+    for note in notes {
+        let _ = write!(html, "<p>{}</p>", escaped(note));
+    }
+    html.push_str("</footer></main></body></html>\n");
+}
+
+pub(super) fn html(report: &Report) -> String {
+    let mut html = begin(&report.title, &report.summary, &report.tiles);
     if !report.verdicts.is_empty() {
         let judged = "What was promised, and whether what clients saw agrees with it. A promise of \
                       which nothing was examined is not kept, only unbroken.";
@@ -55,17 +70,13 @@ pub(super) fn html(report: &Report) -> String {
         };
         table(&mut html, true, "What happened", "The marks and bands on the plots.", &body);
     }
-    html.push_str("</div><footer>");
-    for note in &report.notes {
-        let _ = write!(html, "<p>{}</p>", escaped(note));
-    }
-    html.push_str("</footer></main></body></html>\n");
+    end(&mut html, &report.notes);
     html
 }
 
-fn tiles(html: &mut String, report: &Report) {
+fn tiles(html: &mut String, tiles: &[Tile]) {
     html.push_str("<div class=\"tiles\">");
-    for tile in &report.tiles {
+    for tile in tiles {
         let tone = match tile.tone {
             Tone::Plain => "tile",
             Tone::Good => "tile good",
@@ -82,18 +93,18 @@ fn tiles(html: &mut String, report: &Report) {
     html.push_str("</div>");
 }
 
-fn card(html: &mut String, wide: bool, title: &str, about: &str, body: &str) {
+pub(super) fn card(html: &mut String, wide: bool, title: &str, about: &str, body: &str) {
     let class = if wide { "card wide" } else { "card" };
     let (title, about) = (escaped(title), escaped(about));
     let _ =
         write!(html, "<section class=\"{class}\"><h2>{title}</h2><p>{about}</p>{body}</section>");
 }
 
-fn table(html: &mut String, wide: bool, title: &str, about: &str, table: &str) {
+pub(super) fn table(html: &mut String, wide: bool, title: &str, about: &str, table: &str) {
     card(html, wide, title, about, &format!("<div class=\"scroll\">{table}</div>"));
 }
 
-fn draw(html: &mut String, figure: &Figure) {
+pub(super) fn draw(html: &mut String, figure: &Figure) {
     let mut body = figure.drawing.on_page();
     if !figure.legend.is_empty() {
         body.push_str("<p class=\"legend\">");

@@ -1,4 +1,4 @@
-//! Line plots.
+//! Line plots, and bars side by side where the x axis has names instead of numbers.
 //!
 //! Axes get round ticks (1, 2 or 5 times a power of ten; on a logarithmic axis the powers). A series
 //! is broken where a value is missing. What happened is a line across the plot, or a band if it
@@ -21,6 +21,8 @@ const MARK_ROW: f64 = 13.0;
 /// From the top of the y axis to the x axis.
 const AXIS: f64 = 170.0;
 const BOTTOM: f64 = 34.0;
+/// The part of a name's width that its bars take.
+const COLUMNS: f64 = 0.7;
 /// Size of the words beside axes.
 const WORDS: f64 = 12.0;
 /// Size of the labels of marks.
@@ -33,19 +35,30 @@ pub(super) struct Axis {
     from: f64,
     to: f64,
     logarithmic: bool,
+    /// What stands below an axis that has no numbers, each name one unit wide.
+    names: Vec<String>,
 }
 
 impl Axis {
     pub(super) fn linear(label: &'static str, from: f64, to: f64) -> Self {
         let to = if to > from { to } else { from + 1.0 };
-        Self { label, from, to, logarithmic: false }
+        Self { label, from, to, logarithmic: false, names: Vec::new() }
+    }
+
+    /// Names instead of numbers: the bars of the first stand at 0, those of the next at 1.
+    pub(super) fn named(label: &'static str, names: Vec<String>) -> Self {
+        Self { names: names.clone(), ..Self::linear(label, 0.0, names.len() as f64) }
     }
 
     /// From one power of ten to another, so as to hold both ends.
     pub(super) fn logarithmic(label: &'static str, from: f64, to: f64) -> Self {
         let from = 10_f64.powf(from.max(1e-3).log10().floor());
         let to = 10_f64.powf(to.max(from * 10.0).log10().ceil());
-        Self { label, from, to, logarithmic: true }
+        Self { label, from, to, logarithmic: true, names: Vec::new() }
+    }
+
+    fn words(&self, tick: f64) -> String {
+        self.names.get(tick as usize).cloned().unwrap_or_else(|| number(tick))
     }
 
     /// 0 at the start of the range, 1 at its end.
@@ -59,6 +72,9 @@ impl Axis {
     }
 
     fn ticks(&self) -> Vec<f64> {
+        if !self.names.is_empty() {
+            return (0..self.names.len()).map(|place| place as f64 + 0.5).collect();
+        }
         if self.logarithmic {
             let powers = self.from.log10().round() as i32..=self.to.log10().round() as i32;
             let steps: &[f64] = if powers.clone().count() <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -107,6 +123,8 @@ pub(super) struct Plot {
     pub(super) series: Vec<Series>,
     /// In order of their start.
     pub(super) marks: Vec<Mark>,
+    /// Whether each point is a dot on its line: for few points.
+    pub(super) dots: bool,
 }
 
 impl Plot {
@@ -115,8 +133,11 @@ impl Plot {
         let mut drawing = Drawing::new(WIDTH, self.bottom() + BOTTOM, label);
         self.bands(&mut drawing);
         self.axes(&mut drawing);
-        for series in &self.series {
-            self.line(&mut drawing, series);
+        for (place, series) in self.series.iter().enumerate() {
+            match self.x.names.is_empty() {
+                true => self.line(&mut drawing, series),
+                false => self.columns(&mut drawing, place, series),
+            }
         }
         self.marks(&mut drawing);
         drawing
@@ -160,7 +181,7 @@ impl Plot {
         }
         drawing.words((right, bottom + BOTTOM - 2.0), self.x.label, words(Anchor::End));
         for (tick, x) in columns {
-            drawing.words((x, bottom + 18.0), number(tick), words(Anchor::Middle));
+            drawing.words((x, bottom + 18.0), self.x.words(tick), words(Anchor::Middle));
         }
         drawing.words((0.0, 11.0), self.y.label, words(Anchor::Start));
     }
@@ -185,6 +206,27 @@ impl Plot {
             let look = Look::pen(Pen::of_series(series.ink, 1.8));
             drawing.shapes.push(Shape::Path { path: line, look, title: series.name.clone() });
         }
+        for (x, y) in series.points.iter().filter(|_| self.dots) {
+            let Some(y) = y else { continue };
+            let (center, look) = (self.place(*x, *y), Look::fill(series.ink));
+            drawing.shapes.push(Shape::Circle { center, radius: 3.0, look });
+        }
+    }
+
+    /// The bars of one series, beside those of the others. A dashed pen cannot fill: colours that come
+    /// again are told apart by their order.
+    fn columns(&self, drawing: &mut Drawing, place: usize, series: &Series) {
+        let wide = COLUMNS / self.series.len() as f64;
+        let left = (1.0 - COLUMNS) / 2.0 + wide * place as f64;
+        let mut path = Path::default();
+        for (x, y) in series.points.iter().filter_map(|(x, y)| Some((x, (*y)?))) {
+            let ((from, top), (to, _)) =
+                (self.place(x + left, y), self.place(x + left + wide * 0.9, y));
+            let bar = Path::rectangle((from, top), to - from, self.bottom() - top);
+            path.0.extend(bar.0);
+        }
+        let look = Look::fill(series.ink);
+        drawing.shapes.push(Shape::Path { path, look, title: series.name.clone() });
     }
 
     /// What lasted is a band behind everything else, wide enough to be seen.
@@ -276,6 +318,7 @@ mod tests {
             y: Axis::linear("ops", 0.0, 10.0),
             series: vec![Series { name, ink: Ink::Series(0), points, filled: true }],
             marks,
+            dots: false,
         }
     }
 
@@ -290,6 +333,37 @@ mod tests {
         let pieces: Vec<usize> =
             line.expect("the line").0.iter().map(|(points, _)| points.len()).collect();
         assert_eq!(pieces, [2, 1]);
+    }
+
+    #[test]
+    fn names_have_bars_side_by_side() {
+        let series = |index, y| Series {
+            name: format!("s{index}"),
+            ink: Ink::Series(index),
+            points: vec![(0.0, Some(y)), (1.0, None)],
+            filled: false,
+        };
+        let plot = Plot {
+            x: Axis::named("which", vec!["one".to_owned(), "two".to_owned()]),
+            series: vec![series(0, 5.0), series(1, 10.0)],
+            ..plot(Vec::new(), Vec::new())
+        };
+        let drawing = plot.draw();
+        let bars: Vec<&Path> = drawing
+            .shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                Shape::Path { path, title, .. } if title.starts_with('s') => Some(path),
+                _ => None,
+            })
+            .collect();
+        let corner = |bar: usize| bars[bar].0[0].0[0];
+        assert_eq!((bars.len(), bars[0].0.len()), (2, 1), "a missing value has no bar");
+        let ((left, half), (right, whole)) = (corner(0), corner(1));
+        assert!(left < right && right < LEFT + (WIDTH - LEFT) / 2.0);
+        assert!((plot.bottom() - half) * 2.0 == plot.bottom() - whole);
+        let svg = drawing.alone();
+        assert!(svg.contains(">one</text>") && svg.contains(">two</text>"));
     }
 
     fn mark(from: f64, to: Option<f64>, label: &str) -> Mark {

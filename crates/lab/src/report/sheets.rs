@@ -28,7 +28,7 @@ pub(super) fn all(report: &Report) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(sheets)
 }
 
-fn sheet<Row: AsRef<[u8]>>(
+pub(super) fn sheet<Row: AsRef<[u8]>>(
     header: &[&str],
     rows: impl IntoIterator<Item = Vec<Row>>,
 ) -> io::Result<Vec<u8>> {

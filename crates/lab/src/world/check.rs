@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use model::{KeyspaceSpec, Scope, SiteName};
 
-use super::file::{AlsoFile, ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong};
+use super::file::{
+    AlsoFile, ClientsFile, FaultFile, FaultsFile, NodeFile, PairFile, WorldFile, Wrong,
+};
 use super::places::{self, Files};
 use super::{Also, Attach, CLIENTS_MAX, Clients, Demo, Links, Site, World, tier};
 use crate::{

@@ -5,12 +5,14 @@
 //! | [`run`] | `run`, `replay` |
 //! | [`explore`] | `explore`; [`workers`] are its processes |
 //! | [`verdict`] | `verdict` |
+//! | [`paper`] | `paper` |
 //! | [`outcome`] | how what came of a run is shown |
 //!
 //! `list` and `schema` are here.
 
 mod explore;
 mod outcome;
+mod paper;
 mod run;
 mod verdict;
 mod workers;
@@ -29,7 +31,8 @@ use std::time::Duration;
   portolan lab run three-sites --report report        a minute of three sites, in a blink
   portolan lab run my-world.toml --faults             your own, with everything going wrong
   portolan lab explore --for 60                       many seeds, until something breaks
-  portolan lab verdict history.jsonl                  judge a history from anywhere")]
+  portolan lab verdict history.jsonl                  judge a history from anywhere
+  portolan lab paper edgekv --report edgekv.html      a published paper's experiments, run again")]
 pub(crate) enum Command {
     /// List the worlds that come with the program
     List,
@@ -37,6 +40,8 @@ pub(crate) enum Command {
     Explore(Box<explore::Explore>),
     Replay(Box<run::Replay>),
     Verdict(verdict::Verdict),
+    #[command(subcommand)]
+    Paper(paper::Paper),
     /// Print the JSON schema of world files
     Schema,
     /// Run seeds for `explore`: one a line of the standard input
@@ -52,6 +57,7 @@ impl Command {
             Command::Explore(explore) => explore.run(),
             Command::Replay(replay) => replay.run(),
             Command::Verdict(verdict) => verdict.run(),
+            Command::Paper(paper) => paper.run(),
             Command::Schema => Ok(show::print(lab::world::schema())?),
             Command::Worker(worker) => worker.run(),
         }

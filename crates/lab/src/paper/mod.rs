@@ -1,0 +1,6 @@
+//! Experiments of published papers, run again in virtual time, and what came out beside what was
+//! published.
+//!
+//! - [`edgekv`]: Sonbol and others, 2020.
+
+pub mod edgekv;

@@ -1,0 +1,174 @@
+//! `lab paper`: the experiments of a published paper, run again.
+
+use super::super::failed::Failed;
+use super::super::show::{self, Table};
+use super::shown;
+use clap::{Args, Subcommand};
+use lab::paper::edgekv::{
+    Figure, Measured, Point, Results, Setting, Size, bars, points, shown::study,
+};
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+/// Run a published paper's experiments again, beside what was published
+#[derive(Subcommand)]
+pub(crate) enum Paper {
+    Edgekv(EdgeKv),
+}
+
+impl Paper {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        match self {
+            Paper::Edgekv(edgekv) => edgekv.run(),
+        }
+    }
+}
+
+/// EdgeKV (Sonbol and others, 2020): figures 5 to 13, with its way of requests and with ours
+///
+/// Three groups of three nodes, in an edge and in a cloud setting. Requests about global keys go over
+/// gateways, as in the paper, or straight to whoever holds the key. Time is virtual; every run is
+/// judged. docs/lab.md says what is modelled and what is not.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  portolan lab paper edgekv --report edgekv.html      everything; some minutes
+  portolan lab paper edgekv --figure 5 --quick        one figure with a hundredth of the load
+
+Exit codes: 0 everything ran, 1 something that must not happen did, 2 there is no such figure")]
+pub(crate) struct EdgeKv {
+    /// Only this figure of the paper, 5 to 13
+    #[arg(long, value_name = "N")]
+    figure: Option<u8>,
+
+    /// Write one page with all plots and tables
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Write the tables as CSV and the plots as pictures into this folder
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+
+    /// A hundredth of the load: to see that it works
+    #[arg(long)]
+    quick: bool,
+}
+
+impl EdgeKv {
+    fn run(self) -> Result<(), Failed> {
+        let figures: Vec<Figure> = match self.figure {
+            None => Figure::all().collect(),
+            Some(number) => {
+                let why = || Failed::usage(format!("--figure is 5 to 13, is {number}"));
+                vec![Figure::new(number).ok_or_else(why)?]
+            }
+        };
+        let size = if self.quick { Size::Quick } else { Size::Paper };
+        let results = run_all(&points(&figures, size))?;
+        let study = study(&figures, &results, size, &self.again());
+        if let Some(path) = &self.report {
+            std::fs::write(path, study.html()).map_err(|error| cannot_write(path, &error))?;
+        }
+        if let Some(folder) = &self.csv {
+            study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
+        }
+        for figure in figures {
+            print_figure(figure, &results, size)?;
+        }
+        let mut table = Table::new(["GOAL", "SHOULD BE", "IS", ""]);
+        for bar in bars::all(&results, size) {
+            let met = if bar.met { "met" } else { "not met" };
+            table.row([bar.what.to_owned(), bar.goal, bar.here, met.to_owned()]);
+        }
+        show::print(table)?;
+        for path in [self.report, self.csv].iter().flatten() {
+            show::print(format_args!("\nwritten: {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn again(&self) -> String {
+        let mut command = "portolan lab paper edgekv".to_owned();
+        if let Some(number) = self.figure {
+            command.push_str(&format!(" --figure {number}"));
+        }
+        if self.quick {
+            command.push_str(" --quick");
+        }
+        if let Some(path) = &self.report {
+            command.push_str(&format!(" --report {}", super::quoted(&shown(path))));
+        }
+        command
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
+    Failed::cannot_serve(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Runs all points, as many at a time as there are processors, and says how far it is. No point
+/// knows of another, so what comes out does not depend on that.
+fn run_all(points: &[Point]) -> Result<Results, Failed> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let outcomes: Mutex<Vec<(Point, Result<Measured, String>)>> = Mutex::default();
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(points.len());
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = point.run();
+                    let failed = outcome.is_err();
+                    tell(done.fetch_add(1, Ordering::Relaxed) + 1, points.len(), began, point);
+                    if let Ok(mut outcomes) = outcomes.lock() {
+                        outcomes.push((*point, outcome));
+                    }
+                    if failed {
+                        next.store(points.len(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+    let outcomes = outcomes.into_inner().unwrap_or_default();
+    let results = outcomes.into_iter().map(|(point, outcome)| Ok((point, outcome?)));
+    results.collect::<Result<Results, String>>().map_err(|why| Failed::no(Some(why)))
+}
+
+/// One line that is written over again on a terminal, and one a point elsewhere.
+fn tell(done: usize, all: usize, began: Instant, point: &Point) {
+    let seconds = began.elapsed().as_secs();
+    let mut out = std::io::stderr().lock();
+    // Whoever cannot be told goes on all the same.
+    let _ = match out.is_terminal() {
+        true => write!(out, "\r\x1b[K{done} of {all}, {seconds} s: {point}"),
+        false => writeln!(out, "{done} of {all}, {seconds} s: {point}"),
+    };
+    let _ = out.flush();
+}
+
+fn print_figure(figure: Figure, results: &Results, size: Size) -> Result<(), Failed> {
+    let lines = [Setting::Edge, Setting::Cloud, Setting::Ours];
+    let lines = lines.map(|setting| figure.line(setting, results, size));
+    let mut table = Table::new(["", ">EDGE", ">CLOUD", ">OURS"]);
+    for place in figure.places(size) {
+        let values = lines.each_ref().map(|line| {
+            let found = line.iter().find(|(there, _)| *there == place);
+            found.map_or_else(|| "–".to_owned(), |(_, value)| format!("{value:.1}"))
+        });
+        let [edge, cloud, ours] = values;
+        table.row([figure.place_words(place), edge, cloud, ours]);
+    }
+    show::print(format_args!("{}, {}\n{table}\n", figure.title(), figure.unit()))?;
+    let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "OURS INSTEAD"]);
+    for finding in figure.findings(results, size) {
+        table.row([finding.what, finding.published.to_owned(), finding.here, finding.ours]);
+    }
+    Ok(show::print(format_args!("{table}\n"))?)
+}
