@@ -76,7 +76,8 @@ impl Ledger {
     }
 
     fn key(&self, name: &str) -> String {
-        format!("ledger:{}:{name}", self.writer)
+        // One tag for all of a writer's keys: in a global keyspace they then share a slot.
+        format!("ledger:{{{}}}:{name}", self.writer)
     }
 
     /// Increments, writes a pair and reads it back. The inner error is a call without an answer,
@@ -303,7 +304,7 @@ mod tests {
             for reply in replies {
                 let mut word = String::new();
                 // The commands used have a known last word; its line ends the command.
-                while !word.starts_with("ledger:7:count") && !word.starts_with("ledger:7:b") {
+                while !word.starts_with("ledger:{7}:count") && !word.starts_with("ledger:{7}:b") {
                     word.clear();
                     lines.read_line(&mut word).unwrap();
                 }

@@ -138,7 +138,7 @@ fn a_backup_of_a_running_site_is_restored_elsewhere() {
     // What the writers did at that moment is there as of one moment: every pair is whole.
     let mut client = Client::connect(node.options.redis, DEADLINE).unwrap();
     for writer in 0..4 {
-        let pair = ["MGET", &format!("ledger:{writer}:a"), &format!("ledger:{writer}:b")];
+        let pair = ["MGET", &format!("ledger:{{{writer}}}:a"), &format!("ledger:{{{writer}}}:b")];
         let field::resp::Value::Array(halves) = client.call(&pair).unwrap() else { panic!() };
         assert!(halves[0] == halves[1], "writer {writer}: a torn pair");
     }

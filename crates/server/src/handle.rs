@@ -107,6 +107,19 @@ impl Handle {
         self.shared.reader.catalog()
     }
 
+    /// Waits until this node knows of a keyspace that was made, or until it is clear that it takes
+    /// long.
+    pub async fn wait_for_keyspace(&self, keyspace: KeyspaceId) {
+        const LOOK_AGAIN: Duration = Duration::from_millis(5);
+        const LOOKS_MAX: usize = 400;
+        for _ in 0..LOOKS_MAX {
+            if self.catalog().by_id(keyspace).is_some() {
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
     /// Who holds which slots, as far as this node knows; empty: its site belongs to no deployment.
     pub async fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
         let (asker, answer) = tokio::sync::oneshot::channel();

@@ -81,7 +81,11 @@ impl v1::cluster_server::Cluster for Callee {
             spec.check().map_err(|error| status(&Refusal::Keyspace(error).into()))?;
             let body = Body::Write(Command::CreateKeyspace(spec));
             match self.ask(model::Request { body, deadline_ms, redirect: false }).await? {
-                Answer::Keyspace(made) => Ok(convert::keyspace(&made)),
+                Answer::Keyspace(made) => {
+                    // Another site may have made it; whoever asked wants to use it here, next.
+                    self.handle.wait_for_keyspace(made.id).await;
+                    Ok(convert::keyspace(&made))
+                }
                 _ => unreachable!("a creation is answered with the keyspace"),
             }
         })

@@ -1,0 +1,131 @@
+//! Several sites as one deployment, as their operators see it: sites join and leave, slots move, a site
+//! is killed, and whoever writes notices nothing but a wait.
+
+use std::path::Path;
+use std::time::Duration;
+
+use field::ledger::Writers;
+use field::resp::Client;
+use field::{Ledger, Node, NodeOptions, eventually};
+
+const DEADLINE: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(90);
+
+fn options(folder: &Path, site: &str, join: Option<&Node>) -> NodeOptions {
+    let folder = folder.join(site);
+    let mut options = NodeOptions::new(&folder, 1);
+    site.clone_into(&mut options.site);
+    options.join = join.map(|node| node.options.peer);
+    options
+}
+
+/// Three sites of one node, and a global keyspace for whoever keeps a ledger.
+fn three_sites(folder: &Path) -> [Node; 3] {
+    let a = options(folder, "a", None).start();
+    let b = options(folder, "b", Some(&a)).start();
+    // Any node of any site lets others in.
+    let c = options(folder, "c", Some(&b)).start();
+    let nodes = [a, b, c];
+    eventually(LIMIT, || {
+        nodes[1].cli(&["keyspace", "create", "ledger", "--prefix", "ledger:", "--scope", "global"])
+    })
+    .unwrap();
+    for node in &nodes {
+        eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
+            list if list.contains("ledger") => Ok(()),
+            list => Err(list),
+        })
+        .unwrap();
+    }
+    nodes
+}
+
+/// How many slots each site holds, as a node knows it, once all slots are somewhere.
+fn slots(node: &Node) -> Result<Vec<(String, u64)>, String> {
+    let listed: serde_json::Value =
+        serde_json::from_str(&node.cli(&["site", "list", "--json"])?).map_err(|e| e.to_string())?;
+    let sites = listed["sites"].as_array().cloned().unwrap_or_default();
+    let site = |site: &serde_json::Value| {
+        (site["name"].as_str().unwrap_or("").to_owned(), site["slots"].as_u64().unwrap_or(0))
+    };
+    Ok(sites.iter().map(site).collect())
+}
+
+fn check(mut ledgers: Vec<Ledger>, nodes: &[Node]) {
+    for ledger in &mut ledgers {
+        assert!(ledger.counted > 0, "a writer wrote nothing");
+        for node in nodes {
+            let mut client = Client::connect(node.options.redis, DEADLINE).unwrap();
+            eventually(LIMIT, || {
+                ledger.check(&mut client).unwrap().map_err(|error| error.to_string())
+            })
+            .unwrap();
+        }
+    }
+}
+
+#[test]
+fn sites_join_and_leave_while_clients_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut a, b, c] = three_sites(folder.path());
+    let redis = [b.options.redis, c.options.redis];
+    let writers = Writers::start((0..4).map(Ledger::new).collect(), &redis, DEADLINE);
+    let d = options(folder.path(), "d", Some(&c)).start();
+    eventually(LIMIT, || match slots(&d)? {
+        all if all.iter().any(|(site, slots)| site == "d" && *slots > 0) => Ok(()),
+        all => Err(format!("{all:?}")),
+    })
+    .unwrap();
+    b.cli(&["site", "leave", "a"]).unwrap();
+    let left = eventually(LIMIT, || match slots(&c)? {
+        left if left.len() == 3 => Ok(left),
+        more => Err(format!("{more:?}")),
+    });
+    let left = left.unwrap();
+    assert_eq!(left.iter().map(|(site, _)| site.as_str()).collect::<Vec<_>>(), ["b", "c", "d"]);
+    a.kill();
+    let ledgers = writers.stop().unwrap();
+    check(ledgers, &[b, c, d]);
+}
+
+#[test]
+fn slots_move_to_and_fro_and_a_site_is_killed_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = three_sites(folder.path());
+    let redis: Vec<_> = nodes.iter().map(|node| node.options.redis).collect();
+    let writers = Writers::start((0..4).map(Ledger::new).collect(), &redis, DEADLINE);
+    for to in ["a", "b", "c", "b"] {
+        nodes[0].cli(&["slot", "move", "all", "--to", to]).unwrap();
+    }
+    nodes[0].cli(&["slot", "move", "all", "--to", "c", "--no-wait"]).unwrap();
+    nodes[1].kill();
+    nodes[1].restart();
+    eventually(LIMIT, || match slots(&nodes[2])? {
+        all if all.iter().all(|(site, slots)| *slots > 0 || site != "c") => Ok(()),
+        all => Err(format!("{all:?}")),
+    })
+    .unwrap();
+    let ledgers = writers.stop().unwrap();
+    check(ledgers, &nodes);
+}
+
+#[test]
+fn a_site_that_is_cut_off_knows_what_it_knew() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut a, b, mut c] = three_sites(folder.path());
+    let mut client = Client::connect(b.options.redis, DEADLINE).unwrap();
+    client.call(&["SET", "own", "1"]).unwrap();
+    a.kill();
+    c.kill();
+    // Keyspaces, sites and its own keys are still there, and go on being served.
+    assert!(b.cli(&["keyspace", "list"]).unwrap().contains("ledger"));
+    assert_eq!(slots(&b).unwrap().len(), 3);
+    client.call(&["SET", "own", "2"]).unwrap();
+    let mut b = b;
+    b.kill();
+    b.restart();
+    let mut client = Client::connect(b.options.redis, DEADLINE).unwrap();
+    let found = client.call(&["GET", "own"]).unwrap();
+    assert_eq!(found.bytes(), Some(&b"2"[..]));
+    assert!(b.cli(&["keyspace", "list"]).unwrap().contains("ledger"));
+}
