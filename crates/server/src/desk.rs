@@ -18,11 +18,14 @@ use tokio::sync::Notify;
 /// What comes back for a request.
 pub type Outcome = Result<Answer, Failure>;
 
-/// A ticket names a desk (8 bits), a call waiting there (32 bits) and a request of it (24 bits).
+/// A ticket names a desk (10 bits), a call waiting there (30 bits) and a request of it (24 bits).
+/// So each of the three fronts may have as many threads as the configuration allows.
 const CALL_SHIFT: u32 = 24;
-const DESK_SHIFT: u32 = 56;
+const DESK_SHIFT: u32 = 54;
 /// Requests of one call.
 pub const CALL_REQUESTS_MAX: usize = 1 << CALL_SHIFT;
+/// Calls of one desk. Never reached: far fewer requests may wait in a node.
+const CALLS_MAX: usize = 1 << (DESK_SHIFT - CALL_SHIFT);
 /// Desks of a node.
 pub const DESKS_MAX: usize = 1 << (64 - DESK_SHIFT);
 
@@ -109,7 +112,7 @@ fn refused(unsent: Event) -> Vec<(Ticket, Outcome)> {
 }
 
 fn settle(calls: &mut Slab<Call>, ticket: Ticket, outcome: Outcome) {
-    let key = (ticket.0 >> CALL_SHIFT) as u32 as usize;
+    let key = (ticket.0 >> CALL_SHIFT) as usize % CALLS_MAX;
     let nth = ticket.0 as usize % CALL_REQUESTS_MAX;
     let Some(call) = calls.get_mut(key) else { return };
     if call.outcomes[nth].replace(outcome).is_some() {
@@ -183,11 +186,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_gets_all_its_answers_in_order() {
-        let desk = Desk::new(3);
+        let desk = Desk::new(DESKS_MAX - 1);
         let (site, _events) = mpsc::channel();
         tokio::spawn(desk.clone().run(site));
         let call = desk.open(2);
-        assert_eq!(desk_of(call.ticket(0)), 3);
+        assert_eq!(desk_of(call.ticket(0)), DESKS_MAX - 1);
         let mut answers = vec![
             (call.ticket(1), Ok(Answer::Integer(1))),
             (call.ticket(0), Ok(Answer::Integer(0))),

@@ -7,11 +7,12 @@ use crate::node::Event;
 use crate::users::Users;
 use crate::watch::{Watch, Watched};
 use model::{
-    Bytes, Catalog, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Refusal, Request,
-    Revision, SiteId, SiteName, Slot, SlotSet, limits,
+    Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Refusal,
+    Request, Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
 use protocol::site::machine::{self, Reader};
 use protocol::site::{ReadGate, Status};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, mpsc};
@@ -122,19 +123,35 @@ impl Handle {
 
     /// Who holds which slots, as far as this node knows; empty: its site belongs to no deployment.
     pub async fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
+        self.slots_and_leaders().await.0
+    }
+
+    /// The same, and who leads the sites that were heard from, this node's own among them.
+    pub async fn slots_and_leaders(&self) -> (Vec<(SlotSet, SiteId)>, BTreeMap<SiteId, NodeId>) {
         let (asker, answer) = tokio::sync::oneshot::channel();
         match self.shared.events.send(Event::SlotMap(asker)) {
             Ok(()) => answer.await.unwrap_or_default(),
-            Err(_) => Vec::new(),
+            Err(_) => Default::default(),
         }
     }
 
+    /// Whether a slot of global keyspaces is served by this site, as far as this node knows.
+    pub fn serves(&self, slot: Slot) -> bool {
+        self.shared.reader.serves(slot)
+    }
+
     /// How many keys of global keyspaces lie in a slot that this site serves, and up to so many of
-    /// them.
-    pub fn in_slot(&self, slot: Slot, keys_max: usize) -> (u64, Vec<Bytes>) {
+    /// them; of those keyspaces that `may_read` says.
+    pub fn in_slot(
+        &self,
+        slot: Slot,
+        keys_max: usize,
+        may_read: impl Fn(&Keyspace) -> bool,
+    ) -> (u64, Vec<Bytes>) {
         let catalog = self.catalog();
         let (mut count, mut keys) = (0, Vec::new());
-        for keyspace in catalog.all().into_iter().filter(|keyspace| keyspace.spec.is_global()) {
+        let is_asked = |keyspace: &&Keyspace| keyspace.spec.is_global() && may_read(keyspace);
+        for keyspace in catalog.all().into_iter().filter(is_asked) {
             let left = keys_max - keys.len();
             if let Ok((more, found)) = self.shared.reader.in_slot(keyspace.id, slot, left) {
                 count += more;

@@ -15,7 +15,7 @@ use protocol::site::raft::Role;
 /// Which operation, at which front.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OperationLabels {
-    /// `redis` or `grpc`.
+    /// `redis`, `redis_cluster` or `grpc`.
     pub front: &'static str,
     /// The command or method, in lower case.
     pub operation: &'static str,
@@ -24,7 +24,7 @@ pub struct OperationLabels {
 /// Which front.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct FrontLabels {
-    /// `redis` or `grpc`.
+    /// `redis`, `redis_cluster` or `grpc`.
     pub front: &'static str,
 }
 

@@ -30,6 +30,7 @@ use model::{
 use protocol::site::raft::Ticks;
 use protocol::site::recovery::{self, RecoveryError};
 use protocol::site::{Options, Ticket};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -64,8 +65,8 @@ pub(crate) enum Event {
         site: SiteId,
         node: NodeId,
     },
-    /// Somebody wants to know who holds which slots.
-    SlotMap(tokio::sync::oneshot::Sender<Vec<(SlotSet, SiteId)>>),
+    /// Somebody wants to know who holds which slots, and who leads the sites.
+    SlotMap(tokio::sync::oneshot::Sender<SlotMap>),
     Persisted(u64),
     DiskFull(String),
     DiskHasRoom,
@@ -75,6 +76,9 @@ pub(crate) enum Event {
     Failed(String),
     Stop,
 }
+
+/// Who holds which slots, and who leads the sites that were heard from.
+pub(crate) type SlotMap = (Vec<(SlotSet, SiteId)>, BTreeMap<SiteId, NodeId>);
 
 /// The desks of a node, by number.
 pub(crate) type Desks = Arc<Mutex<Vec<Arc<Desk>>>>;

@@ -118,7 +118,7 @@ impl SiteLoop {
             Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
             Event::SlotMap(asker) => {
                 // Whoever asked may have gone.
-                let _ = asker.send(self.site.slot_map());
+                let _ = asker.send((self.site.slot_map(), self.site.leaders()));
                 return None;
             }
             Event::Persisted(number) => Input::Persisted(number),

@@ -155,6 +155,11 @@ impl Routing {
         self.near.insert(site, node);
     }
 
+    /// Whom to ask at the sites that were heard from.
+    pub(crate) fn leaders(&self) -> &BTreeMap<SiteId, NodeId> {
+        &self.near
+    }
+
     /// Whom to ask at a site: who led it lately, or its first node.
     pub(crate) fn node_of(&self, site: SiteId, nodes: &[NodeId]) -> Option<NodeId> {
         let near = self.near.get(&site).filter(|node| nodes.contains(node));

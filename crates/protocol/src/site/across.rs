@@ -179,6 +179,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
     }
 
+    /// Who leads the sites that this node has heard from, its own among them.
+    pub fn leaders(&self) -> BTreeMap<SiteId, NodeId> {
+        let mut leaders = self.routing.leaders().clone();
+        if let (Some(member), Some(leader)) = (self.machine.membership(), self.raft.leader()) {
+            leaders.insert(member.own, leader);
+        }
+        leaders
+    }
+
     pub(super) fn nodes_of(&self, site: SiteId) -> Vec<NodeId> {
         let registry = self.machine.membership().map(|member| &member.registry);
         let entry = registry.and_then(|registry| registry.site(site));
