@@ -95,6 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if !self.do_now(frame) {
                         self.do_in_turn(frame).await;
                     }
+                    self.session.command_taken();
                 }
                 Ok(false) => break,
                 Err(error) => {

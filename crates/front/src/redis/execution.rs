@@ -5,6 +5,7 @@
 //! command of another sort comes, or when nothing more has arrived. So the effects and replies of
 //! a connection keep the order of its commands, and a read behind a write sees it.
 
+use super::cluster::place;
 use super::commands::connection::Credentials;
 use super::commands::scan::check_flush;
 use super::connection::Connection;
@@ -67,6 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match op.step {
             Step::Read(query) => {
                 let consistency = self.session.consistency;
+                let redirect = self.session.goes_to_keys();
                 if self.run.requests.is_empty() {
                     let here = self.thread.handle.answer_here(keyspace.id, &query, consistency);
                     if let Some(outcome) = here {
@@ -75,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 self.run.push(
-                    Request::read(keyspace.id, query, consistency),
+                    Request { redirect, ..Request::read(keyspace.id, query, consistency) },
                     (op.shape, number),
                     false,
                     frame.wire_bytes(),
@@ -83,7 +85,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Step::Write(write) => {
                 let command = Command::Write { keyspace: keyspace.id, write, request: None };
-                self.run.push(Request::write(command), (op.shape, number), true, frame.wire_bytes())
+                let redirect = self.session.goes_to_keys();
+                let request = Request { redirect, ..Request::write(command) };
+                self.run.push(request, (op.shape, number), true, frame.wire_bytes())
             }
         }
     }
@@ -160,9 +164,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         catalog: &'a Catalog,
     ) -> Result<(&'a Keyspace, Op), Refused> {
         let op = parse(frame)?;
-        let keyspace = keyspace_of(frame, spec, catalog)?;
+        let keyspace = self.keyspace_of(frame, spec, catalog)?;
         self.session.check_rights(keyspace, op.rights())?;
         Ok((keyspace, op))
+    }
+
+    /// The keyspace of a command's keys, if they may be asked for together, and by this port.
+    pub(super) fn keyspace_of<'a>(
+        &self,
+        frame: &Frame,
+        spec: &CommandSpec,
+        catalog: &'a Catalog,
+    ) -> Result<&'a Keyspace, Refused> {
+        match self.session.is_cluster() {
+            true => place::keyspace_of(frame, spec, catalog),
+            false => keyspace_of(frame, spec, catalog),
+        }
     }
 
     /// Hands the run to the site and writes the replies.
@@ -223,7 +240,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let handle = &self.thread.handle;
         match handle.answer_here(keyspace, &query, consistency) {
             Some(outcome) => outcome,
-            None => handle.call(Request::read(keyspace, query, consistency)).await,
+            None => {
+                let redirect = self.session.goes_to_keys();
+                let request = Request::read(keyspace, query, consistency);
+                handle.call(Request { redirect, ..request }).await
+            }
         }
     }
 
@@ -263,18 +284,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Own::Flush => {
                 check_flush(frame)?;
                 self.session.check_right_everywhere(Right::Admin)?;
-                self.change(Request::write(Command::ClearAll)).await?;
+                self.flush().await?;
                 self.encoder().ok();
             }
             Own::Subscribe => self.subscribe(frame, By::Channel).await?,
             Own::PSubscribe => self.subscribe(frame, By::Pattern).await?,
             Own::Unsubscribe => self.unsubscribe(frame, By::Channel),
             Own::PUnsubscribe => self.unsubscribe(frame, By::Pattern),
+            Own::Cluster => self.cluster(frame).await?,
         }
         Ok(())
     }
 
-    pub(super) async fn change(&self, request: Request) -> Result<Answer, Refused> {
+    pub(super) async fn change(&self, command: Command) -> Result<Answer, Refused> {
+        let redirect = self.session.goes_to_keys();
+        let request = Request { redirect, ..Request::write(command) };
         self.thread.handle.call(request).await.map_err(refused)
     }
 }

@@ -4,6 +4,7 @@
 //! which runs a runtime of its own. So nothing is shared between threads while a command is done,
 //! but the site itself.
 
+use super::cluster::Door;
 use super::connection::Connection;
 use super::session::Session;
 use super::thread::{Seat, Shared, Thread};
@@ -40,15 +41,33 @@ pub struct Options {
     pub connections_max: usize,
     /// With it only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
+    /// With it the Redis Cluster protocol is spoken; how clients reach the port (`host:port`).
+    pub cluster: Option<String>,
 }
 
 impl Options {
     /// As a configuration says; `None`: it opens no Redis port.
     pub fn of(config: &Config) -> Result<Option<Options>, TlsError> {
-        let Some(address) = config.ports.redis else { return Ok(None) };
+        config.ports.redis.map(|address| Options::at(address, config)).transpose()
+    }
+
+    /// The same for the port that speaks the Redis Cluster protocol.
+    pub fn of_cluster(config: &Config) -> Result<Option<Options>, TlsError> {
+        let Some(address) = config.ports.redis_cluster else { return Ok(None) };
+        let advertised = config.ports.advertise_redis_cluster.clone();
+        let cluster = Some(advertised.unwrap_or_else(|| address.to_string()));
+        Ok(Some(Options { cluster, ..Options::at(address, config)? }))
+    }
+
+    fn at(address: SocketAddr, config: &Config) -> Result<Options, TlsError> {
         let FrontConfig { threads, connections_max } = config.front;
         let tls = config.tls.redis.as_ref().map(|tls| tls::client_port(tls, &[])).transpose()?;
-        Ok(Some(Options { address, threads, connections_max, tls }))
+        Ok(Options { address, threads, connections_max, tls, cluster: None })
+    }
+
+    /// The port's flag without its dashes.
+    fn flag(&self) -> &'static str {
+        if self.cluster.is_some() { "redis-cluster" } else { "redis" }
     }
 }
 
@@ -56,8 +75,10 @@ impl Options {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The port cannot be opened.
-    #[error("--redis {address} cannot be opened: {cause}")]
+    #[error("--{flag} {address} cannot be opened: {cause}")]
     Port {
+        /// The flag without its dashes.
+        flag: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the system said.
@@ -81,13 +102,15 @@ type Dealt = (TcpStream, SocketAddr);
 impl RedisFront {
     /// Opens the port and serves a node's clients.
     pub fn start(node: &Node, options: Options) -> Result<RedisFront, StartError> {
-        let port = |cause| StartError::Port { address: options.address, cause };
+        let flag = options.flag();
+        let port = |cause| StartError::Port { flag, address: options.address, cause };
         let listener = TcpListener::bind(options.address).map_err(port)?;
         listener.set_nonblocking(true).map_err(port)?;
         let address = listener.local_addr().map_err(port)?;
         let connections_max = options.connections_max.min(limits::CONNECTIONS_MAX);
         let salt = RandomState::new().hash_one(address);
-        let shared = Arc::new(Shared::new(address.port(), connections_max, salt));
+        let cluster = options.cluster.map(|at| Door::new(&at, options.tls.is_some()));
+        let shared = Arc::new(Shared::new(address.port(), connections_max, salt, cluster));
         let (stop, stopped) = watch::channel(false);
         let mut front = RedisFront { address, stop, threads: Vec::new() };
         let (mut queues, mut listener) = (Vec::new(), Some(listener));
@@ -116,7 +139,7 @@ impl RedisFront {
                 });
                 runtime.shutdown_background();
             };
-            let name = format!("redis-{number}");
+            let name = format!("{flag}-{number}");
             let spawned = std::thread::Builder::new().name(name).spawn(run);
             front.threads.push(spawned.map_err(StartError::Thread)?);
         }

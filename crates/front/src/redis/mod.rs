@@ -18,10 +18,14 @@
 //! - READONLY lets a connection's reads be stale (answered by any node from what it has);
 //!   READWRITE makes them linearizable again.
 //!
+//! A second port ([`cluster`]) speaks the Redis Cluster protocol, for keyspaces whose slots move
+//! between sites. What is different there is asked of the session.
+//!
 //! Left out: databases other than 0, scripts, streams, lists, sets and sorted sets, blocking
 //! commands, client-side caching, MONITOR.
 
 mod args;
+mod cluster;
 mod commands;
 mod connection;
 mod cursors;

@@ -230,6 +230,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let catalog = self.thread.handle.catalog();
         let mut keyspaces = catalog.all();
+        let cluster = self.session.is_cluster();
+        keyspaces.retain(|keyspace| !cluster || keyspace.spec.is_global());
         keyspaces.retain(|keyspace| self.session.may_read(keyspace));
         if keyspaces.is_empty() {
             return Err(Refused::because("NOPERM there is no keyspace that this user may read"));

@@ -14,7 +14,7 @@
 //!
 //! Everything else has Redis's codes and, where Redis has the case, Redis's words.
 
-use model::{Failure, Refusal};
+use model::{Failure, Refusal, Slot};
 use std::borrow::Cow;
 use wire::resp::Frame;
 
@@ -28,6 +28,14 @@ impl Refused {
         Refused::because("ERR value is not an integer or out of range");
     pub(super) const IN_TRANSACTION: Refused =
         Refused::because("ERR Command not allowed inside a transaction");
+    pub(super) const CROSS_SLOT: Refused =
+        Refused::because("CROSSSLOT Keys in request don't hash to the same slot");
+    /// For when a slot's keys may be at two places at once.
+    #[cfg_attr(not(test), expect(dead_code, reason = "slots are handed over whole so far"))]
+    pub(super) const SPLIT_SLOT: Refused =
+        Refused::because("TRYAGAIN Multiple keys request during rehashing of slot");
+    pub(super) const NO_CLUSTER: Refused =
+        Refused::because("ERR This instance has cluster support disabled");
     pub(super) const NOT_AUTHENTICATED: Refused =
         Refused::because("NOAUTH Authentication required.");
 
@@ -88,10 +96,22 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::Unknown { .. } => "UNKNOWN",
         Failure::Membership(_) => "ERR",
         Failure::Unreachable { .. } => "CLUSTERDOWN",
-        // Clients parse this: nothing may follow the address.
-        Failure::Moved { slot, address } => return format!("MOVED {slot} {address}").into(),
+        Failure::Moved { slot, address } => return elsewhere("MOVED", *slot, address).into(),
     };
     format!("{code} {failure}").into()
+}
+
+/// Where a client of the Redis Cluster protocol finds a slot: from now on (`MOVED`), or for the next
+/// command only (`ASK`). Clients parse this: nothing may follow the address, whose host is without
+/// brackets even if it is an IPv6 address.
+fn elsewhere(code: &str, slot: Slot, address: &str) -> String {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    format!("{code} {slot} {}:{port}", bare(host))
+}
+
+/// A host without the brackets of an IPv6 address.
+pub(super) fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 /// The error for a refusal.
@@ -102,7 +122,7 @@ pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
         }
         Refusal::NotAnInteger => Refused::NOT_AN_INTEGER.0,
         Refusal::Overflow => "ERR increment or decrement would overflow".into(),
-        Refusal::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot".into(),
+        Refusal::CrossSlot => Refused::CROSS_SLOT.0,
         Refusal::NotHeld(_) => format!("TRYAGAIN {refusal}").into(),
         other => format!("ERR {other}").into(),
     }
@@ -120,6 +140,25 @@ mod tests {
         let long = Frame::of(&[b"x", &[b'a'; 300], b"b"]);
         let Refused(text) = Refused::unknown_command(&long);
         assert!(text.ends_with(&format!("'{}' ", "a".repeat(128))), "{text}");
+    }
+
+    #[test]
+    fn redirections_are_written_as_clients_parse_them() {
+        let slot = Slot::of_key(b"foo");
+        let moved = |address: &str| failure_text(&Failure::Moved { slot, address: address.into() });
+        assert_eq!(moved("10.0.0.7:7382"), "MOVED 12182 10.0.0.7:7382");
+        assert_eq!(moved("[::1]:7382"), "MOVED 12182 ::1:7382");
+        assert_eq!(elsewhere("ASK", slot, "pier-39:7382"), "ASK 12182 pier-39:7382");
+    }
+
+    #[test]
+    fn keys_that_are_not_together_are_told_apart() {
+        let text = refusal_text(&Refusal::NotHeld(Slot::of_key(b"foo")));
+        assert!(text.starts_with("TRYAGAIN "), "{text}");
+        let Refused(text) = Refused::SPLIT_SLOT;
+        assert_eq!(text, "TRYAGAIN Multiple keys request during rehashing of slot");
+        let text = refusal_text(&Refusal::CrossSlot);
+        assert_eq!(text, "CROSSSLOT Keys in request don't hash to the same slot");
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Session {
     pub(super) user: Option<Arc<User>>,
     /// How fresh its reads are (READONLY, READWRITE).
     pub(super) consistency: ReadConsistency,
+    /// How many more commands ASKING is about, counting the one under way.
+    asking: u8,
     pub(super) labels: Labels,
     pub(super) transaction: Option<Box<Transaction>>,
     pub(super) watched: Option<Box<Watched>>,
@@ -47,6 +49,7 @@ impl Session {
             version: Version::default(),
             user,
             consistency: ReadConsistency::default(),
+            asking: 0,
             labels: Labels::default(),
             transaction: None,
             watched: None,
@@ -69,10 +72,34 @@ impl Session {
         self.version = Version::default();
         self.user = self.thread.handle.users().anonymous();
         self.consistency = ReadConsistency::default();
+        self.asking = 0;
         self.labels = Labels::default();
         self.transaction = None;
         self.watched = None;
         self.subscriptions = None;
+    }
+
+    /// Whether it came by the port that speaks the Redis Cluster protocol.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.thread.shared.cluster.is_some()
+    }
+
+    /// Whether its client goes where the keys are by itself.
+    pub(super) fn goes_to_keys(&self) -> bool {
+        self.is_cluster() && self.asking == 0
+    }
+
+    /// The next command is to be done through this node, wherever its keys are.
+    pub(super) fn ask(&mut self) {
+        // This command, and the next.
+        self.asking = 2;
+    }
+
+    /// A command has been taken. Inside a transaction ASKING lasts until its end.
+    pub(super) fn command_taken(&mut self) {
+        if self.transaction.is_none() {
+            self.asking = self.asking.saturating_sub(1);
+        }
     }
 
     /// Whether the protocol allows nothing but subscriptions now. RESP3 can tell replies from

@@ -6,7 +6,7 @@ use super::cursors::Position;
 use super::execution::refused;
 use super::refused::Refused;
 use bytes::Bytes;
-use model::{Answer, Catalog, Item, KeyspaceId, Query, ScanFilter, limits};
+use model::{Answer, Catalog, Command, Item, KeyspaceId, Query, ScanFilter, Write, limits};
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::Frame;
 
@@ -14,10 +14,11 @@ use wire::resp::Frame;
 const KEYS_BYTES_MAX: usize = limits::VALUE_BYTES_MAX;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// The keyspaces that this user may read and that may hold a match, in order.
+    /// The keyspaces of this port that this user may read and that may hold a match, in order.
     fn readable(&self, catalog: &Catalog, glob: Option<&Bytes>) -> Vec<KeyspaceId> {
         let all = catalog.all().into_iter();
-        all.filter(|keyspace| self.session.may_read(keyspace) && may_hold_match(keyspace, glob))
+        all.filter(|keyspace| !self.session.is_cluster() || keyspace.spec.is_global())
+            .filter(|keyspace| self.session.may_read(keyspace) && may_hold_match(keyspace, glob))
             .map(|keyspace| keyspace.id)
             .collect()
     }
@@ -90,6 +91,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut out = self.encoder();
         out.array(keys.len());
         keys.iter().for_each(|key| out.bulk(key));
+        Ok(())
+    }
+
+    /// Removes all keys of this port: by the Redis Cluster protocol, those that this site holds of
+    /// global keyspaces, as clients ask every site.
+    pub(super) async fn flush(&mut self) -> Result<(), Refused> {
+        if !self.session.is_cluster() {
+            return self.change(Command::ClearAll).await.map(drop);
+        }
+        let catalog = self.thread.handle.catalog();
+        for keyspace in catalog.all().into_iter().filter(|keyspace| keyspace.spec.is_global()) {
+            let (keyspace, write) = (keyspace.id, Write::Clear);
+            self.change(Command::Write { keyspace, write, request: None }).await?;
+        }
         Ok(())
     }
 

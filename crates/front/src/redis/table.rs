@@ -96,6 +96,7 @@ pub(super) enum Own {
     PSubscribe,
     Unsubscribe,
     PUnsubscribe,
+    Cluster,
 }
 
 /// One command.

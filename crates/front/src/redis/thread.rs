@@ -1,5 +1,6 @@
 //! What the connections of one front thread share, and what all threads of a node share.
 
+use super::cluster::Door;
 use super::cursors::Cursors;
 use super::notifications::Audience;
 use super::table::{CommandNumber, table};
@@ -12,8 +13,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The front's name in metrics.
-const FRONT: &str = "redis";
 /// Room for one read. What a client sends at once mostly fits.
 pub(super) const READ_BYTES: usize = 16 << 10;
 /// A buffer that has grown beyond this is not kept.
@@ -21,26 +20,39 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 /// Buffers a thread keeps for the next connection that has something to say.
 const SPARES_MAX: usize = 64;
 
-/// What all threads of a node's Redis front share.
+/// What all threads of one of a node's Redis ports share.
 pub(super) struct Shared {
     pub(super) cursors: Mutex<Cursors>,
     pub(super) audience: Arc<Audience>,
     pub(super) port: u16,
     pub(super) connections_max: usize,
+    /// Of the port that speaks the Redis Cluster protocol; `None`: this is the other one.
+    pub(super) cluster: Option<Door>,
     open: AtomicUsize,
     last_id: AtomicU64,
 }
 
 impl Shared {
-    pub(super) fn new(port: u16, connections_max: usize, salt: u64) -> Shared {
+    pub(super) fn new(
+        port: u16,
+        connections_max: usize,
+        salt: u64,
+        cluster: Option<Door>,
+    ) -> Shared {
         Shared {
             cursors: Mutex::new(Cursors::new(salt)),
             audience: Arc::default(),
             port,
             connections_max,
+            cluster,
             open: AtomicUsize::new(0),
             last_id: AtomicU64::new(0),
         }
+    }
+
+    /// The front's name in metrics.
+    fn front(&self) -> &'static str {
+        if self.cluster.is_some() { "redis_cluster" } else { "redis" }
     }
 
     /// How many connections are open.
@@ -97,7 +109,7 @@ struct Operation {
 
 impl Thread {
     pub(super) fn new(handle: Handle, shared: Arc<Shared>) -> Thread {
-        let connections = handle.metrics().connections(FRONT);
+        let connections = handle.metrics().connections(shared.front());
         let operations = table().all().iter().map(|_| OnceLock::new()).collect();
         Thread { handle, shared, connections, operations, spares: Mutex::default() }
     }
@@ -113,8 +125,9 @@ impl Thread {
         let number = usize::from(command.0);
         let operation = self.operations[number].get_or_init(|| {
             let (name, metrics) = (table().all()[number].0.name, self.handle.metrics());
-            let duration = metrics.operation(FRONT, name);
-            Operation { duration, errors: metrics.errors(FRONT, name) }
+            let front = self.shared.front();
+            let duration = metrics.operation(front, name);
+            Operation { duration, errors: metrics.errors(front, name) }
         });
         operation.duration.observe_many(duration, times);
         if errors > 0 {

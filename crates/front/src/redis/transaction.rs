@@ -6,15 +6,15 @@
 //! done by EXEC between the replies, where they stood.
 
 use super::connection::Connection;
-use super::execution::{keyspace_of, refused};
+use super::execution::refused;
 use super::refused::Refused;
 use super::session::Session;
 use super::step::{Op, Shape, write_outcome};
 use super::table::{CommandNumber, CommandSpec, Own, Run};
 use bytes::Bytes;
 use model::{
-    Answer, Command, Failure, Guard, Keyspace, KeyspaceId, Query, ReadConsistency, Request,
-    Revision, Step, limits,
+    Answer, Command, Failure, Guard, Keyspace, KeyspaceId, Query, ReadConsistency, Revision, Step,
+    limits,
 };
 use server::users::Right;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -192,7 +192,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Run::Data(parse) => {
                 let (frame, catalog) = (frame.detached(), self.thread.handle.catalog());
-                let keyspace = keyspace_of(&frame, spec, &catalog)?;
+                let keyspace = self.keyspace_of(&frame, spec, &catalog)?;
+                self.check_is_here(&frame, spec, keyspace.id).await?;
                 match parse(&frame) {
                     Ok(op) => {
                         self.session.check_rights(keyspace, op.rights())?;
@@ -228,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (command, replies) = transaction.into_command(*watched)?;
         let answers = match command {
             None => Vec::new(),
-            Some(command) => match self.change(Request::write(command)).await? {
+            Some(command) => match self.change(command).await? {
                 Answer::Steps(answers) => answers,
                 Answer::Aborted => {
                     self.encoder().null_array();
@@ -260,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Watches the keys of a WATCH at the versions they have now.
     pub(super) async fn watch(&mut self, frame: &Frame, spec: &CommandSpec) -> Result<(), Refused> {
         let catalog = self.thread.handle.catalog();
-        let keyspace = keyspace_of(frame, spec, &catalog)?;
+        let keyspace = self.keyspace_of(frame, spec, &catalog)?;
         self.session.check_rights(keyspace, &[Right::Read])?;
         let watched = self.session.watched.get_or_insert_default();
         let keys = watched.missing(keyspace, (1..frame.len()).map(|at| frame.bytes(at)))?;

@@ -2,8 +2,10 @@
 
 #[path = "../certificates/mod.rs"]
 mod certificates;
+mod cluster;
 mod conformance;
 mod door;
+mod sites;
 mod strain;
 mod support;
 mod tls;

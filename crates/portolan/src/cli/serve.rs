@@ -157,6 +157,7 @@ pub(crate) fn serve(flags: Flags) -> Result<(), Failed> {
 /// The open ports of a node, as its configuration wants them. They close when this is dropped.
 struct Doors {
     redis: Option<RedisFront>,
+    redis_cluster: Option<RedisFront>,
     grpc: Option<Grpc>,
     admin: Option<Admin>,
 }
@@ -172,8 +173,11 @@ impl Doors {
         let admin = ports.admin.map(|address| Admin::open(node, address, tls.admin.as_ref()));
         let redis = redis::Options::of(config).map_err(Failed::cannot_serve)?;
         let redis = redis.map(|options| RedisFront::start(node, options));
+        let cluster = redis::Options::of_cluster(config).map_err(Failed::cannot_serve)?;
+        let cluster = cluster.map(|options| RedisFront::start(node, options));
         Ok(Doors {
             redis: redis.transpose().map_err(Failed::cannot_serve)?,
+            redis_cluster: cluster.transpose().map_err(Failed::cannot_serve)?,
             grpc: grpc.transpose().map_err(Failed::cannot_serve)?,
             admin: admin.transpose().map_err(Failed::cannot_serve)?,
         })
@@ -185,13 +189,13 @@ impl std::fmt::Display for Doors {
         let redis = self.redis.as_ref().map(RedisFront::address);
         let grpc = self.grpc.as_ref().map(Grpc::address);
         let admin = self.admin.as_ref().map(Admin::address);
-        let shown =
-            [("redis", redis), ("grpc", grpc), ("admin", admin)].map(
-                |(port, address)| match address {
-                    Some(address) => format!("{port} {address}"),
-                    None => format!("{port} off"),
-                },
-            );
+        let cluster = self.redis_cluster.as_ref().map(RedisFront::address);
+        let ports =
+            [("redis", redis), ("redis-cluster", cluster), ("grpc", grpc), ("admin", admin)];
+        let shown = ports.map(|(port, address)| match address {
+            Some(address) => format!("{port} {address}"),
+            None => format!("{port} off"),
+        });
         f.write_str(&shown.join(", "))
     }
 }

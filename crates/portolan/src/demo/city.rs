@@ -247,6 +247,7 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
             threads: 1,
             connections_max: limits::CONNECTIONS_MAX,
             tls: None,
+            cluster: None,
         };
         let front = RedisFront::start(&node, options)
             .map_err(|source| CityError::Front { site, source })?;

@@ -30,6 +30,7 @@ pub(super) static FAMILY: Family = Family {
         CommandSpec::local("client", -2, 0, "2.4.0", "What a client says of itself", client),
         CommandSpec::local("readonly", 1, LOADING | STALE | FAST, "3.0.0", "Lets this connection's reads be stale", readonly),
         CommandSpec::local("readwrite", 1, LOADING | STALE | FAST, "3.0.0", "Makes this connection's reads linearizable", readwrite),
+        CommandSpec::local("asking", 1, FAST, "3.0.0", "Lets the next command be done through this node", asking),
     ],
 };
 
@@ -57,7 +58,10 @@ fn echo(_: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), Ref
     Ok(())
 }
 
-fn select(_: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
+fn select(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
+    if session.is_cluster() && frame.arg(1) != b"0" {
+        return Err(Refused::because("ERR SELECT is not allowed in cluster mode"));
+    }
     check_database(frame.arg(1))?;
     out.ok();
     Ok(())
@@ -71,6 +75,15 @@ fn readonly(session: &mut Session, _: &Frame, out: &mut Encoder<'_>) -> Result<(
 
 fn readwrite(session: &mut Session, _: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
     session.consistency = ReadConsistency::Linearizable;
+    out.ok();
+    Ok(())
+}
+
+fn asking(session: &mut Session, _: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
+    if !session.is_cluster() {
+        return Err(Refused::NO_CLUSTER);
+    }
+    session.ask();
     out.ok();
     Ok(())
 }
@@ -242,7 +255,8 @@ pub(in crate::redis) fn write_hello(session: &Session, out: &mut Encoder<'_>) {
     out.integer(protocol_number(session.version));
     out.bulk(b"id");
     out.integer(session.id());
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let mode = if session.is_cluster() { "cluster" } else { "standalone" };
+    for (name, value) in [("mode", mode), ("role", "master")] {
         out.bulk(name.as_bytes());
         out.bulk(value.as_bytes());
     }

@@ -1,6 +1,7 @@
 //! The commands, one file a family. Each states its commands for the table and reads their
 //! arguments.
 
+mod cluster;
 pub(super) mod connection;
 mod hashes;
 mod keys;
@@ -13,7 +14,7 @@ mod transactions;
 use super::table::Family;
 
 /// Every family.
-pub(super) const FAMILIES: [&Family; 8] = [
+pub(super) const FAMILIES: [&Family; 9] = [
     &strings::FAMILY,
     &hashes::FAMILY,
     &keys::FAMILY,
@@ -22,4 +23,5 @@ pub(super) const FAMILIES: [&Family; 8] = [
     &pubsub::FAMILY,
     &connection::FAMILY,
     &server::FAMILY,
+    &cluster::FAMILY,
 ];

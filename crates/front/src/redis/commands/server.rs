@@ -47,9 +47,10 @@ type Section = (&'static str, fn(&Session) -> String);
 const SECTIONS: [Section; 7] = [
     ("Server", |session| {
         format!(
-            "redis_version:{REDIS_VERSION}\r\nportolan_version:{}\r\nredis_mode:standalone\r\n\
+            "redis_version:{REDIS_VERSION}\r\nportolan_version:{}\r\nredis_mode:{}\r\n\
              os:{} {}\r\narch_bits:{}\r\nprocess_id:{}\r\ntcp_port:{}\r\nuptime_in_seconds:{}\r\n",
             env!("CARGO_PKG_VERSION"),
+            if session.is_cluster() { "cluster" } else { "standalone" },
             std::env::consts::OS,
             std::env::consts::ARCH,
             usize::BITS,
@@ -89,7 +90,7 @@ const SECTIONS: [Section; 7] = [
         let _ = write!(info, "raft_term:{}\r\nrevision:{}\r\n", status.term, status.revision.0);
         info
     }),
-    ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
+    ("Cluster", |session| format!("cluster_enabled:{}\r\n", u8::from(session.is_cluster()))),
     ("Keyspace", |session| match session.thread().handle.key_count() {
         0 => String::new(),
         keys => format!("db0:keys={keys},expires=0,avg_ttl=0\r\n"),
@@ -117,7 +118,7 @@ fn settings(session: &Session) -> [(&'static str, String); 11] {
     [
         ("appendfsync", "always".into()),
         ("appendonly", "yes".into()),
-        ("cluster-enabled", "no".into()),
+        ("cluster-enabled", if session.is_cluster() { "yes" } else { "no" }.into()),
         ("databases", "1".into()),
         ("maxclients", shared.connections_max.to_string()),
         ("maxmemory", "0".into()),

@@ -1,0 +1,49 @@
+//! CLUSTER INFO: how the deployment is.
+
+use super::map::Map;
+use model::Slot;
+
+/// What it says. There is no cluster bus, so nothing was sent or received on it.
+pub(super) fn text(map: &Map, is_ready: bool) -> String {
+    let assigned: usize = map.shards.iter().map(|shard| shard.slots.len()).sum();
+    let nodes: usize = map.shards.iter().map(|shard| shard.nodes.len()).sum();
+    let holding = map.shards.iter().filter(|shard| !shard.slots.is_empty()).count();
+    let is_well = is_ready && assigned == usize::from(Slot::COUNT);
+    let fields = [
+        ("cluster_state", if is_well { "ok" } else { "fail" }.to_owned()),
+        ("cluster_slots_assigned", assigned.to_string()),
+        ("cluster_slots_ok", assigned.to_string()),
+        ("cluster_slots_pfail", "0".to_owned()),
+        ("cluster_slots_fail", "0".to_owned()),
+        ("cluster_known_nodes", nodes.to_string()),
+        ("cluster_size", holding.to_string()),
+        ("cluster_current_epoch", map.epoch.to_string()),
+        ("cluster_my_epoch", map.own().epoch.to_string()),
+        ("cluster_stats_messages_sent", "0".to_owned()),
+        ("cluster_stats_messages_received", "0".to_owned()),
+        ("total_cluster_links_buffer_limit_exceeded", "0".to_owned()),
+    ];
+    fields.map(|(name, value)| format!("{name}:{value}\r\n")).concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::cluster::map::made;
+
+    #[test]
+    fn a_deployment_is_well_while_this_node_can_answer() {
+        let well = text(&made::map(), true);
+        for line in [
+            "cluster_state:ok",
+            "cluster_slots_assigned:16384",
+            "cluster_known_nodes:4",
+            "cluster_size:2",
+            "cluster_current_epoch:9",
+            "cluster_my_epoch:1",
+        ] {
+            assert!(well.contains(&format!("{line}\r\n")), "{line} in {well}");
+        }
+        assert!(text(&made::map(), false).starts_with("cluster_state:fail\r\n"));
+    }
+}

@@ -1,0 +1,271 @@
+//! Who holds which slots and where clients find them, as this node knows it.
+//!
+//! The site's thread is asked for it, which looks at every slot; so what it said is kept for a moment
+//! and all connections share it. A map that is a little old does no harm: a client that goes by it
+//! is told better by whomever it asks.
+
+use crate::redis::refused::bare;
+use model::{NodeId, Registry, SiteId, Slot, SlotSet};
+use server::Handle;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// How old a map may be that clients are told.
+const KEPT: Duration = Duration::from_millis(50);
+
+/// The map of one moment. There is always a shard, this site's, and a node in it, this one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Map {
+    /// The registry's version: it grows with every change of sites and nodes.
+    pub(super) epoch: u64,
+    /// The sites whose nodes clients can go to.
+    pub(super) shards: Vec<Shard>,
+    /// Which of them is this one, and which of its nodes.
+    here: (usize, usize),
+}
+
+/// A site.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shard {
+    /// 40 digits.
+    pub(super) id: String,
+    /// A number that no other site has or gets: its id.
+    pub(super) epoch: u64,
+    /// What it holds, for clients: this site's has what sites hold that clients cannot go to.
+    pub(super) slots: SlotSet,
+    /// Its nodes, the one to go to first.
+    pub(super) nodes: Vec<Member>,
+}
+
+/// A node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    /// 40 digits.
+    pub(super) id: String,
+    pub(super) address: Address,
+    /// Where other nodes find it: in the place of Redis's cluster bus.
+    pub(super) peer_port: u16,
+}
+
+/// Where a client connects to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// A name or an IP address, an IPv6 one without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port`.
+    pub(super) fn of(text: &str) -> Address {
+        let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        Address { host: bare(host).to_owned(), port: port.parse().unwrap_or_default() }
+    }
+}
+
+/// What a map is made from.
+struct Seen<'a> {
+    /// This site's id, and the registry; `None`: there is no deployment.
+    deployment: Option<(SiteId, &'a Registry)>,
+    /// This node, and where clients find it.
+    node: NodeId,
+    advertised: &'a Address,
+    held: &'a [(SlotSet, SiteId)],
+    leaders: &'a BTreeMap<SiteId, NodeId>,
+}
+
+impl Map {
+    fn of(seen: &Seen<'_>) -> Map {
+        let (own, registry) = seen.deployment.unzip();
+        let own = own.unwrap_or(SiteId(0));
+        let mut sites: BTreeMap<SiteId, BTreeMap<NodeId, (Address, u16)>> = BTreeMap::new();
+        for site in registry.iter().flat_map(|registry| &registry.sites) {
+            for node in &site.nodes {
+                // Whoever asks is here, whether the registry has heard of its port or not.
+                let is_this = site.id == own && node.node == seen.node;
+                if node.cluster.is_empty() && !is_this {
+                    continue;
+                }
+                let at = (Address::of(&node.cluster), Address::of(&node.peer).port);
+                sites.entry(site.id).or_default().insert(node.node, at);
+            }
+        }
+        let this = sites.entry(own).or_default().entry(seen.node);
+        this.or_insert_with(|| (seen.advertised.clone(), 0)).0 = seen.advertised.clone();
+
+        let mut slots: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        for (held, site) in seen.held {
+            let shown = if sites.contains_key(site) { *site } else { own };
+            slots.entry(shown).or_default().extend(held.iter());
+        }
+
+        let deployment = registry.map_or(0, |registry| registry.deployment.0);
+        let (mut shards, mut here) = (Vec::new(), (0, 0));
+        for (site, nodes) in sites {
+            let leader = seen.leaders.get(&site);
+            let mut nodes: Vec<_> = nodes.into_iter().collect();
+            nodes.sort_by_key(|(node, _)| (Some(node) != leader, *node));
+            if site == own {
+                let this = nodes.iter().position(|(node, _)| *node == seen.node);
+                here = (shards.len(), this.expect("it is there"));
+            }
+            let node = |(node, (address, peer_port)): (NodeId, (Address, u16))| Member {
+                id: id(deployment, site, node),
+                address,
+                peer_port,
+            };
+            shards.push(Shard {
+                id: id(deployment, site, NodeId(0)),
+                epoch: u64::from(site.0),
+                slots: slots.remove(&site).unwrap_or_default().into_iter().collect(),
+                nodes: nodes.into_iter().map(node).collect(),
+            });
+        }
+        Map { epoch: registry.map_or(0, |registry| registry.version), shards, here }
+    }
+
+    /// This node's site.
+    pub(super) fn own(&self) -> &Shard {
+        &self.shards[self.here.0]
+    }
+
+    /// This node.
+    pub(super) fn myself(&self) -> &Member {
+        &self.own().nodes[self.here.1]
+    }
+
+    /// The node of this id: its site, and its place there.
+    pub(super) fn find(&self, id: &[u8]) -> Option<(&Shard, usize)> {
+        self.shards.iter().find_map(|shard| {
+            let place = shard.nodes.iter().position(|node| node.id.as_bytes() == id)?;
+            Some((shard, place))
+        })
+    }
+}
+
+/// The 40 digits that Redis gives a node. Those of a site are its node 0's, of which there is none.
+fn id(deployment: u64, site: SiteId, node: NodeId) -> String {
+    format!("{deployment:016x}{:08x}{:016x}", site.0, node.0)
+}
+
+/// The latest map.
+#[derive(Default)]
+pub(super) struct Maps(Mutex<Option<(Duration, Arc<Map>)>>);
+
+impl Maps {
+    /// The map as it is, or was a moment ago.
+    pub(super) async fn now(&self, handle: &Handle, advertised: &Address) -> Arc<Map> {
+        // Whoever comes while the site is asked waits here, and has what is answered then.
+        let mut kept = self.0.lock().await;
+        let now = handle.clock().monotonic();
+        if let Some((made, map)) = &*kept
+            && *made + KEPT > now
+        {
+            return map.clone();
+        }
+        let (held, leaders) = handle.slots_and_leaders().await;
+        let status = handle.status();
+        let deployment = status.deployment.as_ref();
+        let map = Arc::new(Map::of(&Seen {
+            deployment: deployment.map(|member| (member.own, &*member.registry)),
+            node: handle.node(),
+            advertised,
+            held: &held,
+            leaders: &leaders,
+        }));
+        *kept = Some((now, map.clone()));
+        map
+    }
+}
+
+/// A deployment as others see it, for the tests of what is said about it.
+#[cfg(test)]
+pub(super) mod made {
+    use super::*;
+    use model::{DeploymentId, NodeEntry, SiteEntry, SiteName};
+
+    fn site(id: u32, nodes: &[(u64, &str)]) -> SiteEntry {
+        let node = |(node, cluster): &(u64, &str)| NodeEntry {
+            node: NodeId(*node),
+            peer: format!("10.0.0.{id}:738{node}"),
+            cluster: (*cluster).to_owned(),
+        };
+        SiteEntry {
+            id: SiteId(id),
+            name: SiteName::new(format!("site-{id}")).unwrap(),
+            incarnation: 0,
+            capacity_percent: 100,
+            leaving: false,
+            nodes: nodes.iter().map(node).collect(),
+        }
+    }
+
+    /// Node 2 of site 1 looks: that site has three nodes, of which the third leads, site 2 no address,
+    /// site 3 a node at an IPv6 address.
+    pub(in crate::redis::cluster) fn map() -> Map {
+        let first = site(1, &[(1, "10.0.0.1:7401"), (2, ""), (3, "10.0.0.1:7403")]);
+        let registry = Registry {
+            deployment: DeploymentId(0xfeed),
+            version: 9,
+            sites: vec![first, site(2, &[(1, "")]), site(3, &[(1, "[::1]:7404")])],
+            keyspaces: Vec::new(),
+            site_next: 4,
+            keyspace_next: 1,
+        };
+        let set = |ranges: &[(u16, u16)]| SlotSet::from_ranges(ranges.to_vec()).unwrap();
+        Map::of(&Seen {
+            deployment: Some((SiteId(1), &registry)),
+            node: NodeId(2),
+            advertised: &Address::of("10.0.0.1:7402"),
+            held: &[
+                (set(&[(0, 99), (200, 8191)]), SiteId(1)),
+                (set(&[(100, 150)]), SiteId(2)),
+                (set(&[(151, 199), (8192, 16383)]), SiteId(3)),
+            ],
+            leaders: &BTreeMap::from([(SiteId(1), NodeId(3))]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leader_comes_first_and_whoever_asks_is_there() {
+        let map = made::map();
+        let ports: Vec<u16> = map.own().nodes.iter().map(|node| node.address.port).collect();
+        assert_eq!(ports, [7403, 7401, 7402]);
+        assert_eq!(map.myself().address.port, 7402, "the registry does not know of it yet");
+        assert_eq!(map.myself().id, "000000000000feed000000010000000000000002");
+        let (shard, place) = map.find(map.myself().id.as_bytes()).unwrap();
+        assert_eq!((shard.epoch, place), (1, 2));
+        assert!(map.find(b"000000000000feed000000010000000000000004").is_none());
+    }
+
+    #[test]
+    fn what_clients_cannot_go_to_is_shown_as_held_here() {
+        let map = made::map();
+        assert_eq!(map.shards.len(), 2);
+        assert_eq!(map.own().slots.ranges(), [(0, 150), (200, 8191)]);
+        assert_eq!(map.shards[1].slots.ranges(), [(151, 199), (8192, 16383)]);
+        let shown: usize = map.shards.iter().map(|shard| shard.slots.len()).sum();
+        assert_eq!(shown, usize::from(Slot::COUNT));
+    }
+
+    #[test]
+    fn a_site_without_a_deployment_knows_itself() {
+        let advertised = Address::of("localhost:1");
+        let map = Map::of(&Seen {
+            deployment: None,
+            node: NodeId(1),
+            advertised: &advertised,
+            held: &[],
+            leaders: &BTreeMap::new(),
+        });
+        assert_eq!(map.myself().address, advertised);
+        assert!(map.own().slots.is_empty());
+    }
+}

@@ -1,0 +1,91 @@
+//! Which keys may be asked for together, and by the port that speaks the Redis Cluster protocol.
+
+use crate::redis::connection::Connection;
+use crate::redis::execution::{self, refused};
+use crate::redis::refused::Refused;
+use crate::redis::table::{CommandSpec, Keys};
+use model::{Catalog, Keyspace, KeyspaceId, Query, ReadConsistency, Request, Slot, Spread};
+use tokio::io::{AsyncRead, AsyncWrite};
+use wire::resp::Frame;
+
+/// The keyspace of a command's keys: global, and all keys in one slot.
+pub(in crate::redis) fn keyspace_of<'a>(
+    frame: &Frame,
+    spec: &CommandSpec,
+    catalog: &'a Catalog,
+) -> Result<&'a Keyspace, Refused> {
+    let keys = spec.keys.places(frame.len()).map(|place| frame.arg(place));
+    let may_differ = spec.keys != Keys::FIRST;
+    if may_differ && keys.fold(Spread::Nowhere, Spread::and) == Spread::Several {
+        return Err(Refused::CROSS_SLOT);
+    }
+    let keyspace = execution::keyspace_of(frame, spec, catalog)?;
+    if !keyspace.spec.is_global() {
+        let name = &keyspace.spec.name;
+        return Err(Refused(
+            format!(
+                "ERR keyspace '{name}' is of one site; use the Redis port, or a keyspace of scope \
+                 global"
+            )
+            .into(),
+        ));
+    }
+    Ok(keyspace)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Whether a command that is about to be queued will find its keys here. A client of the other
+    /// port need not know.
+    ///
+    /// It may be otherwise when the transaction is done: then EXEC is told where they have gone.
+    pub(in crate::redis) async fn check_is_here(
+        &self,
+        frame: &Frame,
+        spec: &CommandSpec,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Refused> {
+        let Some(place) = spec.keys.places(frame.len()).next() else { return Ok(()) };
+        let handle = &self.thread.handle;
+        if !self.session.goes_to_keys() || handle.serves(Slot::of_key(frame.arg(place))) {
+            return Ok(());
+        }
+        // Whoever decides where requests go decides this one too: it is asked as the command itself
+        // would be, and what comes back does not matter, but where it would have been.
+        let query = Query::Exists { keys: vec![frame.bytes(place)] };
+        let question = Request::read(keyspace, query, ReadConsistency::Stale);
+        let answer = handle.call(Request { redirect: true, ..question }).await;
+        answer.map(drop).map_err(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::table::table;
+    use model::KeyspaceSpec;
+
+    fn asked(words: &[&str]) -> Result<String, String> {
+        let global = KeyspaceSpec::linearizable_global("cars", "car:");
+        let cars = Keyspace { id: KeyspaceId(1), spec: global };
+        let catalog = Catalog::new(vec![cars]);
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let frame = Frame::of(&words);
+        let (_, spec) = table().find(frame.arg(0)).unwrap();
+        let found = keyspace_of(&frame, spec, &catalog);
+        found.map(|found| found.spec.name.clone()).map_err(|Refused(text)| text.into_owned())
+    }
+
+    #[test]
+    fn keys_are_of_one_slot_and_of_a_global_keyspace() {
+        assert_eq!(asked(&["get", "car:1"]), Ok("cars".into()));
+        assert_eq!(asked(&["mset", "car:{1}a", "x", "car:{1}b", "y"]), Ok("cars".into()));
+        let apart = "CROSSSLOT Keys in request don't hash to the same slot";
+        assert_eq!(asked(&["mget", "car:1", "car:2"]), Err(apart.into()));
+        assert_eq!(asked(&["mset", "car:1", "x", "bus:1", "y"]), Err(apart.into()));
+        let other = "ERR keyspace 'default' is of one site; use the Redis port, or a keyspace of \
+                     scope global";
+        assert_eq!(asked(&["get", "bus:1"]), Err(other.into()));
+        let mixed = asked(&["mget", "car:{1}", "bus:{1}"]).unwrap_err();
+        assert!(mixed.starts_with("CROSSSLOT keys of keyspaces 'cars' and 'default'"), "{mixed}");
+    }
+}
