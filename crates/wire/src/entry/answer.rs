@@ -87,13 +87,17 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
 /// be here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 6] = [
+const PHRASES: [&str; 10] = [
     "keyspaces",
     "cursors",
     "steps of one transaction",
+    "slots of one move",
     "be cleared while its slots move; try again",
+    "do this without naming a key",
+    "be scanned up to a key, as its keys are ordered by slot",
     "the move was not begun there",
     "pieces are missing",
+    "a keyspace is not known there",
 ];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.

@@ -87,3 +87,125 @@ impl Code for SiteName {
         SiteName::new(String::take(from)?).map_err(|_| from.malformed("site name"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Batch, decode, decode_command, encode, encode_command};
+    use super::*;
+    use model::{Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Revision};
+    use proptest::prelude::*;
+
+    fn site() -> SiteEntry {
+        SiteEntry {
+            id: SiteId(2),
+            name: SiteName::new("pier").unwrap(),
+            incarnation: 300,
+            capacity_percent: 100,
+            leaving: false,
+            nodes: vec![NodeEntry { node: NodeId(1), peer: "p:1".into(), cluster: "c:2".into() }],
+        }
+    }
+
+    fn registry() -> Registry {
+        let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        Registry {
+            deployment: DeploymentId(7),
+            version: 9,
+            sites: vec![site()],
+            keyspaces: vec![Keyspace { id: KeyspaceId(1), spec }],
+            site_next: 3,
+            keyspace_next: 2,
+        }
+    }
+
+    fn slots() -> SlotEpochs {
+        SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))])
+    }
+
+    /// One of each kind.
+    fn commands() -> Vec<Command> {
+        let id = MoveId { from: SiteId(1), number: 5 };
+        let (key, row) = (Bytes::from_static(b"k"), Bytes::from_static(b"r"));
+        let items = vec![
+            StagedItem::Record { keyspace: KeyspaceId(1), key: key.clone(), row: row.clone() },
+            StagedItem::Absent { keyspace: KeyspaceId(1), key },
+            StagedItem::Remembered {
+                slot: Slot::new(3).unwrap(),
+                client: ClientId(8),
+                sequence: 4,
+                floor: 2,
+                seen_ms: 6,
+                row,
+            },
+        ];
+        let begin = Giving::Begin { slots: "9".parse().unwrap(), to: SiteId(2), pinned: true };
+        let install = Receiving::Install {
+            pieces: 3,
+            log_time_ms: 4,
+            revision: Revision(5),
+            registry: Some(Box::new(registry())),
+        };
+        vec![
+            Command::Found { deployment: DeploymentId(7), site: site() },
+            Command::Enter { site: SiteId(2), registry: Box::new(registry()) },
+            Command::ChangeRegistry(RegistryChange::Join(site())),
+            Command::ChangeRegistry(RegistryChange::Node(SiteId(2), site().nodes.remove(0))),
+            Command::LearnRegistry(Box::new(registry())),
+            Command::SetRing(Bytes::from_static(b"ring")),
+            Command::Register { holder: SiteId(2), slots: slots() },
+            Command::Giving { number: 5, step: begin },
+            Command::Giving { number: 5, step: Giving::TakeBack { refused: true } },
+            Command::Receiving {
+                id,
+                step: Receiving::Begin { slots: slots(), open_from: 5, pinned: false },
+            },
+            Command::Receiving {
+                id,
+                step: Receiving::Piece { sequence: 1, resume: Bytes::from_static(b"x"), items },
+            },
+            Command::Receiving { id, step: install },
+            Command::Receiving { id, step: Receiving::Refuse },
+        ]
+    }
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let step = Receiving::Begin { slots: slots(), open_from: 5, pinned: true };
+        let command = Command::Receiving { id: MoveId { from: SiteId(1), number: 5 }, step };
+        let expected = b"\x01\x10\x01\x05\x01\x01\x02\x00\x03\x09\x09\x02\x05\x01";
+        assert_eq!(&encode_command(&command)[..], expected);
+        let found = Command::Found { deployment: DeploymentId(7), site: site() };
+        let expected = b"\x01\x09\x07\x02\x04pier\xac\x02\x64\x00\x01\x01\x03p:1\x03c:2";
+        assert_eq!(&encode_command(&found)[..], expected);
+    }
+
+    #[test]
+    fn every_command_comes_back_and_none_is_another_when_it_is_cut() {
+        let batch = Batch { log_time_ms: 1, commands: commands() };
+        assert_eq!(decode(encode(&batch)), Ok(batch));
+        for command in commands() {
+            let bytes = encode_command(&command);
+            for cut in 0..bytes.len() {
+                assert!(decode_command(bytes.slice(..cut)).is_err(), "{command:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn slots_that_are_none_are_refused() {
+        for wrong in [&b"\x01\x0f\x05\x01\x01\x04\x03"[..], b"\x01\x0f\x05\x01\x01\x00\x80\x80\x01"]
+        {
+            assert!(decode_command(Bytes::copy_from_slice(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_change_of_good_bytes_does_harm(which in 0usize..13, at in any::<usize>(), to in any::<u8>()) {
+            let mut bytes = encode_command(&commands()[which]).to_vec();
+            let at = at % bytes.len();
+            bytes[at] = to;
+            super::super::check_any(&bytes);
+        }
+    }
+}

@@ -6,7 +6,6 @@ use model::SiteId;
 /// Sites come, go, crash and come back for half a minute; then nothing more happens, and the ring
 /// must be as it should be.
 fn churn(seed: u64, prepare: impl FnOnce(&mut Sim)) {
-    println!("seed {seed}");
     let mut sim = Sim::new(seed);
     prepare(&mut sim);
     let virtuals = 1 + sim.chance(3) as u32;
@@ -40,6 +39,7 @@ fn churn(seed: u64, prepare: impl FnOnce(&mut Sim)) {
     sim.lost_permille = 0;
     sim.run_until_ideal(ms(120_000));
     assert!(sim.violation().is_ok());
+    if seed == 499 || seed == 1299 {}
 }
 
 #[test]

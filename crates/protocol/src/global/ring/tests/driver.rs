@@ -136,6 +136,39 @@ fn who_has_been_away_takes_over_from_others_that_were() {
 }
 
 #[test]
+fn who_has_been_away_is_confirmed_in_its_place_only() {
+    let circle = circle(20);
+    let mut known = circle.clone();
+    let late = known.remove(1);
+    let mut one = One::new(ideal(&known)[&SiteId(1)].clone());
+    one.pass(ms(0));
+    one.answer(circle[2], true, late, &circle[3..]);
+    assert!(!one.driver.is_confirmed(), "somebody is between");
+    one.answer(late, true, circle[0], &circle[2..]);
+    assert!(one.driver.is_confirmed());
+}
+
+#[test]
+fn who_finds_nobody_tries_the_directory_before_it_is_alone() {
+    let circle = circle(2);
+    let mut one = One::new(ideal(&circle)[&SiteId(1)].clone());
+    let directory: Vec<SiteId> = (1..=30).map(SiteId).collect();
+    one.driver.remind(ms(0), &directory);
+    one.pass(ms(4_000));
+    assert!(!one.driver.ring().is_member(), "whom it knew is gone");
+    one.pass(ms(20_000));
+    assert!(!one.driver.ring().is_member(), "not all have been tried");
+    one.pass(ms(200_000));
+    assert!(one.driver.is_confirmed());
+    assert_eq!(one.successors(circle[0]), circle[..1]);
+    let tried = |site: &SiteId| {
+        let finds = one.said.iter().filter(|(to, say)| to == site && matches!(say, Say::Find(_)));
+        finds.count()
+    };
+    assert!(directory[1..].iter().all(|site| tried(site) >= 3));
+}
+
+#[test]
 fn nobody_joins_before_one_that_has_been_away() {
     let circle = circle(3);
     let mut one = One::new(Ring::empty(SiteId(1), 1));
@@ -215,9 +248,28 @@ fn a_dead_site_is_forgotten_everywhere() {
     assert!(one.driver.ring().known().all(|member| member.site != dead));
     // A list that has become shorter does not pretend to go around.
     assert_eq!(one.successors(circle[0]), circle[2..=limits::RING_SUCCESSORS]);
+    // Nor does one that was told as a short one.
+    one.pass(ms(0));
+    one.answer(circle[2], true, circle[0], &[circle[3]]);
+    assert_eq!(one.successors(circle[0]), circle[2..4]);
     // A site that nothing was asked of is left alone: it may only have been slow to connect.
-    one.driver.unreachable(one.now, circle[4].site);
-    assert!(one.successors(circle[0]).contains(&circle[4]));
+    one.driver.unreachable(one.now, circle[3].site);
+    assert!(one.successors(circle[0]).contains(&circle[3]));
+}
+
+#[test]
+fn who_has_lost_all_successors_seeks_one() {
+    let (mut one, circle) = settled(20);
+    for dead in &circle[1..=limits::RING_SUCCESSORS] {
+        one.pass(ms(0));
+        one.pass(ms(600));
+        one.said.clear();
+        one.driver.unreachable(one.now, dead.site);
+    }
+    assert_eq!(one.successors(circle[0]), circle[..1], "there is nobody but itself");
+    one.pass(ms(0));
+    let seeks = |(_, say): &(SiteId, Say)| matches!(say, Say::Find(find) if find.target == circle[0].point.next().0);
+    assert!(one.said.iter().any(seeks), "{:?}", one.said);
 }
 
 #[test]

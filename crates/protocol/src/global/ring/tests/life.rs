@@ -173,7 +173,7 @@ fn halves_of_a_cut_ring_repair_themselves_and_merge_again() {
         let took = sim.run_until_ideal(ms(120_000));
         // Every site has to probe the other side once, every five seconds; how many virtual nodes
         // it has does not matter.
-        assert!(took < ms(40_000), "{took:?}");
+        assert!(took < ms(20_000), "{took:?}");
         sim.watched = true;
         sim.run(ms(20_000));
         assert!(sim.is_ideal());
@@ -279,8 +279,12 @@ fn all_sites_come_back_together() {
     all.iter().for_each(|site| sim.come_back(*site));
     sim.watched = true;
     assert!(sim.is_ideal(), "nothing has happened to the pointers");
+    assert!(!all.iter().any(|site| sim.driver(*site).is_confirmed()));
     sim.run(ms(30_000));
     assert!(sim.is_ideal());
+    assert!(all.iter().all(|site| sim.driver(*site).is_confirmed()));
+    sim.join(9, 3, 1);
+    sim.run_until_ideal(ms(20_000));
 }
 
 #[test]

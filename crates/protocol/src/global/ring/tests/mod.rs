@@ -3,6 +3,7 @@
 mod churn;
 mod driver;
 mod format;
+mod invariant;
 mod life;
 mod lookups;
 mod shape;
