@@ -36,3 +36,50 @@ fn promises_are_kept_under_every_kind_of_fault() {
         assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
     }
 }
+
+#[test]
+fn operations_go_to_two_keyspaces_in_their_shares_and_come_to_an_end() {
+    let mut world = ready::load("edgekv", None).unwrap();
+    for group in &mut world.clients {
+        group.count = 10;
+        group.operations = Some(300);
+        group.also.as_mut().unwrap().share = 0.25;
+        group.workload = toml_ycsb(50);
+    }
+    let ran = run::run(&world, &Options::default());
+    assert_eq!(ran.wrongs(), [""; 0]);
+    let operations = ran.history.operations.iter();
+    let done: Vec<_> = operations.filter(|one| one.client.starts_with("client-")).collect();
+    assert_eq!(done.len(), 900, "no more and no fewer");
+    let global = done.iter().filter(|one| one.key.starts_with("g:")).count() as f64 / 900.0;
+    assert!((0.18..0.32).contains(&global), "{global}");
+    // The run ends when everything is done, not when its ten seconds are over.
+    let end_us = done.iter().filter_map(|one| one.return_us).max().unwrap();
+    let begin_us = done.iter().map(|one| one.call_us).min().unwrap();
+    assert!(end_us - begin_us < 5_000_000, "{}", end_us - begin_us);
+}
+
+fn toml_ycsb(records: u64) -> lab::workload::Spec {
+    let variant = lab::workload::ycsb::Variant::A;
+    let ycsb = lab::workload::ycsb::Ycsb { variant, records, value_bytes: 100, choice: None };
+    lab::workload::Spec::Ycsb(ycsb)
+}
+
+#[test]
+fn requests_wait_for_each_other_where_a_node_works_on_them() {
+    let latency_ms = |request_ms: f64| {
+        let mut world = ready::load("edgekv", None).unwrap();
+        world.node.request_ms = request_ms;
+        for group in &mut world.clients {
+            group.operations = Some(600);
+            group.also = None;
+            group.workload = toml_ycsb(50);
+        }
+        let ran = run::run(&world, &Options::default());
+        assert_eq!(ran.wrongs(), [""; 0]);
+        ran.measure.summary().p50_ms
+    };
+    // A hundred threads at three nodes: 33 at each, who wait for each other's 2 ms.
+    let (free, busy) = (latency_ms(0.0), latency_ms(2.0));
+    assert!(free < 45.0 && (60.0..80.0).contains(&busy), "{free} {busy}");
+}

@@ -273,3 +273,21 @@ fn a_report_says_how_to_run_it_again() {
         }
     }
 }
+
+#[test]
+fn a_papers_figure_is_run_again_and_shown() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (page, pieces) = (at("page.html"), at("pieces"));
+    let words = ["paper", "edgekv", "--figure", "9", "--quick"];
+    let out = lab(&[&words[..], &["--report", &page, "--csv", &pieces]].concat()).out();
+    let title = "Figure 9: write latency by the number of clients, local keys";
+    assert_says(&out, &[title, "34 % to 60 % lower", "remote update", "written: "]);
+    let html = fs::read_to_string(&page).expect("a page");
+    assert_says(&html, &[title, "<svg", "Figure 9, beside what was published", "Run it again: "]);
+    let csv = fs::read_to_string(folder.path().join("pieces/figure-9.csv")).expect("a table");
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    assert!(csv.starts_with("threads,edge,cloud\n10,"), "{csv}");
+    let other = lab(&["paper", "edgekv", "--figure", "4"]).err(USAGE);
+    assert_says(&other, &["--figure is 5 to 13, is 4"]);
+}

@@ -20,7 +20,7 @@ const MARK_ROWS: usize = 3;
 const MARK_ROW: f64 = 13.0;
 /// From the top of the y axis to the x axis.
 const AXIS: f64 = 170.0;
-const BOTTOM: f64 = 34.0;
+const BOTTOM: f64 = 37.0;
 /// The part of a name's width that its bars take.
 const COLUMNS: f64 = 0.7;
 /// Size of the words beside axes.
@@ -179,7 +179,7 @@ impl Plot {
         for (tick, y) in rows {
             drawing.words((LEFT - 7.0, y + 4.0), number(tick), words(Anchor::End));
         }
-        drawing.words((right, bottom + BOTTOM - 2.0), self.x.label, words(Anchor::End));
+        drawing.words((right, bottom + BOTTOM - 5.0), self.x.label, words(Anchor::End));
         for (tick, x) in columns {
             drawing.words((x, bottom + 18.0), self.x.words(tick), words(Anchor::Middle));
         }

@@ -119,7 +119,7 @@ impl From<String> for Cell {
 
 impl Table {
     fn html(&self) -> String {
-        let class = if self.words { " class=\"words\"" } else { "" };
+        let class = if self.words { " class=\"words wrap\"" } else { "" };
         let mut html = format!("<table{class}><thead><tr>");
         for head in &self.heads {
             let _ = write!(html, "<th>{}</th>", escaped(head));

@@ -421,6 +421,25 @@ site = \"a\"
     }
 
     #[test]
+    fn clients_can_have_another_keyspace_and_an_end() {
+        let more = "\n[[keyspace]]\nname = \"x\"\nprefix = \"x:\"\nscope = \"global\"\n\
+            [[clients]]\nname = \"d\"\ncount = 1\nattach = { rule = \"spread\" }\n\
+            workload = { kind = \"check\" }\npace = { loop = \"closed\" }\noperations = 50\n";
+        let world = |also: &str| parse(&format!("{SMALL}{more}also = {also}\n"));
+        let read = world("{ keyspace = \"x\", share = 0.25 }").unwrap();
+        let group = &read.clients[1];
+        assert_eq!(group.also, Some(Also { keyspace: 0, share: 0.25 }));
+        assert_eq!(group.operations, Some(50));
+        assert_eq!(group.keyspaces().collect::<Vec<_>>(), [None, Some(0)]);
+        assert!(read.is_global(Some(0)) && !read.is_global(None));
+        assert_eq!((read.prefix(Some(0)).as_ref(), read.prefix(None).as_ref()), ("x:", ""));
+        let wrong = |also: &str| world(also).unwrap_err().message;
+        assert!(wrong("{ keyspace = \"x\", share = 1.5 }").starts_with("also: share is 0 to 1"));
+        assert!(wrong("{ keyspace = \"y\", share = 0.5 }").contains("named \"y\""));
+        assert!(parse(&SMALL.replace("[[site]]", "[node]\nrequest_ms = -1\n[[site]]")).is_err());
+    }
+
+    #[test]
     fn a_client_moves_on_only_past_the_margin() {
         let world = ready::san_francisco();
         let (west, east) = (world.sites[0].at, world.sites[1].at);

@@ -3,6 +3,12 @@
 use super::figure::change;
 use super::{Keys, Measured, Point, Results, Setting, Size};
 
+/// What is compared, and the same in few words.
+const EDGE_LATENCY: [&str; 2] = ["edge against cloud: write latency", "latency, edge"];
+const EDGE_THROUGHPUT: [&str; 2] = ["edge against cloud: write throughput", "throughput, edge"];
+const OURS_LATENCY: [&str; 2] = ["ours against cloud: write latency", "latency, ours"];
+const READ: [&str; 2] = ["remote read, holder known", "remote read"];
+const UPDATE: [&str; 2] = ["remote update, holder known", "remote update"];
 /// By how much a latency may differ from what its links and disks add up to.
 const APART_MAX: f64 = 0.05;
 
@@ -11,6 +17,8 @@ const APART_MAX: f64 = 0.05;
 pub struct Bar {
     /// What is compared.
     pub what: &'static str,
+    /// The same in few words.
+    pub short: &'static str,
     /// What it should be.
     pub goal: String,
     /// What it is.
@@ -55,14 +63,15 @@ pub fn all(results: &Results, size: Size) -> Vec<Bar> {
     let alone = alone(size);
     let expected = expected_ms(&alone);
     let found = results.get(&alone).and_then(|measured| measured.remote_ms);
-    bars.push(near("remote read, holder known", expected.0, found.map(|(read, _)| read)));
-    bars.push(near("remote update, holder known", expected.1, found.map(|(_, update)| update)));
+    bars.push(near(READ, expected.0, found.map(|(read, _)| read)));
+    bars.push(near(UPDATE, expected.1, found.map(|(_, update)| update)));
     bars
 }
 
 fn against_cloud(edge: &Measured, cloud: &Measured, ours: &Measured) -> Vec<Bar> {
-    let bar = |what, goal: &str, ratio: f64, met| Bar {
+    let bar = |[what, short]: [&'static str; 2], goal: &str, ratio: f64, met| Bar {
         what,
+        short,
         goal: goal.to_owned(),
         here: if ratio.is_finite() { change(ratio) } else { "–".to_owned() },
         met: ratio.is_finite() && met,
@@ -71,19 +80,20 @@ fn against_cloud(edge: &Measured, cloud: &Measured, ours: &Measured) -> Vec<Bar>
     let throughput = edge.writes_s / cloud.writes_s;
     let straight = ours.write_ms / cloud.write_ms;
     vec![
-        bar("edge against cloud: write latency", "26 % lower", latency, latency <= 0.74),
-        bar("edge against cloud: throughput", "19 % higher", throughput, throughput >= 1.19),
-        bar("ours against cloud: write latency", "45 % lower", straight, straight <= 0.55),
+        bar(EDGE_LATENCY, "26 % lower", latency, latency <= 0.74),
+        bar(EDGE_THROUGHPUT, "19 % higher", throughput, throughput >= 1.19),
+        bar(OURS_LATENCY, "45 % lower", straight, straight <= 0.55),
     ]
 }
 
-fn near(what: &'static str, expected_ms: f64, found_ms: Option<f64>) -> Bar {
+fn near([what, short]: [&'static str; 2], expected_ms: f64, found_ms: Option<f64>) -> Bar {
     let apart = found_ms.map(|found_ms| found_ms / expected_ms - 1.0);
     let here = found_ms
         .zip(apart)
         .map(|(found_ms, apart)| format!("{found_ms:.1} ms ({:+.1} %)", 100.0 * apart));
     Bar {
         what,
+        short,
         goal: format!("{expected_ms:.1} ms ± {:.0} %", 100.0 * APART_MAX),
         here: here.unwrap_or_else(|| "–".to_owned()),
         met: apart.is_some_and(|apart| apart.abs() <= APART_MAX),
@@ -112,7 +122,7 @@ mod tests {
         assert_eq!(met(edge, cloud, measured(55.0, 0.0)), [true; 3]);
         assert_eq!(met(measured(74.1, 118.9), cloud, measured(55.1, 0.0)), [false; 3]);
         assert_eq!(met(edge, Measured::default(), edge), [false; 3], "nothing was measured");
-        assert!(near("r", 40.0, Some(41.9)).met && !near("r", 40.0, Some(42.1)).met);
-        assert!(!near("r", 40.0, None).met);
+        assert!(near(READ, 40.0, Some(41.9)).met && !near(READ, 40.0, Some(42.1)).met);
+        assert!(!near(READ, 40.0, None).met);
     }
 }

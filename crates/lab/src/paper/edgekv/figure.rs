@@ -304,12 +304,19 @@ pub(super) fn change(ratio: f64) -> String {
     }
 }
 
+fn span(from: f64, to: f64, word: &str) -> String {
+    match from.round() == to.round() {
+        true => format!("{from:.0} % {word}"),
+        false => format!("{from:.0} % to {to:.0} % {word}"),
+    }
+}
+
 fn lower(from: f64, to: f64) -> String {
-    format!("{from:.0} % to {to:.0} % lower")
+    span(from, to, "lower")
 }
 
 fn higher(from: f64, to: f64) -> String {
-    format!("{from:.0} % to {to:.0} % higher")
+    span(from, to, "higher")
 }
 
 fn grown(line: &Line, from: u32, to: u32) -> String {
@@ -326,19 +333,24 @@ fn last_step(line: &Line) -> String {
 
 fn times(line: &Line) -> String {
     match line.as_slice() {
-        [(few, first), .., (many, last)] => format!(
-            "{:.1} times with {} times the clients",
-            last / first,
-            f64::from(*many) / f64::from(*few)
-        ),
+        [(few, first), .., (many, last)] => {
+            let clients = f64::from(*many) / f64::from(*few);
+            format!("{:.1} times, of {clients}", last / first)
+        }
         _ => none(),
     }
 }
 
-/// The choice of keys that comes first in this order.
+/// The choice of keys that comes first in this order; none does if all are within two percent.
 fn best(line: &Line, order: impl Fn(&f64, &f64) -> std::cmp::Ordering) -> String {
+    let lowest = line.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
+    let highest = line.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let best = line.iter().min_by(|a, b| order(&a.1, &b.1));
-    best.map_or_else(none, |(place, _)| Keys::ALL[*place as usize % Keys::ALL.len()].to_string())
+    match best {
+        Some(_) if highest <= 1.02 * lowest => "all alike".to_owned(),
+        Some((place, _)) => Keys::ALL[*place as usize % Keys::ALL.len()].to_string(),
+        None => none(),
+    }
 }
 
 #[cfg(test)]
@@ -402,11 +414,17 @@ mod tests {
         let twelve = Figure::new(12).unwrap();
         let found = results(twelve, |point| (0.0, 2.0 * point.threads as f64));
         let findings = twelve.findings(&found, Size::Paper);
-        assert_eq!(findings[0].here, "20.0 times with 20 times the clients");
+        assert_eq!(findings[0].here, "20.0 times, of 20");
         let eight = Figure::new(8).unwrap();
         let best = |point: &Point| if point.keys == Keys::Latest { 2.0 } else { 1.0 };
         let found = results(eight, |point| (0.0, best(point)));
         assert_eq!(eight.findings(&found, Size::Paper)[1].here, "latest");
+        let found = results(eight, |point| (0.0, by_setting(point)));
+        let findings = eight.findings(&found, Size::Paper);
+        assert_eq!(
+            (findings[0].ours.as_str(), findings[1].here.as_str()),
+            ("-60 % higher", "all alike")
+        );
     }
 
     #[test]

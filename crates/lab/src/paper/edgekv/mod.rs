@@ -72,7 +72,7 @@ pub const FIGURES: (u8, u8) = (5, 13);
 pub enum Size {
     /// As much as in the paper.
     Paper,
-    /// A hundredth of it: to see that everything works.
+    /// Little of it: to see that everything works.
     Quick,
 }
 

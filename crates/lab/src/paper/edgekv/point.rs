@@ -31,6 +31,18 @@ pub enum Setting {
     Ours,
 }
 
+impl Setting {
+    /// Its name in a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Setting::Edge => "edge",
+            Setting::Cloud => "cloud",
+            Setting::Ours => "ours",
+        }
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -25,7 +25,7 @@ pub fn study(figures: &[Figure], results: &Results, size: Size, again: &str) -> 
     let operations: u64 = results.values().map(|measured| measured.operations).sum();
     let quick = match size {
         Size::Paper => "",
-        Size::Quick => " A quick pass with a hundredth of the load: not the paper's numbers.",
+        Size::Quick => " A quick pass with little load: not the paper's numbers.",
     };
     Study {
         title: "EdgeKV's evaluation, run again".to_owned(),
@@ -42,9 +42,13 @@ pub fn study(figures: &[Figure], results: &Results, size: Size, again: &str) -> 
 
 fn tile(bar: &bars::Bar) -> Tile {
     let tone = if bar.met { Tone::Good } else { Tone::Bad };
-    let (label, value) = (bar.what.replace(" against ", " / "), bar.here.clone());
-    let value = value.split(" (").next().unwrap_or_default().to_owned();
-    Tile { label, value, note: format!("goal: {}", bar.goal), tone }
+    let value = bar.here.split(" (").next().unwrap_or_default();
+    let value = match (value.strip_suffix(" lower"), value.strip_suffix(" higher")) {
+        (Some(less), _) => format!("−{less}"),
+        (_, Some(more)) => format!("+{more}"),
+        _ => value.to_owned(),
+    };
+    Tile { label: bar.short.to_owned(), value, note: format!("goal: {}", bar.goal), tone }
 }
 
 fn text(words: &str) -> Cell {
@@ -100,11 +104,20 @@ fn across_words(across: Across) -> &'static str {
     }
 }
 
+/// The same as the head of a column.
+fn head(across: Across) -> &'static str {
+    match across {
+        Across::Global => "% global",
+        Across::Keys => "keys",
+        Across::LocalClients | Across::Clients => "threads",
+        Across::Rate => "asked a second",
+    }
+}
+
 /// With local keys alone nothing goes over gateways, and ours is the same.
 fn name(figure: Figure, setting: Setting) -> String {
     match (figure.across(), setting) {
-        (Across::LocalClients, Setting::Cloud) => "cloud".to_owned(),
-        (Across::LocalClients, _) => "edge".to_owned(),
+        (Across::LocalClients, _) => setting.word().to_owned(),
         _ => setting.to_string(),
     }
 }
@@ -142,8 +155,8 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
             })
             .collect(),
     };
-    let columns = lines.iter().map(|(setting, _)| name(figure, *setting));
-    let heads = std::iter::once(below.to_owned()).chain(columns).collect();
+    let columns = lines.iter().map(|(setting, _)| setting.word().to_owned());
+    let heads = std::iter::once(head(across).to_owned()).chain(columns).collect();
     let rows = figure.places(size).into_iter().map(|place| {
         let values = lines.iter().map(|(_, line)| {
             let found = line.iter().find(|(there, _)| *there == place);
@@ -166,7 +179,7 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
 fn findings_table(file: &str, findings: &[Finding]) -> Table {
     let has_ours = findings.iter().any(|finding| !finding.ours.is_empty());
     let mut titles = heads(&["", "published", "here"]);
-    titles.extend(has_ours.then(|| "ours instead".to_owned()));
+    titles.extend(has_ours.then(|| "ours".to_owned()));
     let rows = findings.iter().map(|finding| {
         let mut row = vec![text(&finding.what), text(finding.published), text(&finding.here)];
         row.extend(has_ours.then(|| text(&finding.ours)));
@@ -276,7 +289,7 @@ mod tests {
             "Figure 7: write latency by the choice of keys, 50 % global",
             "22 % to 28 % lower",
             "<th>zipfian</th>",
-            "ours instead",
+            "<th>ours</th>",
             "Goals",
             "A quick pass",
         ] {

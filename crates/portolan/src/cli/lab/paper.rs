@@ -36,7 +36,7 @@ impl Paper {
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab paper edgekv --report edgekv.html      everything; some minutes
-  portolan lab paper edgekv --figure 5 --quick        one figure with a hundredth of the load
+  portolan lab paper edgekv --figure 5 --quick        one figure with little load
 
 Exit codes: 0 everything ran, 1 something that must not happen did, 2 there is no such figure")]
 pub(crate) struct EdgeKv {
@@ -52,7 +52,7 @@ pub(crate) struct EdgeKv {
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
 
-    /// A hundredth of the load: to see that it works
+    /// Little load: to see that it works
     #[arg(long)]
     quick: bool,
 }
