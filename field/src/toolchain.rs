@@ -1,7 +1,7 @@
 //! Other languages' clients, installed into the target folder and never into the source tree.
 //!
 //! Each is pinned by the file its own installer reads (`requirements.txt`, `package-lock.json`,
-//! `go.sum`), and is installed again only when that file has changed.
+//! `go.sum`, `pom.xml`), and is installed again only when that file has changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,6 +96,29 @@ pub fn go(folder: &str) -> Command {
     let program = home(folder).join("program");
     run(Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source));
     Command::new(program)
+}
+
+/// A command that runs the Java program `name` of `field/clients/java` (a class in a file of that
+/// name) with its packages from Maven Central.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn java(name: &str) -> Command {
+    let source = clients().join("java");
+    let home = installed("java", &source.join("pom.xml"), |home, pinned| {
+        run(Command::new("mvn")
+            .args(["--quiet", "--batch-mode", "--file"])
+            .arg(pinned)
+            .arg("dependency:copy-dependencies")
+            .arg(format!("-DoutputDirectory={}", home.join("packages").display())));
+    });
+    let packages = format!("{}/*", home.join("packages").display());
+    let program = source.join(name).with_extension("java");
+    run(Command::new("javac").args(["-cp", &packages, "-d"]).arg(&home).arg(program));
+    let mut command = Command::new("java");
+    command.args(["-cp", &format!("{packages}:{}", home.display()), name]);
+    command
 }
 
 fn clients() -> PathBuf {
