@@ -95,9 +95,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         for (id, target) in self.routing.take_due(now) {
             let Some(origin) = self.routing.origin(id) else { continue };
+            // Nobody is known to hold it: the ring is asked first, and may know at once.
+            if let Target::Slot(slot) = target
+                && self.knows_nothing_of(slot)
+                && !matches!(origin, Origin::Across { .. })
+                && self.looks_up(slot, id)
+                && self.knows_nothing_of(slot)
+            {
+                self.routing.rest(id, now);
+                continue;
+            }
             let site = match target {
                 Target::Slot(slot) if self.machine.token(slot).serves() => {
-                    // The only voter's own write cannot be sent twice.
+                    // What a leader puts into its own log it need not send again.
                     let numbered = !self.leads();
                     if let Some((body, deadline)) = self.routing.go_here(id, numbered) {
                         self.take_here(Origin::Routed { id, in_doubt: false }, body, deadline);
@@ -105,11 +115,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     continue;
                 }
                 Target::Slot(slot) => match self.holder_elsewhere(slot, self.routing.returns(id)) {
-                    // Nobody is known to hold it: the ring is asked first.
-                    Some(_) if self.knows_nothing_of(slot) && self.looks_up(slot, id) => {
-                        self.routing.rest(id, now);
-                        continue;
-                    }
                     // It is on its way, or nobody knows: wait.
                     None => {
                         self.routing.rest(id, now);
