@@ -181,7 +181,7 @@ fn clients_follow_slots_that_move() {
         if is_right { Ok(()) } else { Err(format!("{there:?} keys instead of {keys}")) }
     });
     all_there.unwrap();
-    println!(
+    eprintln!(
         "{moved} moves of up to {SLOTS} slots, {in_vain} in vain; told to go elsewhere {told} times; {keys} keys"
     );
 }

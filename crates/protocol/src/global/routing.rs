@@ -445,13 +445,13 @@ fn is_repeatable(body: &mut Body) -> bool {
     if let Some(request) = request_id(body) {
         return request.is_some();
     }
-    match body {
-        Body::Read { .. } => true,
-        Body::Write(
-            Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. },
-        ) => true,
-        _ => false,
-    }
+    matches!(
+        body,
+        Body::Read { .. }
+            | Body::Write(
+                Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. }
+            )
+    )
 }
 
 /// Whether a request may come from another site at all.

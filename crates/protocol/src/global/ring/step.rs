@@ -91,8 +91,8 @@ impl Ring {
         let before = self.point_before(target);
         // Nobody is between two neighbours of a list, so the list knows who is responsible. (For a
         // virtual node of our own, its predecessor may know of somebody the list does not.)
-        let list = self.successors(before).iter().filter(|member| named(member));
-        for member in list.filter(|member| is_within(target, before, member.point)) {
+        let mut list = self.successors(before).iter().filter(|member| named(member));
+        if let Some(member) = list.find(|member| is_within(target, before, member.point)) {
             if member.site != self.site {
                 return Route::At(*member);
             }

@@ -33,7 +33,7 @@ impl Driver {
     /// Looks up who comes after a virtual node that is to join.
     pub(super) fn start_to_join(&mut self, now: Duration, of: Point) {
         if self.searches() >= limits::RING_SEARCHES_MAX {
-            return self.join_later(now, of);
+            return self.rest(now, of);
         }
         let alone_from = self.withdrawn.map(|at| at.max(self.heard) + 2 * self.options.suspicion);
         let alone = alone_from.is_some_and(|from| from <= now) && self.has_tried();
@@ -52,7 +52,7 @@ impl Driver {
                 let after = self.ring.own(self.ring.point_after(of));
                 self.copy(now, of, after, 0);
             }
-            None => self.join_later(now, of),
+            None => self.rest(now, of),
         }
     }
 
@@ -88,12 +88,6 @@ impl Driver {
         self.turns.values_mut().for_each(|turn| *turn = Turn { due: now, ..Turn::default() });
     }
 
-    pub(super) fn join_later(&mut self, now: Duration, of: Point) {
-        let pause = self.about(self.options.stabilize_interval);
-        let turn = self.turn_mut(of);
-        (turn.busy, turn.due) = (false, now + pause);
-    }
-
     /// Asks the member that comes after a joining virtual node for its list.
     fn copy(&mut self, now: Duration, of: Point, after: Member, back: u32) {
         if after.site == self.ring.site() {
@@ -101,7 +95,7 @@ impl Driver {
             told.settled = true;
             self.told_by_next(now, of, after, back, told);
         } else if self.is_silent(after.site) {
-            self.join_later(now, of);
+            self.rest(now, of);
         } else {
             self.turn_mut(of).busy = true;
             self.ask(now, after, About::Copy { of, after, back });
@@ -121,7 +115,7 @@ impl Driver {
             return;
         }
         if !told.member || !told.settled {
-            return self.join_later(now, of);
+            return self.rest(now, of);
         }
         let before = told.predecessor.map(Member::from);
         let nearer = before.filter(|before| {
@@ -132,7 +126,7 @@ impl Driver {
         });
         match nearer {
             Some(nearer) if back < limits::RING_HOPS_MAX => self.copy(now, of, nearer, back + 1),
-            Some(_) => self.join_later(now, of),
+            Some(_) => self.rest(now, of),
             None => {
                 let rest = told.successors.into_iter().map(Member::from);
                 let list = std::iter::once(after).chain(rest).collect();
@@ -245,7 +239,7 @@ impl Driver {
         match (next, goal) {
             (Next::Ask(to), goal) => self.ask_way(now, to, walk, goal),
             (Next::Done(after), Goal::Join { of }) => self.copy(now, of, after, 0),
-            (Next::Failed, Goal::Join { of }) => self.join_later(now, of),
+            (Next::Failed, Goal::Join { of }) => self.rest(now, of),
             (Next::Done(next), Goal::Seek { of }) => self.sought(now, of, next),
             (Next::Failed, Goal::Seek { .. }) => {}
             (next, Goal::Finger { of, exponent }) => {

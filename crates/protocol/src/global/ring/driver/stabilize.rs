@@ -32,6 +32,8 @@ impl Driver {
                 self.turn_mut(of).busy = true;
                 self.ask(now, nearer, About::Nearer { of, nearer });
             }
+            // It knows already.
+            None if before == Some(self.ring.own(of)) => self.rest(now, of),
             None => self.tell_first(now, of),
         }
     }
@@ -44,9 +46,7 @@ impl Driver {
 
     /// Third step: the first successor hears who is before it.
     fn tell_first(&mut self, now: Duration, of: Point) {
-        let pause = self.about(self.options.stabilize_interval);
-        let turn = self.turn_mut(of);
-        (turn.busy, turn.due) = (false, now + pause);
+        self.rest(now, of);
         let Some(first) = self.ring.successors(of).first().copied() else { return };
         let me = self.ring.own(of);
         match first.site == me.site {
@@ -56,6 +56,13 @@ impl Driver {
                 self.send(first.site, Say::Notify(Notify { point: first.point.0, predecessor }));
             }
         }
+    }
+
+    /// Until the next stabilization, or the next try to join.
+    pub(super) fn rest(&mut self, now: Duration, of: Point) {
+        let pause = self.about(self.options.stabilize_interval);
+        let turn = self.turn_mut(of);
+        (turn.busy, turn.due) = (false, now + pause);
     }
 
     /// Takes in the pointers of a member that was asked for them.
@@ -89,8 +96,7 @@ impl Driver {
             (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now);
             self.forget(now, |member| *member == first);
         } else if self.confirmed && !told.settled {
-            let pause = self.about(self.options.stabilize_interval);
-            (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now + pause);
+            self.rest(now, of);
         } else {
             let before = told.predecessor.map(Member::from);
             self.put(of, first, told);
@@ -159,7 +165,7 @@ impl Driver {
             About::Nearer { of, .. } => self.tell_first(now, of),
             About::Merge { .. } | About::Way { .. } => {}
             About::Alive { of, before, instead } => self.replace_predecessor(of, before, instead),
-            About::Copy { of, .. } => self.join_later(now, of),
+            About::Copy { of, .. } => self.rest(now, of),
         }
     }
 }
