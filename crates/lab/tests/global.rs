@@ -1,5 +1,6 @@
 //! Global keys in virtual time: found from anywhere, while their slots change hands.
 
+use lab::explore::Totals;
 use lab::history::Promise;
 use lab::run::{self, Options, Ran};
 use lab::verdict::Verdict;
@@ -30,11 +31,16 @@ fn promises_are_kept_under_every_kind_of_fault() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
     let world = ready::load("global", None).unwrap();
+    let mut totals = Totals::default();
     for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(6) {
         let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
         let tried = lab::explore::one(&world, &options);
         assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
+        totals.add(&tried);
     }
+    let hours = totals.virtual_s / 3_600.0;
+    eprintln!("global: {hours:.2} simulated hours, {} operations", totals.operations);
+    assert!(totals.faults.contains_key("move_slots"), "{:?}", totals.faults);
 }
 
 #[test]
