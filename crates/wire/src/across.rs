@@ -69,6 +69,9 @@ pub struct RegistryNews {
     /// That registry, encoded; empty: the version only.
     #[prost(bytes = "bytes", tag = "2")]
     pub registry: Bytes,
+    /// Who leads the sending site: whom to ask, and where to send clients. 0: not known.
+    #[prost(uint64, tag = "3")]
+    pub leader: u64,
 }
 
 impl From<AcrossSay> for Across {

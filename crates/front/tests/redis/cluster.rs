@@ -1,9 +1,10 @@
 //! The Redis Cluster port: who is told to go where.
 
-use crate::sites::Deployment;
+use crate::sites::{Deployment, until};
 use crate::support::{Client, Site};
 use model::Slot;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use wire::resp::Reply;
 
 fn moved(key: &str, deployment: &Deployment, to: usize) -> String {
@@ -143,6 +144,45 @@ fn slots(client: &mut Client) -> BTreeMap<u16, String> {
         }
     }
     found
+}
+
+#[test]
+fn clients_are_sent_to_the_leader_and_others_of_its_site_answer_too() {
+    let mut deployment = Deployment::start(&[true, true]);
+    deployment.add_node(0);
+    deployment.add_node(0);
+    deployment.give("{t}", 0);
+    let number = Slot::of_key(b"t").number();
+    deployment.wait_until_quiet();
+    let mut elsewhere = deployment.connect(1);
+    for leader in [3, 2] {
+        deployment.let_lead(0, leader);
+        let address = deployment.address_of(0, leader as usize).to_string();
+        let moved = format!("-MOVED {number} {address}");
+        until(|| elsewhere.raw("GET car:{t}") == moved);
+        until(|| slots(&mut elsewhere)[&number] == address);
+    }
+    for node in 1..=3 {
+        let address = deployment.address_of(0, node);
+        let mut client = Client::connect(address);
+        assert_eq!(client.raw(&format!("SET car:{{t}} {node}")), "+OK");
+        assert_eq!(client.raw("GET car:{t}"), format!("$1 {node}"));
+        // What it says of itself is what others say of it.
+        let mut id = client.raw("CLUSTER MYID");
+        let id = id.split_off("$40 ".len());
+        let myself = format!("{id} {address}@");
+        let nodes = elsewhere.raw("CLUSTER NODES");
+        let role = if node == 2 { "master" } else { "slave" };
+        let line = nodes.split_once(&myself).unwrap().1.split_once(" connected").unwrap().0;
+        assert!(line.contains(&format!(" {role} ")), "{myself} in {nodes}");
+        until(|| client.raw("CLUSTER NODES").contains(&format!("myself,{role}")));
+    }
+    // The others hear of it when a leader is lost, though nobody asks it any more.
+    let left: Vec<SocketAddr> = [1, 3].map(|node| deployment.address_of(0, node)).to_vec();
+    let leader = deployment.stop(0, 2);
+    let address = left[leader / 2].to_string();
+    until(|| slots(&mut elsewhere)[&number] == address);
+    assert_eq!(elsewhere.raw("GET car:{t}"), format!("-MOVED {number} {address}"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::Client;
 use front::redis::{Options, RedisFront};
-use model::{Command, Giving, KeyspaceSpec, Request, SiteName, Slot, SlotSet};
+use model::{Body, Command, Giving, KeyspaceSpec, NodeId, Request, SiteName, Slot, SlotSet};
 use server::config::{Config, Ports};
 use server::{Handle, Node};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Sites of one node each, with the global keyspace `cars` (`car:`).
+/// Sites, with the global keyspace `cars` (`car:`).
 pub(crate) struct Deployment {
     pub(crate) sites: Vec<Place>,
     runtime: Runtime,
@@ -22,6 +22,8 @@ pub(crate) struct Place {
     front: Option<RedisFront>,
     node: Option<Node>,
     handle: Handle,
+    /// Its nodes 2 and up, with their ports.
+    more: Vec<(RedisFront, Node)>,
 }
 
 impl Deployment {
@@ -43,23 +45,8 @@ impl Deployment {
     }
 
     fn add(&mut self, with_port: bool) {
-        let number = self.sites.len() + 1;
-        let join: Vec<String> = self.sites.first().map(Place::peer).into_iter().collect();
-        let ports = Ports {
-            peer: SocketAddr::from(([127, 0, 0, 1], 0)),
-            redis: None,
-            redis_cluster: with_port.then(free_port),
-            ..Ports::default()
-        };
-        let keyspaces = vec![KeyspaceSpec::linearizable_global("cars", "car:")];
-        let config = Config {
-            site: SiteName::new(format!("s{number}")).unwrap(),
-            data: self.data.path().join(number.to_string()),
-            keyspaces: if join.is_empty() { keyspaces } else { Vec::new() },
-            join,
-            ports,
-            ..Config::default()
-        };
+        let join = self.sites.first().map(Place::peer);
+        let config = self.config(self.sites.len() + 1, 1, join, with_port);
         let node = Node::start(&config).unwrap();
         let options = Options::of_cluster(&config).unwrap();
         let front = options.map(|options| RedisFront::start(&node, options).unwrap());
@@ -69,12 +56,86 @@ impl Deployment {
         };
         // Nobody is let in before there is a deployment.
         until(|| handle.status().deployment.is_some());
-        self.sites.push(Place { front, node: Some(node), handle });
+        self.sites.push(Place { front, node: Some(node), handle, more: Vec::new() });
+    }
+
+    /// Adds a node to a site and waits until it votes and everybody knows its port.
+    pub(crate) fn add_node(&mut self, site: usize) {
+        let number = self.sites[site].more.len() as u64 + 2;
+        let config = self.config(site + 1, number, Some(self.sites[site].peer()), true);
+        let node = Node::start(&config).unwrap();
+        let options = Options::of_cluster(&config).unwrap().unwrap();
+        let front = RedisFront::start(&node, options).unwrap();
+        self.sites[site].more.push((front, node));
+        until(|| self.sites[site].handle.status().members.voters.len() as u64 == number);
+        self.wait_until_known();
+    }
+
+    /// Waits until no slots have moved for a while, so that sites have nothing to say to each other
+    /// but what they always say.
+    pub(crate) fn wait_until_quiet(&self) {
+        const QUIET: usize = 150;
+        let mut quiet = 0;
+        until(|| {
+            let moves = |site: &Place| site.handle.status().moves.len();
+            quiet = if self.sites.iter().map(moves).sum::<usize>() == 0 { quiet + 1 } else { 0 };
+            quiet > QUIET
+        });
+    }
+
+    /// Has another node of a site lead it.
+    pub(crate) fn let_lead(&self, site: usize, node: u64) {
+        let body = Body::TransferLeader { node: NodeId(node) };
+        let handle = &self.sites[site].handle;
+        until(|| {
+            let request = Request { body: body.clone(), deadline_ms: None, redirect: false };
+            let asked = self.runtime.block_on(handle.call(request));
+            asked.is_ok() && handle.status().leader == Some(NodeId(node))
+        });
+    }
+
+    /// Stops a node of a site, not its first, and says which one leads then.
+    pub(crate) fn stop(&mut self, site: usize, node: usize) -> usize {
+        let (front, stopped) = self.sites[site].more.remove(node - 2);
+        drop(front);
+        stopped.stop();
+        let status = || self.sites[site].handle.status();
+        until(|| status().leader.is_some_and(|leader| leader != NodeId(node as u64)));
+        status().leader.unwrap().0 as usize
+    }
+
+    /// Where clients find another node of a site.
+    pub(crate) fn address_of(&self, site: usize, node: usize) -> SocketAddr {
+        match node {
+            1 => self.address(site),
+            node => self.sites[site].more[node - 2].0.address(),
+        }
+    }
+
+    fn config(&self, site: usize, node: u64, join: Option<String>, with_port: bool) -> Config {
+        let ports = Ports {
+            peer: SocketAddr::from(([127, 0, 0, 1], 0)),
+            redis: None,
+            redis_cluster: with_port.then(free_port),
+            ..Ports::default()
+        };
+        let keyspaces = vec![KeyspaceSpec::linearizable_global("cars", "car:")];
+        Config {
+            site: SiteName::new(format!("s{site}")).unwrap(),
+            node: NodeId(node),
+            data: self.data.path().join(format!("{site}-{node}")),
+            keyspaces: if join.is_none() { keyspaces } else { Vec::new() },
+            join: join.into_iter().collect(),
+            ports,
+            ..Config::default()
+        }
     }
 
     /// Every site knows all of them with their addresses, and the keyspace.
     fn wait_until_known(&self) {
-        let wanted = self.sites.iter().filter(|site| site.front.is_some()).count();
+        let more = self.sites.iter().map(|site| site.more.len());
+        let first = self.sites.iter().filter(|site| site.front.is_some()).count();
+        let wanted = first + more.sum::<usize>();
         for site in &self.sites {
             until(|| {
                 let status = site.handle.status();
@@ -132,6 +193,10 @@ impl Drop for Deployment {
     fn drop(&mut self) {
         for site in &mut self.sites {
             drop(site.front.take());
+            for (front, node) in site.more.drain(..) {
+                drop(front);
+                node.stop();
+            }
             if let Some(node) = site.node.take() {
                 node.stop();
             }

@@ -41,6 +41,8 @@ pub(super) struct News {
     /// Whose turn it is to be told.
     turn: usize,
     next_founding: Duration,
+    /// The term in which it has told everybody that it leads.
+    led_in: Option<u64>,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -73,7 +75,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // Whoever made it tells everybody; the others hear of it by gossip if they miss that.
         let holds = self.machine.token(Registry::slot()).serves();
         if self.leads() && holds && !is_first {
-            self.tell_everybody();
+            self.tell_everybody(true);
         }
     }
 
@@ -96,6 +98,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.tick_ring();
+        let leads_in = self.leads_in();
+        if std::mem::replace(&mut self.news.led_in, leads_in) != leads_in && leads_in.is_some() {
+            // Where to send clients from now on.
+            self.tell_everybody(false);
+        }
         if self.news.next_gossip <= now {
             self.news.next_gossip = now + GOSSIP_INTERVAL;
             self.tell_somebody();
@@ -183,7 +190,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             true => entry::encode_registry(&member.registry),
             false => bytes::Bytes::new(),
         };
-        Some(RegistryNews { version: member.registry.version, registry })
+        let leader = self.raft.leader().map_or(0, |leader| leader.0);
+        Some(RegistryNews { version: member.registry.version, registry, leader })
     }
 
     fn tell(&mut self, site: SiteId, whole: bool) {
@@ -194,9 +202,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    fn tell_everybody(&mut self) {
+    fn tell_everybody(&mut self, whole: bool) {
         for site in self.other_sites() {
-            self.tell(site, true);
+            self.tell(site, whole);
         }
     }
 
@@ -211,6 +219,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Another site says which registry it has.
     pub(super) fn take_news(&mut self, site: SiteId, node: NodeId, news: RegistryNews) {
+        if news.leader != 0 {
+            self.routing.learn_leader(site, NodeId(news.leader));
+        }
         let Some(member) = self.machine.membership() else { return };
         let own = member.registry.version;
         if news.version < own {
