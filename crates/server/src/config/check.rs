@@ -67,6 +67,17 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
             return Err(value(setting, &format!("{address:?} is not HOST:PORT")));
         }
     }
+    let ports = &config.ports;
+    if let Some(address) = ports.redis_cluster
+        && address.ip().is_unspecified()
+        && ports.advertise_redis_cluster.is_none()
+    {
+        let what = format!(
+            "{address} is no address that clients could be sent to: say by which one they reach it \
+             with --advertise-redis-cluster HOST:PORT"
+        );
+        return Err(value("--redis-cluster", &what));
+    }
     Ok(())
 }
 

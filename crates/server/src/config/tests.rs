@@ -15,6 +15,16 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
+fn clients_are_not_sent_to_every_address() {
+    let open = "insecure = \"allow-remote-without-credentials\"\n[listen]\n\
+                redis_cluster = \"0.0.0.0:1\"\n";
+    let refused = refusal(open);
+    assert!(refused.contains("--advertise-redis-cluster HOST:PORT"), "{refused}");
+    assert!(resolve(&format!("{open}advertise_redis_cluster = \"pier-39:1\"")).is_ok());
+    assert!(resolve("[listen]\nredis_cluster = \"127.0.0.1:1\"").is_ok());
+}
+
+#[test]
 fn nothing_said_is_a_working_node_on_loopback() {
     let config = resolve("").unwrap();
     assert_eq!(config, Config::default());
