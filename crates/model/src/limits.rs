@@ -132,7 +132,7 @@ pub const RING_VIRTUALS_MAX: u32 = 64;
 pub const RING_SUCCESSORS: usize = 8;
 /// Members of a successor list altogether, where several are of one site.
 pub const RING_LIST_MEMBERS_MAX: usize = 64;
-/// Messages of one lookup on the ring. A sound ring of 10,000 sites needs about 7.
+/// Messages of one lookup on the ring. A sound ring of 10,000 sites needs 5 on average.
 pub const RING_HOPS_MAX: u32 = 64;
 /// Sites that one lookup avoids because they did not answer; past it the lookup has failed.
 pub const RING_AVOIDED_MAX: usize = 16;
@@ -140,6 +140,8 @@ pub const RING_AVOIDED_MAX: usize = 16;
 pub const RING_LOOKUPS_MAX: usize = 1_024;
 /// Searches of its own (to join, to merge, for fingers) that a site has under way.
 pub const RING_SEARCHES_MAX: usize = 8;
+/// Searches for its own places that wait for their turn; past it they are found later, by chance.
+pub const RING_SEEKS_WAITING_MAX: usize = 256;
 /// Sites of the directory that a site which was away tries before it believes that nobody is left.
 pub const RING_TRIED_MAX: usize = 64;
 /// Sites of the directory that a ring remembers to merge with.
@@ -164,6 +166,7 @@ const _: () = {
     assert!(LOG_SEGMENT_BYTES < LOG_BYTES_BEFORE_SNAPSHOT);
     assert!(RING_SUCCESSORS < RING_LIST_MEMBERS_MAX);
     assert!((RING_AVOIDED_MAX as u32) < RING_HOPS_MAX);
+    assert!(RING_VIRTUALS_MAX as usize <= RING_SEEKS_WAITING_MAX);
     assert!(RING_SEARCHES_MAX < RING_LOOKUPS_MAX);
     assert!(RING_TRIED_MAX <= RING_KNOWN_MAX);
     assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);

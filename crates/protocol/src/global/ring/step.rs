@@ -92,16 +92,15 @@ impl Ring {
         // Nobody is between two neighbours of a list, so the list knows who is responsible. (For a
         // virtual node of our own, its predecessor may know of somebody the list does not.)
         let mut list = self.successors(before).iter().filter(|member| named(member));
-        if let Some(member) = list.find(|member| is_within(target, before, member.point)) {
-            if member.site != self.site {
-                return Route::At(*member);
+        match list.find(|member| is_within(target, before, member.point)) {
+            Some(next) if next.site != self.site => return Route::At(*next),
+            Some(own) => {
+                let nearer = self.predecessor(own.point).filter(|nearer| {
+                    nearer.site != self.site && is_within(target, before, nearer.point)
+                });
+                return nearer.filter(named).map_or(Route::Mine(*own), Route::At);
             }
-            return match self.predecessor(member.point).filter(|before| before.site != self.site) {
-                Some(nearer) if named(&nearer) && is_within(target, before, nearer.point) => {
-                    Route::At(nearer)
-                }
-                _ => Route::Mine(*member),
-            };
+            None => {}
         }
         let others = || self.known().filter(|member| member.site != self.site && named(member));
         let nearer = |member: &Member| member.point.is_between(before, target);

@@ -27,9 +27,10 @@
 //!   confirmed takes nothing over from who is not. For the ring that is a crash and a join. If all
 //!   were away together there is nobody to confirm anything: then they take over from each other,
 //!   and are confirmed when twice [`Options::suspicion`] has passed, the directory has been tried
-//!   [`Options::attempts`] times, and no seek has found anybody who is. If nobody at all that it points to lives, it is no member
-//!   any more and joins again, by way of the directory; and only if no member is heard of there
-//!   either, for the same time, it is a ring by itself, as a site is that is cut off.
+//!   [`Options::attempts`] times, and no seek has found anybody who is. If nobody lives that one of
+//!   its virtual nodes points to, it is no member any more and joins again, by way of the directory;
+//!   and only if no member is heard of there either, for as long, it is a ring by itself, as a site
+//!   is that is cut off.
 //! - **Losing all successors.** More neighbours crashed than a list has. The site's next own virtual
 //!   node takes their place, and a seek finds who is really next.
 //!

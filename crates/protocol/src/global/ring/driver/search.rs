@@ -83,7 +83,7 @@ impl Driver {
         self.vias.clear();
         self.fingers = Fingers::default();
         self.withdrawn = None;
-        self.vouched = false;
+        (self.vouched, self.confirmed) = (false, false);
         self.joining = false;
         self.turns.values_mut().for_each(|turn| *turn = Turn { due: now, ..Turn::default() });
     }
@@ -144,7 +144,8 @@ impl Driver {
 
     /// Has a member seek, by way of this site or of anybody.
     pub(super) fn seek_soon(&mut self, of: Point, via: Option<SiteId>) {
-        if !self.seeks.contains(&(of, via)) {
+        let room = self.seeks.len() < limits::RING_SEEKS_WAITING_MAX;
+        if room && !self.seeks.contains(&(of, via)) {
             self.seeks.push_back((of, via));
         }
     }
@@ -214,7 +215,7 @@ impl Driver {
 
     fn refresh_finger(&mut self, now: Duration) {
         self.fingers.due = now + self.about(self.options.finger_interval);
-        // Each virtual node has at least one beginning, and most have fingers.
+        // From where it was left to the next finger there is; in small rings there are none.
         for _ in 0..=self.turns.len() {
             let next = || self.ring.point_after(self.fingers.of.unwrap_or(Point(0)));
             let of = self.fingers.of.filter(|of| self.ring.is_joined(*of)).unwrap_or_else(next);
