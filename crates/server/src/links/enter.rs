@@ -95,6 +95,8 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
             );
             Err(Refused::Never(why))
         }
+        // It is only just beginning its deployment.
+        Ok(Err(Failure::Refused(Refusal::NoDeployment))) => Ok(None),
         Ok(Err(Failure::Refused(refusal))) => Err(Refused::Never(refusal.to_string())),
         _ => Ok(None),
     }
