@@ -35,11 +35,11 @@ pub(super) fn points(size: Size) -> Vec<Point> {
     usual.chain([alone(size)]).collect()
 }
 
-/// Nobody is in its way.
+/// Nobody is in its way, and of a few keys everybody soon knows who holds them.
 fn alone(size: Size) -> Point {
     let usual = Point::usual(Setting::Ours, size);
-    let operations = usual.operations / 10;
-    Point { global_percent: 100, keys: Keys::Uniform, threads: 1, operations, ..usual }
+    let (records, operations) = (10, usual.operations / 4);
+    Point { global_percent: 100, keys: Keys::Uniform, threads: 1, records, operations, ..usual }
 }
 
 /// What a remote read and a remote update take by their links and disks, in ms: to the client's node
