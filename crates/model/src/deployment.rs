@@ -1,6 +1,6 @@
 //! A deployment: the sites that keep global keys together, and what all of them must agree on.
 
-use crate::{Keyspace, KeyspaceId, NodeId, SiteId, SiteName, Slot, limits};
+use crate::{Keyspace, NodeId, SiteId, SiteName, Slot, limits};
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,11 +106,6 @@ impl Registry {
     /// A site by its name.
     pub fn site_named(&self, name: &str) -> Option<&SiteEntry> {
         self.sites.iter().find(|site| site.name.as_str() == name)
-    }
-
-    /// A keyspace by its id.
-    pub fn keyspace(&self, id: KeyspaceId) -> Option<&Keyspace> {
-        self.keyspaces.iter().find(|keyspace| keyspace.id == id)
     }
 
     /// Applies a change. Answers with the id of the site it was about. The version is counted up if

@@ -1,6 +1,6 @@
 //! What a front asks of its site.
 
-use crate::{Command, KeyspaceId, NodeId, Query, SiteId};
+use crate::{Command, KeyspaceId, NodeId, Query, RequestId, SiteId};
 
 /// One request to a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,18 @@ pub enum Body {
         /// Its id.
         node: NodeId,
     },
+}
+
+impl Body {
+    /// Where it keeps its number; `None`: it cannot have one.
+    pub fn request_id_mut(&mut self) -> Option<&mut Option<RequestId>> {
+        match self {
+            Body::Write(Command::Write { request, .. } | Command::Transaction { request, .. }) => {
+                Some(request)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// How fresh a read's answer must be.

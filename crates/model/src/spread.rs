@@ -1,6 +1,6 @@
 //! Which slot a request is about: all keys of one request must share one.
 
-use crate::{Bytes, Query, Slot, Step, Write};
+use crate::{Bytes, Guard, Query, Slot, Step, Write};
 
 /// The slots of some keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,12 @@ impl Spread {
             (Spread::One(one), Spread::One(other)) if one == other => self,
             _ => Spread::Several,
         }
+    }
+
+    /// The slots of a transaction's keys.
+    pub fn of_transaction(guards: &[Guard], steps: &[Step]) -> Spread {
+        let spread = steps.iter().fold(Spread::Nowhere, |all, one| all.join(one.spread()));
+        guards.iter().fold(spread, |all, guard| all.and(&guard.key))
     }
 
     fn of<'a>(keys: impl IntoIterator<Item = &'a Bytes>) -> Spread {

@@ -108,6 +108,22 @@ fn a_transaction_is_of_one_slot_that_is_here() {
 }
 
 #[test]
+fn whoever_the_ring_leads_to_hears_of_slots_that_are_not_at_home() {
+    let deployment = Deployment::start(&[true, true, true]);
+    let holder = |site: usize, key: &String| deployment.holder(site, Slot::of_key(key.as_bytes()));
+    let mut keys: Vec<String> = (0..20).map(|nth| format!("{{{nth}}}")).collect();
+    // All are where they belong.
+    until(|| keys.iter().all(|key| (1..3).all(|site| holder(site, key) == holder(0, key))));
+    let to = deployment.own_id(1);
+    keys.retain(|key| holder(0, key) != to);
+    for key in &keys {
+        deployment.give(key, 1);
+    }
+    // The one that gave it knows, and whoever keeps the ring's register; nobody asked the third.
+    until(|| keys.iter().any(|key| holder(0, key) == to && holder(2, key) == to));
+}
+
+#[test]
 fn a_command_has_keys_of_one_slot_in_global_keyspaces() {
     let deployment = Deployment::start(&[true]);
     let mut client = deployment.connect(0);

@@ -2,7 +2,9 @@
 
 use crate::support::Client;
 use front::redis::{Options, RedisFront};
-use model::{Body, Command, Giving, KeyspaceSpec, NodeId, Request, SiteName, Slot, SlotSet};
+use model::{
+    Body, Command, Giving, KeyspaceSpec, NodeId, Request, SiteId, SiteName, Slot, SlotSet,
+};
 use server::config::{Config, Ports};
 use server::{Handle, Node};
 use std::net::{SocketAddr, TcpListener};
@@ -171,6 +173,19 @@ impl Deployment {
             })
         });
         until(|| serves(to));
+        // A site that has not heard how its move ended keeps requests until it has, and sends them on.
+        let keeps = |site| site != to && self.holder(site, slot) == self.own_id(site);
+        until(|| !(0..self.sites.len()).any(keeps));
+    }
+
+    /// Who holds a slot, as a site knows it.
+    pub(crate) fn holder(&self, site: usize, slot: Slot) -> Option<SiteId> {
+        let map = self.runtime.block_on(self.sites[site].handle.slot_map());
+        map.into_iter().find(|(slots, _)| slots.contains(slot)).map(|(_, holder)| holder)
+    }
+
+    pub(crate) fn own_id(&self, site: usize) -> Option<SiteId> {
+        self.sites[site].handle.status().deployment.as_ref().map(|member| member.own)
     }
 
     /// Begins to move a slot on purpose. It does not while it moves already.

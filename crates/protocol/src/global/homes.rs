@@ -1,20 +1,29 @@
-//! Which site a slot belongs to: consistent hashing over the sites of the registry.
+//! Which site a slot belongs to, and which one knows who holds it; both follow from the registry.
 //!
-//! Each site has virtual nodes on the ring, as many as its capacity says; a slot belongs to the site
-//! of the first one at or behind its own point. So a site that joins takes slots from all others and
-//! one that leaves gives to all others, and no slot moves between two that stay. Sites that are about
-//! to leave have no place.
+//! A slot's *home* is where it should be; where it *is*, its token says. Slots have homes in runs of
+//! 32, so that a map of them stays short. A run belongs to the site with the highest ticket for it
+//! (highest random weight: Thaler and Ravishankar 1998), and a site has as many tickets as its
+//! capacity says. So a site that joins takes runs from all others, one that leaves gives to all
+//! others, and no run moves between two that stay. Sites that are about to leave have none.
 //!
-//! This is where a slot *should* be. Where it *is*, its token says.
+//! The ring's few virtual nodes would give three equal sites very unequal shares; they say who
+//! *registers* a slot instead: the ring's successor of a slot knows who holds it if that is not its
+//! home, and a lookup on the ring ends there (docs/adr/0021).
 
-use super::ring::{Point, virtual_count};
-use model::{Registry, SiteId, Slot};
+use super::ring::{Point, ticket, virtual_count};
+use model::{Registry, SiteEntry, SiteId, Slot};
+
+/// Slots that have one home together.
+const RUN_SLOTS: u16 = 32;
+const RUNS: u16 = Slot::COUNT / RUN_SLOTS;
 
 /// The homes of all slots, by one version of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
     version: u64,
-    /// Ascending by point.
+    /// Of each run; empty: all sites are about to leave.
+    homes: Vec<SiteId>,
+    /// The ring's virtual nodes, ascending by point.
     points: Vec<(Point, SiteId)>,
 }
 
@@ -24,17 +33,28 @@ impl Homes {
         if self.version == registry.version {
             return;
         }
-        let points = registry.sites.iter().filter(|site| !site.leaving).flat_map(|site| {
-            let count = virtual_count(f64::from(site.capacity_percent) / 100.0);
-            (0..count).map(|index| (Point::of_virtual(site.id, index), site.id))
-        });
-        self.points = points.collect();
-        self.points.sort_unstable_by_key(|(point, site)| (point.0, *site));
         self.version = registry.version;
+        let staying = || registry.sites.iter().filter(|site| !site.leaving);
+        self.points = staying()
+            .flat_map(|site| {
+                (0..tickets(site)).map(|index| (Point::of_virtual(site.id, index), site.id))
+            })
+            .collect();
+        self.points.sort_unstable_by_key(|(point, site)| (point.0, *site));
+        let best = |run: u16, site: &SiteEntry| {
+            (0..tickets(site)).map(|index| ticket(run, site.id, index)).max()
+        };
+        let home = |run| staying().max_by_key(|site| (best(run, site), site.id));
+        self.homes = (0..RUNS).filter_map(home).map(|site| site.id).collect();
     }
 
     /// The site a slot belongs to; `None`: all sites are about to leave.
     pub(crate) fn of(&self, slot: Slot) -> Option<SiteId> {
+        self.homes.get(usize::from(slot.number() / RUN_SLOTS)).copied()
+    }
+
+    /// The site that a lookup of a slot ends at, on a ring at rest.
+    pub(crate) fn registrar(&self, slot: Slot) -> Option<SiteId> {
         let point = Point::of_slot(slot).0;
         let at = self.points.partition_point(|(other, _)| other.0 < point);
         let found = self.points.get(at).or(self.points.first());
@@ -42,10 +62,14 @@ impl Homes {
     }
 }
 
+fn tickets(site: &SiteEntry) -> u32 {
+    virtual_count(f64::from(site.capacity_percent) / 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{DeploymentId, SiteEntry, SiteName};
+    use model::{DeploymentId, SiteName};
     use std::collections::BTreeMap;
 
     fn registry(version: u64, sites: &[(u32, u32, bool)]) -> Registry {
@@ -73,6 +97,14 @@ mod tests {
         homes
     }
 
+    fn counts(homes: &Homes) -> BTreeMap<SiteId, usize> {
+        let mut counts: BTreeMap<SiteId, usize> = BTreeMap::new();
+        for slot in Slot::all() {
+            *counts.entry(homes.of(slot).unwrap()).or_default() += 1;
+        }
+        counts
+    }
+
     #[test]
     fn slots_move_only_to_who_joins_and_from_who_leaves() {
         let before = homes(1, &[(1, 100, false), (2, 100, false), (3, 100, false)]);
@@ -87,18 +119,32 @@ mod tests {
             assert_ne!(is, Some(SiteId(2)));
         }
         assert_eq!(homes(4, &[(1, 100, true)]).of(Slot::new(5).unwrap()), None);
+        assert_eq!(homes(4, &[(1, 100, true)]).registrar(Slot::new(5).unwrap()), None);
     }
 
     #[test]
-    fn a_site_of_twice_the_capacity_holds_about_twice_as_many() {
-        let sites: Vec<_> =
-            (1..=20).map(|id| (id, if id == 1 { 200 } else { 100 }, false)).collect();
-        let homes = homes(1, &sites);
-        let mut counts: BTreeMap<SiteId, usize> = BTreeMap::new();
-        for slot in Slot::all() {
-            *counts.entry(homes.of(slot).unwrap()).or_default() += 1;
+    fn shares_are_as_the_capacities() {
+        let is_about = |count: usize, due: usize| (due * 4 / 5..=due * 6 / 5).contains(&count);
+        let all = usize::from(Slot::COUNT);
+        for first in 1..20 {
+            let few = [(first, 100, false), (first + 1, 100, false), (first + 2, 100, false)];
+            let counts = counts(&homes(1, &few));
+            assert!(counts.values().all(|count| is_about(*count, all / 3)), "{counts:?}");
         }
-        let share = usize::from(Slot::COUNT) / 21;
-        assert!((share..share * 4).contains(&counts[&SiteId(1)]), "{counts:?}");
+        let uneven = counts(&homes(1, &[(1, 300, false), (2, 100, false)]));
+        assert!(is_about(uneven[&SiteId(1)], all * 3 / 4), "{uneven:?}");
+    }
+
+    #[test]
+    fn homes_come_in_runs() {
+        let homes = homes(1, &[(1, 100, false), (2, 100, false)]);
+        let mut slots = Slot::all().map(|slot| homes.of(slot));
+        let mut changes = 0;
+        let mut last = slots.next().unwrap();
+        for home in slots {
+            changes += usize::from(home != last);
+            last = home;
+        }
+        assert!(changes < usize::from(RUNS), "{changes}");
     }
 }

@@ -226,7 +226,7 @@ impl Routing {
         let client = self.client;
         let one = self.routed.get_mut(&id)?;
         one.at = At::Sent(site, node, now);
-        if let Some(Some(request)) = request_id(&mut one.body)
+        if let Some(Some(request)) = one.body.request_id_mut()
             && request.client == client
         {
             request.acknowledged_below = oldest;
@@ -261,7 +261,7 @@ impl Routing {
     fn number(&mut self, id: u64) {
         let client = self.client;
         let Some(one) = self.routed.get_mut(&id) else { return };
-        if let Some(request) = request_id(&mut one.body) {
+        if let Some(request) = one.body.request_id_mut() {
             request.get_or_insert(RequestId { client, sequence: id, acknowledged_below: 0 });
         }
     }
@@ -430,19 +430,9 @@ fn says_nothing_done(failure: &Failure) -> bool {
     )
 }
 
-/// Where a request keeps its id, if it can have one.
-fn request_id(body: &mut Body) -> Option<&mut Option<RequestId>> {
-    match body {
-        Body::Write(Command::Write { request, .. } | Command::Transaction { request, .. }) => {
-            Some(request)
-        }
-        _ => None,
-    }
-}
-
 /// Whether doing it twice is the same as doing it once: it has a number, or says so by itself.
 fn is_repeatable(body: &mut Body) -> bool {
-    if let Some(request) = request_id(body) {
+    if let Some(request) = body.request_id_mut() {
         return request.is_some();
     }
     matches!(

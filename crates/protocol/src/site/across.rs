@@ -8,8 +8,8 @@ use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::routing::{PATIENCE, Target, may_come_across};
 use model::{
-    Answer, Body, Command, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet, Spread,
-    limits,
+    Answer, Body, Command, Epoch, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet,
+    Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,12 +30,16 @@ pub(super) struct Outbox {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Where a request must go; `None`: it is this site's own.
     pub(super) fn target_of(&self, body: &Body) -> Result<Option<Target>, Refusal> {
-        let (keyspace, spread) = match body {
-            Body::Read { keyspace, query, .. } => (*keyspace, query.spread()),
-            Body::Write(Command::Write { keyspace, write, .. }) => (*keyspace, write.spread()),
-            Body::Write(Command::Transaction { keyspace, guards, steps, .. }) => {
-                let spread = steps.iter().fold(Spread::Nowhere, |all, one| all.join(one.spread()));
-                (*keyspace, guards.iter().fold(spread, |all, guard| all.and(&guard.key)))
+        let is_global = |keyspace| self.machine.is_global(keyspace);
+        let spread = match body {
+            Body::Read { keyspace, query, .. } if is_global(*keyspace) => query.spread(),
+            Body::Write(Command::Write { keyspace, write, .. }) if is_global(*keyspace) => {
+                write.spread()
+            }
+            Body::Write(Command::Transaction { keyspace, guards, steps, .. })
+                if is_global(*keyspace) =>
+            {
+                Spread::of_transaction(guards, steps)
             }
             Body::Write(
                 Command::CreateKeyspace(_)
@@ -46,9 +50,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             _ => return Ok(None),
         };
-        if !self.machine.is_global(keyspace) {
-            return Ok(None);
-        }
         match spread {
             Spread::One(slot) => Ok(Some(Target::Slot(slot))),
             Spread::Several => Err(Refusal::CrossSlot),
@@ -242,7 +243,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for answer in answered.answers {
             let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
             let holder = SiteId(answer.holder);
-            let hint = (answer.holder != 0).then_some((holder, model::Epoch(answer.epoch)));
+            let hint = (answer.holder != 0).then_some((holder, Epoch(answer.epoch)));
             let now = self.now.monotonic;
             settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }
@@ -259,7 +260,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => {
                 let known = self.machine.holder(*slot).into_iter().chain(self.routing.hint(*slot));
-                known.max_by_key(|(_, epoch)| *epoch)
+                // Who is not registered anywhere else is at home.
+                let home = || Some((self.homes.of(*slot)?, Epoch(0)));
+                known.max_by_key(|(_, epoch)| *epoch).or_else(home)
             }
             _ => None,
         };

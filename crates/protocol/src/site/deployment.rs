@@ -111,6 +111,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.news.next_look = now + LOOK_INTERVAL;
             self.describe();
             self.balance();
+            self.register_slots();
         }
     }
 

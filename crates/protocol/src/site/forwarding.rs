@@ -51,7 +51,7 @@ impl Forwarding {
             return Err((origin, Err(refusal)));
         }
         self.last_id += 1;
-        if let Some(request) = request_id(&mut body) {
+        if let Some(request) = body.request_id_mut() {
             request.get_or_insert(RequestId {
                 client: self.client,
                 sequence: self.last_id,
@@ -94,7 +94,7 @@ impl Forwarding {
             }
             one.sent = Some((leader, term));
             self.unsent -= 1;
-            if let Some(Some(request)) = request_id(&mut one.body)
+            if let Some(Some(request)) = one.body.request_id_mut()
                 && request.client == client
             {
                 request.acknowledged_below = acknowledged_below;
@@ -195,18 +195,8 @@ impl Forwarding {
 
 /// The number of a request that this node gave it.
 fn own_number(one: &mut Outstanding, client: ClientId) -> Option<u64> {
-    let request = (*request_id(&mut one.body)?)?;
+    let request = (*one.body.request_id_mut()?)?;
     (request.client == client).then_some(request.sequence)
-}
-
-/// Where a request keeps its id, if it can have one.
-fn request_id(body: &mut Body) -> Option<&mut Option<RequestId>> {
-    match body {
-        Body::Write(Command::Write { request, .. } | Command::Transaction { request, .. }) => {
-            Some(request)
-        }
-        _ => None,
-    }
 }
 
 /// Whether doing it twice is the same as doing it once.
@@ -250,7 +240,7 @@ mod tests {
 
     fn request_ids(sent: Vec<peer::ForwardedRequest>) -> Vec<RequestId> {
         let bodies = sent.into_iter().map(|one| entry::decode_request(one.request).unwrap().body);
-        bodies.map(|mut body| request_id(&mut body).unwrap().unwrap()).collect()
+        bodies.map(|mut body| body.request_id_mut().unwrap().unwrap()).collect()
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod membership;
 pub mod raft;
 pub mod reads;
 pub mod recovery;
+mod registering;
 mod requests;
 mod ring;
 mod snapshots;
@@ -57,6 +58,7 @@ use model::{
 };
 use raft::{Committed, Persist, Raft, Ticks};
 use reads::Reads;
+use registering::Registering;
 use ring::OnRing;
 pub use status::Status;
 use std::collections::{BTreeMap, VecDeque};
@@ -320,6 +322,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     routing: Routing,
     handovers: Handovers,
     homes: Homes,
+    registering: Registering,
     on_ring: OnRing,
     /// Lookups on the ring that ended, and the messages that they took.
     hops: (u64, u64),
@@ -401,6 +404,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             routing: Routing::new(options.client),
             handovers: Handovers::new(options.handover_bytes_per_s_max),
             homes: Homes::default(),
+            registering: Registering::default(),
             on_ring: OnRing::new(options.client),
             hops: (0, 0),
             outbox: Outbox::default(),

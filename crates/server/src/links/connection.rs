@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
-use wire::peer::{self, Hello};
+use wire::peer::{self, Forward, ForwardedAnswer, ForwardedRequest, Hello, Say};
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -71,6 +71,27 @@ impl Connection {
     /// Waits for one message.
     pub(crate) async fn hear(&mut self) -> Result<peer::Message, LinkError> {
         Ok(peer::decode(next_frame(&mut self.stream, &mut self.buffer).await?)?)
+    }
+
+    /// Asks one thing and waits for its answer.
+    pub(super) async fn ask(
+        &mut self,
+        request: ForwardedRequest,
+    ) -> Result<ForwardedAnswer, LinkError> {
+        let id = request.id;
+        let message: peer::Message = Say::Forward(Forward { requests: vec![request] }).into();
+        self.say(&message).await?;
+        let answer = async {
+            loop {
+                if let Some(Say::Answered(answered)) = self.hear().await?.say
+                    && let Some(answer) = answered.answers.into_iter().find(|one| one.id == id)
+                {
+                    return Ok(answer);
+                }
+            }
+        };
+        let in_time = tokio::time::timeout(limits::REQUEST_DEADLINE, answer).await;
+        in_time.unwrap_or(Err(LinkError::Timeout))
     }
 
     pub(super) fn split(self) -> (Reader, Writer) {

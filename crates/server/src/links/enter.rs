@@ -8,11 +8,11 @@
 use super::{LinkError, Links};
 use model::{
     Answer, Body, Command, Failure, Refusal, Registry, RegistryChange, RegistryError, Request,
-    SiteEntry, SiteId, limits,
+    SiteEntry, SiteId,
 };
 use std::time::Duration;
 use wire::entry;
-use wire::peer::{Forward, ForwardedRequest, Message, Say};
+use wire::peer::ForwardedRequest;
 
 /// How long to wait before asking everybody again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
@@ -70,22 +70,7 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
     let body = Body::Write(Command::ChangeRegistry(RegistryChange::Join(site.clone())));
     let request = Request { body, deadline_ms: None, redirect: false };
     let request = entry::encode_request(&request);
-    let requests = vec![ForwardedRequest { id, request, join: None }];
-    let message: Message = Say::Forward(Forward { requests }).into();
-    connection.say(&message).await?;
-    let waiting = async {
-        loop {
-            if let Some(Say::Answered(answered)) = connection.hear().await?.say
-                && let Some(answer) = answered.answers.into_iter().find(|answer| answer.id == id)
-            {
-                return Ok::<_, LinkError>(answer);
-            }
-        }
-    };
-    let answer = match tokio::time::timeout(limits::REQUEST_DEADLINE, waiting).await {
-        Ok(answer) => answer?,
-        Err(_) => return Err(LinkError::Timeout.into()),
-    };
+    let answer = connection.ask(ForwardedRequest { id, request, join: None }).await?;
     match entry::decode_reply(answer.outcome) {
         Ok(Ok(Answer::Registered { site, registry })) => Ok(Some(Found::LetIn(site, registry))),
         Ok(Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name))))) => {

@@ -9,7 +9,7 @@ use model::{Failure, limits};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::entry;
-use wire::peer::{Forward, ForwardedRequest, Member, Members, Message, Say};
+use wire::peer::{ForwardedRequest, Member, Members};
 
 /// How long to wait before asking everybody again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
@@ -62,21 +62,7 @@ async fn ask(links: &Links, address: &str, member: &Member) -> Result<Answer, Li
     // number that only this life has.
     let id = member.incarnation;
     let request = ForwardedRequest { id, join: Some(member.clone()), ..Default::default() };
-    let message: Message = Say::Forward(Forward { requests: vec![request] }).into();
-    connection.say(&message).await?;
-    let waiting = async {
-        loop {
-            if let Some(Say::Answered(answered)) = connection.hear().await?.say
-                && let Some(answer) = answered.answers.into_iter().find(|answer| answer.id == id)
-            {
-                return Ok::<_, LinkError>(answer);
-            }
-        }
-    };
-    let answer = match tokio::time::timeout(limits::REQUEST_DEADLINE, waiting).await {
-        Ok(answer) => answer?,
-        Err(_) => return Err(LinkError::Timeout),
-    };
+    let answer = connection.ask(request).await?;
     let members = answer.members.unwrap_or_default();
     Ok(match entry::decode_reply(answer.outcome) {
         Ok(Ok(_)) => Answer::Joined(members),

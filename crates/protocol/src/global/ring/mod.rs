@@ -42,6 +42,7 @@ pub use driver::{Driver, Options, RingOutput};
 pub use format::RingError;
 pub use ideal::ideal;
 pub use lookups::{LOOKUP_PATIENCE, LookupOutput, Lookups};
+pub(in crate::global) use point::ticket;
 pub use point::{Member, Point, virtual_count};
 pub use pointers::Ring;
 pub use step::Step;

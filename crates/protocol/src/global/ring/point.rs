@@ -17,6 +17,8 @@ pub struct Point(pub u64);
 
 /// What tells the number of a slot from that of a virtual node.
 const SLOTS: u64 = 1 << 31;
+/// The same of a run of slots.
+const RUNS: u64 = 1 << 30;
 
 impl Point {
     /// Where a slot is.
@@ -78,11 +80,17 @@ const VIRTUALS: f64 = 8.0;
 
 /// How many virtual nodes a site of this capacity has: its share of the ring is proportional to
 /// it. With eight, one site's share varies by about a third around that; what must be balanced
-/// better is moved (slots have holders, and the ring only says who knows the holder).
+/// better is not the ring's (slots have homes, and the ring only says who knows the holder).
 pub fn virtual_count(capacity: f64) -> u32 {
     let wanted = (capacity * VIRTUALS).round();
     // A float becomes the nearest integer there is, and no number becomes 0.
     (wanted as u32).clamp(1, limits::RING_VIRTUALS_MAX)
+}
+
+/// What a site has for a run of slots at this index: the highest ticket takes the run. Part of the
+/// format that sites agree on, as points are.
+pub(in crate::global) fn ticket(run: u16, site: SiteId, index: u32) -> u64 {
+    mix(Point::of_virtual(site, index).0 ^ mix(RUNS | u64::from(run)))
 }
 
 /// The state of SplitMix64 is counted on by this odd number, the golden ratio's 64 bits.

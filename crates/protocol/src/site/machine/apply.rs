@@ -100,17 +100,15 @@ impl<'a, S: State> Applying<'a, S> {
     /// This comes before everything else: what was done for a slot that is not served here (any
     /// more) is not known here either.
     fn slot_of(&self, command: &Command) -> Result<Option<Slot>, Refusal> {
-        let (keyspace, spread) = match command {
-            Command::Write { keyspace, write, .. } => (*keyspace, write.spread()),
-            Command::Transaction { keyspace, guards, steps, .. } => {
-                let spread = steps.iter().fold(Spread::Nowhere, |all, one| all.join(one.spread()));
-                (*keyspace, guards.iter().fold(spread, |all, guard| all.and(&guard.key)))
+        let is_global = |keyspace| self.known.keyspaces.is_global(keyspace);
+        // Where keys lie is worked out only where it matters: that is a checksum of each.
+        let spread = match command {
+            Command::Write { keyspace, write, .. } if is_global(*keyspace) => write.spread(),
+            Command::Transaction { keyspace, guards, steps, .. } if is_global(*keyspace) => {
+                Spread::of_transaction(guards, steps)
             }
             _ => return Ok(None),
         };
-        if !self.known.keyspaces.is_global(keyspace) {
-            return Ok(None);
-        }
         match spread {
             Spread::One(slot) if self.known.slots.token(slot).serves() => Ok(Some(slot)),
             Spread::One(slot) => Err(Refusal::NotHeld(slot)),
@@ -191,7 +189,7 @@ impl<'a, S: State> Applying<'a, S> {
             read: &self.overlay,
             generation,
             log_time_ms: self.known.head.log_time_ms,
-            count: Some(self.known.count(keyspace)),
+            count: matches!(query, Query::Count).then(|| self.known.count(keyspace)),
         };
         query::answer(&sight, query, &mut self.answer_bytes)
     }

@@ -125,7 +125,7 @@ impl<S: State> Applying<'_, S> {
             }
             Giving::Release => {
                 if one.frozen.is_none() {
-                    return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+                    return Err(MoveError::NotReady("the move was not begun there").into());
                 }
                 if self.planted.is(Bug::KeepToken) {
                     self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
@@ -150,7 +150,7 @@ impl<S: State> Applying<'_, S> {
             Giving::TakeBack { refused } => {
                 // What is frozen may be installed already, unless the receiver has promised not to.
                 if one.frozen.is_some() && !refused {
-                    return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+                    return Err(MoveError::NotReady("the move was not begun there").into());
                 }
                 self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
                 self.end_giving(number);
@@ -168,10 +168,10 @@ impl<S: State> Applying<'_, S> {
         let member = self.member()?;
         let receiver = member.registry.site(to).filter(|site| !site.leaving);
         if receiver.is_none() || to == member.own {
-            return Err(MoveError::NoReceiver.into_refusal());
+            return Err(MoveError::NoReceiver.into());
         }
         if self.known.giving.len() >= limits::MOVES_MAX {
-            return Err(MoveError::TooManyMoves.into_refusal());
+            return Err(MoveError::TooManyMoves.into());
         }
         if slots.len() > limits::SLOTS_PER_MOVE_MAX {
             let max = limits::SLOTS_PER_MOVE_MAX;
@@ -181,7 +181,7 @@ impl<S: State> Applying<'_, S> {
         let held = |slot: &Slot| matches!(self.known.slots.token(*slot), Token::Held(_));
         let slots: &SlotSet = &slots.iter().filter(held).collect();
         if slots.is_empty() {
-            return Err(MoveError::NotHeld.into_refusal());
+            return Err(MoveError::NotHeld.into());
         }
         self.next_revision();
         let number = self.known.head.revision.0;
@@ -233,17 +233,6 @@ impl super::Known {
     pub(super) fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
         let next = |slot: Slot| -> (Slot, Epoch) { (slot, self.slots.token(slot).epoch().next()) };
         SlotEpochs::gather(one.slots.iter().map(next))
-    }
-}
-
-/// A refusal of a step, as the machine returns it.
-pub(super) trait IntoRefusal {
-    fn into_refusal(self) -> Stopped;
-}
-
-impl IntoRefusal for MoveError {
-    fn into_refusal(self) -> Stopped {
-        Stopped::Refused(Refusal::Move(self))
     }
 }
 

@@ -104,6 +104,12 @@ pub enum Stopped {
     Failed(#[from] MachineError),
 }
 
+impl From<model::MoveError> for Stopped {
+    fn from(error: model::MoveError) -> Stopped {
+        Stopped::Refused(error.into())
+    }
+}
+
 /// A committed log entry.
 #[derive(Clone, Debug)]
 pub struct Committed<'a> {

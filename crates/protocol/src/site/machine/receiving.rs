@@ -17,7 +17,6 @@
 //! ```
 
 use super::apply::Applying;
-use super::giving::IntoRefusal as _;
 use super::keyspaces::Owner;
 use super::records::Record;
 use super::requests::Asker;
@@ -155,7 +154,7 @@ impl<S: State> Applying<'_, S> {
         match (ended, step) {
             (Some(true), _) => return Ok(Answer::Installed),
             (Some(false), Receiving::Refuse) => return Ok(self.refused()),
-            (Some(false), _) => return Err(MoveError::Refused.into_refusal()),
+            (Some(false), _) => return Err(MoveError::Refused.into()),
             (None, _) => {}
         }
         if let Receiving::Begin { slots, open_from, pinned } = step {
@@ -167,7 +166,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(self.refused());
         }
         let Some(mut arrival) = self.known.arrivals.under_way.remove(&id) else {
-            return Err(MoveError::NotReady("the move was not begun there").into_refusal());
+            return Err(MoveError::NotReady("the move was not begun there").into());
         };
         let outcome = match step {
             Receiving::Piece { sequence, resume, items } if *sequence == arrival.pieces => {
@@ -180,7 +179,7 @@ impl<S: State> Applying<'_, S> {
                 })
             }
             Receiving::Install { pieces, .. } if *pieces != arrival.pieces => {
-                Err(MoveError::NotReady("pieces are missing").into_refusal())
+                Err(MoveError::NotReady("pieces are missing").into())
             }
             Receiving::Install { log_time_ms, revision, registry, .. } => {
                 let head = &mut self.known.head;
@@ -220,7 +219,7 @@ impl<S: State> Applying<'_, S> {
         let is_new_to_us =
             |(slot, epoch): (Slot, Epoch)| self.known.slots.token(slot).epoch() < epoch;
         if own.is_none_or(|own| own.leaving) || !slots.iter().all(is_new_to_us) {
-            return Err(MoveError::NoReceiver.into_refusal());
+            return Err(MoveError::NoReceiver.into());
         }
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
         self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
@@ -243,7 +242,7 @@ impl<S: State> Applying<'_, S> {
         };
         // All of a piece or nothing of it.
         if items.iter().any(unknown) {
-            return Err(MoveError::NotReady("a keyspace is not known there").into_refusal());
+            return Err(MoveError::NotReady("a keyspace is not known there").into());
         }
         let mut touched = BTreeSet::new();
         for item in items {
