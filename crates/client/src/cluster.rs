@@ -66,13 +66,7 @@ impl Cluster {
     /// Makes a keyspace.
     pub async fn create_keyspace(&self, spec: &KeyspaceSpec) -> Result<KeyspaceInfo, Error> {
         let message = v1::CreateKeyspaceRequest {
-            spec: Some(v1::KeyspaceSpec {
-                name: spec.name.clone(),
-                prefix: spec.prefix.clone(),
-                consistency: spec.consistency.to_string(),
-                scope: spec.scope.to_string(),
-                lease_reads: spec.lease_reads,
-            }),
+            spec: Some(wire::grpc::keyspace_spec(spec)),
         };
         let make =
             |channel, request| async move { cluster(channel).create_keyspace(request).await };

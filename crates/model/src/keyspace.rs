@@ -1,6 +1,6 @@
 //! A keyspace states what its data needs, once; programs then just read and write.
 
-use crate::{Bytes, KeyspaceId, limits};
+use crate::{Bytes, Cache, KeyspaceId, limits};
 use std::fmt;
 
 /// What a keyspace promises its readers and writers (DESIGN of the modes: ARCHITECTURE.md).
@@ -56,6 +56,8 @@ pub struct KeyspaceSpec {
     /// Linearizable reads may trust the leader's lease instead of asking a quorum: one round trip
     /// less, correct only while clocks run at rates within the margin stated in the guide.
     pub lease_reads: bool,
+    /// Whether nodes keep copies of keys that other sites hold. With [`Scope::Global`] only.
+    pub cache: Cache,
 }
 
 /// A keyspace that exists.
@@ -79,6 +81,18 @@ pub enum KeyspaceError {
     /// This version does not move keys to their users.
     #[error("keyspace {0:?} asks for placement adaptive; this version serves placement hash")]
     Placement(String),
+    /// Its keys are never at another site.
+    #[error("keyspace {0:?} asks for a cache of remote keys; only scope global has remote keys")]
+    CacheScope(String),
+    /// The numbers of its cache are out of range.
+    #[error(
+        "keyspace {0:?} asks for a cache out of range: cache_bytes_max is {bytes_min} to {bytes_max}, \
+         cache_age_ms_max is 1 to {age_ms_max}",
+        bytes_min = limits::CACHE_BYTES_MIN,
+        bytes_max = limits::CACHE_BYTES_MAX,
+        age_ms_max = limits::CACHE_AGE_MS_MAX
+    )]
+    CacheLimits(String),
     /// This version cannot serve the promise.
     #[error(
         "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
@@ -104,6 +118,7 @@ impl KeyspaceSpec {
             scope: Scope::Site,
             placement: Placement::Hash,
             lease_reads: false,
+            cache: Cache::Off,
         }
     }
 
@@ -135,6 +150,12 @@ impl KeyspaceSpec {
         }
         if self.prefix.is_empty() || self.prefix.len() > limits::PREFIX_BYTES_MAX {
             return Err(KeyspaceError::Prefix(self.name.clone()));
+        }
+        if self.cache.is_on() && !self.is_global() {
+            return Err(KeyspaceError::CacheScope(self.name.clone()));
+        }
+        if !self.cache.is_within_limits() {
+            return Err(KeyspaceError::CacheLimits(self.name.clone()));
         }
         match (self.consistency, self.scope) {
             (Consistency::Linearizable, Scope::Site) => Ok(()),
@@ -221,6 +242,20 @@ mod tests {
         let refusal = spec.check().unwrap_err().to_string();
         assert!(refusal.contains("linearizable with scope region"), "{refusal}");
         assert!(refusal.contains("serves linearizable/site"), "{refusal}");
+    }
+
+    #[test]
+    fn only_global_keyspaces_have_caches() {
+        let cache = Cache::of("stale", None, None).unwrap();
+        let global = KeyspaceSpec { cache, ..KeyspaceSpec::linearizable_global("cars", "car:") };
+        assert_eq!(global.check(), Ok(()));
+        let site = KeyspaceSpec { scope: Scope::Site, ..global.clone() };
+        assert!(matches!(site.check(), Err(KeyspaceError::CacheScope(_))));
+        for (bytes_max, age_ms_max) in [(1, 1), (1 << 40, 1), (1 << 20, 0), (1 << 20, 1 << 40)] {
+            let cache = Cache::Stale { bytes_max, age_ms_max };
+            let error = KeyspaceSpec { cache, ..global.clone() }.check().unwrap_err();
+            assert!(matches!(error, KeyspaceError::CacheLimits(_)), "{error}");
+        }
     }
 
     #[test]

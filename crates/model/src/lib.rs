@@ -8,6 +8,7 @@
 //! replicated log; what applying a command changed becomes a [`Change`] of its change log.
 
 mod answer;
+mod cache;
 mod catalog;
 mod change;
 mod command;
@@ -26,6 +27,7 @@ mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, Versioned};
 pub use bytes::Bytes;
+pub use cache::Cache;
 pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Giving, Guard, Step, Write};

@@ -21,6 +21,19 @@ pub const KEYSPACES_MAX: usize = 1024;
 pub const NODES_MAX: usize = 7;
 /// Requests about global keys that wait in a node: for their slot's holder, or for its answer.
 pub const ROUTED_MAX: usize = 65_536;
+/// Bytes of copies of other sites' keys that a node keeps of one keyspace, unless that says otherwise.
+pub const CACHE_BYTES_DEFAULT: u64 = 8 << 20;
+/// The fewest it may say.
+pub const CACHE_BYTES_MIN: u64 = 4 << 10;
+/// The most it may say.
+pub const CACHE_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of such copies that a node keeps of all keyspaces together; past it the copy that was used
+/// longest ago goes, of whatever keyspace.
+pub const CACHES_BYTES_MAX: u64 = 512 << 20;
+/// How long a copy answers stale reads, unless its keyspace says otherwise.
+pub const CACHE_AGE_MS_DEFAULT: u64 = 1_000;
+/// The longest it may say.
+pub const CACHE_AGE_MS_MAX: u64 = 60 * 60 * 1_000;
 /// Sites of a deployment.
 pub const SITES_MAX: usize = 10_000;
 /// Moves of slots that one site has under way at once.
@@ -164,6 +177,9 @@ const _: () = {
     assert!(PIPELINE_MAX <= WRITES_WAITING_MAX);
     assert!(BATCH_BYTES_MAX as u64 <= LOG_SEGMENT_BYTES);
     assert!(LOG_SEGMENT_BYTES < LOG_BYTES_BEFORE_SNAPSHOT);
+    assert!(CACHE_BYTES_MIN <= CACHE_BYTES_DEFAULT && CACHE_BYTES_DEFAULT <= CACHE_BYTES_MAX);
+    assert!(CACHE_BYTES_MAX <= CACHES_BYTES_MAX);
+    assert!(CACHE_AGE_MS_DEFAULT <= CACHE_AGE_MS_MAX);
     assert!(RING_SUCCESSORS < RING_LIST_MEMBERS_MAX);
     assert!((RING_AVOIDED_MAX as u32) < RING_HOPS_MAX);
     assert!(RING_VIRTUALS_MAX as usize <= RING_SEEKS_WAITING_MAX);

@@ -58,6 +58,24 @@ pub struct AnswerAcross {
     /// The epoch at which it does.
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
+    /// To a read that brought [`crate::peer::ForwardedRequest::known`]: what the key was found at. A
+    /// version that knows of no copies leaves it out.
+    #[prost(message, optional, tag = "5")]
+    pub validator: Option<Validator>,
+    /// That is what the asker knows already: its copy is the answer, and `outcome` is empty.
+    #[prost(bool, tag = "6")]
+    pub unchanged: bool,
+}
+
+/// What a key was found at. Equal ones of a key mean that it holds the same.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Validator {
+    /// The epoch of the key's slot; 0, which no slot has: nothing is known.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// The key's version; 0: it is absent.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
 }
 
 /// News of the registry.
@@ -77,5 +95,54 @@ pub struct RegistryNews {
 impl From<AcrossSay> for Across {
     fn from(say: AcrossSay) -> Across {
         Across { say: Some(say) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::ForwardedRequest;
+    use prost::Message as _;
+
+    /// As a version reads and writes it that knows of no copies.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct OldRequest {
+        #[prost(uint64, tag = "1")]
+        id: u64,
+        #[prost(bytes = "bytes", tag = "2")]
+        request: Bytes,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct OldAnswer {
+        #[prost(uint64, tag = "1")]
+        id: u64,
+        #[prost(bytes = "bytes", tag = "2")]
+        outcome: Bytes,
+        #[prost(uint32, tag = "3")]
+        holder: u32,
+        #[prost(uint64, tag = "4")]
+        epoch: u64,
+    }
+
+    #[test]
+    fn versions_that_know_of_no_copies_are_understood_and_understand() {
+        let known = Some(Validator { epoch: 3, version: 300 });
+        let request = ForwardedRequest { id: 7, request: "r".into(), join: None, known };
+        let bytes = request.encode_to_vec();
+        assert_eq!(bytes, b"\x08\x07\x12\x01r\x22\x05\x08\x03\x10\xac\x02");
+        let old = OldRequest { id: 7, request: "r".into() };
+        assert_eq!(OldRequest::decode(&bytes[..]), Ok(old.clone()));
+        let read = ForwardedRequest::decode(&old.encode_to_vec()[..]);
+        assert_eq!(read, Ok(ForwardedRequest { known: None, ..request }));
+
+        let answer = AnswerAcross { id: 7, outcome: "a".into(), ..Default::default() };
+        let told = AnswerAcross { validator: known, ..answer.clone() };
+        let old = OldAnswer { id: 7, outcome: "a".into(), ..Default::default() };
+        assert_eq!(OldAnswer::decode(&told.encode_to_vec()[..]), Ok(old.clone()));
+        assert_eq!(AnswerAcross::decode(&old.encode_to_vec()[..]), Ok(answer));
+        // "Nothing is known" says something all the same: that copies are kept.
+        let none = ForwardedRequest { known: Some(Validator::default()), ..Default::default() };
+        assert_eq!(none.encode_to_vec(), b"\x22\x00");
     }
 }

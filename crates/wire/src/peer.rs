@@ -8,7 +8,7 @@
 //!
 //! Commands, answers and failures inside are bytes in the encoding of [`crate::entry`].
 
-use crate::across::Across;
+use crate::across::{Across, Validator};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
@@ -245,6 +245,10 @@ pub struct ForwardedRequest {
     /// For a node that wants to join: who it is. `request` is empty then.
     #[prost(message, optional, tag = "3")]
     pub join: Option<Member>,
+    /// For a read of one key, between sites: the sender keeps copies, and knows the key at this. A
+    /// version that knows of no copies answers as ever.
+    #[prost(message, optional, tag = "4")]
+    pub known: Option<Validator>,
 }
 
 /// What became of forwarded requests.

@@ -74,6 +74,9 @@ fn across(message: &Across) -> Option<String> {
         }
         AcrossSay::Answered(answered) => {
             let answers = answered.answers.iter().map(|one| {
+                if one.unchanged {
+                    return "unchanged".to_owned();
+                }
                 let outcome = entry::decode_reply(one.outcome.clone()).expect("a reply");
                 match one.holder {
                     0 => self::outcome(&outcome),

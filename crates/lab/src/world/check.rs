@@ -206,6 +206,9 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         if keyspace.scope == "global" {
             spec.scope = Scope::Global;
         }
+        let (bytes_max, age_ms_max) = (keyspace.cache_bytes_max, keyspace.cache_age_ms_max);
+        spec.cache = model::Cache::of(&keyspace.cache, bytes_max, age_ms_max)
+            .map_err(|why| Wrong::at("cache", why))?;
         spec.check().map_err(|error| Wrong::at("name", error.to_string()))?;
         Ok(spec)
     })

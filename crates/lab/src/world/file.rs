@@ -221,6 +221,19 @@ pub struct KeyspaceFile {
     /// Whether a leader may answer reads by its lease.
     #[serde(default)]
     pub lease_reads: bool,
+    /// Copies that nodes keep of other sites' keys, with scope `global`: `off`, `validated` or `stale`.
+    #[serde(default = "off")]
+    pub cache: String,
+    /// Bytes of copies that a node keeps.
+    #[serde(default)]
+    pub cache_bytes_max: Option<u64>,
+    /// How long a copy answers stale reads, with `stale`.
+    #[serde(default)]
+    pub cache_age_ms_max: Option<u64>,
+}
+
+fn off() -> String {
+    "off".to_owned()
 }
 
 fn linearizable() -> String {

@@ -5,7 +5,7 @@ use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
 use client::KeyspaceInfo;
-use model::{Consistency, KeyspaceSpec, Scope};
+use model::{Cache, Consistency, KeyspaceSpec, Scope};
 use serde_json::{Map, Value};
 
 /// Make, list, show or drop keyspaces
@@ -39,6 +39,16 @@ pub(crate) struct Create {
     /// Let linearizable reads trust the leader's lease instead of asking a quorum
     #[arg(long)]
     lease_reads: bool,
+    /// Copies that nodes keep of keys which other sites hold, with scope global: off, validated (the
+    /// holder says whether a copy is still right) or stale (and stale reads are answered from it)
+    #[arg(long, value_name = "WORD", default_value = "off")]
+    cache: String,
+    /// Bytes of copies that a node keeps; 8 MiB by default
+    #[arg(long, value_name = "BYTES")]
+    cache_bytes_max: Option<u64>,
+    /// With --cache stale: milliseconds that a copy answers stale reads; 1000 by default
+    #[arg(long, value_name = "MS")]
+    cache_age_ms_max: Option<u64>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -92,7 +102,9 @@ impl Command {
 
 impl Create {
     fn run(self) -> Result<(), Failed> {
+        let cache = Cache::of(&self.cache, self.cache_bytes_max, self.cache_age_ms_max);
         let spec = KeyspaceSpec {
+            cache: cache.map_err(Failed::usage)?,
             consistency: self.consistency,
             scope: self.scope,
             lease_reads: self.lease_reads,
@@ -114,11 +126,12 @@ impl List {
                 let list: Vec<Value> = keyspaces.iter().map(as_json).collect();
                 return Ok(show::print_json(&list.into())?);
             }
-            let mut table = Table::new([">id", "name", "prefix", "consistency", "scope"]);
+            let mut table = Table::new([">id", "name", "prefix", "consistency", "scope", "cache"]);
             for KeyspaceInfo { id, spec } in keyspaces {
                 let prefix = show::line(&spec.prefix);
                 let promise = (spec.consistency.to_string(), spec.scope.to_string());
-                table.row([id.to_string(), spec.name, prefix, promise.0, promise.1]);
+                let cache = spec.cache.to_string();
+                table.row([id.to_string(), spec.name, prefix, promise.0, promise.1, cache]);
             }
             Ok(show::print(table)?)
         })
@@ -143,12 +156,23 @@ impl Show {
                 ("prefix", show::line(&spec.prefix)),
                 ("promise", format!("{}/{}", spec.consistency, spec.scope)),
                 ("reads", reads.into()),
+                ("cache", cache_words(spec.cache)),
                 ("keys", keys.to_string()),
             ] {
                 table.row([name.into(), value]);
             }
             Ok(show::print(table)?)
         })
+    }
+}
+
+fn cache_words(cache: Cache) -> String {
+    match cache {
+        Cache::Off => "off".to_owned(),
+        Cache::Validated { bytes_max } => format!("validated, {bytes_max} bytes a node"),
+        Cache::Stale { bytes_max, age_ms_max } => {
+            format!("stale for {age_ms_max} ms, {bytes_max} bytes a node")
+        }
     }
 }
 
@@ -161,5 +185,12 @@ fn as_json(keyspace: &KeyspaceInfo) -> Value {
     object.insert("consistency".into(), spec.consistency.to_string().into());
     object.insert("scope".into(), spec.scope.to_string().into());
     object.insert("lease_reads".into(), spec.lease_reads.into());
+    object.insert("cache".into(), spec.cache.to_string().into());
+    if spec.cache.is_on() {
+        object.insert("cache_bytes_max".into(), spec.cache.bytes_max().into());
+    }
+    if let Some(age_ms_max) = spec.cache.age_ms_max() {
+        object.insert("cache_age_ms_max".into(), age_ms_max.into());
+    }
     object.into()
 }

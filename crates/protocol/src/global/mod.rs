@@ -5,6 +5,7 @@
 //! Everything here is volatile and may be wrong without harm: it finds the holder, and it drives what
 //! the state says is under way.
 //!
+//! - [`cache`]: copies of keys that other sites hold;
 //! - [`routing`]: requests on their way to the site that holds their slot;
 //! - [`handover`]: slots on their way to another site, carried by the giver's leader;
 //! - [`homes`]: which site a slot belongs to, by the hash;
@@ -13,6 +14,7 @@
 //! EdgeKV (Sonbol and others, 2020) keeps global data so: groups of edge nodes, one truth a group,
 //! found over a ring (§3 and §4 there). Left out: placement by use.
 
+pub mod cache;
 pub mod handover;
 pub mod homes;
 pub mod ring;

@@ -9,6 +9,9 @@
 //! be sent again, to another node or to another site, and is applied once. A request that cannot be
 //! told from its own repetition is sent once.
 
+mod copies;
+
+use super::cache::Asked;
 use crate::site::Origin;
 use model::{
     Body, ClientId, Command, Epoch, Failure, NodeId, ReadConsistency, Receiving, Request,
@@ -59,6 +62,8 @@ struct Routed {
     in_doubt: bool,
     /// How often it came back without an answer.
     returns: u32,
+    /// Which question it is, if its answer may be copied.
+    asked: Option<Asked>,
 }
 
 /// What came of a request, for whoever asked.
@@ -121,8 +126,8 @@ impl Routing {
             return Err((origin, Err(Failure::Overloaded { what })));
         }
         self.last_id += 1;
-        let one =
-            Routed { origin, body, target, deadline, at: At::Due, in_doubt: false, returns: 0 };
+        let (at, in_doubt, returns, asked) = (At::Due, false, 0, None);
+        let one = Routed { origin, body, target, deadline, at, in_doubt, returns, asked };
         self.routed.insert(self.last_id, one);
         self.due.push(self.last_id);
         Ok(self.last_id)
@@ -238,7 +243,7 @@ impl Routing {
             redirect: false,
         };
         let request = entry::encode_request(&request);
-        Some(ForwardedRequest { id: id.wrapping_add(client.0), request, join: None })
+        Some(ForwardedRequest { id: id.wrapping_add(client.0), request, ..Default::default() })
     }
 
     /// A request is looked at again after a while, longer each time.

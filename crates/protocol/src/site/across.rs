@@ -4,6 +4,7 @@
 //! came from another site is answered here or not at all: its sender is told who holds the slot, so
 //! that it goes there itself and knows better next time. No request travels in circles.
 
+use super::copies::copies_of;
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::routing::{PATIENCE, Target, may_come_across};
@@ -141,7 +142,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(node) = self.routing.node_of(site, &nodes) else {
             return self.routing.rest(id, now);
         };
-        if let Some(request) = self.routing.go_away(id, site, node, now) {
+        self.note_write(id);
+        if let Some(mut request) = self.routing.go_away(id, site, node, now) {
+            request.known = self.known_copy(id);
             self.outbox.requests.entry((site, node)).or_default().push(request);
         }
     }
@@ -217,7 +220,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn take_request_across(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
-        let origin = Origin::Across { site, node, id: request.id, in_doubt: false };
+        let copies = copies_of(request.known);
+        let origin = Origin::Across { site, node, id: request.id, in_doubt: false, copies };
         let failure = match entry::decode_request(request.request) {
             Ok(request) if self.removed => {
                 drop(request);
@@ -241,7 +245,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let mut settled = Vec::new();
         for answer in answered.answers {
-            let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
+            let Some(outcome) = self.outcome_across(&answer) else { continue };
             let holder = SiteId(answer.holder);
             let hint = (answer.holder != 0).then_some((holder, Epoch(answer.epoch)));
             let now = self.now.monotonic;
@@ -268,7 +272,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let (holder, epoch) = hint.map_or((0, 0), |(site, epoch)| (site.0, epoch.0));
         let outcome = entry::encode_reply(&outcome);
-        let answer = AnswerAcross { id, outcome, holder, epoch };
+        let answer = AnswerAcross { id, outcome, holder, epoch, ..Default::default() };
+        self.push_answer(site, node, answer);
+    }
+
+    pub(super) fn push_answer(&mut self, site: SiteId, node: NodeId, answer: AnswerAcross) {
         self.outbox.answers.entry((site, node)).or_default().push(answer);
     }
 

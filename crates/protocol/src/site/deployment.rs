@@ -57,6 +57,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 _ => None,
             });
             let held = SlotEpochs::gather(held);
+            self.drop_copies_of(&held);
             if !held.0.is_empty() {
                 self.outputs.push_back(Output::Holds(held));
             }
@@ -69,6 +70,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let (own, registry) = (member.own, member.registry.clone());
         self.homes.follow(&registry);
+        self.cache.follow(&registry.keyspaces);
         let is_first = self.news.known.replace(version).is_none();
         self.outputs.push_back(Output::Deployment { own, registry });
         self.routing.wake();

@@ -104,7 +104,7 @@ impl Forwarding {
                 Request { body: one.body.clone(), deadline_ms: Some(deadline_ms), redirect: false };
             let request = entry::encode_request(&request);
             let id = id.wrapping_add(client.0);
-            requests.push(peer::ForwardedRequest { id, request, join: None });
+            requests.push(peer::ForwardedRequest { id, request, ..Default::default() });
         }
         requests
     }

@@ -11,6 +11,7 @@
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `across`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
+//! - `copies`: copies of keys that other sites hold;
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
 //! - [`status`](Status): what can be seen of it;
@@ -25,6 +26,7 @@
 
 mod across;
 mod advance;
+mod copies;
 mod deployment;
 mod forwarding;
 mod handover;
@@ -43,6 +45,7 @@ pub mod trial;
 mod writes;
 
 use crate::Core;
+use crate::global::cache::{Cache, Validator};
 use crate::global::handover::Handovers;
 use crate::global::homes::Homes;
 use crate::global::routing::Routing;
@@ -88,7 +91,8 @@ pub(crate) enum Origin {
     /// Another node, under its own number.
     Node { node: NodeId, id: u64 },
     /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
-    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool },
+    /// Copies: it keeps them, and what it has.
+    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, copies: Copies },
     /// A request of [`Routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
     /// A handover of this site.
@@ -97,13 +101,22 @@ pub(crate) enum Origin {
     Nobody,
 }
 
+/// Whether whoever asks for a key keeps copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// No, or it does not say.
+    None,
+    /// Yes, and has one at this, or none.
+    Kept(Option<Validator>),
+}
+
 impl Origin {
     /// The same, now that a leader was lost that was sent the request.
     fn in_doubt(self) -> Origin {
         match self {
             Origin::Client(ticket) => Origin::Doubtful(ticket),
-            Origin::Across { site, node, id, .. } => {
-                Origin::Across { site, node, id, in_doubt: true }
+            Origin::Across { site, node, id, copies, .. } => {
+                Origin::Across { site, node, id, in_doubt: true, copies }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,
@@ -320,6 +333,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     reads: Reads,
     forwarding: Forwarding,
     routing: Routing,
+    cache: Cache,
     handovers: Handovers,
     homes: Homes,
     registering: Registering,
@@ -402,6 +416,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             reads: Reads::new(options.client),
             forwarding: Forwarding::new(options.client),
             routing: Routing::new(options.client),
+            cache: Cache::default(),
             handovers: Handovers::new(options.handover_bytes_per_s_max),
             homes: Homes::default(),
             registering: Registering::default(),

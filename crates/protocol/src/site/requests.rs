@@ -54,7 +54,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             body => body,
         };
         match self.target_of(&body) {
-            Ok(None) => self.take_here(origin, body, deadline),
+            Ok(None) => {
+                self.clear_copies(&body);
+                self.take_here(origin, body, deadline);
+            }
+            Ok(Some(_)) if self.answer_from_copy(origin, &body) => {}
             Ok(Some(target)) => self.route(origin, body, target, deadline),
             Err(refusal) => self.settle(vec![(origin, Err(Failure::Refused(refusal)))]),
         }
@@ -107,6 +111,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn answer_read(&mut self, read: WaitingRead) {
+        if self.answer_by_validator(&read) {
+            return;
+        }
         let outcome = self.query(read.keyspace, &read.query);
         match read.origin {
             Origin::Client(ticket) => self.outputs.push_back(Output::Answer { ticket, outcome }),
@@ -289,7 +296,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let answer = peer::ForwardedAnswer { id, outcome, members };
                     self.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Across { site, node, id, in_doubt } => {
+                Origin::Across { site, node, id, in_doubt, .. } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     self.answer_across(site, node, id, outcome);
                 }

@@ -2,6 +2,7 @@
 
 use super::raft::Role;
 use super::{Site, machine};
+use crate::global::cache::Counted;
 use crate::global::handover::Progress;
 use model::{NodeId, Revision};
 use storage::log::LogReader;
@@ -50,6 +51,8 @@ pub struct Status {
     pub routed: usize,
     /// Of those that ended: how many went straight to their slot's holder, and how many did not.
     pub routed_straight: (u64, u64),
+    /// Copies of keys that other sites hold.
+    pub copies: Counted,
     /// Lookups on the ring that ended, and the messages to other sites that they took.
     pub ring_lookups: (u64, u64),
     /// Pointers that the site has on the ring.
@@ -101,6 +104,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarded: self.forwarding.waiting(),
             routed: self.routing.waiting(),
             routed_straight: (self.routing.straight, self.routing.astray),
+            copies: self.cache.counted(),
             ring_lookups: self.hops,
             ring_pointers: self.ring().len(),
             deployment: self.machine.membership().cloned(),

@@ -43,11 +43,13 @@ pub enum Bug {
     ForgetMovedAnswers,
     /// A slot that was given away is served as before.
     KeepToken,
+    /// A copy of a remote key is the answer, whatever its holder would say.
+    TrustCopies,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 17] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -64,6 +66,7 @@ impl Bug {
         Bug::ForgetTail,
         Bug::ForgetMovedAnswers,
         Bug::KeepToken,
+        Bug::TrustCopies,
     ];
 
     /// Its name on a command line.
@@ -85,6 +88,7 @@ impl Bug {
             Bug::ForgetTail => "forget-tail",
             Bug::ForgetMovedAnswers => "forget-moved-answers",
             Bug::KeepToken => "keep-token",
+            Bug::TrustCopies => "trust-copies",
         }
     }
 }

@@ -60,7 +60,7 @@
 
 use super::{ConfigError, Layer, PortsTls, TlsConfig};
 use crate::users::UserConfig;
-use model::{Bytes, Consistency, KeyspaceSpec, Placement, Scope};
+use model::{Bytes, Cache, Consistency, KeyspaceSpec, Placement, Scope};
 use serde::{Deserialize, Deserializer, de};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -152,6 +152,9 @@ struct KeyspaceTable {
     placement: PlacementWord,
     #[serde(default)]
     lease_reads: bool,
+    cache: Option<String>,
+    cache_bytes_max: Option<u64>,
+    cache_age_ms_max: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -225,7 +228,7 @@ impl File {
             tls: self.tls.into_ports()?,
             users: self.user,
             insecure: self.insecure,
-            keyspaces: self.keyspace.into_iter().map(KeyspaceTable::into_spec).collect(),
+            keyspaces: self.keyspace.into_iter().map(KeyspaceTable::into_spec).collect::<Result<_, _>>()?,
             election_timeout_ms: self.raft.election_timeout_ms,
             heartbeat_ms: self.raft.heartbeat_ms,
             reserve_bytes: self.disk.reserve_bytes,
@@ -268,8 +271,14 @@ impl TlsTable {
 }
 
 impl KeyspaceTable {
-    fn into_spec(self) -> KeyspaceSpec {
-        KeyspaceSpec {
+    fn into_spec(self) -> Result<KeyspaceSpec, ConfigError> {
+        let word = self.cache.as_deref().unwrap_or("off");
+        let cache = Cache::of(word, self.cache_bytes_max, self.cache_age_ms_max);
+        let cache = cache.map_err(|what| {
+            let setting = format!("[[keyspace]] {:?}: cache", self.name);
+            ConfigError::Value { setting, what }
+        })?;
+        Ok(KeyspaceSpec {
             name: self.name,
             prefix: Bytes::from(self.prefix),
             consistency: self.consistency.unwrap_or(Consistency::Linearizable),
@@ -279,7 +288,8 @@ impl KeyspaceTable {
                 PlacementWord::Adaptive => Placement::Adaptive,
             },
             lease_reads: self.lease_reads,
-        }
+            cache,
+        })
     }
 }
 

@@ -65,6 +65,13 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
             writeln!(out, "placement = \"adaptive\"")?;
         }
         writeln!(out, "lease_reads = {}", keyspace.lease_reads)?;
+        if keyspace.cache.is_on() {
+            writeln!(out, "cache = \"{}\"", keyspace.cache)?;
+            writeln!(out, "cache_bytes_max = {}", keyspace.cache.bytes_max())?;
+        }
+        if let Some(age_ms_max) = keyspace.cache.age_ms_max() {
+            writeln!(out, "cache_age_ms_max = {age_ms_max}")?;
+        }
     }
 
     for user in &config.users {

@@ -129,6 +129,12 @@ fn numbers_have_their_limits() {
     assert!(refusal("[front]\nthreads = 0").starts_with("front.threads: "));
     assert!(refusal("[front]\nconnections_max = 10001").starts_with("front.connections_max: "));
     assert!(refusal("[memory]\ncache_bytes = 5").starts_with("memory.cache_bytes: "));
+    let cached = |more: &str| {
+        refusal(&format!("[[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\n{more}"))
+    };
+    assert!(cached("cache = \"always\"").contains("use off, validated or stale"));
+    assert!(cached("cache = \"validated\"").contains("only scope global has remote keys"));
+    assert!(cached("cache_bytes_max = 5000").contains("needs cache"));
     let same = "[listen]\nredis = \"127.0.0.1:5\"\ngrpc = \"127.0.0.1:5\"";
     assert!(refusal(same).contains("127.0.0.1:5"));
 }
@@ -140,6 +146,8 @@ fn the_effective_configuration_reads_back() {
          [listen]\nadmin = \"off\"\nadvertise = \"h:1\"\n\
          [tls]\ncert = \"c\\\"q\"\nkey = \"k\"\nca = \"a\"\n\
          [[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\nlease_reads = true\n\
+         [[keyspace]]\nname = \"trips\"\nprefix = \"trip:\"\nscope = \"global\"\n\
+         cache = \"stale\"\ncache_bytes_max = 5000\n\
          [[user]]\nname = \"u\"\npassword_hash = \"{HASH}\"\n\
          rights = [{{ keyspace = \"*\", allow = [\"read\", \"admin\"] }}]\n\
          [raft]\nheartbeat_ms = 77"

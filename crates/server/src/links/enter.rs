@@ -70,7 +70,7 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
     let body = Body::Write(Command::ChangeRegistry(RegistryChange::Join(site.clone())));
     let request = Request { body, deadline_ms: None, redirect: false };
     let request = entry::encode_request(&request);
-    let answer = connection.ask(ForwardedRequest { id, request, join: None }).await?;
+    let answer = connection.ask(ForwardedRequest { id, request, ..Default::default() }).await?;
     match entry::decode_reply(answer.outcome) {
         Ok(Ok(Answer::Registered { site, registry })) => Ok(Some(Found::LetIn(site, registry))),
         Ok(Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name))))) => {

@@ -60,6 +60,8 @@ code_enum!(KeyspaceError as "keyspace error" {
     2 => Prefix(name),
     3 => NotServed { name, consistency, scope },
     4 => Placement(name),
+    5 => CacheScope(name),
+    6 => CacheLimits(name),
 });
 
 code_enum!(Failure as "failure" {

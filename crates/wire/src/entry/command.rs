@@ -3,7 +3,7 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Body, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard, Keyspace,
+    Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard, Keyspace,
     KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, Request, RequestId,
     Revision, ScanFilter, Scope, Step, Write,
 };
@@ -101,7 +101,49 @@ code_enum!(Kind as "kind" {
 });
 
 code_struct!(Keyspace { id, spec });
-code_struct!(KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads });
+/// Keyspaces that were stated before there were caches end with whether reads go by lease, a byte of 0
+/// or 1; those without a cache still do. A cache adds [`WITH_CACHE`] to that byte and follows it.
+const WITH_CACHE: u8 = 2;
+
+impl Code for KeyspaceSpec {
+    fn put(&self, out: &mut Vec<u8>) {
+        let KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache } = self;
+        name.put(out);
+        prefix.put(out);
+        consistency.put(out);
+        scope.put(out);
+        placement.put(out);
+        let with_cache = if cache.is_on() { WITH_CACHE } else { 0 };
+        out.push(u8::from(*lease_reads) | with_cache);
+        match *cache {
+            Cache::Off => {}
+            Cache::Validated { bytes_max } => (1u64, bytes_max).put(out),
+            Cache::Stale { bytes_max, age_ms_max } => (2u64, (bytes_max, age_ms_max)).put(out),
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<KeyspaceSpec, EntryError> {
+        let (name, prefix) = Code::take(from)?;
+        let (consistency, (scope, placement)) = Code::take(from)?;
+        let flags = from.byte()?;
+        if flags > (WITH_CACHE | 1) {
+            return Err(from.malformed("setting of a keyspace"));
+        }
+        let cache = match flags & WITH_CACHE {
+            0 => Cache::Off,
+            _ => match u64::take(from)? {
+                1 => Cache::Validated { bytes_max: Code::take(from)? },
+                2 => {
+                    let (bytes_max, age_ms_max) = Code::take(from)?;
+                    Cache::Stale { bytes_max, age_ms_max }
+                }
+                _ => return Err(from.malformed("cache")),
+            },
+        };
+        let lease_reads = flags & 1 == 1;
+        Ok(KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache })
+    }
+}
 
 code_enum!(Consistency as "consistency" {
     1 => Linearizable,

@@ -27,7 +27,7 @@ mod tests;
 pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 
 use compact::{Code, Input};
-use model::{Answer, Bytes, Command, Failure, Keyspace, Refusal, Registry, Request, limits};
+use model::{Answer, Bytes, Command, Failure, Keyspace, Query, Refusal, Registry, Request, limits};
 
 /// The version byte of everything this version writes.
 const FORMAT: u8 = 1;
@@ -171,6 +171,11 @@ pub fn encode_command(command: &Command) -> Bytes {
 /// Reads one command.
 pub fn decode_command(bytes: Bytes) -> Result<Command, EntryError> {
     decode_value(bytes)
+}
+
+/// Writes a question, as caches name it.
+pub fn encode_query(query: &Query) -> Bytes {
+    encode_value(query)
 }
 
 /// Writes a request, on its way to the leader.

@@ -2,7 +2,7 @@
 
 use super::*;
 use model::{
-    Body, ClientId, Condition, Consistency, Expiring, Expiry, ExpiryCondition, Guard, Item,
+    Body, Cache, ClientId, Condition, Consistency, Expiring, Expiry, ExpiryCondition, Guard, Item,
     Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId, Placement,
     Query, ReadConsistency, RequestId, Revision, ScanFilter, Scope, Step, Versioned, Write,
 };
@@ -53,14 +53,21 @@ fn scope() -> impl Strategy<Value = Scope> {
 
 fn spec() -> impl Strategy<Value = KeyspaceSpec> {
     let placement = select(vec![Placement::Hash, Placement::Adaptive]);
-    (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>()).prop_map(
-        |(name, prefix, consistency, scope, placement, lease_reads)| KeyspaceSpec {
+    let cache = prop_oneof![
+        Just(Cache::Off),
+        any::<u64>().prop_map(|bytes_max| Cache::Validated { bytes_max }),
+        any::<(u64, u64)>()
+            .prop_map(|(bytes_max, age_ms_max)| Cache::Stale { bytes_max, age_ms_max }),
+    ];
+    (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache).prop_map(
+        |(name, prefix, consistency, scope, placement, lease_reads, cache)| KeyspaceSpec {
             name,
             prefix,
             consistency,
             scope,
             placement,
             lease_reads,
+            cache,
         },
     )
 }
@@ -403,6 +410,32 @@ fn format_1_stays_as_it_is() {
     assert_eq!(&encode_outcome(&Ok(steps))[..], expected);
     let unknown = Err(Failure::Unknown { why: "cursors" });
     assert_eq!(&encode_reply(&unknown)[..], b"\x01\x00\x05\x07cursors");
+}
+
+#[test]
+fn keyspaces_from_before_there_were_caches_are_read() {
+    let old = |flag: u8| Bytes::from([b"\x01\x07\x04cars\x04car:\x01\x02\x01", &[flag][..]].concat());
+    let global = KeyspaceSpec::linearizable_global("cars", "car:");
+    for (flag, lease_reads) in [(0, false), (1, true)] {
+        let spec = KeyspaceSpec { lease_reads, ..global.clone() };
+        let keyspace = Keyspace { id: KeyspaceId(7), spec };
+        assert_eq!(decode_keyspace(old(flag)).as_ref(), Ok(&keyspace));
+        assert_eq!(encode_keyspace(&keyspace), old(flag), "and written so that older nodes read it");
+    }
+    for flag in [4, 7] {
+        assert!(matches!(decode_keyspace(old(flag)), Err(EntryError::Malformed { .. })));
+    }
+    let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
+    let spec = KeyspaceSpec { cache, lease_reads: true, ..global.clone() };
+    let keyspace = Keyspace { id: KeyspaceId(7), spec };
+    let written = [&old(3)[..], b"\x02\x88\x27\x46"].concat();
+    assert_eq!(encode_keyspace(&keyspace), written);
+    assert_eq!(decode_keyspace(written.into()), Ok(keyspace));
+    let spec = KeyspaceSpec { cache: Cache::Validated { bytes_max: 5_000 }, ..global };
+    let keyspace = Keyspace { id: KeyspaceId(7), spec };
+    let written = [&old(2)[..], b"\x01\x88\x27"].concat();
+    assert_eq!(encode_keyspace(&keyspace), written);
+    assert_eq!(decode_keyspace(written.into()), Ok(keyspace));
 }
 
 #[test]

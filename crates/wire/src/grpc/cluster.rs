@@ -1,7 +1,7 @@
 //! Keyspaces of `Cluster` as the model's, and back.
 
 use super::{Invalid, v1};
-use model::{Consistency, KeyspaceSpec, Placement, Scope};
+use model::{Cache, Consistency, KeyspaceSpec, Placement, Scope};
 
 impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
     type Error = Invalid;
@@ -15,23 +15,36 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             scope: word("scope", &asked.scope, Scope::Site)?,
             placement: Placement::Hash,
             lease_reads: asked.lease_reads,
+            cache: cache(&asked.cache, asked.cache_bytes_max, asked.cache_age_ms_max)?,
         })
     }
 }
 
 /// A keyspace that exists.
 pub fn keyspace(keyspace: &model::Keyspace) -> v1::Keyspace {
-    let spec = &keyspace.spec;
-    v1::Keyspace {
-        id: keyspace.id.0,
-        spec: Some(v1::KeyspaceSpec {
-            name: spec.name.clone(),
-            prefix: spec.prefix.clone(),
-            consistency: spec.consistency.to_string(),
-            scope: spec.scope.to_string(),
-            lease_reads: spec.lease_reads,
-        }),
+    v1::Keyspace { id: keyspace.id.0, spec: Some(keyspace_spec(&keyspace.spec)) }
+}
+
+/// What is stated of a keyspace.
+pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
+    v1::KeyspaceSpec {
+        name: spec.name.clone(),
+        prefix: spec.prefix.clone(),
+        consistency: spec.consistency.to_string(),
+        scope: spec.scope.to_string(),
+        lease_reads: spec.lease_reads,
+        cache: if spec.cache.is_on() { spec.cache.to_string() } else { String::new() },
+        cache_bytes_max: spec.cache.bytes_max(),
+        cache_age_ms_max: spec.cache.age_ms_max().unwrap_or_default(),
     }
+}
+
+/// A cache by its word and its numbers, of which 0 means the default.
+fn cache(word: &str, bytes_max: u64, age_ms_max: u64) -> Result<Cache, Invalid> {
+    let stated = |number: u64| (number != 0).then_some(number);
+    let word = if word.is_empty() { "off" } else { word };
+    let cache = Cache::of(word, stated(bytes_max), stated(age_ms_max));
+    cache.map_err(|what| Invalid::Value { field: "cache", what })
 }
 
 /// The value of a word, or the default where there is none.
@@ -56,6 +69,7 @@ mod tests {
             lease_reads: true,
             consistency: Consistency::Causal,
             scope: Scope::Region,
+            cache: Cache::Stale { bytes_max: 5_000, age_ms_max: 70 },
             ..KeyspaceSpec::linearizable_site("cars", "car:")
         };
         let sent = keyspace(&Keyspace { id: KeyspaceId(3), spec: spec.clone() });
@@ -69,6 +83,9 @@ mod tests {
             v1::KeyspaceSpec { name: "cars".into(), prefix: "car:".into(), ..Default::default() };
         let spec = KeyspaceSpec::try_from(asked.clone()).unwrap();
         assert_eq!(spec, KeyspaceSpec::linearizable_site("cars", "car:"));
+        let wrong = v1::KeyspaceSpec { cache: "always".into(), ..asked.clone() };
+        let refused = KeyspaceSpec::try_from(wrong).unwrap_err().to_string();
+        assert!(refused.starts_with("cache: ") && refused.contains("use off"), "{refused}");
         let wrong = v1::KeyspaceSpec { scope: "galaxy".into(), ..asked };
         let refused = KeyspaceSpec::try_from(wrong).unwrap_err().to_string();
         assert!(refused.starts_with("scope: ") && refused.contains("use site"), "{refused}");

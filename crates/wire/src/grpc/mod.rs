@@ -7,7 +7,7 @@ mod cluster;
 mod failure;
 mod kv;
 
-pub use cluster::keyspace;
+pub use cluster::{keyspace, keyspace_spec};
 pub use failure::{FAILURE_KEY, Invalid, Reason, status};
 pub use kv::*;
 

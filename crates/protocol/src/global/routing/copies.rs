@@ -1,0 +1,52 @@
+//! What a request on its way has to do with copies of remote keys ([`crate::global::cache`]).
+
+use super::{At, Routing};
+use crate::global::cache::Asked;
+use crate::site::Origin;
+use model::Body;
+
+impl Routing {
+    fn id_of(&self, wire_id: u64) -> u64 {
+        wire_id.wrapping_sub(self.client.0)
+    }
+
+    /// What a request asks.
+    pub(crate) fn body(&self, id: u64) -> Option<&Body> {
+        self.routed.get(&id).map(|one| &one.body)
+    }
+
+    /// The same, by the number that it has at another site.
+    pub(crate) fn body_there(&self, wire_id: u64) -> Option<&Body> {
+        self.body(self.id_of(wire_id))
+    }
+
+    /// A request leaves for the holder of a key that may be copied: which question it is, and since
+    /// when, if it did not leave before. Whether it asks anew.
+    pub(crate) fn asks(&mut self, id: u64, asked: Asked) -> bool {
+        let Some(one) = self.routed.get_mut(&id) else { return false };
+        // What is answered may be the answer to the first time.
+        one.asked.get_or_insert(asked).anew
+    }
+
+    /// Which question a request is that was sent to another site.
+    pub(crate) fn asked_there(&self, wire_id: u64) -> Option<&Asked> {
+        let one = self.routed.get(&self.id_of(wire_id))?;
+        one.asked.as_ref().filter(|_| matches!(one.at, At::Sent(..)))
+    }
+
+    /// Its holder knows of a copy that is not here any more: now for the value.
+    pub(crate) fn ask_anew(&mut self, wire_id: u64) {
+        let id = self.id_of(wire_id);
+        let Some(one) = self.routed.get_mut(&id) else { return };
+        if let (Some(asked), At::Sent(..)) = (&mut one.asked, one.at) {
+            asked.anew = true;
+            one.at = At::Due;
+            self.due.push(id);
+        }
+    }
+
+    /// A request ends here, and is answered in its own way.
+    pub(crate) fn release(&mut self, id: u64) -> Option<Origin> {
+        self.routed.remove(&id).map(|one| one.origin)
+    }
+}

@@ -1,0 +1,163 @@
+//! Copies of keys that other sites hold ([`crate::global::cache`]): this node's, and what it tells the
+//! nodes of others about the keys that are here.
+
+use super::machine::tokens::Token;
+use super::reads::WaitingRead;
+use super::trial::Bug;
+use super::{Copies, Origin, Site};
+use crate::global::cache::{Asked, Validator, copied_key};
+use model::{
+    Answer, Body, Bytes, Command, Failure, Query, ReadConsistency, Slot, SlotEpochs, Write,
+};
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{self, AnswerAcross};
+use wire::entry;
+
+/// Whether the node that sent a request keeps copies, by what came along.
+pub(super) fn copies_of(known: Option<across::Validator>) -> Copies {
+    known.map_or(Copies::None, |known| Copies::Kept(Validator::heard(known)))
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    // ---- at the node that asks ---------------------------------------------------------------------
+
+    /// Answers a read that may be stale from a young copy, if its key is elsewhere.
+    pub(super) fn answer_from_copy(&mut self, origin: Origin, body: &Body) -> bool {
+        let Body::Read { keyspace, query, consistency } = body else { return false };
+        if !matches!(origin, Origin::Client(_)) {
+            return false;
+        }
+        let Some(place) = self.cache.place(*keyspace, query) else { return false };
+        if copied_key(query).is_none_or(|key| self.machine.token(Slot::of_key(key)).serves()) {
+            return false;
+        }
+        let answer = match consistency {
+            ReadConsistency::Stale => self.cache.stale(&place, self.now.monotonic),
+            ReadConsistency::Linearizable if self.options.planted.is(Bug::TrustCopies) => {
+                self.cache.trusted(&place)
+            }
+            ReadConsistency::Linearizable => None,
+        };
+        let is_answered = answer.is_some();
+        self.settle(answer.map(|answer| (origin, Ok(answer))).into_iter().collect());
+        is_answered
+    }
+
+    /// What goes along with a request to another site: what is known here of its key, if that may be
+    /// copied.
+    pub(super) fn known_copy(&mut self, id: u64) -> Option<across::Validator> {
+        if !matches!(self.routing.origin(id)?, Origin::Client(_)) {
+            return None;
+        }
+        let Body::Read { keyspace, query, .. } = self.routing.body(id)? else { return None };
+        let place = self.cache.place(*keyspace, query)?;
+        let known = self.cache.known(&place).map(Validator::told);
+        let asked = Asked { place, since: self.now.monotonic, anew: false };
+        let anew = self.routing.asks(id, asked);
+        Some(known.filter(|_| !anew).unwrap_or_default())
+    }
+
+    /// What another site's answer comes to; `None`: it cannot be read, or is asked for again.
+    pub(super) fn outcome_across(
+        &mut self,
+        answer: &AnswerAcross,
+    ) -> Option<Result<Answer, Failure>> {
+        let validator = answer.validator.and_then(Validator::heard);
+        let asked = self.routing.asked_there(answer.id).cloned();
+        if answer.unchanged {
+            let copied = self.cache.confirmed(&asked?, validator?);
+            if copied.is_none() {
+                self.routing.ask_anew(answer.id);
+            }
+            return copied.map(Ok);
+        }
+        let outcome = entry::decode_reply(answer.outcome.clone()).ok()?;
+        if let (Some(asked), Ok(_)) = (asked, &outcome) {
+            self.cache.missed();
+            if let Some(validator) = validator {
+                self.cache.keep(asked, validator, &answer.outcome);
+            }
+        }
+        self.note_write_there(answer.id);
+        Some(outcome)
+    }
+
+    /// A request leaves for another site: what it writes is not as it is copied here any more.
+    pub(super) fn note_write(&mut self, id: u64) {
+        if let Some(body) = self.routing.body(id) {
+            note(&mut self.cache, body, self.now.monotonic);
+        }
+    }
+
+    fn note_write_there(&mut self, wire_id: u64) {
+        if let Some(body) = self.routing.body_there(wire_id) {
+            note(&mut self.cache, body, self.now.monotonic);
+        }
+    }
+
+    /// Whole keyspaces that are cleared through this node.
+    pub(super) fn clear_copies(&mut self, body: &Body) {
+        match body {
+            Body::Write(Command::Write { keyspace, write: Write::Clear, .. }) => {
+                self.cache.clear(*keyspace, self.now.monotonic);
+            }
+            Body::Write(Command::ClearAll) => self.cache.clear_all(self.now.monotonic),
+            _ => {}
+        }
+    }
+
+    /// Slots are held here now.
+    pub(super) fn drop_copies_of(&mut self, held: &SlotEpochs) {
+        for slot in held.0.iter().flat_map(|(slots, _)| slots.iter()) {
+            self.cache.drop_slot(slot);
+        }
+    }
+
+    // ---- at the holder -----------------------------------------------------------------------------
+
+    /// Answers a read of a node that keeps copies: that its copy is right, or with the value and what
+    /// it was found at. Both are looked at between two entries of the log, so at one moment.
+    pub(super) fn answer_by_validator(&mut self, read: &WaitingRead) -> bool {
+        let Origin::Routed { id, .. } = read.origin else { return false };
+        let Some(Origin::Across { copies: Copies::Kept(known), .. }) = self.routing.origin(id)
+        else {
+            return false;
+        };
+        let Some(key) = copied_key(&read.query).cloned() else { return false };
+        let (Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. }) =
+            self.machine.token(Slot::of_key(&key))
+        else {
+            return false;
+        };
+        let versions = self.query(read.keyspace, &Query::Versions { keys: vec![key] });
+        let Ok(Answer::Versions(versions)) = versions else { return false };
+        let found = Validator { epoch, version: versions.first().copied().unwrap_or_default() };
+        let unchanged = known == Some(found);
+        let outcome = match unchanged {
+            true => Bytes::new(),
+            false => match self.query(read.keyspace, &read.query) {
+                Ok(answer) => entry::encode_reply(&Ok(answer)),
+                Err(_) => return false,
+            },
+        };
+        let Some(Origin::Across { site, node, id, .. }) = self.routing.release(id) else {
+            return false;
+        };
+        let validator = Some(found.told());
+        let answer = AnswerAcross { id, outcome, validator, unchanged, ..Default::default() };
+        self.push_answer(site, node, answer);
+        true
+    }
+}
+
+fn note(cache: &mut crate::global::cache::Cache, body: &Body, now: std::time::Duration) {
+    match body {
+        Body::Write(Command::Write { keyspace, write, .. }) => cache.written(*keyspace, write, now),
+        Body::Write(Command::Transaction { keyspace, steps, .. }) => {
+            steps.iter().for_each(|step| cache.stepped(*keyspace, step, now));
+        }
+        _ => {}
+    }
+}
