@@ -32,6 +32,8 @@ pub(super) struct Doing {
     pub(super) call: Duration,
     /// How long it waited before it was called, because the one before it was late.
     pub(super) waited: Duration,
+    /// Which life of its site it was called in.
+    pub(super) life: u64,
     deadline: Duration,
     repeat: bool,
     pub(super) attempts: u32,
@@ -49,6 +51,8 @@ pub(super) struct Asked {
     pub(super) keyspace: (Option<usize>, KeyspaceId),
     /// How long it waited because the one before it was late.
     pub(super) waited: Duration,
+    /// Which life of the client's site it is.
+    pub(super) life: u64,
 }
 
 /// What follows from an attempt's outcome.
@@ -92,7 +96,7 @@ pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
 
 impl Doing {
     pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
-        let Asked { key, prefix_bytes, deed, keyspace: (place, keyspace), waited } = asked;
+        let Asked { key, prefix_bytes, deed, keyspace: (place, keyspace), waited, life } = asked;
         let (repeat, stale) = (spec.repeat, spec.stale_reads);
         let bytes = || Bytes::from(key.clone());
         let consistency =
@@ -105,7 +109,7 @@ impl Doing {
             expiry: Expiry::Never,
             return_old: false,
         };
-        let seen = client.seen.get(&format!("{}:{key}", client.site)).cloned();
+        let seen = client.seen.get(&format!("{}#{life}:{key}", client.site)).cloned();
         let mut then = None;
         let (action, write) = match deed {
             Deed::Get | Deed::Move => (Some(Action::Get), None),
@@ -170,6 +174,7 @@ impl Doing {
             stale,
             call,
             waited,
+            life,
             deadline: call + OPERATION_MAX,
             repeat,
             attempts: 0,
@@ -224,6 +229,15 @@ impl Client {
         let doing = self.doing.as_ref()?;
         let left = doing.deadline.saturating_sub(now).as_millis() as u64;
         Some(Request { body: doing.body.clone(), deadline_ms: Some(left.max(1)), redirect: false })
+    }
+
+    /// What comes of what it is doing, as the site whose own keys it is about is gone.
+    pub(super) fn gone(&self) -> Outcome {
+        let why = "the site has left".to_owned();
+        match self.doing.as_ref().is_some_and(|doing| doing.doubt) {
+            true => Outcome::Unknown { why },
+            false => Outcome::Failed { why },
+        }
     }
 
     /// What follows from the outcome of an attempt.

@@ -42,6 +42,8 @@ pub(super) struct Client {
     replay: (f64, f64),
     at: Point,
     pub(super) site: usize,
+    /// The site that it would be at, if it was there.
+    pub(super) away_from: Option<usize>,
     /// The node it asks, by its place in the site.
     pub(super) node: usize,
     link: Link,
@@ -95,7 +97,11 @@ impl Client {
                 let at = track.as_ref().and_then(|track| track.position(replay.0));
                 at.map_or(overall % world.sites.len(), |at| world.attach(at, None, *margin_m))
             }
-            _ => number % world.sites.len(),
+            _ => {
+                let there = world.sites.iter().filter(|site| !site.spare).count().max(1);
+                let sites = (0..world.sites.len()).filter(|site| !world.sites[*site].spare);
+                sites.into_iter().nth(number % there).unwrap_or_default()
+            }
         };
         let at = track.as_ref().and_then(|track| track.position(replay.0));
         let at = at.unwrap_or(world.sites[site].at);
@@ -112,6 +118,7 @@ impl Client {
             replay,
             at,
             site,
+            away_from: None,
             node: overall % world.sites[site].nodes,
             link: world.client_link(at, site),
             up: Pipe::default(),
@@ -128,15 +135,42 @@ impl Client {
         }
     }
 
+    /// Goes to a site that is open, as its own is not; or back to the one it would be at.
+    pub(super) fn go_where_it_can(
+        &mut self,
+        world: &World,
+        is_open: impl Fn(usize) -> bool,
+    ) -> bool {
+        if let Some(home) = self.away_from.filter(|home| is_open(*home)) {
+            self.away_from = None;
+            self.go_to(world, home);
+            return true;
+        }
+        if is_open(self.site) {
+            return false;
+        }
+        let Some((near, _)) = world.nearest_of(self.at, &is_open) else { return false };
+        if matches!(world.clients[self.group].attach, Attach::Spread) {
+            self.away_from.get_or_insert(self.site);
+        }
+        self.go_to(world, near);
+        true
+    }
+
     /// Moves along its track, and to another site if that is where it should be. Whether it did.
-    pub(super) fn go_where_it_is(&mut self, world: &World, elapsed: Duration) -> bool {
+    pub(super) fn go_where_it_is(
+        &mut self,
+        world: &World,
+        elapsed: Duration,
+        is_open: impl Fn(usize) -> bool,
+    ) -> bool {
         let t_s = self.replay.0 + elapsed.as_secs_f64() * self.replay.1;
         let found = self.track.as_ref().and_then(|track| track.position(t_s));
         let Some(at) = found.filter(|at| *at != self.at) else { return false };
         self.at = at;
         let spec = &world.clients[self.group];
         let site = match spec.attach {
-            Attach::Nearest { margin_m } => world.attach(at, Some(self.site), margin_m),
+            Attach::Nearest { margin_m } => world.attach_to(at, Some(self.site), margin_m, is_open),
             _ => self.site,
         };
         let moves = site != self.site;
@@ -169,10 +203,11 @@ impl Client {
         step: Step,
         keyspace: (Option<usize>, KeyspaceId),
         (now, waited): (Duration, Duration),
+        life: u64,
     ) {
         let prefix = world.prefix(keyspace.0);
         let key = format!("{prefix}{}", step.key);
-        let asked = Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited };
+        let asked = Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited, life };
         self.doing = Some(Doing::new(self, asked, &world.clients[self.group], now));
     }
 
@@ -193,7 +228,7 @@ impl Client {
     /// Remembers what an operation showed; the second half of a read-modify-write, if it was the
     /// first.
     pub(super) fn saw(&mut self, done: &Doing, outcome: &Outcome) -> Option<Step> {
-        let key = format!("{}:{}", self.site, done.key);
+        let key = format!("{}#{}:{}", self.site, done.life, done.key);
         match outcome {
             Outcome::Value { value, version } => {
                 let version = Revision(version.unwrap_or(0));

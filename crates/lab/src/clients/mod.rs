@@ -125,8 +125,8 @@ pub struct Crowd<'w> {
     pub arithmetic: Arithmetic,
     /// Operations that each site answered.
     pub answered_by_site: Vec<u64>,
-    /// The keys that were written: site, key, and the keyspace they are in there.
-    pub written: BTreeSet<(usize, String, KeyspaceId)>,
+    /// The keys that were written: site, which life of it, key, and the keyspace they are in there.
+    pub written: BTreeSet<(usize, u64, String, KeyspaceId)>,
 }
 
 impl<'w> Crowd<'w> {
@@ -274,7 +274,10 @@ impl<'w> Crowd<'w> {
             let Some(less) = left.checked_sub(1) else { return };
             *left = less;
         }
-        if one.go_where_it_is(self.world, elapsed) {
+        if one.go_where_it_is(self.world, elapsed, |site| lab.is_open(site)) {
+            self.measure.moved();
+        }
+        if one.go_where_it_can(self.world, |site| lab.is_open(site)) {
             self.measure.moved();
         }
         let mut moves = 0;
@@ -292,8 +295,11 @@ impl<'w> Crowd<'w> {
             // Where a client stands decides about its site, or its workload does.
             if matches!(group.attach, Attach::Spread) && sites > 1 {
                 let other = one.random.below(sites as u64 - 1) as usize;
-                one.go_to(self.world, if other < one.site { other } else { other + 1 });
-                self.measure.moved();
+                let other = if other < one.site { other } else { other + 1 };
+                if lab.is_open(other) {
+                    one.go_to(self.world, other);
+                    self.measure.moved();
+                }
             }
             moves += 1;
             if moves > 100 {
@@ -306,13 +312,26 @@ impl<'w> Crowd<'w> {
         };
         let keyspace = (place, self.ids.of(place, one.site));
         let waited = lab.now().saturating_sub(one.scheduled);
-        one.take_up(self.world, step, keyspace, (lab.now(), waited));
+        let life = lab.sites[one.site].life;
+        one.take_up(self.world, step, keyspace, (lab.now(), waited), life);
         self.busy += 1;
         self.ask(lab, client);
     }
 
     /// One attempt leaves the client.
     fn ask(&mut self, lab: &mut Lab, client: usize) {
+        let one = &mut self.clients[client];
+        let Some(doing) = &one.doing else { return };
+        let is_same = lab.is_there(one.site) && lab.sites[one.site].life == doing.life;
+        if self.world.is_global(doing.place) {
+            // Its keys are anywhere.
+            if one.go_where_it_can(self.world, |site| lab.is_open(site)) {
+                self.measure.moved();
+            }
+        } else if !is_same {
+            let outcome = one.gone();
+            return self.end(lab, client, outcome);
+        }
         let one = &mut self.clients[client];
         let Some((delay, patience)) = one.send(lab.now()) else { return };
         let attempt = one.attempt;
@@ -360,6 +379,12 @@ impl<'w> Crowd<'w> {
 
     /// A request is asked of the node that it was for.
     fn ask_node(&mut self, lab: &mut Lab, client: usize, attempt: u32, node: NodeIndex) {
+        let one = &mut self.clients[client];
+        let life = one.doing.as_ref().map(|doing| doing.life);
+        let is_global = one.doing.as_ref().is_some_and(|doing| self.world.is_global(doing.place));
+        if !is_global && life != Some(lab.sites[one.site].life) {
+            return self.refuse(lab, client, attempt, "the site has left");
+        }
         let one = &mut self.clients[client];
         let Some(request) = one.request(lab.now()) else { return };
         one.at_leader = lab.leads(node);
@@ -434,14 +459,17 @@ impl<'w> Crowd<'w> {
         {
             if action != Action::Get {
                 let keyspace = self.ids.of(done.place, one.site);
-                self.written.insert((one.site, done.key.clone(), keyspace));
+                self.written.insert((one.site, done.life, done.key.clone(), keyspace));
             }
             self.history.operations.push(Operation {
                 client: one.name.clone(),
                 site: Some(site.to_owned()),
                 key: match is_global {
                     true => done.key.clone(),
-                    false => format!("{site}:{}", done.key),
+                    false => match done.life {
+                        0 | 1 => format!("{site}:{}", done.key),
+                        life => format!("{site}#{life}:{}", done.key),
+                    },
                 },
                 call_us: done.call.as_micros() as u64,
                 return_us: Some(now.as_micros() as u64),
@@ -454,7 +482,8 @@ impl<'w> Crowd<'w> {
             Some(step) if ok && !self.stopped => {
                 // The second half of a read-modify-write.
                 let keyspace = (place, self.ids.of(place, one.site));
-                one.take_up(self.world, step, keyspace, (now, Duration::ZERO));
+                let life = lab.sites[one.site].life;
+                one.take_up(self.world, step, keyspace, (now, Duration::ZERO), life);
                 self.busy += 1;
                 self.ask(lab, client);
             }

@@ -3,18 +3,22 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::{Body, Command, Giving, NodeId, Request, SlotSet};
+use model::{Body, Command, Giving, NodeId, Request, SlotSet, limits};
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
 use super::{Fault, Kind};
 use crate::random::Random;
+use crate::simulation::presence::{self, Presence};
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
 
 /// How long a removed node is given to be gone from its site before its disk is exchanged.
 const REMOVAL: Duration = Duration::from_millis(300);
 /// A link that flaps changes this often.
 const FLAP: Duration = Duration::from_millis(120);
+/// How long the nodes of a site that has left run on, if they are not stopped at once: what clients
+/// were waiting for is answered by then.
+const RUNS_ON: Duration = crate::clients::OPERATION_MAX;
 
 /// What comes of a fault that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +87,9 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     let node = index(simulation, fault, fault.node);
     let (id, other) = (fault.node as u64 + 1, fault.other as u64 + 1);
     let mut random = Random::new(fault.draw);
+    if !simulation.is_there(fault.site) && fault.kind != Kind::JoinSite {
+        return Begun::Skipped;
+    }
     let destroys =
         matches!(fault.kind, Kind::FlippedBit | Kind::LostSync | Kind::Replace | Kind::Remove);
     if destroys && !(all_vote(simulation, fault.site) && can_spare(simulation, fault.site, node)) {
@@ -202,13 +209,73 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             return Begun::Over;
         }
         Kind::MoveSlots => return move_slots(simulation, fault, &mut random),
+        Kind::SitesLoss => return lose_sites(simulation, fault, &mut random),
+        Kind::LeaveSite => {
+            // Some operators wait until nobody uses a site any more, and some do not.
+            let runs_on = if random.chance(500) { RUNS_ON } else { Duration::ZERO };
+            return match simulation.leave(fault.site, runs_on) {
+                true => Begun::For(presence::STEP),
+                false => Begun::Skipped,
+            };
+        }
+        Kind::JoinSite => {
+            return match simulation.enter(fault.site) {
+                true => Begun::For(presence::STEP),
+                false => Begun::Skipped,
+            };
+        }
     }
     Begun::For(fault.span)
+}
+
+/// Several sites lose power at once, whatever they are about to do.
+fn lose_sites<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
+    let there = (0..simulation.sites.len()).filter(|site| simulation.is_there(*site));
+    let mut others: Vec<usize> = there.filter(|site| *site != fault.site).collect();
+    let most = others.len().min(limits::RING_SUCCESSORS - 1);
+    if most == 0 {
+        return Begun::Skipped;
+    }
+    let mut sites = vec![fault.site];
+    for _ in 0..=random.below(most as u64) {
+        let place = random.below(others.len() as u64) as usize;
+        sites.push(others.swap_remove(place));
+    }
+    let mut any = false;
+    for site in sites {
+        for node in simulation.sites[site].nodes.clone() {
+            let down = Down::PowerLost(Survival::Bytes(random.below(4_096)));
+            // They do not all come back at once.
+            let rest = fault.span + Duration::from_millis(random.below(200));
+            if simulation.nodes[node].up {
+                any = true;
+                simulation.bounce(node, &down, rest);
+            }
+        }
+    }
+    if any { Begun::Over } else { Begun::Skipped }
+}
+
+/// A site is on its way out or in; one that has left comes back after the span.
+fn come_or_go<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
+    let was_there = simulation.is_there(fault.site);
+    if simulation.see_to(fault.site) {
+        return Begun::For(presence::STEP);
+    }
+    match simulation.sites[fault.site].presence {
+        Presence::Outside if was_there => Begun::For(fault.span.max(presence::STEP)),
+        Presence::Outside => {
+            simulation.enter(fault.site);
+            Begun::For(presence::STEP)
+        }
+        _ => Begun::Over,
+    }
 }
 
 /// An operator hands slots over: some that hold something, and some of the rest.
 fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
     let to = simulation.sites[fault.other_site].id;
+    let to = to.filter(|_| simulation.is_open(fault.other_site));
     let (Some(leader), Some(to)) = (simulation.leader(fault.site), to) else {
         return Begun::Skipped;
     };
@@ -281,6 +348,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
             // others can spare the old one.
             doom(simulation, node, "it was removed; it waits for another disk");
         }
+        Kind::LeaveSite | Kind::JoinSite => return come_or_go(simulation, fault),
         Kind::PartSite => simulation.rejoin_site(fault.site),
         Kind::PartSites | Kind::HalfPartSites => {
             simulation.mend_sites(fault.site, fault.other_site);

@@ -5,7 +5,7 @@
 //! run can be repeated with any part of it, which is how a failed run is made small.
 //!
 //! Faults are of a site: its nodes, their clocks and disks, the links between them, its links to other
-//! sites. All of them are ones that the store promises to survive, in any number and order, with one care: what destroys
+//! sites, its place in its deployment. All of them are ones that the store promises to survive, in any number and order, with one care: what destroys
 //! the only trace of something acknowledged on a disk (a bit flipped in its log, an fsync that did
 //! nothing, a disk exchanged) is done only while all nodes of the site hold everything, and the node
 //! then waits for an operator, who exchanges its disk once the others hold everything. That is what
@@ -87,11 +87,18 @@ pub enum Kind {
     BreakSites,
     /// Some of the site's slots of global keyspaces are handed to another site.
     MoveSlots,
+    /// The site and others lose power at once: as many as a ring's successor list is long, at most.
+    SitesLoss,
+    /// The site leaves its deployment, is stopped when it is out, and comes back after the span as a
+    /// new one, on empty disks. Two others stay at least.
+    LeaveSite,
+    /// A site that is not there, as it has not come yet or has left, joins the deployment.
+    JoinSite,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 29] = [
+    pub const ALL: [Kind; 32] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -121,6 +128,9 @@ impl Kind {
         Kind::SlowSites,
         Kind::BreakSites,
         Kind::MoveSlots,
+        Kind::SitesLoss,
+        Kind::LeaveSite,
+        Kind::JoinSite,
     ];
 
     /// Its name in a world file.
@@ -156,6 +166,9 @@ impl Kind {
             Kind::SlowSites => "slow_sites",
             Kind::BreakSites => "break_sites",
             Kind::MoveSlots => "move_slots",
+            Kind::SitesLoss => "sites_loss",
+            Kind::LeaveSite => "leave_site",
+            Kind::JoinSite => "join_site",
         }
     }
 
@@ -192,11 +205,14 @@ impl Kind {
             | Kind::HalfPartSites
             | Kind::SlowSites
             | Kind::BreakSites
-            | Kind::MoveSlots => false,
+            | Kind::MoveSlots
+            | Kind::SitesLoss
+            | Kind::LeaveSite
+            | Kind::JoinSite => false,
         }
     }
 
-    /// Whether it is about a site's links to others: it only makes sense among several sites.
+    /// Whether it is about a site among others: it only makes sense where there are several.
     #[must_use]
     pub fn is_between_sites(self) -> bool {
         matches!(
@@ -207,7 +223,16 @@ impl Kind {
                 | Kind::SlowSites
                 | Kind::BreakSites
                 | Kind::MoveSlots
+                | Kind::SitesLoss
+                | Kind::LeaveSite
+                | Kind::JoinSite
         )
+    }
+
+    /// Whether it is about a site's part in a deployment: it only makes sense where there is one.
+    #[must_use]
+    pub fn needs_deployment(self) -> bool {
+        matches!(self, Kind::MoveSlots | Kind::LeaveSite | Kind::JoinSite)
     }
 
     /// The shortest and the longest span of one that is drawn.
@@ -217,6 +242,8 @@ impl Kind {
         match self {
             Kind::Crash | Kind::DamagedState | Kind::FlippedBit => (ms(0), ms(2_000)),
             Kind::SiteLoss => (ms(0), ms(1_500)),
+            Kind::SitesLoss => (ms(0), ms(3_000)),
+            Kind::LeaveSite => (ms(0), ms(8_000)),
             Kind::Pause => (ms(20), ms(3_000)),
             Kind::ClockRate => (ms(1_000), ms(10_000)),
             Kind::Isolate
@@ -238,7 +265,8 @@ impl Kind {
             | Kind::Remove
             | Kind::Transfer
             | Kind::BreakSites
-            | Kind::MoveSlots => (ms(0), ms(0)),
+            | Kind::MoveSlots
+            | Kind::JoinSite => (ms(0), ms(0)),
         }
     }
 }

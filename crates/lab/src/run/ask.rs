@@ -92,7 +92,7 @@ impl Run<'_> {
             asked: BTreeMap::new(),
             told: Vec::new(),
         };
-        for site in 0..self.world.sites.len() {
+        for site in self.sites_inside() {
             round.begin(site, self.lab.now(), next(site));
         }
         while let Some((at, site)) = round.again.first().copied() {

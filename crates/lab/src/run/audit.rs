@@ -17,13 +17,24 @@ impl Run<'_> {
     pub(super) fn audit(&mut self) {
         let Some(crowd) = &mut self.crowd else { return };
         let globals: BTreeSet<KeyspaceId> = crowd.global_keyspaces().collect();
+        let written = std::mem::take(&mut crowd.written);
+        let lives: Vec<u64> = self.lab.sites.iter().map(|group| group.life).collect();
+        let inside = self.sites_inside();
+        let Some(first) = inside.first().copied() else { return };
         let mut seen = BTreeSet::new();
         let mut keys: BTreeMap<usize, VecDeque<(String, KeyspaceId)>> = BTreeMap::new();
-        for (site, key, keyspace) in std::mem::take(&mut crowd.written) {
+        for (site, life, key, keyspace) in written {
             // A global key is read once, from one of the sites that wrote it.
-            if globals.contains(&keyspace) && !seen.insert(key.clone()) {
+            let is_global = globals.contains(&keyspace);
+            if is_global && !seen.insert(key.clone()) {
                 continue;
             }
+            // What a site kept for itself left with it.
+            let is_here = inside.contains(&site) && lives[site] == life;
+            if !is_here && !is_global {
+                continue;
+            }
+            let site = if inside.contains(&site) { site } else { first };
             let keys = keys.entry(site).or_default();
             if keys.len() < AUDIT_KEYS_MAX {
                 keys.push_back((key, keyspace));
@@ -42,10 +53,11 @@ impl Run<'_> {
         self.history.operations.extend(told.into_iter().map(|told| {
             let name = &self.world.sites[told.site].name;
             let (key, keyspace) = told.about;
+            let label = self.lab.label(told.site);
             Operation {
                 client: format!("auditor-{name}"),
                 site: Some(name.to_string()),
-                key: if globals.contains(&keyspace) { key } else { format!("{name}:{key}") },
+                key: if globals.contains(&keyspace) { key } else { format!("{label}:{key}") },
                 call_us: told.call_us,
                 return_us: Some(told.return_us),
                 action: Action::Get,
@@ -56,7 +68,7 @@ impl Run<'_> {
     }
 
     pub(super) fn look_at_states(&mut self) {
-        for site in 0..self.world.sites.len() {
+        for site in self.sites_inside() {
             // What is under way at one replica is not yet at another.
             if !self.lab.run_until(PATIENCE, |lab| lab.is_whole(site)) {
                 let name = &self.world.sites[site].name;
@@ -76,7 +88,7 @@ impl Run<'_> {
                 }
                 self.history.states.push(ReplicaState {
                     at_us,
-                    group: self.world.sites[site].name.to_string(),
+                    group: self.lab.label(site),
                     replica: self.lab.name(node).to_owned(),
                     digest: digest(&bytes),
                 });

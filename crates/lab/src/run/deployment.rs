@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use model::{
-    Answer, Body, Command, DeploymentId, KeyspaceId, NodeEntry, NodeId, Registry, RegistryChange,
-    SiteEntry, SiteId, Slot,
+    Answer, Body, Command, DeploymentId, KeyspaceId, Registry, RegistryChange, SiteEntry, Slot,
 };
 
 use super::Run;
@@ -16,16 +15,16 @@ use crate::verdict::{self, Verdict};
 impl Run<'_> {
     /// Whether the sites of this world know each other.
     pub(super) fn is_deployment(&self) -> bool {
-        self.world.keyspaces.iter().any(model::KeyspaceSpec::is_global)
+        self.world.is_deployment()
     }
 
     /// Makes the sites one deployment with the world's keyspaces; each keyspace's id.
     pub(super) fn form_deployment(&mut self) -> Result<Vec<KeyspaceId>, String> {
         let deployment = DeploymentId(self.seed);
-        let found = Command::Found { deployment, site: self.entry(0) };
+        let found = Command::Found { deployment, site: self.entry(0)? };
         self.ask(0, Body::Write(found))?;
-        for site in 1..self.world.sites.len() {
-            let join = Command::ChangeRegistry(RegistryChange::Join(self.entry(site)));
+        for site in self.sites_inside().into_iter().skip(1) {
+            let join = Command::ChangeRegistry(RegistryChange::Join(self.entry(site)?));
             let Answer::Registered { site: id, registry } = self.ask(0, Body::Write(join))? else {
                 return Err("joining was answered by something else".to_owned());
             };
@@ -43,36 +42,23 @@ impl Run<'_> {
         Ok(ids)
     }
 
-    fn entry(&self, site: usize) -> SiteEntry {
-        let world = &self.world.sites[site];
-        SiteEntry {
-            id: SiteId(0),
-            name: world.name.clone(),
-            incarnation: site as u64 + 1,
-            capacity_percent: (world.capacity * 100.0) as u32,
-            leaving: false,
-            nodes: (1..=world.nodes as u64)
-                .map(|node| NodeEntry {
-                    node: NodeId(node),
-                    peer: format!("n{node}"),
-                    cluster: String::new(),
-                })
-                .collect(),
-        }
+    fn entry(&self, site: usize) -> Result<SiteEntry, String> {
+        let entry = self.lab.entry(site);
+        entry.ok_or_else(|| format!("{} is no name of a site", self.world.sites[site].name))
     }
 
     /// Until every site knows the same registry, in which all nodes stand.
     fn wait_for_registries(&mut self) -> Result<(), String> {
-        let sites = self.world.sites.len();
+        let sites = self.sites_inside();
         let agreed = self.lab.run_until(PATIENCE, |lab| {
-            let registries = (0..sites).map(|site| {
-                let leader = lab.leader(site)?;
+            let registries = sites.iter().map(|site| {
+                let leader = lab.leader(*site)?;
                 lab.registry(leader)
             });
             let Some(all) = registries.collect::<Option<Vec<_>>>() else { return false };
             let whole = |registry: &Registry| {
-                let nodes = |site: usize| lab.sites[site].nodes.len();
-                registry.sites.len() == sites
+                let nodes = |at: usize| lab.sites[sites[at]].nodes.len();
+                registry.sites.len() == sites.len()
                     && registry
                         .sites
                         .iter()
@@ -92,7 +78,7 @@ impl Run<'_> {
         let until = self.lab.now() + PATIENCE;
         while self.lab.now() < until && self.lab.failure.is_none() {
             self.lab.run(Duration::from_secs(1));
-            let held = (0..self.world.sites.len()).map(|site| {
+            let held = self.sites_inside().into_iter().map(|site| {
                 let leader = self.lab.leader(site)?;
                 Some(self.lab.held_slots(leader).0.len())
             });
@@ -110,10 +96,10 @@ impl Run<'_> {
         if !self.is_deployment() || self.failure.is_some() {
             return;
         }
-        let sites = self.world.sites.len();
+        let sites = self.sites_inside();
         let until = self.lab.now() + PATIENCE;
         loop {
-            self.history.rings = (0..sites).flat_map(|site| self.ring_of(site)).collect();
+            self.history.rings = sites.iter().flat_map(|site| self.ring_of(*site)).collect();
             let judged = verdict::ring::judge(&self.history);
             if matches!(judged, Verdict::Holds { .. }) || self.lab.now() >= until {
                 return;
@@ -125,7 +111,7 @@ impl Run<'_> {
     fn ring_of(&self, site: usize) -> Vec<RingMember> {
         let Some(leader) = self.lab.leader(site) else { return Vec::new() };
         let at_us = self.now_us();
-        let name = self.world.sites[site].name.to_string();
+        let name = self.lab.label(site);
         let text = |point: u64| format!("{point:016x}");
         let pointers = self.lab.ring(leader).into_iter();
         let member = pointers.map(|(point, predecessor, successors)| RingMember {
@@ -152,17 +138,22 @@ impl Run<'_> {
     /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.
     pub(super) fn note_holders(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {
+            let who = (held.site, held.life);
             let name = self.world.sites[held.site].name.as_str();
+            let name = match held.life {
+                0 | 1 => name.to_owned(),
+                life => format!("{name}#{life}"),
+            };
             for (slot, epoch) in held.slots.iter() {
-                let known = self.holders.insert((slot, epoch), held.site);
-                if known == Some(held.site) {
+                let known = self.holders.insert((slot, epoch), who);
+                if known == Some(who) {
                     continue;
                 }
                 self.history.owners.push(Owner {
                     at_us: held.at.as_micros() as u64,
                     unit: format!("slot/{slot}"),
                     epoch: epoch.0,
-                    owner: name.to_owned(),
+                    owner: name.clone(),
                 });
             }
         }

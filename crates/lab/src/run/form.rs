@@ -19,6 +19,10 @@ impl Run<'_> {
         self.lab.set_site_links(self.world.site_links());
         for (place, site) in self.world.sites.iter().enumerate() {
             self.lab.add_site(site.name.as_str(), self.world.node_link(place));
+            self.lab.sites[place].capacity_percent = (site.capacity * 100.0) as u32;
+            if site.spare {
+                self.lab.keep_outside(place);
+            }
         }
         // One node of each site after the other: a site's first must be there for the next to join.
         let most = self.world.sites.iter().map(|site| site.nodes).max().unwrap_or(1);
@@ -29,7 +33,7 @@ impl Run<'_> {
                 }
             }
         }
-        for place in 0..self.world.sites.len() {
+        for place in self.sites_inside() {
             let formed = self.lab.run_until(PATIENCE, |lab| lab.is_whole(place));
             if let Some(why) = self.lab.failure.take() {
                 return Err(why);

@@ -32,6 +32,7 @@ use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
 use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
 use crate::measure::Measure;
+use crate::simulation::presence::{self, Presence};
 use crate::simulation::{Settings, Simulation, Stepped};
 use crate::verdict::{self, Judged, Verdict};
 use crate::world::World;
@@ -170,7 +171,10 @@ pub fn plan_of(world: &World, options: &Options) -> Vec<Fault> {
         && let Some(chances) = &world.chances
     {
         let nodes: Vec<usize> = world.sites.iter().map(|site| site.nodes).collect();
-        faults.extend(plan::draw(seed, &nodes, chances, end));
+        let mut chances = chances.clone();
+        let is_deployment = world.is_deployment();
+        chances.weights.retain(|kind, _| is_deployment || !kind.needs_deployment());
+        faults.extend(plan::draw(seed, &nodes, &chances, end));
     }
     plan::number(faults)
 }
@@ -200,7 +204,7 @@ struct Run<'w> {
     history: History,
     elections: u64,
     /// Which site was seen to hold a slot at an epoch.
-    holders: BTreeMap<(Slot, Epoch), usize>,
+    holders: BTreeMap<(Slot, Epoch), (usize, u64)>,
     failure: Option<String>,
 }
 
@@ -293,6 +297,12 @@ impl<'w> Run<'w> {
         self.note_holders();
     }
 
+    /// The sites that are there, and not on their way.
+    fn sites_inside(&self) -> Vec<usize> {
+        let sites = 0..self.lab.sites.len();
+        sites.filter(|site| self.lab.sites[*site].presence == Presence::Inside).collect()
+    }
+
     fn now_us(&self) -> u64 {
         self.lab.now().as_micros() as u64
     }
@@ -364,7 +374,7 @@ impl<'w> Run<'w> {
     fn note_leaders(&mut self) {
         for led in std::mem::take(&mut self.lab.led) {
             self.elections += 1;
-            let site = &self.world.sites[self.lab.nodes[led.node].site].name;
+            let site = self.lab.label(self.lab.nodes[led.node].site);
             self.history.owners.push(Owner {
                 at_us: led.at.as_micros() as u64,
                 unit: format!("{site}/leader"),
@@ -394,7 +404,19 @@ impl<'w> Run<'w> {
     }
 
     fn wait_until_whole(&mut self) {
-        for site in 0..self.world.sites.len() {
+        let until = self.lab.now() + PATIENCE;
+        let on_their_way = |lab: &Lab| (0..lab.sites.len()).find(|site| lab.is_on_its_way(*site));
+        while on_their_way(&self.lab).is_some()
+            && self.lab.now() < until
+            && self.lab.failure.is_none()
+        {
+            self.pass(presence::STEP);
+        }
+        if let Some(site) = on_their_way(&self.lab).filter(|_| !self.failed()) {
+            let (label, presence) = (self.lab.label(site), self.lab.sites[site].presence);
+            self.fail(format!("{label} does not come to an end of {presence:?} after all faults"));
+        }
+        for site in self.sites_inside() {
             let until = self.lab.now() + PATIENCE;
             while !self.lab.is_whole(site) && self.lab.now() < until && self.lab.failure.is_none() {
                 self.pass(Duration::from_millis(50));

@@ -69,7 +69,7 @@ impl Between {
         self.connections.holds(from, to, connection)
     }
 
-    fn is_cut(&self, from: usize, to: usize) -> bool {
+    pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
         let alone = |site| self.parted.contains(&site);
         alone(from) || alone(to) || self.cut.contains(&(from, to))
     }

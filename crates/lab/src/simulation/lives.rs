@@ -2,7 +2,9 @@
 //! wrong; links break and are mended.
 
 use super::node::Belongs;
+use super::presence::Presence;
 use super::{ASK_AGAIN, Down, Event, NodeIndex, Simulation};
+use model::Failure;
 use std::time::Duration;
 use wire::entry;
 use wire::peer::{Forward, ForwardedRequest, Message, Say};
@@ -15,7 +17,8 @@ impl<C> Simulation<C> {
         if node.doomed && !node.up && !node.lies {
             node.refused.get_or_insert("its disk is to be exchanged".to_owned());
         }
-        if node.up || node.refused.is_some() {
+        let is_there = self.sites[node.site].presence != Presence::Outside;
+        if node.up || node.refused.is_some() || !is_there {
             return;
         }
         node.up = true;
@@ -78,7 +81,12 @@ impl<C> Simulation<C> {
         }
         let (site, id, lost) = (node.site, node.id, node.stop(down));
         self.note_of(index, || format!("crashes ({down:?})"));
-        self.lost.extend(lost);
+        for ticket in lost {
+            let unknown = Err(Failure::Unknown { why: "the connection broke" });
+            if self.hear(ticket, unknown).is_some() {
+                self.lost.push(ticket);
+            }
+        }
         let others = self.sites[site].nodes.len() as u64;
         for other in (1..=others).filter(|other| *other != id) {
             self.break_link(site, other, id);

@@ -17,6 +17,7 @@
 //! | `connections` | what passes between two nodes, in order, until it breaks |
 //! | [`network`] | links between the nodes of a site |
 //! | `between` | links between sites |
+//! | [`presence`] | sites that come and go |
 //! | [`node`] | a disk, clocks, and a process that comes and goes |
 //! | `lives` | what happens to nodes and links from outside |
 //! | `shell` | the outputs of a core, performed |
@@ -31,6 +32,7 @@ mod connections;
 mod lives;
 pub mod network;
 pub mod node;
+pub mod presence;
 mod queue;
 mod shell;
 mod text;
@@ -43,6 +45,7 @@ use model::{
 };
 use network::Network;
 pub use node::{Belongs, Down, Node};
+use presence::{Course, Errand, Presence};
 use protocol::Core;
 use protocol::site::trial::Planted;
 use protocol::site::{Input, ReadGate, Status, Ticket};
@@ -131,6 +134,8 @@ pub struct Held {
     pub at: Duration,
     /// Which site, by its place in the simulation.
     pub site: usize,
+    /// Which life of it.
+    pub life: u64,
     /// Which slots, at which epochs.
     pub slots: SlotEpochs,
 }
@@ -190,6 +195,13 @@ pub struct Group {
     pub nodes: Vec<NodeIndex>,
     /// The links between them.
     pub network: Network,
+    /// Which life of it this is, from 1: one that has left comes back as a new site.
+    pub life: u64,
+    /// Where it stands in its deployment.
+    pub presence: Presence,
+    /// How much it should hold, relative to others: 100 is one share.
+    pub capacity_percent: u32,
+    course: Course,
 }
 
 /// Sites in virtual time. `C` is what the user's calls carry.
@@ -223,6 +235,7 @@ pub struct Simulation<C = ()> {
     seed: u64,
     random: Random,
     between: Between,
+    errands: BTreeMap<Ticket, Errand>,
     queue: Queue<Event<C>>,
     last_ticket: u64,
     traced_at: Duration,
@@ -249,6 +262,7 @@ impl<C> Simulation<C> {
             seed,
             random: Random::stream(seed, "simulation", 0),
             between: Between::new(seed),
+            errands: BTreeMap::new(),
             queue: Queue::new(),
             last_ticket: 0,
             traced_at: Duration::MAX,
@@ -265,10 +279,23 @@ impl<C> Simulation<C> {
 
     /// Adds a site without nodes.
     pub fn add_site(&mut self, name: impl Into<String>, link: Link) -> usize {
-        let group =
-            Group { name: name.into(), id: None, nodes: Vec::new(), network: Network::new(link) };
+        let group = Group {
+            name: name.into(),
+            id: None,
+            nodes: Vec::new(),
+            network: Network::new(link),
+            life: 1,
+            presence: Presence::Inside,
+            capacity_percent: 100,
+            course: Course::default(),
+        };
         self.sites.push(group);
         self.sites.len() - 1
+    }
+
+    /// A site that has not come yet: see [`Simulation::enter`]. Called before it has nodes.
+    pub fn keep_outside(&mut self, site: usize) {
+        (self.sites[site].presence, self.sites[site].life) = (Presence::Outside, 0);
     }
 
     /// Adds a node to a site; its first one begins the site, the others ask to be taken in.
@@ -516,12 +543,22 @@ impl<C> Simulation<C> {
 
     /// A client asks a node, from beside it. `None`: the node is down, or not a member yet.
     pub fn ask(&mut self, node: NodeIndex, request: Request) -> Option<Ticket> {
-        let one = &mut self.nodes[node];
-        let process = one.process.as_mut()?;
+        let ticket = self.announce(node)?;
+        self.take_or_wait(node, ticket, request);
+        Some(ticket)
+    }
+
+    /// The ticket of a request that a node is about to be asked. `None`: it is down.
+    fn announce(&mut self, node: NodeIndex) -> Option<Ticket> {
+        let process = self.nodes[node].process.as_mut()?;
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         process.tickets.insert(ticket);
-        let (life, paused_until) = (one.life, one.paused_until);
+        Some(ticket)
+    }
+
+    fn take_or_wait(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {
+        let (life, paused_until) = (self.nodes[node].life, self.nodes[node].paused_until);
         self.note_of(node, || format!("asked #{} {}", ticket.0, text::request(&request)));
         if paused_until > self.now {
             // It lies in a socket that nobody reads.
@@ -530,7 +567,6 @@ impl<C> Simulation<C> {
         } else {
             self.take(node, ticket, request);
         }
-        Some(ticket)
     }
 
     fn take(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {

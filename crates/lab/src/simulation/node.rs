@@ -222,6 +222,18 @@ impl Node {
         process.map(|process| process.tickets).unwrap_or_default()
     }
 
+    /// Its site begins anew: an empty disk, and its first node begins it.
+    pub(super) fn begin_anew(&mut self) {
+        self.wipe();
+        self.belongs = if self.id == 1 { Belongs::Begins } else { Belongs::Asks };
+        self.led_term = 0;
+    }
+
+    /// Its site is gone: nobody waits for its disk any more.
+    pub(super) fn retire(&mut self) {
+        (self.refused, self.doomed, self.lies) = (None, false, false);
+    }
+
     /// Puts a new, empty disk in.
     pub(super) fn wipe(&mut self) {
         self.disk = MemoryDisk::new();

@@ -107,7 +107,8 @@ impl<C> Simulation<C> {
             Output::Holds(slots) => {
                 let site = self.nodes[node].site;
                 self.note_of(node, || text::held(&slots));
-                self.held.push(Held { at: self.now, site, slots });
+                let life = self.sites[site].life;
+                self.held.push(Held { at: self.now, site, life, slots });
             }
             Output::Answer { ticket, outcome } => self.answer(node, ticket, outcome),
             Output::Gate(gate) => {
@@ -149,7 +150,9 @@ impl<C> Simulation<C> {
         if !expected {
             return self.fail(format!("{} answers #{} twice", self.name(node), ticket.0));
         }
-        self.answered.push(Answered { ticket, outcome });
+        if let Some(outcome) = self.hear(ticket, outcome) {
+            self.answered.push(Answered { ticket, outcome });
+        }
     }
 
     pub(super) fn send(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {

@@ -94,6 +94,9 @@ pub struct SiteFile {
     /// How much it can hold, relative to others.
     #[serde(default = "whole")]
     pub capacity: f64,
+    /// Whether it is not there at first, and comes while the world runs, by a fault `join_site`.
+    #[serde(default)]
+    pub spare: bool,
 }
 
 fn one_node() -> usize {

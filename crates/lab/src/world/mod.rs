@@ -97,6 +97,8 @@ pub struct Site {
     pub parent: Option<usize>,
     /// How much it can hold, relative to others.
     pub capacity: f64,
+    /// Whether it is not there at first.
+    pub spare: bool,
 }
 
 /// One tier of links for each kind of pair, and the exceptions.
@@ -196,12 +198,20 @@ impl World {
     /// The index of the site nearest to a point, and the metres to it.
     #[must_use]
     pub fn nearest_site(&self, point: Point) -> (usize, f64) {
+        self.nearest_of(point, |site| !self.sites[site].spare)
+            .or_else(|| self.nearest_of(point, |_| true))
+            .expect("a checked world has a site")
+    }
+
+    /// The nearest of some sites, and how far it is; `None`: there is none of them.
+    #[must_use]
+    pub fn nearest_of(&self, point: Point, is_one: impl Fn(usize) -> bool) -> Option<(usize, f64)> {
         self.sites
             .iter()
             .enumerate()
+            .filter(|(index, _)| is_one(*index))
             .map(|(index, site)| (index, site.at.distance_m(point)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
-            .expect("a checked world has a site")
     }
 
     /// Where a client at `point`, now at site `current`, should be attached: the nearest site, unless
@@ -212,6 +222,27 @@ impl World {
         match current {
             Some(site) if self.sites[site].at.distance_m(point) < nearest_m + margin_m => site,
             _ => nearest,
+        }
+    }
+
+    /// The same, where not all sites are there. Where none is, it stays.
+    #[must_use]
+    pub fn attach_to(
+        &self,
+        point: Point,
+        current: Option<usize>,
+        margin_m: f64,
+        is_open: impl Fn(usize) -> bool,
+    ) -> usize {
+        let current = current.filter(|site| is_open(*site));
+        match (self.nearest_of(point, is_open), current) {
+            (Some((_, nearest_m)), Some(site))
+                if self.sites[site].at.distance_m(point) < nearest_m + margin_m =>
+            {
+                site
+            }
+            (Some((nearest, _)), _) => nearest,
+            (None, _) => self.attach(point, current, margin_m),
         }
     }
 
@@ -246,6 +277,12 @@ impl World {
         let links = self.links.clone();
         let at: Vec<Point> = self.sites.iter().map(|site| site.at).collect();
         move |a, b| links.between(a, b, (at[a], at[b]))
+    }
+
+    /// Whether its sites know each other: some keyspace has the same keys at all of them.
+    #[must_use]
+    pub fn is_deployment(&self) -> bool {
+        self.keyspaces.iter().any(model::KeyspaceSpec::is_global)
     }
 
     /// Whether the keys of a keyspace, by its place, are the same at every site.

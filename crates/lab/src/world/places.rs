@@ -120,6 +120,10 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
         let message = format!("site \"{name}\": a witness is the third of at least three nodes");
         return Err(Wrong::at("witness", message));
     }
+    if site.spare && sites.is_empty() {
+        let message = format!("site \"{name}\": the first site is there from the beginning");
+        return Err(Wrong::at("spare", message));
+    }
     if !(0.001..=1e6).contains(&site.capacity) {
         let message = format!("site \"{name}\": capacity is 0.001 to 1000000");
         return Err(Wrong::at("capacity", message));
@@ -137,12 +141,13 @@ fn listed(site: &SiteFile, earlier: &[SiteFile], sites: &[Site]) -> Result<Site,
         witness: site.witness,
         parent: parent.transpose()?,
         capacity: site.capacity,
+        spare: site.spare,
     })
 }
 
 fn plain(name: &str, at: Point, nodes: usize) -> Result<Site, Wrong> {
     let name = site_name(name).map_err(|why| Wrong::at("prefix", why))?;
-    Ok(Site { name, at, nodes, witness: false, parent: None, capacity: 1.0 })
+    Ok(Site { name, at, nodes, witness: false, parent: None, capacity: 1.0, spare: false })
 }
 
 fn on_grid(grid: &GridFile, sites: &mut Vec<Site>) -> Result<(), Wrong> {

@@ -1,0 +1,286 @@
+//! Sites that come and go: what their operators do, one step after the other.
+//!
+//! A site *enters* as `portolan serve --join` has it: its nodes start on empty disks, any node of any
+//! other site is asked to let it in, and what that answers becomes a command in its own log. It
+//! *leaves* as `portolan site leave` has it: any node is asked, the site hands everything over, and its
+//! nodes are stopped when another site's registry no longer has it. Whoever comes back after that is a
+//! new site of the old name, on empty disks: another life, with another id.
+//!
+//! Who uses this calls [`Simulation::see_to`] every [`STEP`] until it says that nothing is left to do.
+//! What operators ask goes straight to a node, unless its site is cut off; now and then the answer is
+//! lost on its way back, so that they ask twice.
+
+use super::{NodeIndex, Simulation, node::Down};
+use model::{
+    Answer, Body, Command, Failure, NodeEntry, NodeId, Refusal, Registry, RegistryChange,
+    RegistryError, Request, SiteEntry, SiteId,
+};
+use protocol::site::Ticket;
+use std::time::Duration;
+
+/// How often operators look how far a site has come.
+pub const STEP: Duration = Duration::from_millis(150);
+/// How long they wait for an answer before they ask again.
+const PATIENCE_MS: u64 = 1_500;
+/// Of a thousand answers to operators, so many are lost.
+const LOST_PERMILLE: u64 = 100;
+
+/// Where a site stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// No node of it runs: it has not come yet, or has left.
+    Outside,
+    /// Its nodes run, and it asks to be let in.
+    Entering,
+    /// It belongs to the deployment, or there is none.
+    Inside,
+    /// It was told to leave, and hands everything over.
+    Leaving,
+    /// It is out of the registry; its nodes are about to be stopped.
+    Left,
+}
+
+/// What an operator has asked and not heard the end of.
+#[derive(Debug)]
+pub(super) struct Errand {
+    outcome: Option<Result<Answer, Failure>>,
+}
+
+/// What is going on with a site.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    asked: Option<Ticket>,
+    let_in: Option<(SiteId, Box<Registry>)>,
+    /// Its nodes are stopped then.
+    stop_at: Duration,
+    /// How long they run on after it has left.
+    runs_on: Duration,
+}
+
+impl<C> Simulation<C> {
+    /// Whether clients find a site's nodes, and may attach to it.
+    #[must_use]
+    pub fn is_open(&self, site: usize) -> bool {
+        matches!(self.sites[site].presence, Presence::Inside | Presence::Leaving)
+    }
+
+    /// Whether nodes of a site run, or are to.
+    #[must_use]
+    pub fn is_there(&self, site: usize) -> bool {
+        self.sites[site].presence != Presence::Outside
+    }
+
+    /// Whether a site is on its way in or out.
+    #[must_use]
+    pub fn is_on_its_way(&self, site: usize) -> bool {
+        !matches!(self.sites[site].presence, Presence::Inside | Presence::Outside)
+    }
+
+    /// A site's name, and which of its lives if it is not the first.
+    #[must_use]
+    pub fn label(&self, site: usize) -> String {
+        let group = &self.sites[site];
+        match group.life {
+            0 | 1 => group.name.clone(),
+            life => format!("{}#{life}", group.name),
+        }
+    }
+
+    /// A site as it asks to be let in.
+    #[must_use]
+    pub fn entry(&self, site: usize) -> Option<SiteEntry> {
+        let group = &self.sites[site];
+        let node = |node: u64| NodeEntry {
+            node: NodeId(node),
+            peer: format!("n{node}"),
+            cluster: String::new(),
+        };
+        Some(SiteEntry {
+            id: SiteId(0),
+            name: model::SiteName::new(group.name.clone()).ok()?,
+            incarnation: group.life << 32 | (site as u64 + 1),
+            capacity_percent: group.capacity_percent,
+            leaving: false,
+            nodes: (1..=group.nodes.len() as u64).map(node).collect(),
+        })
+    }
+
+    /// A site that is outside starts on empty disks and asks to be let in. `false`: it is not outside.
+    pub fn enter(&mut self, site: usize) -> bool {
+        let group = &mut self.sites[site];
+        if group.presence != Presence::Outside {
+            return false;
+        }
+        group.presence = Presence::Entering;
+        group.life += 1;
+        (group.id, group.course) = (None, Course::default());
+        let (label, nodes) = (self.label(site), self.sites[site].nodes.clone());
+        self.note(|| format!("{label} comes"));
+        for node in nodes {
+            self.nodes[node].begin_anew();
+            self.start(node);
+        }
+        true
+    }
+
+    /// A site is told to leave; its nodes run on for so long after it is out. `false`: it is not
+    /// inside, or fewer than two others would stay.
+    pub fn leave(&mut self, site: usize, runs_on: Duration) -> bool {
+        let stay = |group: &&super::Group| group.presence == Presence::Inside && group.id.is_some();
+        let others = self.sites.iter().filter(stay).count();
+        let group = &mut self.sites[site];
+        if group.presence != Presence::Inside || group.id.is_none() || others <= 2 {
+            return false;
+        }
+        group.presence = Presence::Leaving;
+        group.course = Course { runs_on, ..Course::default() };
+        let label = self.label(site);
+        self.note(|| format!("{label} is told to leave"));
+        true
+    }
+
+    /// Does the next step of a site's coming or going; whether it is on its way.
+    pub fn see_to(&mut self, site: usize) -> bool {
+        let heard = match self.sites[site].course.asked {
+            Some(ticket) => match self.heard(ticket) {
+                Some(outcome) => {
+                    self.sites[site].course.asked = None;
+                    Some(outcome)
+                }
+                None => return true,
+            },
+            None => None,
+        };
+        match self.sites[site].presence {
+            Presence::Outside | Presence::Inside => return false,
+            Presence::Entering => self.enter_on(site, heard),
+            Presence::Leaving => self.leave_on(site, heard),
+            Presence::Left => {
+                if self.sites[site].course.stop_at <= self.now {
+                    self.stop_site(site);
+                }
+            }
+        }
+        self.is_on_its_way(site)
+    }
+
+    fn enter_on(&mut self, site: usize, heard: Option<Result<Answer, Failure>>) {
+        if let Some(Ok(Answer::Registered { site: id, registry })) = heard {
+            self.sites[site].course.let_in = Some((id, registry));
+        }
+        let leader = self.leader(site);
+        if leader.is_some_and(|leader| self.registry(leader).is_some()) {
+            let label = self.label(site);
+            self.note(|| format!("{label} is in"));
+            self.sites[site].presence = Presence::Inside;
+            return;
+        }
+        let asked = match self.sites[site].course.let_in.clone() {
+            Some((id, registry)) => {
+                let enter = Command::Enter { site: id, registry };
+                leader.and_then(|leader| self.ask_aside(leader, Body::Write(enter)))
+            }
+            None => {
+                let Some(entry) = self.entry(site).filter(|_| leader.is_some()) else { return };
+                let join = Command::ChangeRegistry(RegistryChange::Join(entry));
+                self.ask_another(site, Body::Write(join))
+            }
+        };
+        self.sites[site].course.asked = asked;
+    }
+
+    fn leave_on(&mut self, site: usize, heard: Option<Result<Answer, Failure>>) {
+        let Some(id) = self.sites[site].id else { return };
+        let last = |heard: &Result<Answer, Failure>| {
+            let refusal = heard.as_ref().err();
+            matches!(
+                refusal,
+                Some(Failure::Refused(Refusal::Registry(RegistryError::LastSite(_))))
+            )
+        };
+        if heard.is_some_and(|heard| last(&heard)) {
+            self.sites[site].presence = Presence::Inside;
+            return;
+        }
+        // Somebody else's word counts: the operator asks any node.
+        let others = (0..self.sites.len()).filter(|other| *other != site && self.is_open(*other));
+        let leaders: Vec<NodeIndex> = others.filter_map(|other| self.leader(other)).collect();
+        let entries = leaders.into_iter().filter_map(|leader| {
+            let registry = self.registry(leader)?;
+            (registry.site_next > id.0).then(|| registry.site(id).map(|entry| entry.leaving))
+        });
+        let entries: Vec<Option<bool>> = entries.collect();
+        if entries.contains(&None) {
+            let label = self.label(site);
+            self.note(|| format!("{label} has left"));
+            let stop_at = self.now + self.sites[site].course.runs_on;
+            self.sites[site].presence = Presence::Left;
+            self.sites[site].course.stop_at = stop_at;
+        } else if !entries.contains(&Some(true)) {
+            let leave = Command::ChangeRegistry(RegistryChange::Leave(id));
+            let asked = self.ask_another(site, Body::Write(leave));
+            self.sites[site].course.asked = asked;
+        }
+    }
+
+    fn stop_site(&mut self, site: usize) {
+        let label = self.label(site);
+        self.note(|| format!("{label} is stopped"));
+        for node in self.sites[site].nodes.clone() {
+            self.crash(node, &Down::Killed);
+            // Whatever was to become of its disk: it is not used again.
+            self.nodes[node].retire();
+        }
+        self.sites[site].presence = Presence::Outside;
+    }
+
+    // ---- what operators ask ------------------------------------------------------------------------
+
+    /// Asks a node of another site that is there and not cut off.
+    fn ask_another(&mut self, site: usize, body: Body) -> Option<Ticket> {
+        let reached = |other: &usize| {
+            *other != site && self.is_open(*other) && !self.between.is_cut(site, *other)
+        };
+        let others: Vec<usize> = (0..self.sites.len()).filter(reached).collect();
+        if others.is_empty() {
+            return None;
+        }
+        let other = *self.random.pick(&others);
+        let nodes = self.sites[other].nodes.clone();
+        let node = *self.random.pick(&nodes);
+        self.ask_aside(node, body)
+    }
+
+    fn ask_aside(&mut self, node: NodeIndex, body: Body) -> Option<Ticket> {
+        let request = Request { body, deadline_ms: Some(PATIENCE_MS), redirect: false };
+        let ticket = self.announce(node)?;
+        self.errands.insert(ticket, Errand { outcome: None });
+        self.take_or_wait(node, ticket, request);
+        Some(ticket)
+    }
+
+    /// What came of an errand; `None`: nothing yet.
+    fn heard(&mut self, ticket: Ticket) -> Option<Result<Answer, Failure>> {
+        let Some(errand) = self.errands.get(&ticket) else {
+            return Some(Err(Failure::Unknown { why: "nobody was asked" }));
+        };
+        errand.outcome.as_ref()?;
+        self.errands.remove(&ticket).and_then(|errand| errand.outcome)
+    }
+
+    /// Keeps an answer that is an operator's; gives back any other.
+    pub(super) fn hear(
+        &mut self,
+        ticket: Ticket,
+        outcome: Result<Answer, Failure>,
+    ) -> Option<Result<Answer, Failure>> {
+        if !self.errands.contains_key(&ticket) {
+            return Some(outcome);
+        }
+        let is_lost = self.random.chance(LOST_PERMILLE);
+        let lost = Err(Failure::Unknown { why: "the answer was lost" });
+        let outcome = Some(if is_lost { lost } else { outcome });
+        self.errands.insert(ticket, Errand { outcome });
+        None
+    }
+}
