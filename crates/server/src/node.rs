@@ -25,7 +25,7 @@ use crate::users::Users;
 use crate::watch::Watched;
 use model::{
     ClientId, Command, DeploymentId, Failure, NodeEntry, NodeId, Refusal, Request, SiteEntry,
-    SiteId, SlotSet,
+    SiteId, SiteName, SlotSet,
 };
 use protocol::site::raft::Ticks;
 use protocol::site::recovery::{self, RecoveryError};
@@ -126,6 +126,17 @@ pub enum StartError {
     /// The site does not take this node in.
     #[error("the site does not take this node in: {0}")]
     Join(String),
+    /// The site has left its deployment, and cannot come back as who it was.
+    #[error(
+        "site {site} has left its deployment, and {data} is what is left of it there: to have it join \
+         again start it on an empty data directory, or without --join for the keys of its own"
+    )]
+    Left {
+        /// The site.
+        site: SiteName,
+        /// Its data directory.
+        data: String,
+    },
     /// The system refuses a thread or random numbers.
     #[error("the system refuses {what}: {cause}")]
     System {
@@ -232,6 +243,10 @@ impl Node {
             snapshots.clone(),
             replica,
         );
+        if has_left(&site.status()) && !config.join.is_empty() {
+            let (site, data) = (config.site.clone(), config.data.display().to_string());
+            return Err(StartError::Left { site, data });
+        }
         links.set_members(&own.members());
         let entering = own.let_in.then(|| (links.clone(), described));
         runtime.spawn(links.clone().accept(listener));
@@ -339,6 +354,12 @@ impl Node {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
+}
+
+/// Whether a site knows that it is no longer in the registry of its deployment.
+pub(crate) fn has_left(status: &protocol::site::Status) -> bool {
+    let member = status.deployment.as_ref();
+    member.is_some_and(|member| member.registry.site(member.own).is_none())
 }
 
 type Files =

@@ -156,7 +156,16 @@ impl SiteLoop {
             Output::SendAcross { site, node, message } => {
                 self.links.send_across(site, node, *message);
             }
-            Output::Deployment { own, registry } => self.links.set_deployment(own, &registry),
+            Output::Deployment { own, registry } => {
+                if registry.site(own).is_none() {
+                    tracing::warn!(
+                        site = %self.shared.site,
+                        "this site has left its deployment: stop it when nobody uses its own keys any \
+                         more; to have it join again, start it on an empty data directory"
+                    );
+                }
+                self.links.set_deployment(own, &registry);
+            }
             Output::Holds(slots) => {
                 for (slots, epoch) in &slots.0 {
                     tracing::debug!(%slots, %epoch, "this site holds slots");

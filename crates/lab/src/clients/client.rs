@@ -150,7 +150,7 @@ impl Client {
             return false;
         }
         let Some((near, _)) = world.nearest_of(self.at, &is_open) else { return false };
-        if matches!(world.clients[self.group].attach, Attach::Spread) {
+        if !matches!(world.clients[self.group].attach, Attach::Nearest { .. }) {
             self.away_from.get_or_insert(self.site);
         }
         self.go_to(world, near);

@@ -142,7 +142,7 @@ impl<C> Simulation<C> {
     /// Does the next step of a site's coming or going; whether it is on its way.
     pub fn see_to(&mut self, site: usize) -> bool {
         let heard = match self.sites[site].course.asked {
-            Some(ticket) => match self.heard(ticket) {
+            Some(ticket) => match self.errand_heard(ticket) {
                 Some(outcome) => {
                     self.sites[site].course.asked = None;
                     Some(outcome)
@@ -260,7 +260,7 @@ impl<C> Simulation<C> {
     }
 
     /// What came of an errand; `None`: nothing yet.
-    fn heard(&mut self, ticket: Ticket) -> Option<Result<Answer, Failure>> {
+    fn errand_heard(&mut self, ticket: Ticket) -> Option<Result<Answer, Failure>> {
         let Some(errand) = self.errands.get(&ticket) else {
             return Some(Err(Failure::Unknown { why: "nobody was asked" }));
         };

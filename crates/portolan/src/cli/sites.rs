@@ -141,7 +141,11 @@ impl Leave {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
             bar.finish_and_clear();
-            let line = format!("site {} has left; its nodes may be stopped", self.name);
+            let line = format!(
+                "site {} has left; its nodes may be stopped. It joins again as a new site, on empty data \
+                 directories",
+                self.name
+            );
             Ok(show::print(line)?)
         })
     }

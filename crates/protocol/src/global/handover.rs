@@ -175,6 +175,14 @@ impl Handovers {
     ) {
         let number = id.number;
         let Some(carried) = self.carried.get_mut(&number) else { return };
+        // The receiver left before it heard of this: nobody is there to ask. It does not leave while
+        // a frozen move waits for its word.
+        let is_gone = machine.membership().is_none_or(|own| own.registry.site(one.to).is_none());
+        if is_gone && one.frozen.is_none() {
+            carried.not_before = now + PATIENCE;
+            let step = Giving::TakeBack { refused: false };
+            return wishes.push(Wish::Propose(Command::Giving { number, step }));
+        }
         match carried.stage {
             Stage::Asking | Stage::Installing => {}
             Stage::Ask => {

@@ -271,6 +271,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         if leaving && !holds_any && self.machine.arrivals().is_empty() {
+            if self.is_waited_for() {
+                return;
+            }
             let gone = Body::Write(Command::ChangeRegistry(RegistryChange::Remove(own)));
             let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
             return self.route(Origin::Nobody, gone, Target::Slot(Registry::slot()), deadline);

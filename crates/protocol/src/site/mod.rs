@@ -28,6 +28,7 @@ mod across;
 mod advance;
 mod copies;
 mod deployment;
+mod farewell;
 mod forwarding;
 mod handover;
 pub mod machine;
@@ -51,12 +52,13 @@ use crate::global::homes::Homes;
 use crate::global::routing::Routing;
 use across::Outbox;
 use deployment::News;
+use farewell::Farewells;
 use forwarding::Forwarding;
 use handover::Handover;
 use machine::{Machine, Reader};
 use membership::Membership;
 use model::{
-    Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId,
+    Answer, ClientId, DeploymentId, Failure, MoveId, NodeId, Registry, Request, SiteEntry, SiteId,
     SlotEpochs, Time, limits,
 };
 use raft::{Committed, Persist, Raft, Ticks};
@@ -97,6 +99,8 @@ pub(crate) enum Origin {
     Routed { id: u64, in_doubt: bool },
     /// A handover of this site.
     Handover(u64),
+    /// A giver is asked whether a move has ended.
+    Farewell(MoveId),
     /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
     Nobody,
 }
@@ -342,6 +346,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     hops: (u64, u64),
     outbox: Outbox,
     news: News,
+    farewells: Farewells,
     membership: Membership,
     handover: Handover,
     last_log_time_ms: u64,
@@ -424,6 +429,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             hops: (0, 0),
             outbox: Outbox::default(),
             news: News::default(),
+            farewells: Farewells::default(),
             membership: Membership::default(),
             handover: Handover::default(),
             tick_proposed: false,

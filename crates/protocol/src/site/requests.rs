@@ -306,6 +306,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     settled.extend(self.routing.came_back(id, in_doubt, outcome, now));
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
+                Origin::Farewell(id) => self.giver_answered(id, &outcome),
                 // A tick that was refused or given up is proposed again when it is due.
                 Origin::Nobody => self.tick_proposed = false,
             }

@@ -2,7 +2,9 @@
 //!
 //! They are made when there is something to say and kept until they break. Each carries one way: a
 //! node speaks over connections that it has dialled and listens on those that it has accepted, so that
-//! two nodes that dial each other at once are in nobody's way. What is said while a connection is
+//! two nodes that dial each other at once are in nobody's way. Only whoever cannot be dialled, as the
+//! registry does not say where it is (it has just come, or has left), is answered over the connection
+//! that it made. What is said while a connection is
 //! being made waits for it, within the limit of all links; when it cannot be made, or breaks, the
 //! site is told, and asks another node.
 
@@ -30,6 +32,8 @@ pub(super) struct Others {
     own: Mutex<Option<(DeploymentId, SiteId)>>,
     addresses: Mutex<BTreeMap<Remote, String>>,
     links: Mutex<BTreeMap<Remote, Arc<Link>>>,
+    /// The ways back to nodes that have dialled this one.
+    back: Mutex<BTreeMap<Remote, Arc<Link>>>,
 }
 
 impl Others {
@@ -52,6 +56,11 @@ impl Links {
     /// Says something to a node of another site. Sent at the next [`Links::flush`].
     pub(crate) fn send_across(&self, site: SiteId, node: NodeId, message: Across) {
         let remote = (site, node);
+        if !lock(&self.0.others.addresses).contains_key(&remote)
+            && let Some(back) = lock(&self.0.others.back).get(&remote)
+        {
+            return back.push(&Say::Across(message).into());
+        }
         let link = lock(&self.0.others.links).entry(remote).or_default().clone();
         if link.begin_dialling() {
             self.0.runtime.spawn(self.clone().carry(remote, link.clone()));
@@ -60,8 +69,8 @@ impl Links {
     }
 
     pub(super) fn flush_across(&self) {
-        for link in lock(&self.0.others.links).values() {
-            link.wake_writer();
+        for links in [&self.0.others.links, &self.0.others.back] {
+            lock(links).values().for_each(|link| link.wake_writer());
         }
     }
 
@@ -71,9 +80,10 @@ impl Links {
             Ok(connection) => {
                 let attached = link.attach_keeping();
                 let (mut reader, mut writer) = connection.split();
+                let event = |message| heard(remote, message);
                 let error = tokio::select! {
-                    // Nothing is said to us here; it ends when the other side does.
-                    error = reader.wait_for_end() => error,
+                    // Little is said to us here; it ends when the other side does.
+                    error = reader.run(event, &self.0.events, &self.0.waiting) => error,
                     error = writer.run(&link, attached) => error,
                 };
                 link.detach(attached);
@@ -105,13 +115,36 @@ impl Links {
     pub(super) async fn listen_across(&self, connection: Connection) {
         let hello = connection.hello();
         let (site, node) = (SiteId(hello.site_id), NodeId(hello.node));
-        let (mut reader, _writer) = connection.split();
-        let events = &self.0.events;
-        let event = |message: peer::Message| match message.say {
-            Some(Say::Across(message)) => Some(Event::Across { site, node, message }),
-            _ => None,
+        let (mut reader, mut writer) = connection.split();
+        let event = |message| heard((site, node), message);
+        let (back, attached) = self.begin_way_back((site, node));
+        let error = tokio::select! {
+            error = reader.run(event, &self.0.events, &self.0.waiting) => error,
+            error = writer.run(&back, attached) => error,
         };
-        let error = reader.run(event, events, &self.0.waiting).await;
+        self.end_way_back((site, node), &back, attached);
         tracing::debug!(%site, %node, "a connection from another site broke: {error}");
+    }
+
+    fn begin_way_back(&self, remote: Remote) -> (Arc<Link>, u64) {
+        let mut all = lock(&self.0.others.back);
+        let back = all.entry(remote).or_default().clone();
+        let attached = back.attach();
+        (back, attached)
+    }
+
+    fn end_way_back(&self, remote: Remote, back: &Link, attached: u64) {
+        let mut all = lock(&self.0.others.back);
+        if back.detach(attached) {
+            all.remove(&remote);
+        }
+    }
+}
+
+/// What a node of another site said, for this site.
+fn heard((site, node): Remote, message: peer::Message) -> Option<Event> {
+    match message.say {
+        Some(Say::Across(message)) => Some(Event::Across { site, node, message }),
+        _ => None,
     }
 }

@@ -151,17 +151,6 @@ impl Reader {
     }
 }
 
-impl Reader {
-    /// Reads, and throws away, until the other side is gone.
-    pub(super) async fn wait_for_end(&mut self) -> LinkError {
-        loop {
-            if let Err(error) = next_frame(&mut self.stream, &mut self.buffer).await {
-                return error;
-            }
-        }
-    }
-}
-
 pub(super) struct Writer {
     sink: WriteHalf<Box<dyn Stream>>,
 }

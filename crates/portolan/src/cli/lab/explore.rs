@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored when nobody says which.
-const WORLDS: [&str; 5] = ["three-sites", "one-site", "witness", "leases", "elections"];
+const WORLDS: [&str; 6] =
+    ["three-sites", "one-site", "witness", "leases", "elections", "global"];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
@@ -24,7 +25,7 @@ const TRACE_LINES: usize = 30;
 ///
 /// Every seed is a run of its own, with the world's random faults: crashes, losses of power,
 /// partitions, pauses, clocks that drift, disks that are slow, full, damaged or lie, changes of the
-/// membership. At the first promise that is broken it stops, looks for the fewest faults with which
+/// membership, sites that come and go, slots that move. At the first promise that is broken it stops, looks for the fewest faults with which
 /// it still happens, and prints the command that replays it.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -33,8 +34,8 @@ const TRACE_LINES: usize = 30;
 
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
-    /// Ready worlds, or world files [default: three-sites one-site witness leases
-    /// elections]
+    /// Ready worlds, or world files [default: three-sites one-site witness leases elections
+    /// global]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 

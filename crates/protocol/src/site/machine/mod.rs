@@ -348,6 +348,11 @@ impl<S: State> Machine<S> {
         &self.known.arrivals.under_way
     }
 
+    /// The moves that have brought slots, or were refused, as far as they are remembered.
+    pub fn settled_moves(&self) -> impl Iterator<Item = MoveId> + '_ {
+        self.known.arrivals.settled_moves()
+    }
+
     /// The slots whose tokens changed since this was asked last.
     pub fn take_changed_tokens(&mut self) -> SlotSet {
         std::mem::take(&mut self.changed_tokens)

@@ -93,6 +93,13 @@ impl Arrivals {
         Ok(all)
     }
 
+    /// The moves of which it is remembered how they ended.
+    pub(super) fn settled_moves(&self) -> impl Iterator<Item = MoveId> + '_ {
+        self.settled.iter().flat_map(|(from, settled)| {
+            settled.installed.keys().map(|number| MoveId { from: *from, number: *number })
+        })
+    }
+
     /// The generations under which staged records lie, and whose they are.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.under_way.iter().flat_map(|(id, arrival)| {
