@@ -15,10 +15,13 @@
 //! The link may change while connections are open (a vehicle drives away). [`Relay::cut`] resets every
 //! connection and refuses new ones until [`Relay::heal`].
 //!
+//! Where several callers at different distances dial one address, [`Relay::open_by_greeting`] gives each
+//! connection a link of its own, by what the caller says first.
+//!
 //! Left out: delays finer than the runtime's timer, which rounds up to whole milliseconds.
 
 use std::{
-    io,
+    fmt, io,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -46,8 +49,11 @@ pub const CHUNKS_MAX: usize = 64;
 pub const CHUNK_BYTES: usize = 16 * 1024;
 /// Most connections open at once through one relay; more wait in the listener's backlog.
 pub const CONNECTIONS_MAX: usize = 1_024;
-/// How long the real target may take to accept.
+/// How long the real target may take to accept, and a caller to say who it is.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The link of a connection whose first bytes are these; `None`: more of them are needed.
+type ByGreeting = Box<dyn Fn(&[u8]) -> Option<Link> + Send + Sync>;
 
 /// A listening relay; dropping it closes the port and its connections.
 #[derive(Debug)]
@@ -57,10 +63,10 @@ pub struct Relay {
     accepting: AbortHandle,
 }
 
-#[derive(Debug)]
 struct Shared {
     target: Mutex<Option<SocketAddr>>,
     link: Mutex<Link>,
+    by_greeting: Option<ByGreeting>,
     /// Counts cuts and heals: odd is cut. Connections die when it changes.
     cuts: watch::Sender<u64>,
 }
@@ -75,10 +81,27 @@ impl Relay {
     /// # Errors
     /// No port could be opened.
     pub async fn open(link: Link, seed: u64) -> io::Result<Self> {
+        Self::listen(link, None, seed).await
+    }
+
+    /// The same, for callers that speak first: what a connection begins with says which link it has,
+    /// for as long as it lasts. `None` asks for more bytes, of which there are [`CHUNK_BYTES`] at most.
+    ///
+    /// # Errors
+    /// No port could be opened.
+    pub async fn open_by_greeting(
+        link_of: impl Fn(&[u8]) -> Option<Link> + Send + Sync + 'static,
+        seed: u64,
+    ) -> io::Result<Self> {
+        Self::listen(Link::constant(0.0), Some(Box::new(link_of)), seed).await
+    }
+
+    async fn listen(link: Link, by_greeting: Option<ByGreeting>, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
         let (cuts, _) = watch::channel(0);
-        let shared = Arc::new(Shared { target: Mutex::new(None), link: Mutex::new(link), cuts });
+        let (target, link) = (Mutex::new(None), Mutex::new(link));
+        let shared = Arc::new(Shared { target, link, by_greeting, cuts });
         let accepting = tokio::spawn(accept(listener, shared.clone(), seed)).abort_handle();
         Ok(Self { addr, shared, accepting })
     }
@@ -120,7 +143,32 @@ impl Drop for Relay {
     }
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
 impl Shared {
+    /// The link a connection has for itself, if it has one, with the bytes that told it. `Err`: the
+    /// caller ended, or did not say enough in time.
+    async fn greeted(&self, client: &mut TcpStream) -> io::Result<(Option<Link>, Vec<u8>)> {
+        let Some(link_of) = &self.by_greeting else { return Ok((None, Vec::new())) };
+        let mut said = Vec::new();
+        let reading = async {
+            loop {
+                if client.read_buf(&mut said).await? == 0 || said.len() > CHUNK_BYTES {
+                    return Err(io::Error::from(io::ErrorKind::InvalidData));
+                }
+                if let Some(link) = link_of(&said) {
+                    return Ok(link);
+                }
+            }
+        };
+        let link = timeout(CONNECT_TIMEOUT, reading).await.map_err(io::Error::from)??;
+        Ok((Some(link), said))
+    }
+
     fn link(&self) -> Link {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,31 +203,41 @@ async fn carry(mut client: TcpStream, shared: &Shared, seed: u64) {
     let mut cuts = shared.cuts.subscribe();
     let is_cut = *cuts.borrow_and_update() & 1 == 1;
     let target = shared.target().filter(|_| !is_cut);
-    let Some(mut target) = connected(target).await else {
+    let greeted = match target {
+        Some(_) => shared.greeted(&mut client).await.ok(),
+        None => None,
+    };
+    let (Some((own, greeting)), Some(mut target)) = (greeted, connected(target).await) else {
         let _ = client.set_zero_linger();
         return;
     };
     // Waiting to fill a segment would add to the link's delay. Failing here costs only time.
     let _ = (client.set_nodelay(true), target.set_nodelay(true));
     let start = Instant::now();
-    let handshake = Duration::from_secs_f64(3.0 * shared.link().latency.mean_ms() / 1_000.0);
+    let mean_ms = own.unwrap_or_else(|| shared.link()).latency.mean_ms();
+    let handshake = Duration::from_secs_f64(3.0 * mean_ms / 1_000.0);
     let orderly = {
         let (client_read, client_write) = client.split();
         let (target_read, target_write) = target.split();
         let up = Transit {
             shared,
+            own,
             start,
             pipe: Pipe::opening(handshake),
             random: Random::stream(seed, "up", 0),
         };
         let down = Transit {
             shared,
+            own,
             start,
             pipe: Pipe::default(),
             random: Random::stream(seed, "down", 0),
         };
         let both = async {
-            tokio::try_join!(up.run(client_read, target_write), down.run(target_read, client_write))
+            tokio::try_join!(
+                up.run(greeting, client_read, target_write),
+                down.run(Vec::new(), target_read, client_write)
+            )
         };
         tokio::select! {
             ended = both => ended.is_ok(),
@@ -199,33 +257,44 @@ async fn connected(target: Option<SocketAddr>) -> Option<TcpStream> {
 /// One direction of one connection.
 struct Transit<'a> {
     shared: &'a Shared,
+    /// The connection's own link, if it has one.
+    own: Option<Link>,
     start: Instant,
     pipe: Pipe,
     random: Random,
 }
 
 impl Transit<'_> {
-    async fn run(self, from: ReadHalf<'_>, to: WriteHalf<'_>) -> io::Result<()> {
+    /// Carries what was read already, and then the rest.
+    async fn run(self, begun: Vec<u8>, from: ReadHalf<'_>, to: WriteHalf<'_>) -> io::Result<()> {
         let (queue, arriving) = mpsc::channel(CHUNKS_MAX);
-        tokio::try_join!(self.depart(from, queue), deliver(arriving, to))?;
+        tokio::try_join!(self.depart(begun, from, queue), deliver(arriving, to))?;
         Ok(())
     }
 
     async fn depart(
         mut self,
+        begun: Vec<u8>,
         mut from: ReadHalf<'_>,
         queue: mpsc::Sender<Chunk>,
     ) -> io::Result<()> {
+        if !begun.is_empty() && queue.send(self.stamped(begun)).await.is_err() {
+            return Ok(());
+        }
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let count = from.read(&mut buffer).await?;
-            let link = self.shared.link();
-            let due = self.pipe.due(self.start.elapsed(), count, &link, &mut self.random);
-            let sent = queue.send((self.start + due, buffer[..count].to_vec())).await;
+            let sent = queue.send(self.stamped(buffer[..count].to_vec())).await;
             if count == 0 || sent.is_err() {
                 return Ok(());
             }
         }
+    }
+
+    fn stamped(&mut self, bytes: Vec<u8>) -> Chunk {
+        let link = self.own.unwrap_or_else(|| self.shared.link());
+        let due = self.pipe.due(self.start.elapsed(), bytes.len(), &link, &mut self.random);
+        (self.start + due, bytes)
     }
 }
 
@@ -267,11 +336,15 @@ mod tests {
     }
 
     async fn round_trip(stream: &mut TcpStream) -> Duration {
+        round_trip_of(stream, b"ping", b"ping").await
+    }
+
+    async fn round_trip_of(stream: &mut TcpStream, sent: &[u8], expected: &[u8]) -> Duration {
         let start = Instant::now();
-        stream.write_all(b"ping").await.unwrap();
-        let mut reply = [0; 4];
+        stream.write_all(sent).await.unwrap();
+        let mut reply = vec![0; expected.len()];
         stream.read_exact(&mut reply).await.unwrap();
-        assert_eq!(&reply, b"ping");
+        assert_eq!(reply, expected);
         start.elapsed()
     }
 
@@ -285,6 +358,31 @@ mod tests {
         assert!(round_trip(&mut stream).await >= Duration::from_millis(40));
         relay.set_link(Link::constant(60.0));
         assert!(round_trip(&mut stream).await >= Duration::from_millis(120));
+    }
+
+    #[tokio::test]
+    async fn callers_are_as_far_away_as_they_say_at_first() {
+        let link_of = |said: &[u8]| match said {
+            [] => None,
+            [b'a'..=b'm', ..] => Some(Link::constant(1.0)),
+            // One byte is not enough to tell those.
+            [_, rest @ ..] => (rest.len() > 1).then(|| Link::constant(30.0)),
+        };
+        let relay = Relay::open_by_greeting(link_of, 1).await.unwrap();
+        let mut nobody = TcpStream::connect(relay.addr()).await.unwrap();
+        assert!(!matches!(nobody.read(&mut [0; 1]).await, Ok(1..)));
+        relay.set_target(echo().await);
+        let mut far = TcpStream::connect(relay.addr()).await.unwrap();
+        far.write_all(b"z").await.unwrap();
+        tokio::task::yield_now().await;
+        far.write_all(b"y").await.unwrap();
+        assert!(round_trip_of(&mut far, b"xpin", b"zyxpin").await >= Duration::from_millis(60));
+        assert!(round_trip(&mut far).await >= Duration::from_millis(60));
+        // What others say first, and what is set for all, is nothing to a connection that has its own.
+        let mut near = TcpStream::connect(relay.addr()).await.unwrap();
+        round_trip_of(&mut near, b"a", b"a").await;
+        relay.set_link(Link::constant(1e9));
+        round_trip(&mut near).await;
     }
 
     /// Sends so many bytes, reads them back, and says how long that took.

@@ -2,6 +2,7 @@
 //! the report is there. How fast it is depends on the machine and is not tested.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -51,14 +52,56 @@ impl Played {
         assert!(self.operation("look").0 > 0, "{}", self.stdout);
         assert!(self.operation("report").0 > 0, "{}", self.stdout);
         assert!(self.operation("attach").0 >= 24, "{}", self.stdout);
-        assert!(self.stdout.contains("reports read back: 0 lost"), "{}", self.stdout);
-        assert!(self.stdout.contains("downtown loses its leader"), "{}", self.stdout);
+        for said in [
+            "reports read back: 0 lost",
+            "own records read back: 0 lost",
+            "times a vehicle read its own record after moving: 0 wrong",
+            "mission joined and was given ",
+            "downtown loses its leader",
+            "pacific-heights handed over ",
+        ] {
+            assert!(self.stdout.contains(said), "{said:?} in\n{}", self.stdout);
+        }
+        self.assert_things_happened_one_after_the_other();
         let page = fs::read_to_string(self.report.join("report.html")).expect("report.html");
         assert!(page.contains("downtown loses its leader") && page.ends_with("</html>\n"));
+        assert!(page.contains("mission (joined)") && page.contains("pacific-heights (left)"));
         assert!(page.contains(">Verdicts</"));
         let words = " operations: linearizable: holds, durable: holds\n";
         assert!(self.stdout.contains(words), "{}", self.stdout);
+        self.assert_records_are_global();
         self.assert_its_history_can_be_judged_and_spoiled();
+    }
+
+    /// However slow the machine is.
+    fn assert_things_happened_one_after_the_other(&self) {
+        let steps = [
+            "* mission begins to join",
+            "* mission has joined and holds ",
+            "* downtown loses its leader",
+            "* downtown has a new one, ",
+            "* pacific-heights begins to leave, with ",
+            "* pacific-heights has left",
+        ];
+        let at: Vec<_> = steps.iter().map(|step| self.stdout.find(step)).collect();
+        assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{at:?}\n{}", self.stdout);
+    }
+
+    /// Own records were written and read at sites that hold them and at sites that do not, and are
+    /// in the history, from several sites.
+    fn assert_records_are_global(&self) {
+        for (local, remote) in [("save-local", "save-remote"), ("recall-local", "recall-remote")] {
+            let answered = (self.operation(local).0, self.operation(remote).0);
+            assert!(answered.1 > 0 && answered.0 + answered.1 > 20, "{local}: {answered:?}");
+        }
+        let text = fs::read_to_string(self.report.join("history.jsonl")).expect("history.jsonl");
+        let of_records = text.lines().filter(|line| line.contains("\"key\":\"car:"));
+        let site = |line: &str| {
+            line.split_once("\"site\":\"")
+                .map(|(_, rest)| rest.split('"').next().unwrap_or_default().to_owned())
+        };
+        let sites: BTreeSet<_> = of_records.filter_map(site).collect();
+        assert!(sites.len() > 2, "{sites:?}");
     }
 
     /// The file says what the summary says; with one value of the end changed it does not.

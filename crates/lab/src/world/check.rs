@@ -60,7 +60,7 @@ pub(super) fn check(written: &WorldFile, files: &Files) -> Result<World, Wrong> 
         }
     })?;
     if let Some(demo) = &written.demo {
-        check_demo(demo).map_err(|wrong| wrong.under("demo"))?;
+        check_demo(demo, &sites).map_err(|wrong| wrong.under("demo"))?;
     }
     Ok(World {
         name,
@@ -77,7 +77,7 @@ pub(super) fn check(written: &WorldFile, files: &Files) -> Result<World, Wrong> 
         chances: chances.map_err(|wrong| wrong.under("faults"))?,
         rare_permille: written.faults.as_ref().map_or(0, |faults| faults.rare_permille),
         faults: crate::faults::plan::number(faults),
-        demo: written.demo,
+        demo: written.demo.clone(),
         outline,
     })
 }
@@ -355,7 +355,7 @@ fn check_fault(fault: &FaultFile, sites: &[Site]) -> Result<Fault, Wrong> {
     })
 }
 
-fn check_demo(demo: &Demo) -> Result<(), Wrong> {
+fn check_demo(demo: &Demo, sites: &[Site]) -> Result<(), Wrong> {
     if !(10.0..=100_000.0).contains(&demo.zone_m) {
         let message = format!("demo: zone_m is 10 to 100000 metres, is {}", demo.zone_m);
         return Err(Wrong::at("zone_m", message));
@@ -369,6 +369,26 @@ fn check_demo(demo: &Demo) -> Result<(), Wrong> {
     if !(1..=1_000).contains(&demo.zone_max) {
         let message = format!("demo: zone_max is 1 to 1000, is {}", demo.zone_max);
         return Err(Wrong::at("zone_max", message));
+    }
+    if !in_range(demo.record_hz) {
+        let message = format!("demo: record_hz is 0 to {RATE_MAX_HZ} Hz, is {}", demo.record_hz);
+        return Err(Wrong::at("record_hz", message));
+    }
+    let place = |key: &'static str, name: &Option<String>| {
+        let Some(name) = name else { return Ok(None) };
+        let place = sites.iter().position(|site| site.name.as_str() == name);
+        let missing = || Wrong::at(key, format!("demo: no site {name:?}"));
+        place.map(Some).ok_or_else(missing)
+    };
+    let (joins, leaves) = (place("joins", &demo.joins)?, place("leaves", &demo.leaves)?);
+    if joins == Some(0) {
+        return Err(Wrong::at("joins", "demo: the first site begins, another one can join it"));
+    }
+    if leaves.is_some() && leaves == joins {
+        return Err(Wrong::at("leaves", "demo: another site than the one that joins"));
+    }
+    if leaves.is_some() && sites.len() - usize::from(joins.is_some()) < 2 {
+        return Err(Wrong::at("leaves", "demo: who leaves needs another site to hand over to"));
     }
     Ok(())
 }

@@ -353,7 +353,7 @@ pub struct FaultFile {
 }
 
 /// What the vehicles of `portolan demo` do, per second of real time.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Demo {
     /// Width of a zone whose hazards are kept together, in metres.
@@ -364,6 +364,15 @@ pub struct Demo {
     pub report_hz: f64,
     /// Who sees more than this many in a zone clears the oldest.
     pub zone_max: usize,
+    /// Writes and reads of vehicles' own records, which are global keys.
+    #[serde(default)]
+    pub record_hz: f64,
+    /// The site that joins while the demo runs, by its name; the first one in the file begins.
+    #[serde(default)]
+    pub joins: Option<String>,
+    /// The site that leaves while the demo runs, by its name.
+    #[serde(default)]
+    pub leaves: Option<String>,
 }
 
 /// What else a map shows.

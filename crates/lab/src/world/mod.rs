@@ -423,6 +423,27 @@ site = \"a\"
     }
 
     #[test]
+    fn the_demo_names_sites_that_can_join_and_leave() {
+        let more = "\n[[site]]\nname = \"b\"\nlat = 1.2\nlon = 1.2\n\
+            [[site]]\nname = \"c\"\nlat = 1.2\nlon = 1.2\n\
+            [demo]\nzone_m = 500\nlook_hz = 1\nreport_hz = 1\nzone_max = 8\n";
+        let demo = |names: &str| parse(&format!("{SMALL}{more}{names}"));
+        let world = demo("joins = \"c\"\nleaves = \"a\"\nrecord_hz = 2").unwrap();
+        let said = world.demo.unwrap();
+        assert_eq!((said.joins.as_deref(), said.leaves.as_deref()), (Some("c"), Some("a")));
+        assert_eq!(demo("").unwrap().demo.unwrap().record_hz, 0.0);
+        let refused = |names: &str| demo(names).unwrap_err().to_string();
+        assert!(refused("joins = \"d\"").contains("demo: no site \"d\""));
+        assert!(refused("joins = \"a\"").contains("the first site begins"));
+        assert!(refused("joins = \"b\"\nleaves = \"b\"").contains("another site than"));
+        assert!(refused("record_hz = -1").contains("record_hz is 0 to"));
+        let alone =
+            "[demo]\nzone_m = 500\nlook_hz = 1\nreport_hz = 1\nzone_max = 8\nleaves = \"a\"";
+        let error = parse(&format!("{SMALL}{alone}")).unwrap_err().to_string();
+        assert!(error.contains("needs another site"), "{error}");
+    }
+
+    #[test]
     fn exceptions_to_links_count_both_ways() {
         let more = "\n[[site]]\nname = \"b\"\nlat = 1.2\nlon = 1.2\n\
             [[link]]\nbetween = [\"b\", \"a\"]\ntier = { base_ms = 77 }\n\

@@ -1,15 +1,16 @@
-//! The sites of a world, in this process: real nodes with real disks and sockets.
+//! The sites of a world, in this process: one deployment of real nodes with real disks and sockets.
 //!
-//! Every node has a relay before its peer port and tells the others that address, so that what the
-//! nodes of a site say to each other takes as long as the world's links say. Clients bring their own
-//! relay, since their distance changes.
+//! Every node has a relay before its peer port and tells the others that address, so that what nodes
+//! say to each other, within a site and between sites, takes as long as the world's links say
+//! ([`super::distance`]). Clients bring their own relay, since their distance changes.
 //!
 //! ```text
 //! vehicle ── its relay ──► redis port ┐
-//!                                     node ── peer port ◄── its relay ◄── the site's other nodes
+//!                                     node ── peer port ◄── its relay ◄── all other nodes
 //! ```
 //!
-//! Data goes to a temporary directory that is removed at the end.
+//! The first site begins the deployment, the others join it; one may be kept back to join later, and one
+//! may leave. Data goes to a temporary directory that is removed at the end.
 
 use std::{
     io,
@@ -21,20 +22,27 @@ use std::{
 
 use front::redis::{self, RedisFront};
 use lab::{relay::Relay, world::World};
-use model::{NodeId, SiteName, limits};
+use model::{
+    Body, Command, Failure, KeyspaceSpec, NodeId, RegistryChange, Request, SiteName, Slot,
+};
+use model::{SiteId, limits};
 use server::{
     Handle, Node, StartError,
     config::{Config, MemoryConfig, Ports},
 };
 use tokio::{
-    task::{JoinError, JoinSet, spawn_blocking},
+    task::{JoinError, JoinHandle, JoinSet, spawn_blocking},
     time::{Instant, sleep},
 };
 
-use super::picture::Role;
+use super::{distance, picture::Role, records, roster::Door};
 
-/// How long a site may take to have all its nodes as voters and a leader.
+/// How long a site may take to have all its nodes as voters and a leader, and to know the deployment.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long sites may take to have shared out the slots, for all sites together.
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// No slot must move for so long before the slots are shared out.
+const QUIET: Duration = Duration::from_secs(1);
 /// How often to look whether it has.
 const READY_POLL: Duration = Duration::from_millis(20);
 /// Many nodes share this machine, and each site holds little.
@@ -77,6 +85,9 @@ pub(crate) enum CityError {
         /// How many it should have.
         nodes: usize,
     },
+    /// The sites did not come together in time.
+    #[error("the sites have not shared out the slots of global keys in {WHOLE_TIMEOUT:?}")]
+    NotWhole,
     /// A thread ended in a panic.
     #[error("a node's thread ended: {0}")]
     Thread(#[from] JoinError),
@@ -88,15 +99,23 @@ impl CityError {
     }
 }
 
-/// All sites, running.
+/// All sites that are there.
 pub(super) struct City {
-    sites: Vec<Vec<Running>>,
-    _data: tempfile::TempDir,
+    world: Arc<World>,
+    seed: u64,
+    /// By their index in the world; empty: not there.
+    sites: Vec<Nodes>,
+    data: tempfile::TempDir,
 }
+
+/// The nodes of one site.
+#[derive(Default)]
+pub(super) struct Nodes(Vec<Running>);
 
 /// One node, until it is stopped.
 struct Running {
     redis: SocketAddr,
+    peer: SocketAddr,
     handle: Handle,
     up: Option<Up>,
 }
@@ -108,47 +127,160 @@ struct Up {
     peers: Relay,
 }
 
+/// The part of a site in global keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Holding {
+    /// Slots that it holds.
+    pub(super) slots: usize,
+    /// Of these, slots on their way to other sites.
+    pub(super) going: usize,
+    /// In so many moves.
+    pub(super) moves: usize,
+}
+
 impl City {
-    /// Starts every node of every site, and waits until each site is whole and has a leader.
-    pub(super) async fn start(world: &World, seed: u64) -> Result<Self, CityError> {
+    /// Starts every node of every site but `later`, and waits until each site is whole and has a
+    /// leader, and all together have shared out the slots.
+    pub(super) async fn start(
+        world: &World,
+        seed: u64,
+        later: Option<usize>,
+    ) -> Result<Self, CityError> {
         let directory = tempfile::Builder::new().prefix("portolan-demo-").tempdir();
         let data = directory.map_err(CityError::io("cannot make a directory for the data"))?;
         let world = Arc::new(world.clone());
+        let sites = world.sites.iter().map(|_| Nodes::default()).collect();
+        let mut city = Self { world, seed, sites, data };
+        city.sites[0] = city.starting(0).await??;
+        let others = (1..city.sites.len()).filter(|site| Some(*site) != later);
         let mut starting = JoinSet::new();
-        for site in 0..world.sites.len() {
-            let (world, path) = (world.clone(), data.path().to_owned());
-            starting.spawn(async move { (site, start_site(&world, site, &path, seed).await) });
+        for site in others {
+            let started = city.starting(site);
+            starting.spawn(async move { (site, started.await) });
         }
-        let mut sites: Vec<Vec<Running>> = world.sites.iter().map(|_| Vec::new()).collect();
         while let Some(started) = starting.join_next().await {
             let (site, nodes) = started?;
-            sites[site] = nodes?;
+            city.sites[site] = nodes??;
         }
-        Ok(Self { sites, _data: data })
+        city.wait_until_whole().await?;
+        Ok(city)
     }
 
-    /// Where each site's nodes listen for Redis clients.
-    pub(super) fn addresses(&self) -> Vec<Vec<SocketAddr>> {
-        self.sites.iter().map(|nodes| nodes.iter().map(|node| node.redis).collect()).collect()
+    /// Begins to start the nodes of a site; they join the deployment, if there is one yet.
+    pub(super) fn starting(&self, site: usize) -> JoinHandle<Result<Nodes, CityError>> {
+        let (world, data, seed) = (self.world.clone(), self.data.path().to_owned(), self.seed);
+        let up = self.sites.iter().flat_map(|nodes| &nodes.0).filter(|node| node.up.is_some());
+        let join = up.map(|node| node.peer.to_string()).collect();
+        tokio::spawn(async move { start_site(world, site, &data, seed, join).await })
+    }
+
+    /// A site that was started is part of the city from here on.
+    pub(super) fn admit(&mut self, site: usize, nodes: Nodes) {
+        self.sites[site] = nodes;
+    }
+
+    /// Where a site's nodes that are up listen for Redis clients, and what they hold.
+    pub(super) fn doors(&self, site: usize) -> Vec<Door> {
+        self.sites[site].0.iter().filter(|node| node.up.is_some()).map(Running::door).collect()
     }
 
     /// What each site's nodes are doing.
     pub(super) fn roles(&self) -> Vec<Vec<Role>> {
-        self.sites.iter().map(|nodes| nodes.iter().map(Running::role).collect()).collect()
+        let each = self.sites.iter().zip(&self.world.sites);
+        let roles = each.map(|(nodes, site)| match nodes.0.as_slice() {
+            [] => vec![Role::Absent; site.nodes],
+            nodes => nodes.iter().map(Running::role).collect(),
+        });
+        roles.collect()
+    }
+
+    /// What each site holds of the global keys.
+    pub(super) async fn holdings(&self) -> Vec<Holding> {
+        let mut holdings = Vec::new();
+        for nodes in &self.sites {
+            holdings.push(match nodes.speaker() {
+                Some(node) => node.holding().await,
+                None => Holding::default(),
+            });
+        }
+        holdings
+    }
+
+    /// How many other sites count this one among the deployment's.
+    pub(super) fn known_by(&self, site: usize) -> usize {
+        let name = self.world.sites[site].name.as_str();
+        let others = self.sites.iter().enumerate().filter(|(other, _)| *other != site);
+        let knows = |node: &Running| {
+            let status = node.handle.status();
+            let member = status.deployment.as_ref();
+            member.is_some_and(|member| member.registry.site_named(name).is_some())
+        };
+        others.filter(|(_, nodes)| nodes.speaker().is_some_and(knows)).count()
+    }
+
+    /// Tells a site to hand everything over and leave.
+    pub(super) async fn leave(&self, site: usize) -> Result<(), Failure> {
+        let node = self.sites[site].speaker();
+        let node = node.ok_or(Failure::Overloaded { what: "nodes that are not there" })?;
+        let status = node.handle.status();
+        let own = status.deployment.as_ref().map_or(SiteId(0), |member| member.own);
+        let body = Body::Write(Command::ChangeRegistry(RegistryChange::Leave(own)));
+        let request = Request { body, deadline_ms: None, redirect: false };
+        node.handle.call(request).await.map(|_| ())
     }
 
     /// Stops a node as a crash would: nothing is said, handed over or flushed, and its ports close.
     pub(super) async fn stop_node(&mut self, site: usize, node: usize) {
-        self.sites[site][node].stop().await;
+        self.sites[site].0[node].stop().await;
+    }
+
+    /// Stops all nodes of a site, for good.
+    pub(super) async fn stop_site(&mut self, site: usize) {
+        stop_all(std::mem::take(&mut self.sites[site]).0).await;
     }
 
     /// Stops them all.
     pub(super) async fn stop(mut self) {
-        let mut stopping = JoinSet::new();
-        for mut node in self.sites.drain(..).flatten() {
-            stopping.spawn(async move { node.stop().await });
+        stop_all(self.sites.drain(..).flat_map(|nodes| nodes.0).collect()).await;
+    }
+
+    /// Waits until all sites that are there know each other, hold slots, and move none.
+    async fn wait_until_whole(&self) -> Result<(), CityError> {
+        let deadline = Instant::now() + WHOLE_TIMEOUT;
+        let mut quiet_since = None;
+        loop {
+            let there: Vec<usize> =
+                (0..self.sites.len()).filter(|site| !self.sites[*site].0.is_empty()).collect();
+            let holdings = self.holdings().await;
+            let is_whole = there.iter().all(|site| {
+                let Holding { slots, moves, .. } = holdings[*site];
+                slots > 0 && moves == 0 && self.known_by(*site) == there.len() - 1
+            });
+            quiet_since = is_whole.then(|| quiet_since.unwrap_or_else(Instant::now));
+            if quiet_since.is_some_and(|since| since.elapsed() >= QUIET) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(CityError::NotWhole);
+            }
+            sleep(READY_POLL).await;
         }
-        while stopping.join_next().await.is_some() {}
+    }
+}
+
+async fn stop_all(nodes: Vec<Running>) {
+    let mut stopping = JoinSet::new();
+    for mut node in nodes {
+        stopping.spawn(async move { node.stop().await });
+    }
+    while stopping.join_next().await.is_some() {}
+}
+
+impl Nodes {
+    /// Who speaks for the site: its leader, or any node that is up; none: it is not there.
+    fn speaker(&self) -> Option<&Running> {
+        let leader = self.0.iter().find(|node| node.role() == Role::Leader);
+        leader.or_else(|| self.0.iter().find(|node| node.up.is_some()))
     }
 }
 
@@ -158,6 +290,24 @@ impl Running {
             None => Role::Down,
             Some(_) if self.handle.status().role == server::Role::Leader => Role::Leader,
             Some(_) => Role::Follower,
+        }
+    }
+
+    fn door(&self) -> Door {
+        let handle = self.handle.clone();
+        let holds = move |key: &str| handle.serves(Slot::of_key(key.as_bytes()));
+        Door { address: self.redis, holds: Arc::new(holds) }
+    }
+
+    async fn holding(&self) -> Holding {
+        let status = self.handle.status();
+        let Some(member) = &status.deployment else { return Holding::default() };
+        let map = self.handle.slot_map().await;
+        let own = map.iter().filter(|(_, holder)| *holder == member.own);
+        Holding {
+            slots: own.map(|(slots, _)| slots.len()).sum(),
+            going: status.moves.iter().map(|one| one.what.slots.len()).sum(),
+            moves: status.moves.len(),
         }
     }
 
@@ -187,31 +337,41 @@ impl Up {
     }
 }
 
-/// Starts the nodes of one site one after the other; all but the first join through it.
+/// The keyspace of the vehicles' own records.
+fn of_records() -> KeyspaceSpec {
+    KeyspaceSpec::linearizable_global("cars", records::PREFIX)
+}
+
+/// Starts the nodes of one site one after the other: the first joins by the peer ports given, or begins
+/// a deployment if there are none; the others join through it.
 async fn start_site(
-    world: &World,
+    world: Arc<World>,
     site: usize,
     data: &Path,
     seed: u64,
-) -> Result<Vec<Running>, CityError> {
-    let lab::world::Site { name, nodes, .. } = &world.sites[site];
+    mut join: Vec<String>,
+) -> Result<Nodes, CityError> {
+    let lab::world::Site { name, nodes, capacity, .. } = &world.sites[site];
+    let keyspaces = if join.is_empty() { vec![of_records()] } else { Vec::new() };
     let mut running = Vec::new();
-    let mut join = Vec::new();
     for number in 1..=*nodes as u64 {
-        let link = world.node_link(site);
         let seed = seed.wrapping_add((site as u64) << 8 | number);
-        let peers = Relay::open(link, seed).await.map_err(CityError::io("cannot open a relay"))?;
+        let peers = Relay::open_by_greeting(distance::link_to(world.clone(), site), seed);
+        let peers = peers.await.map_err(CityError::io("cannot open a relay"))?;
+        let address = peers.addr().to_string();
         let config = Config {
             site: name.clone(),
             node: NodeId(number),
+            capacity_percent: (capacity * 100.0).round() as u32,
             data: data.join(name.as_str()).join(number.to_string()),
             join: join.clone(),
             ports: ports(peers.addr()),
             memory: MemoryConfig { memtable_bytes: MEMTABLE_BYTES, ..MemoryConfig::default() },
+            keyspaces: keyspaces.clone(),
             ..Config::default()
         };
-        if join.is_empty() {
-            join.push(peers.addr().to_string());
+        if number == 1 {
+            join = vec![address];
         }
         running.push(start_node(config, peers).await?);
     }
@@ -222,7 +382,7 @@ async fn start_site(
         }
         sleep(READY_POLL).await;
     }
-    Ok(running)
+    Ok(Nodes(running))
 }
 
 /// A free peer port on loopback; the Redis port is opened by its front.
@@ -252,13 +412,21 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
         let front = RedisFront::start(&node, options)
             .map_err(|source| CityError::Front { site, source })?;
         let handle = node.handle();
-        Ok(Running { redis: front.address(), handle, up: Some(Up { node, front, peers }) })
+        let (redis, peer) = (front.address(), peers.addr());
+        Ok(Running { redis, peer, handle, up: Some(Up { node, front, peers }) })
     });
     started.await?
 }
 
-/// Whether all nodes vote and agree on who leads.
+/// Whether all nodes vote, agree on who leads, and know the deployment and the vehicles' keyspace.
 fn is_ready(nodes: &[Running]) -> bool {
+    let knows = |node: &Running| {
+        let has_records = node.handle.catalog().by_name(of_records().name.as_str()).is_some();
+        has_records && node.handle.status().deployment.is_some()
+    };
+    if !nodes.iter().all(knows) {
+        return false;
+    }
     let statuses: Vec<_> = nodes.iter().map(|node| node.handle.status()).collect();
     let leader = statuses.first().and_then(|status| status.leader);
     leader.is_some()

@@ -17,29 +17,6 @@ use std::collections::HashMap;
 use lab::geo::{Point, Zone};
 use wire::resp::Reply;
 
-/// What is measured, in the order of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
-    /// Read all hazards of a zone.
-    Look,
-    /// Report a hazard.
-    Report,
-    /// Clear a hazard.
-    Clear,
-    /// Connect to another site and hear from it.
-    Attach,
-}
-
-impl Operation {
-    /// Names by index.
-    pub(super) const NAMES: [&str; 4] = ["look", "report", "clear", "attach"];
-
-    /// Place in [`Operation::NAMES`].
-    pub(super) fn index(self) -> usize {
-        self as usize
-    }
-}
-
 const KINDS: [&str; 8] =
     ["pothole", "crash", "debris", "roadworks", "flood", "stalled-car", "signal-out", "closure"];
 
@@ -112,6 +89,11 @@ impl Ledger {
         self.reports.remove(report);
     }
 
+    /// A site was left, and what it holds has been read back: nothing is promised of it any more.
+    pub(super) fn forget_site(&mut self, site: usize) {
+        self.reports.retain(|report, _| report.site != site);
+    }
+
     /// What must be there, by site and key.
     pub(super) fn promised(&self) -> HashMap<(usize, String), Vec<String>> {
         let mut promised: HashMap<(usize, String), Vec<String>> = HashMap::new();
@@ -156,5 +138,9 @@ mod tests {
         let promised = ledger.promised();
         assert_eq!(promised.len(), 1);
         assert_eq!(promised[&(2, "hazard:1.1".to_owned())], ["kept"]);
+        ledger.forget_site(1);
+        assert_eq!(ledger.promised().len(), 1);
+        ledger.forget_site(2);
+        assert!(ledger.promised().is_empty());
     }
 }

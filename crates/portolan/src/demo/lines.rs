@@ -29,15 +29,21 @@ impl Lines {
         }
         self.seconds = seconds;
         let (last, counters) = (&picture.all.0, picture.counters);
+        let (slots, moves) = picture.on_their_way();
+        if moves > 0 {
+            writeln!(out, "{seconds:>5} s  {slots} slots on their way to other sites")?;
+        }
         writeln!(
             out,
             "{seconds:>5} s  {:>6} ops/s  p50 {:>6.1} ms  p99 {:>7.1} ms  {:>4} vehicles  \
-             moves {}  elections {}  retries {}  errors {}",
+             moves {}  own records read there {}, wrong {}  elections {}  retries {}  errors {}",
             last.count,
             last.p50_ms,
             last.p99_ms,
             picture.vehicles.len(),
             counters.moves,
+            picture.found.after_moving,
+            picture.found.wrong,
             counters.elections,
             counters.retries,
             counters.errors

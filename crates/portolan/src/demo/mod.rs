@@ -1,40 +1,48 @@
 //! `portolan demo`: a city on one laptop.
 //!
-//! All sites of a world run in this process, on real disks and real sockets, as far apart as the
-//! world's links say. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
-//! share the hazards of the zone they are in, and move on. Halfway, the site with most nodes loses
-//! its leader; what the vehicles notice of it is measured, shown, and judged at the end by reading
+//! All sites of a world run in this process as one deployment, on real disks and real sockets, as far apart
+//! as the world's links say. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
+//! share the hazards of the zone they are in, which are its site's business, keep a record of their own,
+//! which is a global key, and move on. Meanwhile a site joins, the site with most nodes loses its leader,
+//! and a site leaves; what the vehicles notice of it is measured, shown, and judged at the end by reading
 //! back what was acknowledged.
 //!
 //! | module | its one idea |
 //! | --- | --- |
 //! | [`plan`] | what will be played: world, tracks, clock, from the arguments |
-//! | [`city`] | the sites in this process |
-//! | [`vehicle`] | one client on its way; [`resp`] is how it speaks, [`hazards`] what about |
-//! | [`scene`] | what is seen; [`picture`] is one moment of it |
+//! | [`city`] | the sites in this process; [`distance`]: how far apart their nodes are |
+//! | [`roster`] | which of them serve now |
+//! | [`vehicle`] | one client on its way; [`resp`] is how it speaks, [`hazards`] and [`records`] what about |
+//! | [`director`] | what is done meanwhile; [`script`] says when, [`story`] how it went |
+//! | [`scene`] | what is seen; [`picture`] is one moment of it, [`operation`] what is told apart |
 //! | [`view`], [`lines`] | the moment on a terminal, or as plain lines |
 //! | [`recorder`] | what was asked and answered, as a history that can be judged |
 //! | [`outcome`] | the judgement, the final table, the report |
-//!
-//! Left out: keys of other scopes than a site's, since the hazards of a zone are its site's business.
 
 mod city;
 mod clock;
+mod director;
+mod distance;
 mod files;
 mod hazards;
 mod lines;
+mod operation;
 mod outcome;
 mod picture;
 mod plan;
 mod recorder;
+mod records;
 mod resp;
+mod roster;
 mod scene;
+mod script;
+mod story;
 mod vehicle;
 mod view;
 
 use std::{
     fs::File,
-    io::{self, BufWriter, IsTerminal},
+    io::{self, BufWriter},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -48,37 +56,29 @@ use lab::{
     verdict::{Options, judge},
     world::WorldError,
 };
-use model::SiteName;
+use model::{Failure, SiteName};
 use rand::{SeedableRng, rngs::StdRng};
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{MissedTickBehavior, interval, timeout},
-};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use self::{
     city::{City, CityError},
-    lines::Lines,
-    outcome::{Kill, Outcome},
-    picture::{Picture, Role},
+    director::Director,
+    outcome::Outcome,
     plan::Plan,
+    roster::Roster,
     scene::Scene,
     vehicle::{Shared, Vehicle},
-    view::View,
 };
 
-/// How often the nodes' roles are looked at.
-const TICK: Duration = Duration::from_millis(25);
-/// Every how many ticks the view is drawn.
-const TICKS_PER_VIEW: u64 = 5;
 /// How long vehicles may take to finish what they are doing at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Play a city on this machine: nine sites, vehicles moving between them, and a leader that dies
+/// Play a city on this machine: vehicles moving between nine sites, of which one joins and one leaves
 ///
-/// Sites run in this process with real disks and sockets; their links are delayed as the distance
-/// says. Vehicles share the hazards of the zone they are in through the nearest site. Halfway, the
-/// site of three nodes loses its leader.
+/// Sites run in this process with real disks and sockets; all links are delayed as the distance says.
+/// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps a record
+/// of its own, a global key that it reads wherever it goes. Meanwhile a site joins, the site of three
+/// nodes loses its leader, and another site hands its slots over and leaves.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
     /// Replay this trace: CSV with the columns cab,t_s,lat,lon first, plain or gzip [default:
@@ -173,11 +173,28 @@ pub(crate) enum DemoError {
         /// What the system said.
         source: io::Error,
     },
+    /// A site did not begin to leave.
+    #[error("{name} cannot leave: {failure}")]
+    Leave {
+        /// The site.
+        name: SiteName,
+        /// What it said.
+        failure: Failure,
+    },
     /// A promise was broken. The report has been written.
-    #[error("{reports} acknowledged reports were lost, which must never happen: please report it")]
+    #[error("{writes} acknowledged writes were lost, which must never happen: please report it")]
     Lost {
         /// How many.
-        reports: usize,
+        writes: usize,
+    },
+    /// A vehicle did not see its own last write. The report has been written.
+    #[error(
+        "{reads} times a vehicle did not see what it had last written, which must never happen: \
+         please report it"
+    )]
+    Stale {
+        /// How many.
+        reads: u64,
     },
     /// What the vehicles saw cannot be explained. The report has been written.
     #[error("what the vehicles saw was not {promise}, which must never happen: please report it")]
@@ -216,15 +233,19 @@ pub(crate) fn run(args: &Args) -> Result<(), DemoError> {
 }
 
 async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
-    let mut city = City::start(&plan.world, args.seed).await?;
+    let mut city = City::start(&plan.world, args.seed, plan.to_join).await?;
+    let roster = Roster::new(plan.world.sites.len());
+    for site in (0..plan.world.sites.len()).filter(|site| Some(*site) != plan.to_join) {
+        roster.open(site, city.doors(site));
+    }
     let tracks = std::mem::take(&mut plan.tracks);
     let sites = plan.world.sites.iter().map(|site| site.name.to_string()).collect();
     let shared = Arc::new(Shared {
         world: plan.world.clone(),
-        demo: plan.demo,
+        demo: plan.demo.clone(),
         margin_m: plan.margin_m,
         clock: plan.clock,
-        addresses: city.addresses(),
+        roster,
         scene: Scene::new(sites, tracks.len(), args.length),
     });
     let (stop, stopped) = watch::channel(false);
@@ -239,7 +260,8 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
         let vehicle = Vehicle::new(index, shared.clone(), track, radio, rng);
         driving.spawn(vehicle.drive(stopped.clone()));
     }
-    let kill = direct(&mut city, &shared, &plan, args).await?;
+    let director = Director::new(&mut city, &shared, &plan, args.length);
+    let (story, audited) = director.direct(args).await?;
     let length = shared.scene.elapsed();
     let _ = stop.send(true);
     let finish = async { while driving.join_next().await.is_some() {} };
@@ -251,7 +273,7 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
         "the vehicles have stopped".to_owned(),
         length,
     );
-    let audit = outcome::audit(&shared).await;
+    let audit = outcome::audit(&shared, audited).await;
     city.stop().await;
     let history = {
         let at = shared.scene.elapsed();
@@ -259,7 +281,7 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     };
     let judged = judge(&history, &[], &Options::default());
     let outcome =
-        Outcome { plan: &plan, shared: &shared, length, kill, audit, history: &history, judged };
+        Outcome { plan: &plan, shared: &shared, length, story, audit, history: &history, judged };
     outcome.print(io::stdout().lock()).map_err(DemoError::io("cannot write the result"))?;
     let cannot = |source| DemoError::Report { directory: args.report.clone(), source };
     let page = outcome.report().write(&args.report).map_err(cannot)?;
@@ -267,89 +289,11 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     history.write(BufWriter::new(file)).map_err(cannot)?;
     outcome::point_at(&page, io::stdout().lock())
         .map_err(DemoError::io("cannot write the result"))?;
-    match (audit.lost, outcome.broken()) {
-        (0, None) => Ok(()),
-        (0, Some(promise)) => Err(DemoError::Broken { promise }),
-        (reports, _) => Err(DemoError::Lost { reports }),
+    let wrong = shared.scene.lock().records.found().wrong;
+    match (audit.lost(), wrong, outcome.broken()) {
+        (0, 0, None) => Ok(()),
+        (0, 0, Some(promise)) => Err(DemoError::Broken { promise }),
+        (0, reads, _) => Err(DemoError::Stale { reads }),
+        (writes, ..) => Err(DemoError::Lost { writes }),
     }
-}
-
-/// Lets time pass, stops the leader halfway, notes elections and shows it all, until the time is over
-/// or the user has seen enough.
-async fn direct(
-    city: &mut City,
-    shared: &Shared,
-    plan: &Plan,
-    args: &Args,
-) -> Result<Option<Kill>, DemoError> {
-    let terminal = DemoError::io("cannot draw on the terminal");
-    let headless = args.headless || !io::stdout().is_terminal();
-    let view = if headless { None } else { Some(View::open(&plan.world, plan.title.clone())) };
-    let mut view = view.transpose().map_err(terminal)?;
-    let mut lines = Lines::default();
-    let mut leaders = leaders(&city.roles());
-    let mut kill: Option<Kill> = None;
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    for tick in 0_u64.. {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            _ = tokio::signal::ctrl_c() => break,
-        }
-        let elapsed = shared.scene.elapsed();
-        let roles = city.roles();
-        for (site, leader) in self::leaders(&roles).into_iter().enumerate() {
-            if leader.is_some() && leader != leaders[site] {
-                note_election(shared, site, &mut kill);
-                leaders[site] = leader;
-            }
-        }
-        if kill.is_none()
-            && elapsed * 2 >= args.length
-            && let Some((site, node)) = plan.to_kill.and_then(|site| Some((site, leaders[site]?)))
-        {
-            let at = shared.scene.elapsed();
-            city.stop_node(site, node).await;
-            let name = &plan.world.sites[site].name;
-            let label = format!("{name} loses its leader");
-            let mut seen = shared.scene.lock();
-            seen.recorder.mark(MarkKind::Fault, label.clone(), at);
-            seen.measure.mark(at, label);
-            kill = Some(Kill { site, at, leaderless: None });
-        }
-        let over = elapsed >= args.length;
-        if tick % TICKS_PER_VIEW == 0 || over {
-            let t_s = plan.clock.t_s(elapsed);
-            let picture = Picture::take(&plan.world, &shared.scene, roles, t_s, args.length);
-            let quit = match &mut view {
-                Some(view) => view.show(&picture),
-                None => lines.show(&picture, io::stdout().lock()).map(|()| false),
-            };
-            if quit.map_err(DemoError::io("cannot write to the terminal"))? {
-                break;
-            }
-        }
-        if over {
-            break;
-        }
-    }
-    Ok(kill)
-}
-
-fn leaders(roles: &[Vec<Role>]) -> Vec<Option<usize>> {
-    roles.iter().map(|nodes| nodes.iter().position(|role| *role == Role::Leader)).collect()
-}
-
-fn note_election(shared: &Shared, site: usize, kill: &mut Option<Kill>) {
-    let at = shared.scene.elapsed();
-    let name = &shared.world.sites[site].name;
-    let label = match kill {
-        Some(kill) if kill.site == site && kill.leaderless.is_none() => {
-            let leaderless = at.saturating_sub(kill.at);
-            kill.leaderless = Some(leaderless);
-            format!("{name} has a new one, {} ms later", leaderless.as_millis())
-        }
-        _ => format!("{name} has a new leader"),
-    };
-    shared.scene.lock().measure.elected(at, label);
 }

@@ -17,7 +17,14 @@ use tokio::time::timeout;
 use wire::resp::Reply;
 
 use super::{
-    hazards, plan::Plan, recorder::Command, resp::Connection, scene::STALL, vehicle::Shared,
+    hazards,
+    plan::Plan,
+    recorder::Command,
+    records::{self, Finding, Found},
+    resp::Connection,
+    scene::STALL,
+    story::{Kill, Story},
+    vehicle::Shared,
 };
 
 /// How long one read of the audit may take at one node.
@@ -25,20 +32,18 @@ const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after the kill in which its effect is looked for.
 const AFTERMATH_S: usize = 10;
 
-/// The leader that was stopped.
-#[derive(Debug, Clone)]
-pub(super) struct Kill {
-    /// Index of its site.
-    pub(super) site: usize,
-    /// When.
-    pub(super) at: Duration,
-    /// How long the site had none; none if it has none yet.
-    pub(super) leaderless: Option<Duration>,
-}
-
-/// Acknowledged reports that nobody cleared, read back.
+/// What was acknowledged, read back: reports that nobody cleared, and vehicles' own records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Audit {
+    /// Reports.
+    pub(super) reports: Count,
+    /// Records.
+    pub(super) records: Count,
+}
+
+/// Things read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Count {
     /// Found.
     pub(super) kept: usize,
     /// Not found, at a site that answered.
@@ -47,32 +52,85 @@ pub(super) struct Audit {
     pub(super) unread: usize,
 }
 
-/// Reads back every report that must still be there.
-pub(super) async fn audit(shared: &Shared) -> Audit {
+impl Count {
+    /// Those that were read.
+    fn read(self) -> usize {
+        self.kept + self.lost
+    }
+}
+
+impl Audit {
+    /// All that is lost.
+    pub(super) fn lost(self) -> usize {
+        self.reports.lost + self.records.lost
+    }
+
+    fn unread(self) -> usize {
+        self.reports.unread + self.records.unread
+    }
+}
+
+/// Reads back everything that must still be there, beside what was read back before.
+pub(super) async fn audit(shared: &Shared, before: Audit) -> Audit {
+    let Audit { reports, .. } = read_back_reports(shared, None).await;
+    let reports = Count {
+        kept: before.reports.kept + reports.kept,
+        lost: before.reports.lost + reports.lost,
+        unread: before.reports.unread + reports.unread,
+    };
+    Audit { reports, records: read_back_records(shared).await }
+}
+
+/// Reads back reports: of all sites, or of one.
+pub(super) async fn read_back_reports(shared: &Shared, only: Option<usize>) -> Audit {
     let promised = shared.scene.lock().ledger.promised();
-    let mut audit = Audit::default();
+    let mut reports = Count::default();
     for ((site, key), fields) in promised {
-        let Some(reply) = read(shared, site, &key).await else {
-            audit.unread += fields.len();
+        if only.is_some_and(|only| only != site) {
+            continue;
+        }
+        let Some(reply) = read(shared, site, &["HGETALL", &key]).await else {
+            reports.unread += fields.len();
             continue;
         };
         let listed = hazards::listed(&reply);
         let kept = fields.iter().filter(|field| listed.iter().any(|(name, _)| name == *field));
         let kept = kept.count();
-        audit.kept += kept;
-        audit.lost += fields.len() - kept;
+        reports.kept += kept;
+        reports.lost += fields.len() - kept;
     }
-    audit
+    Audit { reports, ..Audit::default() }
+}
+
+/// Reads back every vehicle's own record, each at another of the sites that serve.
+async fn read_back_records(shared: &Shared) -> Count {
+    let (sites, mut records) = (shared.roster.open_sites(), Count::default());
+    let vehicles = shared.scene.lock().records.vehicles();
+    for vehicle in 0..vehicles {
+        if !shared.scene.lock().records.has_written(vehicle) {
+            continue;
+        }
+        let site = sites[vehicle % sites.len().max(1)];
+        let reply = read(shared, site, &["GET", &records::key(vehicle)]).await;
+        let finding = reply.map(|reply| shared.scene.lock().records.judge(vehicle, &reply));
+        match finding {
+            None => records.unread += 1,
+            Some(Finding::Wrong) => records.lost += 1,
+            Some(Finding::Right | Finding::Late) => records.kept += 1,
+        }
+    }
+    records
 }
 
 /// Asks a site's nodes in turn until one answers.
-async fn read(shared: &Shared, site: usize, key: &str) -> Option<Reply> {
-    let words = &["HGETALL", key];
+async fn read(shared: &Shared, site: usize, words: &[&str]) -> Option<Reply> {
     let command = Command { vehicle: None, site, words };
-    for addr in &shared.addresses[site] {
+    for addr in shared.roster.addresses(site) {
         let asked = shared.scene.lock().recorder.asked(command, shared.scene.elapsed());
-        let ask = async { Connection::open(*addr).await?.call(words).await };
-        if let Ok(Ok((_, reply @ Reply::Array(_)))) = timeout(AUDIT_TIMEOUT, ask).await {
+        let ask = async { Connection::open(addr).await?.call(words).await };
+        if let Ok(Ok((_, reply))) = timeout(AUDIT_TIMEOUT, ask).await
+            && !matches!(reply, Reply::Error(_))
+        {
             if let Some(asked) = asked {
                 let at = shared.scene.elapsed();
                 shared.scene.lock().recorder.answered(asked, command, &reply, at);
@@ -92,8 +150,8 @@ pub(super) struct Outcome<'a> {
     pub(super) shared: &'a Shared,
     /// How long it was played.
     pub(super) length: Duration,
-    /// The leader that was stopped.
-    pub(super) kill: Option<Kill>,
+    /// What happened to the city.
+    pub(super) story: Story,
     /// What was read back.
     pub(super) audit: Audit,
     /// What was asked and answered.
@@ -114,7 +172,7 @@ impl Outcome<'_> {
         let seen = self.shared.scene.lock();
         let measure = &seen.measure;
         writeln!(out, "\n{}, {:.1} s\n", self.plan.title, self.length.as_secs_f64())?;
-        write!(out, "{:<10}{:>10}{:>8}", "operation", "answered", "errors")?;
+        write!(out, "{:<14}{:>10}{:>8}", "operation", "answered", "errors")?;
         writeln!(out, "{:>10}{:>10}{:>10}{:>10}", "p50 ms", "p90 ms", "p99 ms", "max ms")?;
         for operation in measure.operations() {
             print_row(&mut out, operation.name, operation.errors, &operation.summary())?;
@@ -130,16 +188,31 @@ impl Outcome<'_> {
             STALL.as_millis(),
             counters.stalls
         )?;
-        if let Some(kill) = &self.kill {
+        if let Some(kill) = &self.story.kill {
             writeln!(out, "{}", self.aftermath(kill, measure))?;
+        }
+        for line in self.story.told(&self.plan.world) {
+            writeln!(out, "{line}")?;
         }
         for (why, count) in &seen.failures {
             writeln!(out, "  {count} × {why}")?;
         }
-        let Audit { kept, lost, unread } = self.audit;
-        writeln!(out, "{} acknowledged reports read back: {lost} lost", kept + lost)?;
-        if unread > 0 {
-            writeln!(out, "{unread} more could not be read back: their site does not answer")?;
+        let Found { after_moving, late, wrong } = seen.records.found();
+        writeln!(
+            out,
+            "{after_moving} times a vehicle read its own record after moving: {wrong} wrong"
+        )?;
+        if late > 0 {
+            writeln!(out, "{late} times a write that had got no answer was seen later")?;
+        }
+        let Audit { reports, records } = self.audit;
+        for (name, count) in [("reports", reports), ("own records", records)] {
+            let lost = count.lost;
+            writeln!(out, "{} acknowledged {name} read back: {lost} lost", count.read())?;
+        }
+        if self.audit.unread() > 0 {
+            let unread = self.audit.unread();
+            writeln!(out, "{unread} more could not be read back: nobody answers for them")?;
         }
         let words =
             self.verdicts().into_iter().map(|said| format!("{}: {}", said.promise, said.verdict));
@@ -167,8 +240,12 @@ impl Outcome<'_> {
         let mut measure = seen.measure.clone();
         measure.advance(self.length);
         let world = &self.plan.world;
-        let sites = world.sites.iter().zip(&seen.sites).map(|(site, operations)| MapSite {
-            name: site.name.to_string(),
+        let sites = world.sites.iter().zip(&seen.sites).enumerate();
+        let sites = sites.map(|(index, (site, operations))| MapSite {
+            name: match self.fate(index) {
+                Some(fate) => format!("{} ({fate})", site.name),
+                None => site.name.to_string(),
+            },
             at: site.at,
             nodes: site.nodes,
             operations: *operations,
@@ -186,7 +263,7 @@ impl Outcome<'_> {
             notes.push(format!("What attempts that failed were told: {failures}."));
         }
         Report {
-            tiles: self.tiles(&measure),
+            tiles: self.tiles(&measure, seen.records.found()),
             verdicts: self.verdicts(),
             map: Some(map),
             notes,
@@ -194,16 +271,27 @@ impl Outcome<'_> {
         }
     }
 
+    /// What became of a site, in a word.
+    fn fate(&self, site: usize) -> Option<&'static str> {
+        let Story { arrival, departure, .. } = &self.story;
+        let joined = arrival.as_ref().is_some_and(|arrival| arrival.site == site);
+        let left = departure.as_ref().is_some_and(|departure| departure.site == site);
+        if joined { Some("joined") } else { left.then_some("left") }
+    }
+
     /// What the judges say, for people.
     fn verdicts(&self) -> Vec<report::Verdict> {
         let keys: BTreeSet<&str> = self.history.operations.iter().map(|o| o.key.as_str()).collect();
         let operations = self.history.operations.len();
-        let everything = format!("{operations} operations on {} reports", keys.len());
+        let everything = format!("{operations} operations on {} reports and records", keys.len());
         let said = |judged: &Judged| {
             let (verdict, tone, examined, violation) = match &judged.verdict {
-                Verdict::Holds { examined } if judged.promise == Promise::Durable => {
-                    ("holds", Tone::Good, format!("{examined} reports that were read"), None)
-                }
+                Verdict::Holds { examined } if judged.promise == Promise::Durable => (
+                    "holds",
+                    Tone::Good,
+                    format!("{examined} reports and records that were read"),
+                    None,
+                ),
                 Verdict::Holds { .. } => ("holds", Tone::Good, everything.clone(), None),
                 Verdict::Undecided { why } => {
                     ("undecided", Tone::Plain, everything.clone(), Some(why.clone()))
@@ -222,25 +310,37 @@ impl Outcome<'_> {
     fn summary(&self) -> String {
         let Plan { world, vehicles, clock, vehicles_from, .. } = self.plan;
         let nodes: usize = world.sites.iter().map(|site| site.nodes).sum();
-        let fate = match &self.kill {
-            Some(kill) => format!(" Halfway, {} lost its leader.", world.sites[kill.site].name),
-            None => String::new(),
+        let name = |site: usize| &world.sites[site].name;
+        let Story { arrival, kill, departure } = &self.story;
+        let fates: Vec<String> = [
+            arrival.as_ref().map(|arrival| format!("{} joined", name(arrival.site))),
+            kill.as_ref().map(|kill| format!("{} lost its leader", name(kill.site))),
+            departure.as_ref().map(|departure| format!("{} left", name(departure.site))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let fates = match fates.as_slice() {
+            [] => String::new(),
+            fates => format!(" Meanwhile {}.", fates.join(", ")),
         };
         format!(
             "{vehicles} vehicles ({vehicles_from}) drove for {:.0} s at {} times their speed past \
-             {} sites of {nodes} nodes, all in one process with real disks and sockets, and shared \
-             the hazards of the zones they were in.{fate}",
+             {} sites of {nodes} nodes, one deployment in one process with real disks and sockets. \
+             They shared the hazards of the zones they were in, and each found its own record \
+             wherever it went.{fates}",
             self.length.as_secs_f64(),
             clock.speed,
             world.sites.len(),
         )
     }
 
-    fn tiles(&self, measure: &Measure) -> Vec<Tile> {
+    fn tiles(&self, measure: &Measure, found: Found) -> Vec<Tile> {
         let (all, counters) = (measure.summary(), measure.counters());
         let judged = |good: bool| if good { Tone::Good } else { Tone::Bad };
         let rate = all.count as f64 / self.length.as_secs_f64().max(1e-9);
-        let Audit { kept, lost, unread } = self.audit;
+        let (lost, unread) = (self.audit.lost(), self.audit.unread());
+        let read = self.audit.reports.read() + self.audit.records.read();
         let mut tiles = vec![
             Tile::new(
                 "answered",
@@ -264,8 +364,8 @@ impl Outcome<'_> {
                 "lost",
                 lost.to_string(),
                 match unread {
-                    0 => format!("of {} acknowledged reports read back", kept + lost),
-                    _ => format!("of {} read back; {unread} could not be read", kept + lost),
+                    0 => format!("of {read} acknowledged writes read back"),
+                    _ => format!("of {read} read back; {unread} could not be read"),
                 },
                 judged(lost == 0 && unread == 0),
             ),
@@ -276,7 +376,13 @@ impl Outcome<'_> {
                 Tone::Plain,
             ),
         ];
-        if let Some(kill) = &self.kill {
+        tiles.push(Tile::new(
+            "own records wrong",
+            found.wrong.to_string(),
+            format!("of {} read after moving", found.after_moving),
+            judged(found.wrong == 0),
+        ));
+        if let Some(kill) = &self.story.kill {
             let (value, tone) = match kill.leaderless {
                 Some(leaderless) => (format!("{} ms", leaderless.as_millis()), Tone::Plain),
                 None => ("for good".to_owned(), Tone::Bad),
@@ -284,6 +390,21 @@ impl Outcome<'_> {
             let slowest_ms = slowest_after(kill, measure);
             let note = format!("slowest answer after it {slowest_ms:.0} ms");
             tiles.push(Tile::new("without a leader", value, note, tone));
+        }
+        let Story { arrival, departure, .. } = &self.story;
+        let arrived = arrival.as_ref().map(|one| ("joined", one.site, one.done));
+        let departed = departure.as_ref().map(|one| ("left", one.site, one.done));
+        for (what, site, done) in [arrived, departed].into_iter().flatten() {
+            let name = self.plan.world.sites[site].name.to_string();
+            let (note, tone) = match done {
+                Some(done) => {
+                    let (slots, took_s) = (done.slots, done.took.as_secs_f64());
+                    let note = format!("{slots} slots in {took_s:.1} s; {}", done.meanwhile());
+                    (note, judged(done.errors == 0))
+                }
+                None => ("begun, not finished".to_owned(), Tone::Bad),
+            };
+            tiles.push(Tile::new(what, name, note, tone));
         }
         tiles
     }
@@ -296,21 +417,26 @@ impl Outcome<'_> {
              its own; `portolan lab verdict history.jsonl` judges it again."
                 .to_owned(),
             "Acknowledged means on disk, with fsync, at a majority of the site's nodes. Reads are \
-             linearizable. A site is on its own: hazards are kept where they are reported."
+             linearizable. Hazards are kept where they are reported, a site's own business; a \
+             vehicle's own record is a global key, held by one site and answered by all."
+                .to_owned(),
+            "save is a vehicle that writes its own record, recall one that reads it or another's: \
+             local where the site it asks holds the key, remote where that asks the site that does."
                 .to_owned(),
             format!(
                 "Delays are one way and emulated by relays between real sockets, whose timers round \
-                 up to whole milliseconds: {}; {}. A connection's first bytes take one round trip \
-                 more.",
+                 up to whole milliseconds: {}; {}; {}. A connection's first bytes take one round \
+                 trip more.",
                 tier("vehicle to site", &links.client_site),
+                tier("site to site", &links.site_site),
                 tier("node to node", &links.node_node),
             ),
             format!(
-                "Each vehicle works in a closed loop with exponential think times: {} looks and {} \
-                 reports a second of real time. An attempt without an answer in a second is made \
+                "Each vehicle works in a closed loop with exponential think times: {} looks, {} \
+                 reports and {} uses of records a second of real time. An attempt without an answer in a second is made \
                  again at the site's next node; after ten seconds the operation counts as an error, \
                  and its fate as unknown.",
-                self.plan.demo.look_hz, self.plan.demo.report_hz,
+                self.plan.demo.look_hz, self.plan.demo.report_hz, self.plan.demo.record_hz,
             ),
         ]
     }
@@ -318,7 +444,7 @@ impl Outcome<'_> {
 
 fn print_row(out: &mut impl Write, name: &str, errors: u64, summary: &Summary) -> io::Result<()> {
     let Summary { count, p50_ms, p90_ms, p99_ms, max_ms } = summary;
-    write!(out, "{name:<10}{count:>10}{errors:>8}")?;
+    write!(out, "{name:<14}{count:>10}{errors:>8}")?;
     writeln!(out, "{p50_ms:>10.1}{p90_ms:>10.1}{p99_ms:>10.1}{max_ms:>10.1}")
 }
 

@@ -8,7 +8,7 @@ use lab::{
     world::World,
 };
 
-use super::{hazards::Operation, scene::Scene};
+use super::{city::Holding, operation::Operation, records::Found, scene::Scene};
 
 /// Newest events shown.
 const EVENTS_SHOWN: usize = 6;
@@ -22,6 +22,24 @@ pub(super) enum Role {
     Follower,
     /// It was stopped.
     Down,
+    /// Its site is not there.
+    Absent,
+}
+
+/// What a site is to the deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Presence {
+    /// It has not come yet.
+    Expected,
+    /// It is joining.
+    Joining,
+    /// It is there.
+    #[default]
+    Here,
+    /// It is handing everything over.
+    Leaving,
+    /// It has left.
+    Left,
 }
 
 /// One site at one moment.
@@ -37,6 +55,23 @@ pub(super) struct SitePicture {
     pub(super) attached: usize,
     /// Operations it has answered.
     pub(super) operations: u64,
+    /// Whether it has come, and stays.
+    pub(super) presence: Presence,
+    /// What it holds of the global keys.
+    pub(super) holding: Holding,
+}
+
+/// What is looked at in the city itself.
+#[derive(Debug, Clone)]
+pub(super) struct Sites {
+    /// What each site's nodes are doing.
+    pub(super) roles: Vec<Vec<Role>>,
+    /// Whether each is there.
+    pub(super) presences: Vec<Presence>,
+    /// What each holds of the global keys.
+    pub(super) holdings: Vec<Holding>,
+    /// What has begun and is not over.
+    pub(super) waits_for: Option<&'static str>,
 }
 
 /// The run at one moment.
@@ -58,16 +93,20 @@ pub(super) struct Picture {
     pub(super) events: Vec<Event>,
     /// The sites.
     pub(super) sites: Vec<SitePicture>,
+    /// What has begun and is not over.
+    pub(super) waits_for: Option<&'static str>,
+    /// What vehicles found in their own records.
+    pub(super) found: Found,
     /// Vehicles on the road and the sites they are attached to.
     pub(super) vehicles: Vec<(Point, usize)>,
 }
 
 impl Picture {
-    /// Copies what is seen now; `roles` are the nodes' by site.
+    /// Copies what is seen now.
     pub(super) fn take(
         world: &World,
         scene: &Scene,
-        roles: Vec<Vec<Role>>,
+        sites: Sites,
         t_s: f64,
         length: Duration,
     ) -> Self {
@@ -83,14 +122,17 @@ impl Picture {
                 (*name, last, operation.summary())
             })
             .collect();
+        let Sites { roles, presences, holdings, waits_for } = sites;
         let sites = world.sites.iter().zip(roles).enumerate();
         let sites = sites
             .map(|(index, (site, nodes))| SitePicture {
                 name: site.name.to_string(),
                 at: site.at,
                 nodes,
-                attached: vehicles.iter().filter(|(_, attached)| *attached == index).count(),
+                attached: seen.attached(index),
                 operations: seen.sites[index],
+                presence: presences[index],
+                holding: holdings[index],
             })
             .collect();
         let events = seen.measure.events();
@@ -103,7 +145,15 @@ impl Picture {
             counters: seen.measure.counters(),
             events: events[events.len().saturating_sub(EVENTS_SHOWN)..].to_vec(),
             sites,
+            waits_for,
+            found: seen.records.found(),
             vehicles,
         }
+    }
+
+    /// Slots that are on their way to other sites, and in how many moves.
+    pub(super) fn on_their_way(&self) -> (usize, usize) {
+        let each = self.sites.iter().map(|site| site.holding);
+        each.fold((0, 0), |(slots, moves), one| (slots + one.going, moves + one.moves))
     }
 }

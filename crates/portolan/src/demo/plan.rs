@@ -31,6 +31,10 @@ pub(super) struct Plan {
     pub(super) clock: Clock,
     /// The site that loses its leader: the first of those with most nodes, if that is three or more.
     pub(super) to_kill: Option<usize>,
+    /// The site that joins while it runs, if one does.
+    pub(super) to_join: Option<usize>,
+    /// The site that leaves while it runs, if one does.
+    pub(super) to_leave: Option<usize>,
     /// One line for people.
     pub(super) title: String,
     /// Where the vehicles are from, for people.
@@ -44,7 +48,7 @@ impl Plan {
             Some(path) => World::load(path, None)?,
             None => ready::san_francisco(),
         };
-        let (Some(demo), Some(group)) = (world.demo, world.clients.first()) else {
+        let (Some(demo), Some(group)) = (world.demo.clone(), world.clients.first()) else {
             return Err(DemoError::NoVehiclesInWorld { name: world.name });
         };
         let margin_m = match group.attach {
@@ -61,6 +65,8 @@ impl Plan {
         };
         Ok(Self {
             to_kill: to_kill(&world),
+            to_join: demo.joins.as_deref().and_then(|name| named(&world, name)),
+            to_leave: demo.leaves.as_deref().and_then(|name| named(&world, name)),
             title: format!("{} · {} vehicles · {vehicles_from}", world.title, tracks.len()),
             vehicles: tracks.len(),
             demo,
@@ -71,6 +77,10 @@ impl Plan {
             vehicles_from,
         })
     }
+}
+
+fn named(world: &World, name: &str) -> Option<usize> {
+    world.sites.iter().position(|site| site.name.as_str() == name)
 }
 
 fn to_kill(world: &World) -> Option<usize> {
@@ -217,6 +227,17 @@ mod tests {
         );
         world.sites.iter_mut().for_each(|site| site.nodes = 1);
         assert_eq!(to_kill(&world), None);
+    }
+
+    #[test]
+    fn the_world_says_who_joins_and_who_leaves() {
+        let plan = Plan::new(&args(&[])).unwrap();
+        let name = |site: Option<usize>| plan.world.sites[site.unwrap()].name.to_string();
+        assert_eq!(
+            (name(plan.to_join), name(plan.to_leave)),
+            ("mission".into(), "pacific-heights".into())
+        );
+        assert!(plan.demo.record_hz > 0.0);
     }
 
     #[test]

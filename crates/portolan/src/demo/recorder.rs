@@ -9,6 +9,9 @@
 //! | clears: HDEL | a `delete` of that key |
 //! | looks: HGETALL | a `get` of each key that it showed; and of each that somebody has put and nobody tried to clear, but that it did not show: these gets found nothing |
 //!
+//! A vehicle's own record, a global key, is a key of the history as it is: SET is a `put` of it and GET a
+//! `get`, at whatever site.
+//!
 //! That is sound, for HGETALL reads the whole hash at one moment, and what is true of a hash at one moment
 //! is true of each of its fields. Which gets are written does not matter: a history that can be
 //! explained can be explained with fewer reads.
@@ -17,10 +20,11 @@
 //! no answer is `unknown` for ever, since it may still arrive after the next one was answered. It is written
 //! down before it is sent, so that one whose vehicle was stopped meanwhile is there as well.
 //!
-//! Limit: from [`OPERATIONS_MAX`] operations on, reports are left out, with all that is done to them. Looks
-//! may take three quarters of that, which is dealt out over the length of the run, so that a long run
-//! is looked at to its end; beyond it they are left out. A mark says how many of each. What is done to
-//! older reports, and what is read back at the end, is always written.
+//! Limit: from [`OPERATIONS_MAX`] operations on, new reports are left out, with all that is done to them,
+//! and records from the next time that they are written. Reads may take three quarters of that, which is
+//! dealt out over the length of the run, so that a long run is looked at to its end; beyond it they are
+//! left out. A mark says how many of each. What is done to older reports, and what is read back at the
+//! end, is always written.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -42,10 +46,12 @@ pub(super) struct Recorder {
     known: HashSet<String>,
     /// Of each zone the fields that were put and that nobody has tried to clear.
     standing: HashMap<String, BTreeSet<String>>,
+    /// Records of which a write was left out, and with it all that came later.
+    closed: HashSet<String>,
     length: Duration,
     operations_max: usize,
-    looks_left_out: u64,
-    reports_left_out: u64,
+    reads_left_out: u64,
+    writes_left_out: u64,
 }
 
 /// A command that was sent and whose answer is still to come.
@@ -53,8 +59,8 @@ pub(super) struct Recorder {
 pub(super) enum Asked {
     /// A write: where it is in the history.
     Write(usize),
-    /// A look.
-    Look {
+    /// A read.
+    Read {
         /// When it was sent.
         call_us: u64,
     },
@@ -89,10 +95,11 @@ impl Recorder {
             history: History::default(),
             known: HashSet::new(),
             standing: HashMap::new(),
+            closed: HashSet::new(),
             length,
             operations_max: OPERATIONS_MAX,
-            looks_left_out: 0,
-            reports_left_out: 0,
+            reads_left_out: 0,
+            writes_left_out: 0,
         }
     }
 
@@ -101,14 +108,15 @@ impl Recorder {
         let (key, field, action) = match *command.words {
             ["HSET", key, field, value] => (key, field, Action::Put { value: value.to_owned() }),
             ["HDEL", key, field] => (key, field, Action::Delete),
-            ["HGETALL", _] => return Some(Asked::Look { call_us: micros(at) }),
+            ["HGETALL", _] | ["GET", _] => return Some(Asked::Read { call_us: micros(at) }),
+            ["SET", key, value] => return self.saves(command, key, value, at),
             _ => return None,
         };
         let zone = self.zone(command.site, key);
         let name = format!("{zone}/{field}");
         match action {
             Action::Delete => drop(self.standing.get_mut(&zone).map(|zone| zone.remove(field))),
-            _ if self.is_full() && !self.known.contains(&name) => self.reports_left_out += 1,
+            _ if self.is_full() && !self.known.contains(&name) => self.writes_left_out += 1,
             _ if self.known.insert(name.clone()) => {
                 self.standing.entry(zone).or_default().insert(field.to_owned());
             }
@@ -117,9 +125,30 @@ impl Recorder {
         if !self.known.contains(&name) {
             return None;
         }
+        Some(self.writes(command, name, action, at))
+    }
+
+    /// A record is written. Once one write of it is left out nothing more of it can be explained.
+    fn saves(
+        &mut self,
+        command: Command<'_>,
+        key: &str,
+        value: &str,
+        at: Duration,
+    ) -> Option<Asked> {
+        if self.is_full() || self.closed.contains(key) {
+            self.closed.insert(key.to_owned());
+            self.writes_left_out += 1;
+            return None;
+        }
+        let action = Action::Put { value: value.to_owned() };
+        Some(self.writes(command, key.to_owned(), action, at))
+    }
+
+    fn writes(&mut self, command: Command<'_>, key: String, action: Action, at: Duration) -> Asked {
         let outcome = Outcome::Unknown { why: "no answer".to_owned() };
-        self.push(command, name, (micros(at), None), action, outcome);
-        Some(Asked::Write(self.history.operations.len() - 1))
+        self.push(command, key, (micros(at), None), action, outcome);
+        Asked::Write(self.history.operations.len() - 1)
     }
 
     /// It was answered.
@@ -137,11 +166,36 @@ impl Recorder {
                     operation.outcome = Outcome::Written { version: None };
                 }
             }
-            (Asked::Look { call_us }, ["HGETALL", key]) => {
+            (Asked::Read { call_us }, ["HGETALL", key]) => {
                 self.looked(command, key, reply, (call_us, Some(micros(at))));
             }
-            (Asked::Look { .. }, _) => {}
+            (Asked::Read { call_us }, ["GET", key]) => {
+                self.recalled(command, key, reply, (call_us, Some(micros(at))));
+            }
+            (Asked::Read { .. }, _) => {}
         }
+    }
+
+    /// What a record was. A write that was left out is seen only by reads that end after it was asked.
+    fn recalled(
+        &mut self,
+        command: Command<'_>,
+        key: &str,
+        reply: &Reply,
+        times_us: (u64, Option<u64>),
+    ) {
+        let value = match reply {
+            Reply::Null => None,
+            Reply::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => return,
+        };
+        let has_room = command.vehicle.is_none() || self.has_room_for_a_read(times_us.0);
+        if self.closed.contains(key) || !has_room {
+            self.reads_left_out += 1;
+            return;
+        }
+        let outcome = Outcome::Value { value, version: None };
+        self.push(command, key.to_owned(), times_us, Action::Get, outcome);
     }
 
     /// What a look showed, and what it did not. The audit's are never left out: they are few.
@@ -156,8 +210,8 @@ impl Recorder {
             return;
         }
         let is_vehicle = command.vehicle.is_some();
-        if is_vehicle && !self.has_room_for_a_look(times_us.0) {
-            self.looks_left_out += 1;
+        if is_vehicle && !self.has_room_for_a_read(times_us.0) {
+            self.reads_left_out += 1;
             return;
         }
         let zone = self.zone(command.site, key);
@@ -187,11 +241,11 @@ impl Recorder {
 
     /// The history, recorded until now; the recorder is empty then.
     pub(super) fn take(&mut self, world: String, seed: u64, at: Duration) -> History {
-        let (looks, reports) = (self.looks_left_out, self.reports_left_out);
-        if looks + reports > 0 {
+        let (reads, writes) = (self.reads_left_out, self.writes_left_out);
+        if reads + writes > 0 {
             let max = self.operations_max;
             let text = format!(
-                "of at most {max} operations: {looks} looks and {reports} attempts to report are left out"
+                "of at most {max} operations: {reads} reads and {writes} attempts to write are left out"
             );
             self.mark(MarkKind::Note, text, at);
         }
@@ -206,8 +260,8 @@ impl Recorder {
         self.history.operations.len() >= self.operations_max
     }
 
-    /// Whether the looks up to this time have not used up what they may.
-    fn has_room_for_a_look(&self, at_us: u64) -> bool {
+    /// Whether the reads up to this time have not used up what they may.
+    fn has_room_for_a_read(&self, at_us: u64) -> bool {
         let passed = at_us as f64 / (self.length.as_micros() as f64).max(1.0);
         // A tenth at once, for the beginning is busy.
         let share = 0.75 * (0.1 + 0.9 * passed).min(1.0);
@@ -383,8 +437,74 @@ mod tests {
         assert_eq!(keys, [("v1", "1-1"), ("v1", "1-2"), ("v1", "1-1"), ("audit", "1-2")]);
         assert_eq!(
             history.marks[0].text,
-            "of at most 2 operations: 1 looks and 1 attempts to report are left out"
+            "of at most 2 operations: 1 reads and 1 attempts to write are left out"
         );
+        assert_eq!(verdicts(&history), ["holds", "holds"]);
+    }
+
+    /// A vehicle of that number at a site saves, or reads (`None`) its record and sees this.
+    fn own(demo: &mut Scripted, site: usize, saves: Option<&str>, reply: Option<Reply>) {
+        let words = saves.map_or(vec!["GET", "car:1"], |value| vec!["SET", "car:1", value]);
+        let command = Command { vehicle: Some(1), site, words: &words };
+        let at = demo.tick();
+        let asked = demo.recorder.asked(command, at);
+        let at = demo.tick();
+        if let (Some(asked), Some(reply)) = (asked, reply) {
+            demo.recorder.answered(asked, command, &reply, at);
+        }
+    }
+
+    fn ok() -> Option<Reply> {
+        Some(Reply::Simple("OK".into()))
+    }
+
+    fn shows(value: &'static str) -> Option<Reply> {
+        Some(Reply::Bulk(value.into()))
+    }
+
+    #[test]
+    fn a_record_is_one_key_at_all_sites() {
+        let mut demo = Scripted::new();
+        own(&mut demo, 0, None, Some(Reply::Null));
+        own(&mut demo, 0, Some("1 x"), ok());
+        own(&mut demo, 1, None, shows("1 x"));
+        own(&mut demo, 1, Some("2 x"), None);
+        own(&mut demo, 1, Some("2 x"), ok());
+        own(&mut demo, 0, None, shows("2 x"));
+        let history = demo.taken();
+        assert!(history.operations.iter().all(|operation| operation.key == "car:1"));
+        let sites: Vec<_> = history.operations.iter().map(|o| o.site.as_deref().unwrap()).collect();
+        assert_eq!(sites, ["a", "a", "b", "b", "b", "a"]);
+        assert_eq!(verdicts(&history), ["holds", "holds"]);
+        // A site that still shows what was there before breaks the promise.
+        let mut demo = Scripted::new();
+        own(&mut demo, 0, Some("1 x"), ok());
+        own(&mut demo, 0, Some("2 x"), ok());
+        own(&mut demo, 1, None, shows("1 x"));
+        assert_eq!(verdicts(&demo.taken())[0], "broken");
+    }
+
+    #[test]
+    fn a_record_is_left_out_from_the_first_write_that_is() {
+        let mut demo = Scripted::new();
+        demo.recorder.operations_max = 3;
+        own(&mut demo, 0, Some("1 x"), ok());
+        own(&mut demo, 0, Some("2 x"), ok());
+        let reading = Command { vehicle: None, site: 1, words: &["GET", "car:1"] };
+        let at = demo.tick();
+        let early = demo.recorder.asked(reading, at).unwrap();
+        own(&mut demo, 0, Some("3 x"), ok());
+        own(&mut demo, 0, Some("4 x"), ok());
+        let at = demo.tick();
+        demo.recorder.answered(early, reading, &shows("4 x").unwrap(), at);
+        let at = demo.tick();
+        let late = demo.recorder.asked(reading, at).unwrap();
+        let at = demo.tick();
+        demo.recorder.answered(late, reading, &shows("4 x").unwrap(), at);
+        let history = demo.taken();
+        assert_eq!(history.operations.len(), 3);
+        let note = "of at most 3 operations: 2 reads and 1 attempts to write are left out";
+        assert_eq!(history.marks[0].text, note);
         assert_eq!(verdicts(&history), ["holds", "holds"]);
     }
 

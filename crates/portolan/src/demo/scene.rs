@@ -15,10 +15,7 @@ use lab::{
     report::Stroke,
 };
 
-use super::{
-    hazards::{Ledger, Operation},
-    recorder::Recorder,
-};
+use super::{hazards::Ledger, operation::Operation, recorder::Recorder, records::Records};
 
 /// An answer later than this is a stall: what a driver would notice.
 pub(super) const STALL: Duration = Duration::from_millis(500);
@@ -51,6 +48,8 @@ pub(super) struct Seen {
     pub(super) failures: BTreeMap<String, u64>,
     /// What must still be there at the end.
     pub(super) ledger: Ledger,
+    /// What vehicles know of their own records.
+    pub(super) records: Records,
     /// What was asked and answered, for a judge.
     pub(super) recorder: Recorder,
     /// The stroke each vehicle is drawing.
@@ -68,6 +67,7 @@ impl Scene {
             strokes: Vec::new(),
             failures: BTreeMap::new(),
             ledger: Ledger::default(),
+            records: Records::new(vehicles),
             recorder: Recorder::new(sites, length),
             drawing: vec![None; vehicles],
             drawn_points: 0,
@@ -116,6 +116,11 @@ impl Scene {
 }
 
 impl Seen {
+    /// Vehicles attached to a site.
+    pub(super) fn attached(&self, site: usize) -> usize {
+        self.vehicles.iter().flatten().filter(|(_, attached)| *attached == site).count()
+    }
+
     fn note_failure(&mut self, why: &str) {
         if self.failures.len() < FAILURES_MAX || self.failures.contains_key(why) {
             *self.failures.entry(why.to_owned()).or_default() += 1;

@@ -1,4 +1,5 @@
-//! A vehicle: it drives, attaches to the nearest site, looks for hazards and reports them, and moves on.
+//! A vehicle: it drives, attaches to the nearest site that serves, looks for hazards and reports them,
+//! keeps a record of its own that it must find wherever it goes, and moves on.
 //!
 //! It is an ordinary client that knows only addresses. When an attempt fails it tries the site's next
 //! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What it
@@ -7,7 +8,7 @@
 //! It works in a closed loop with exponential think times: while it waits for an answer it asks
 //! nothing else, as a driver's device would.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use lab::{
     geo::{Grid, Point},
@@ -24,9 +25,12 @@ use wire::resp::Reply;
 
 use super::{
     clock::Clock,
-    hazards::{self, Operation, Report},
+    hazards::{self, Report},
+    operation::Operation,
     recorder::Command,
+    records,
     resp::Connection,
+    roster::Roster,
     scene::Scene,
 };
 
@@ -50,8 +54,8 @@ pub(super) struct Shared {
     pub(super) margin_m: f64,
     /// From real time to the tracks' time.
     pub(super) clock: Clock,
-    /// Where each site's nodes listen for Redis clients.
-    pub(super) addresses: Vec<Vec<SocketAddr>>,
+    /// Which sites serve, and where.
+    pub(super) roster: Roster,
     /// What is seen.
     pub(super) scene: Scene,
 }
@@ -69,6 +73,10 @@ pub(super) struct Vehicle {
     node: usize,
     connection: Option<Connection>,
     reports: u64,
+    /// It has come to another site and not read its own record there.
+    has_moved: bool,
+    /// Attempts of the last operation that were not answered.
+    attempts_failed: u32,
 }
 
 impl Vehicle {
@@ -81,14 +89,26 @@ impl Vehicle {
         rng: StdRng,
     ) -> Self {
         let zones = shared.world.zones(shared.demo.zone_m);
-        let (site, connection) = (None, None);
-        Self { index, shared, zones, track, radio, rng, site, node: 0, connection, reports: 0 }
+        Self {
+            index,
+            shared,
+            zones,
+            track,
+            radio,
+            rng,
+            site: None,
+            node: 0,
+            connection: None,
+            reports: 0,
+            has_moved: false,
+            attempts_failed: 0,
+        }
     }
 
     /// Drives until told to stop; the operation in hand is finished first.
     pub(super) async fn drive(mut self, mut stop: watch::Receiver<bool>) {
-        let rates = self.shared.demo;
-        let think_s = 1.0 / (rates.look_hz + rates.report_hz);
+        let rates = &self.shared.demo;
+        let think_s = 1.0 / (rates.look_hz + rates.report_hz + rates.record_hz);
         while !*stop.borrow() {
             let pause = match self.whereabouts() {
                 Some((at, t_s)) => {
@@ -119,33 +139,88 @@ impl Vehicle {
     }
 
     async fn work(&mut self, at: Point, t_s: f64) {
-        let site = self.attach(at).await;
-        let rates = self.shared.demo;
+        let Some(site) = self.attach(at).await else { return };
+        if self.has_moved {
+            self.recall_own(site).await;
+        }
+        let shared = self.shared.clone();
+        let rates = &shared.demo;
         let key = hazards::key(self.zones.zone(at));
-        if self.rng.random_bool(rates.report_hz / (rates.look_hz + rates.report_hz)) {
+        let all_hz = rates.look_hz + rates.report_hz + rates.record_hz;
+        let draw_hz = self.rng.random::<f64>() * all_hz;
+        if draw_hz < rates.report_hz {
             self.report(site, key, at, t_s).await;
+        } else if draw_hz < rates.report_hz + rates.record_hz {
+            self.use_records(site, at, t_s).await;
         } else {
             self.look(site, key, rates.zone_max).await;
         }
     }
 
-    /// Goes to the site that serves this place, and returns it.
-    async fn attach(&mut self, at: Point) -> usize {
+    /// Goes to the site that serves this place, and returns it. None: there is none just now.
+    async fn attach(&mut self, at: Point) -> Option<usize> {
         let shared = self.shared.clone();
-        let site = shared.world.attach(at, self.site, shared.margin_m);
+        let site = shared.roster.attach(&shared.world, at, self.site, shared.margin_m)?;
         self.radio.set_link(shared.world.client_link(at, site));
         shared.scene.placed(self.index, Some((at, site)));
         if let Some(before) = self.site.replace(site).filter(|before| *before != site) {
             shared.scene.lock().measure.moved();
             tracing::debug!(vehicle = self.index, from = before, to = site, "moved");
             self.connection = None;
+            self.has_moved = shared.scene.lock().records.has_written(self.index);
         }
         if self.connection.is_none() {
             // Spreads the vehicles over the nodes of a site.
-            self.node = self.index % shared.addresses[site].len();
+            self.node = self.index;
             self.operate(Operation::Attach, &["PING"]).await;
         }
-        site
+        Some(site)
+    }
+
+    /// Half of the time it writes its own record; else it reads it, or that of any vehicle.
+    async fn use_records(&mut self, site: usize, at: Point, t_s: f64) {
+        match self.rng.random_range(0..4) {
+            0 => self.recall_own(site).await,
+            1 => {
+                let vehicles = self.shared.scene.lock().records.vehicles();
+                let other = self.rng.random_range(0..vehicles);
+                if other == self.index {
+                    return self.recall_own(site).await;
+                }
+                let key = records::key(other);
+                let operation = Operation::recall(self.is_local(site, &key));
+                self.operate(operation, &["GET", &key]).await;
+            }
+            _ => self.save(site, at, t_s).await,
+        }
+    }
+
+    /// Whether the site it is attached to holds a key now, so that it need not ask another one.
+    fn is_local(&self, site: usize, key: &str) -> bool {
+        self.shared.roster.door(site, self.node).is_some_and(|door| (door.holds)(key))
+    }
+
+    async fn save(&mut self, site: usize, at: Point, t_s: f64) {
+        let number = self.shared.scene.lock().records.writing(self.index);
+        let key = records::key(self.index);
+        let value = records::value(number, at, t_s);
+        let operation = Operation::save(self.is_local(site, &key));
+        if self.operate(operation, &["SET", &key, &value]).await.is_some() {
+            let records = &mut self.shared.scene.lock().records;
+            records.acknowledged(self.index, number, self.attempts_failed == 0);
+        }
+    }
+
+    /// Reads its own record, and says so if that is not what it must see.
+    async fn recall_own(&mut self, site: usize) {
+        let key = records::key(self.index);
+        let operation = Operation::recall(self.is_local(site, &key));
+        let Some(reply) = self.operate(operation, &["GET", &key]).await else { return };
+        let moved = std::mem::take(&mut self.has_moved);
+        let finding = self.shared.scene.lock().records.read(self.index, &reply, moved);
+        if finding != records::Finding::Right {
+            tracing::warn!(vehicle = self.index, site, ?finding, ?reply, "its own record");
+        }
     }
 
     async fn look(&mut self, site: usize, key: String, zone_max: usize) {
@@ -183,6 +258,7 @@ impl Vehicle {
         let start = Instant::now();
         let shared = self.shared.clone();
         let words = Command { vehicle: Some(self.index), site, words: command };
+        self.attempts_failed = 0;
         loop {
             let asked = shared.scene.lock().recorder.asked(words, shared.scene.elapsed());
             let attempt = timeout(ATTEMPT_TIMEOUT, self.attempt(site, command)).await;
@@ -199,8 +275,9 @@ impl Vehicle {
                 Ok(Err(error)) => error.kind().to_string(),
                 Err(_) => "no answer in time".to_owned(),
             };
+            self.attempts_failed += 1;
             self.connection = None;
-            self.node = (self.node + 1) % self.shared.addresses[site].len();
+            self.node += 1;
             if start.elapsed() > OPERATION_TIMEOUT {
                 self.shared.scene.gave_up(operation, start.elapsed(), &why);
                 return None;
@@ -215,7 +292,9 @@ impl Vehicle {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                self.radio.set_target(self.shared.addresses[site][self.node]);
+                let door = self.shared.roster.door(site, self.node);
+                let door = door.ok_or(std::io::ErrorKind::AddrNotAvailable)?;
+                self.radio.set_target(door.address);
                 Connection::open(self.radio.addr()).await?
             }
         };

@@ -20,7 +20,7 @@ use ratatui::{
     },
 };
 
-use super::picture::{Picture, Role, SitePicture};
+use super::picture::{Picture, Presence, Role, SitePicture};
 
 /// Told apart on a dark and on a light background; neighbours on the grid differ.
 const SITE_COLORS: [Color; 9] = [
@@ -82,9 +82,10 @@ fn draw(frame: &mut Frame<'_>, title: &str, city: Bounds, outline: &[Point], pic
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Min(10), Constraint::Length(1)])
             .areas(frame.area());
-    let [map, side] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(52)]).areas(body);
-    let [operations, sites, events] = Layout::vertical([
-        Constraint::Length(picture.operations.len() as u16 + 6),
+    let [map, side] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(54)]).areas(body);
+    let [operations, records, sites, events] = Layout::vertical([
+        Constraint::Length(picture.operations.len() as u16 + 5),
+        Constraint::Length(4),
         Constraint::Length(picture.sites.len() as u16 + 3),
         Constraint::Min(3),
     ])
@@ -92,10 +93,12 @@ fn draw(frame: &mut Frame<'_>, title: &str, city: Bounds, outline: &[Point], pic
     draw_head(frame, head, title, picture);
     draw_map(frame, map, city, outline, picture);
     draw_operations(frame, operations, picture);
+    draw_records(frame, records, picture);
     draw_sites(frame, sites, picture);
     draw_events(frame, events, picture);
-    let keys = " q stops and reports what was seen so far ".dark_gray();
-    frame.render_widget(Paragraph::new(keys), foot);
+    let keys = " q stops and reports what was seen so far".dark_gray();
+    let waits = picture.waits_for.map_or(String::new(), |what| format!(" · waits for {what}"));
+    frame.render_widget(Paragraph::new(Line::from(vec![keys, waits.yellow()])), foot);
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Picture) {
@@ -164,12 +167,19 @@ fn site_color(index: usize) -> Color {
     SITE_COLORS[index % SITE_COLORS.len()]
 }
 
-/// A square for each node (filled: leads; hollow: follows; cross: stopped), then the site's name.
+/// A square for each node (filled: leads; hollow: follows; cross: stopped; dot: not there), then the
+/// site's name.
 fn site_label(index: usize, site: &SitePicture) -> Line<'static> {
-    let style = Style::new().fg(site_color(index)).add_modifier(Modifier::BOLD);
+    let style = site_style(index, site).add_modifier(Modifier::BOLD);
     let mut spans = nodes(&site.nodes, style);
     spans.push(Span::styled(format!(" {}", site.name), style));
     Line::from(spans)
+}
+
+/// In its colour while it is there.
+fn site_style(index: usize, site: &SitePicture) -> Style {
+    let is_there = !matches!(site.presence, Presence::Expected | Presence::Left);
+    Style::new().fg(if is_there { site_color(index) } else { Color::DarkGray })
 }
 
 fn nodes(roles: &[Role], style: Style) -> Vec<Span<'static>> {
@@ -177,6 +187,7 @@ fn nodes(roles: &[Role], style: Style) -> Vec<Span<'static>> {
         Role::Leader => Span::styled("■", style),
         Role::Follower => Span::styled("□", style),
         Role::Down => Span::styled("×", Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)),
+        Role::Absent => Span::styled("·", Style::new().fg(Color::DarkGray)),
     };
     roles.iter().map(span).collect()
 }
@@ -197,11 +208,11 @@ fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
         picture.operations.iter().map(|(name, last, total)| row(name, last, total)).collect();
     rows.push(row("all", &picture.all.0, &picture.all.1).bold());
     let widths = [
+        Constraint::Length(13),
+        Constraint::Length(7),
         Constraint::Length(8),
         Constraint::Length(8),
         Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(10),
     ];
     let block = Block::bordered().title(" operations, last second ");
     let [top, bottom] =
@@ -222,25 +233,62 @@ fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     frame.render_widget(Paragraph::new(line), bottom);
 }
 
+/// Global keys: where they are, and whether vehicles find their own.
+fn draw_records(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+    let found = picture.found;
+    let verdict = format!("{} wrong", found.wrong);
+    let verdict = if found.wrong > 0 { verdict.red().bold() } else { verdict.green() };
+    let own = Line::from(vec![
+        format!("own records read after moving {}, ", found.after_moving).into(),
+        verdict,
+    ]);
+    let (slots, moves) = picture.on_their_way();
+    let holders = picture.sites.iter().filter(|site| site.holding.slots > 0).count();
+    let slots = match moves {
+        0 => Line::from(format!("slots at {holders} sites, none on its way")),
+        _ => Line::from(vec![
+            format!("slots at {holders} sites, ").into(),
+            format!("{slots} on their way in {moves} moves").yellow(),
+        ]),
+    };
+    let block = Block::bordered().title(" global keys ");
+    frame.render_widget(Paragraph::new(vec![own, slots]).block(block), area);
+}
+
 fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let rows = picture.sites.iter().enumerate().map(|(index, site)| {
-        let style = Style::new().fg(site_color(index));
+        let style = site_style(index, site);
         Row::new([
             Line::from(nodes(&site.nodes, style)),
             Line::styled(site.name.clone(), style),
             Line::from(site.attached.to_string()),
             Line::from(site.operations.to_string()),
+            slots(site),
         ])
     });
     let widths = [
-        Constraint::Length(7),
-        Constraint::Length(20),
-        Constraint::Length(9),
-        Constraint::Length(10),
+        Constraint::Length(5),
+        Constraint::Length(16),
+        Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Length(11),
     ];
-    let head = Row::new(["nodes", "site", "vehicles", "answered"]).style(Color::DarkGray);
+    let head = Row::new(["nodes", "site", "vehicles", "answered", "slots"]).style(Color::DarkGray);
     let block = Block::bordered().title(" sites ");
     frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
+}
+
+/// What a site holds, and what is happening to it.
+fn slots(site: &SitePicture) -> Line<'static> {
+    let held = site.holding.slots;
+    match site.presence {
+        Presence::Expected => Line::from("to come".dark_gray()),
+        Presence::Left => Line::from("left".dark_gray()),
+        Presence::Joining => Line::from(format!("{held} joins").green()),
+        Presence::Leaving => Line::from(format!("{held} leaves").yellow()),
+        Presence::Here if site.holding.going > 0 => Line::from(format!("{held} →").yellow()),
+        Presence::Here => Line::from(held.to_string()),
+    }
 }
 
 fn draw_events(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
@@ -261,13 +309,15 @@ mod tests {
     use lab::measure::{Counters, Event as Mark};
     use ratatui::{Terminal, backend::TestBackend};
 
+    use super::super::{city::Holding, records::Found};
     use super::*;
 
     #[test]
     fn the_screen_shows_sites_rates_and_events() {
         let world = lab::world::ready::san_francisco();
         let summary = Summary { count: 42, p50_ms: 9.5, p90_ms: 11.0, p99_ms: 12.5, max_ms: 20.0 };
-        let sites = world.sites.iter().map(|site| SitePicture {
+        let presences = [Presence::Expected, Presence::Joining, Presence::Leaving, Presence::Left];
+        let sites = world.sites.iter().enumerate().map(|(index, site)| SitePicture {
             name: site.name.to_string(),
             at: site.at,
             nodes: if site.nodes == 3 {
@@ -277,6 +327,13 @@ mod tests {
             },
             attached: 1,
             operations: 77,
+            presence: presences.get(index).copied().unwrap_or_default(),
+            holding: match index {
+                1 => Holding { slots: 901, going: 0, moves: 0 },
+                2 => Holding { slots: 1_902, going: 300, moves: 2 },
+                4 => Holding { slots: 1_904, going: 12, moves: 1 },
+                _ => Holding { slots: 1_900, going: 0, moves: 0 },
+            },
         });
         let picture = Picture {
             elapsed: Duration::from_secs(15),
@@ -288,6 +345,8 @@ mod tests {
             events: vec![Mark { at: Duration::from_secs(14), label: "it happened".to_owned() }],
             vehicles: world.sites.iter().map(|site| site.at).zip(0..).collect(),
             sites: sites.collect(),
+            waits_for: Some("a site that joins"),
+            found: Found { after_moving: 31, late: 0, wrong: 0 },
         };
         for (width, height) in [(120, 40), (80, 24), (20, 5)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -296,9 +355,21 @@ mod tests {
                 .unwrap();
             let screen = terminal.backend().to_string();
             if width >= 120 {
-                for text in
-                    ["×■□ downtown", "9 vehicles", "08:15:00", "12.5", "moves 5", "it happened"]
-                {
+                for text in [
+                    "×■□ downtown",
+                    "9 vehicles",
+                    "08:15:00",
+                    "12.5",
+                    "moves 5",
+                    "it happened",
+                    "own records read after moving 31, 0 wrong",
+                    "312 on their way in 3 moves",
+                    "to come",
+                    "901 joins",
+                    "1902 leaves",
+                    "1904 →",
+                    "waits for a site that joins",
+                ] {
                     assert!(screen.contains(text), "{text:?} in\n{screen}");
                 }
             }
