@@ -27,6 +27,8 @@ enum Chore {
 enum Bench {
     /// One site: throughput and latency beside etcd and Valkey, memory, start, a killed leader.
     Site(bench::Options),
+    /// Global keys: slots that move, beside Valkey's; forwarding; how often holders are known.
+    Global(bench::global::Options),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Chore::Verify(options) => verify::verify(&options),
         Chore::Fix => verify::fix(),
         Chore::Bench(Bench::Site(options)) => bench::site(&options),
+        Chore::Bench(Bench::Global(options)) => bench::global::global(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

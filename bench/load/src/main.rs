@@ -19,6 +19,7 @@ mod process;
 mod report;
 mod resp;
 mod run;
+mod slots;
 mod workload;
 
 use std::io::Write;
@@ -85,6 +86,14 @@ struct Options {
     #[arg(long, value_enum, default_value = "random")]
     order: Order,
 
+    /// Keys lie in these slots of Redis Cluster (FIRST-LAST), one after the other, by a tag in braces.
+    #[arg(long)]
+    slots: Option<slots::Slots>,
+
+    /// At most so many requests a second, all clients together (RESP only).
+    #[arg(long)]
+    rate_per_s: Option<f64>,
+
     /// Size of a value, in bytes; values do not compress.
     #[arg(long, default_value_t = 256)]
     value_bytes: usize,
@@ -126,7 +135,13 @@ impl Options {
         if !(0.0..=1.0).contains(&self.gets) {
             return Err(format!("--gets {} is not a share between 0 and 1", self.gets));
         }
+        if self.rate_per_s.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
+            return Err("--rate-per-s is more than 0".into());
+        }
         if self.protocol != Protocol::Resp {
+            if self.rate_per_s.is_some() {
+                return Err("--rate-per-s is for RESP".into());
+            }
             if self.pipeline != 1 {
                 return Err("--pipeline is for RESP; over gRPC raise --clients".into());
             }

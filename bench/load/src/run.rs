@@ -13,6 +13,10 @@ use crate::{Options, Protocol, http2, process, resp};
 /// Without a single answer for this long, the run is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 const READ_BYTES: usize = 64 * 1024;
+/// How long to wait for answers at most.
+const WAIT: Duration = Duration::from_millis(100);
+/// The same where the next request may be due before an answer comes.
+const WAIT_PACED: Duration = Duration::from_millis(1);
 
 /// Drives the load that `options` describe and reports what it took.
 pub(crate) fn run(options: &Options) -> Result<Report, String> {
@@ -29,8 +33,9 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     let mut scratch = vec![0; READ_BYTES];
     let mut events = Events::with_capacity(1024);
     let mut clock = Clock::start(options)?;
+    let wait = if options.rate_per_s.is_some() { WAIT_PACED } else { WAIT };
     loop {
-        match poll.poll(&mut events, Some(Duration::from_millis(100))) {
+        match poll.poll(&mut events, Some(wait)) {
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             other => other.map_err(io)?,
         }
@@ -41,6 +46,12 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
                 connection.read(now, &mut scratch, &mut samples)?;
             }
             connection.advance(now, &mut workload)?;
+        }
+        if options.rate_per_s.is_some() {
+            let now = Instant::now();
+            for connection in connections.iter_mut().filter(|c| c.in_flight() == 0) {
+                connection.advance(now, &mut workload)?;
+            }
         }
         let idle = || connections.iter().all(|c| c.in_flight() == 0);
         if clock.tick(options, &mut samples, idle)? {

@@ -11,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use protocol::site::raft::Role;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which operation, at which front.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,6 +65,14 @@ struct ReplicaGauges {
     forwarded: Gauge,
     disk_full: Gauge,
     keys: Gauge,
+    routed: Counter,
+    routed_straight: Counter,
+    ring_lookups: Counter,
+    moves: Counter,
+    moves_slots: Counter,
+    moves_bytes: Counter,
+    moves_s: Counter<f64, AtomicU64>,
+    moves_paused_s: Counter<f64, AtomicU64>,
     lag_entries: Family<PeerLabels, Gauge>,
 }
 
@@ -143,6 +152,31 @@ impl ReplicaGauges {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        let counters = [
+            ("routed", "Requests that ended at other sites", &self.routed),
+            (
+                "routed_straight",
+                "Of those: that went straight to their slot's holder",
+                &self.routed_straight,
+            ),
+            ("ring_lookups", "Lookups on the ring that ended", &self.ring_lookups),
+            ("slot_moves", "Moves of slots that this node has carried to their end", &self.moves),
+            ("slot_moves_slots", "Slots of those moves", &self.moves_slots),
+            ("slot_moves_sent_bytes", "Bytes that were sent for them", &self.moves_bytes),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register(
+            "slot_moves_seconds",
+            "How long they took, from begin to release",
+            self.moves_s.clone(),
+        );
+        registry.register(
+            "slot_moves_paused_seconds",
+            "How long their slots were served by nobody",
+            self.moves_paused_s.clone(),
+        );
         registry.register(
             "raft_peer_lag",
             "On the leader: entries that a peer is behind",
@@ -189,6 +223,25 @@ impl Metrics {
         ];
         for (gauge, number) in numbers {
             gauge.set(number as i64);
+        }
+        let (straight, astray) = status.routed_straight;
+        let counts = [
+            (&replica.routed, straight + astray),
+            (&replica.routed_straight, straight),
+            (&replica.ring_lookups, status.ring_lookups.0),
+            (&replica.moves, status.handed_over.moves),
+            (&replica.moves_slots, status.handed_over.slots),
+            (&replica.moves_bytes, status.handed_over.bytes),
+        ];
+        for (counter, number) in counts {
+            counter.inner().store(number, Ordering::Relaxed);
+        }
+        let spans = [
+            (&replica.moves_s, status.handed_over.took),
+            (&replica.moves_paused_s, status.handed_over.paused),
+        ];
+        for (counter, span) in spans {
+            counter.inner().store(span.as_secs_f64().to_bits(), Ordering::Relaxed);
         }
         replica.disk_full.set(i64::from(status.disk_full.is_some()));
         replica.lag_entries.clear();

@@ -52,6 +52,11 @@ impl Report {
         self.gets.as_ref().or(self.puts.as_ref())
     }
 
+    /// How long the slowest write took.
+    pub(super) fn longest_put_us(&self) -> f64 {
+        self.puts.as_ref().map_or(f64::NAN, |latency| latency.max_us)
+    }
+
     /// Processor time of all servers for one request, in microseconds.
     pub(super) fn server_us_per_op(&self) -> f64 {
         let cpu_s: f64 = self.servers.iter().map(|server| server.cpu_s).sum();

@@ -14,6 +14,7 @@ mod command;
 mod cost;
 mod disk;
 mod failover;
+pub(crate) mod global;
 mod load;
 mod machine;
 mod plan;

@@ -82,6 +82,10 @@ struct Carried {
     /// When the next piece may go, by the throttle.
     next_piece: Duration,
     bytes: u64,
+    slots: usize,
+    begun: Duration,
+    frozen: Option<Duration>,
+    installed: Option<Duration>,
 }
 
 /// How far a move has come, for people.
@@ -101,9 +105,27 @@ pub struct Progress {
     pub lag: u64,
 }
 
+/// What a node has carried to its end as a leader, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandedOver {
+    /// How many moves.
+    pub moves: u64,
+    /// How many slots.
+    pub slots: u64,
+    /// How many bytes were sent for them.
+    pub bytes: u64,
+    /// How long they took, from their beginning to their release.
+    pub took: Duration,
+    /// How long their slots were served by nobody: from the freeze until it was known that the
+    /// receiver serves them.
+    pub paused: Duration,
+}
+
 /// The moves of a site that leads itself.
 #[derive(Debug, Default)]
 pub(crate) struct Handovers {
+    /// What has been handed over.
+    pub(crate) done: HandedOver,
     carried: BTreeMap<u64, Carried>,
     asked: BTreeMap<u64, (u64, Asked)>,
     last_id: u64,
@@ -115,6 +137,11 @@ impl Handovers {
     /// None yet. All together send so many bytes a second at most; 0: as many as go.
     pub(crate) fn new(bytes_per_s_max: u64) -> Handovers {
         Handovers { bytes_per_s_max, ..Handovers::default() }
+    }
+
+    /// Nothing is carried.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.carried.is_empty()
     }
 
     /// This node leads no more: the next leader asks anew.
@@ -136,7 +163,18 @@ impl Handovers {
         let mut wishes = Vec::new();
         let Some(member) = machine.membership() else { return wishes };
         let moves = machine.giving();
-        self.carried.retain(|number, _| moves.contains_key(number));
+        let done = &mut self.done;
+        self.carried.retain(|number, one| {
+            let goes_on = moves.contains_key(number);
+            if !goes_on && let (Some(frozen), Some(installed)) = (one.frozen, one.installed) {
+                done.moves += 1;
+                done.slots += one.slots as u64;
+                done.bytes += one.bytes;
+                done.took += now.saturating_sub(one.begun);
+                done.paused += installed.saturating_sub(frozen);
+            }
+            goes_on
+        });
         for (&number, one) in moves {
             let carried = self.carried.entry(number).or_insert_with(|| Carried {
                 stage: Stage::Ask,
@@ -147,7 +185,14 @@ impl Handovers {
                 not_before: now,
                 next_piece: now,
                 bytes: 0,
+                slots: one.slots.len(),
+                begun: now,
+                frozen: None,
+                installed: None,
             });
+            if one.frozen.is_some() {
+                carried.frozen.get_or_insert(now);
+            }
             if carried.not_before > now {
                 continue;
             }
@@ -305,6 +350,7 @@ impl Handovers {
             Ok(Answer::Installed) => {
                 carried.not_before = now + PATIENCE;
                 carried.stage = Stage::Ask;
+                carried.installed.get_or_insert(now);
                 return give(Giving::Release);
             }
             Ok(Answer::Staged { pieces, resume }) => {

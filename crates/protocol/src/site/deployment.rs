@@ -296,7 +296,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.leads() || self.disk_full.is_some() {
             return self.handovers.drop_all();
         }
-        if self.machine.giving().is_empty() {
+        if self.machine.giving().is_empty() && self.handovers.is_idle() {
             return;
         }
         let wishes = self.handovers.advance(&self.machine, self.now.monotonic);

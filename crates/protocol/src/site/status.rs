@@ -3,7 +3,7 @@
 use super::raft::Role;
 use super::{Site, machine};
 use crate::global::cache::Counted;
-use crate::global::handover::Progress;
+use crate::global::handover::{HandedOver, Progress};
 use model::{NodeId, Revision};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -61,6 +61,8 @@ pub struct Status {
     pub deployment: Option<machine::deployment::Membership>,
     /// Slots on their way to other sites.
     pub moves: Vec<Progress>,
+    /// What this node has handed over as a leader, since its start.
+    pub handed_over: HandedOver,
     /// Why the disk takes no writes, if it takes none.
     pub disk_full: Option<String>,
     /// Whether this node can answer a request now: it leads, or knows who does, and is a member.
@@ -109,6 +111,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ring_pointers: self.ring().len(),
             deployment: self.machine.membership().cloned(),
             moves: self.moves(),
+            handed_over: self.handovers.done,
             disk_full: self.disk_full.clone(),
             ready: serves && !self.removed,
         }

@@ -1,0 +1,154 @@
+//! Sites that keep global keys together, as processes on loopback.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use field::{Node, Site, eventually, ports};
+use tempfile::TempDir;
+
+use crate::bench::command::Programs;
+use crate::bench::systems;
+
+/// How long a deployment may take to come to rest.
+const SETTLED_MAX: Duration = Duration::from_secs(60);
+/// What keys of the load begin with.
+const PREFIX: &str = "key:";
+
+/// Sites with one global keyspace for the keys of the load; ended and removed with the value.
+#[derive(Debug)]
+pub(super) struct Deployment {
+    sites: Vec<Site>,
+    names: Vec<String>,
+    /// Where each site's first node speaks the Redis Cluster protocol.
+    cluster: Vec<SocketAddr>,
+    _folder: TempDir,
+}
+
+impl Deployment {
+    /// Starts so many sites of so many nodes, and waits until each holds its share of the slots.
+    pub(super) fn start(programs: &Programs, sites: usize, nodes: u64) -> Result<Self, String> {
+        let folder = systems::folder()?;
+        let mut all = Self {
+            sites: Vec::new(),
+            names: (0..sites).map(|at| format!("s{at}")).collect(),
+            cluster: (0..sites).map(|_| ports::free()).collect(),
+            _folder: folder,
+        };
+        for at in 0..sites {
+            let first = all.sites.first().map(|site| site.nodes[0].options.peer);
+            let (name, cluster) = (all.names[at].clone(), all.cluster[at]);
+            let site = Site::start(&all._folder.path().join(&name), nodes, |options| {
+                options.program.clone_from(&programs.portolan);
+                options.site.clone_from(&name);
+                if options.node == 1 {
+                    options.join = first;
+                    options.more = vec!["--redis-cluster".into(), cluster.to_string()];
+                }
+            });
+            all.sites.push(site);
+        }
+        all.settle()?;
+        let create = ["keyspace", "create", "load", "--prefix", PREFIX, "--scope", "global"];
+        eventually(SETTLED_MAX, || all.first(0).cli(&create))?;
+        for node in all.sites.iter().flat_map(|site| &site.nodes) {
+            eventually(SETTLED_MAX, || match node.cli(&["keyspace", "list"])? {
+                list if list.contains(PREFIX) => Ok(()),
+                list => Err(list),
+            })?;
+        }
+        Ok(all)
+    }
+
+    /// Waits until every site holds slots and none is on its way.
+    fn settle(&self) -> Result<(), String> {
+        for site in 0..self.sites.len() {
+            eventually(SETTLED_MAX, || {
+                let listed = self.listed(site)?;
+                let all_hold = self.names.iter().all(|name| listed.holders.contains(name));
+                match all_hold && listed.moves == 0 {
+                    true => Ok(()),
+                    false => Err(format!("{listed:?}")),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn listed(&self, site: usize) -> Result<Listed, String> {
+        let text = self.first(site).cli(&["slot", "list", "--json"])?;
+        let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let (holders, moves) = (json["holders"].as_array(), json["moves"].as_array());
+        let holders = holders.into_iter().flatten();
+        Ok(Listed {
+            holders: holders.filter_map(|one| Some(one["site"].as_str()?.to_owned())).collect(),
+            moves: moves.map_or(0, Vec::len),
+        })
+    }
+
+    /// A site's first node.
+    pub(super) fn first(&self, site: usize) -> &Node {
+        &self.sites[site].nodes[0]
+    }
+
+    /// The node that leads a site.
+    pub(super) fn leader(&self, site: usize) -> Result<&Node, String> {
+        Ok(&self.sites[site].nodes[self.sites[site].leader()?])
+    }
+
+    pub(super) fn name(&self, site: usize) -> &str {
+        &self.names[site]
+    }
+
+    /// Where a site's first node speaks the Redis Cluster protocol.
+    pub(super) fn cluster(&self, site: usize) -> SocketAddr {
+        self.cluster[site]
+    }
+
+    /// The Redis addresses of some sites' nodes, the sites in turn, separated by commas.
+    pub(super) fn redis(&self, sites: &[usize]) -> String {
+        let nodes = self.sites[sites[0]].nodes.len();
+        let addresses = (0..nodes)
+            .flat_map(|node| sites.iter().map(move |site| (site, node)))
+            .map(|(site, node)| self.sites[*site].nodes[node].options.redis.to_string());
+        addresses.collect::<Vec<_>>().join(",")
+    }
+
+    /// Process ids of all nodes, separated by commas.
+    pub(super) fn pids(&self) -> String {
+        let pids = self.sites.iter().flat_map(Site::pids);
+        pids.map(|pid| pid.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Has a site hold some slots, whoever does now; returns when it does.
+    pub(super) fn gather(&self, slots: &str, to: usize) -> Result<(), String> {
+        for site in (0..self.sites.len()).filter(|site| *site != to) {
+            // Its own moves are waited for.
+            self.first(site).cli(&["slot", "move", slots, "--to", self.name(to)])?;
+        }
+        for site in 0..self.sites.len() {
+            eventually(SETTLED_MAX, || match self.listed(site)?.moves {
+                0 => Ok(()),
+                moves => Err(format!("{moves} moves go on at {}", self.name(site))),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What a counter says, all nodes of a site together.
+    pub(super) fn counter(&self, site: usize, name: &str) -> Result<f64, String> {
+        let mut sum = 0.0;
+        for node in &self.sites[site].nodes {
+            let (_, text) = node.admin("/metrics")?;
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            let line = line.ok_or_else(|| format!("/metrics does not say {name}"))?;
+            sum += line.trim().parse::<f64>().map_err(|e| format!("{name} {line}: {e}"))?;
+        }
+        Ok(sum)
+    }
+}
+
+#[derive(Debug)]
+struct Listed {
+    holders: Vec<String>,
+    moves: usize,
+}

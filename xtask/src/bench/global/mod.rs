@@ -1,0 +1,142 @@
+//! `cargo xtask bench global`: global keys, which sites hand to each other and answer for each other.
+//!
+//! The rules are those of `bench site`: real processes with their defaults, every acknowledged write
+//! on disk, one machine and disk, five repetitions on fresh folders, medians with the smallest and
+//! the largest. All sites are on loopback, so nothing here is about distance: a round trip takes tens
+//! of microseconds, and what is measured is what the programs themselves cost.
+//!
+//! | row | what |
+//! | --- | --- |
+//! | `move-1` | 100 MB go from a site to another, of one node each, while clients read and write them |
+//! | `move-3` | the same between sites of three nodes |
+//! | `slots` | 500 slots with 20,000 keys, beside Valkey's `CLUSTER MIGRATESLOTS` |
+//! | `forward` | GETs through the site that does not hold the keys, beside GETs at the one that does |
+//! | `known` | how often a request goes straight to whoever holds its key |
+//! | `three` | three sites of three nodes under load; no bar |
+
+mod deployment;
+mod forward;
+mod handover;
+mod known;
+mod loads;
+mod results;
+mod valkey;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::command;
+use super::{disk, machine, systems};
+use results::Results;
+
+/// All rows, in the order in which they are measured.
+const ROWS: [&str; 6] = ["move-1", "move-3", "slots", "forward", "known", "three"];
+
+/// How `bench global` is run.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// One repetition with less data, to see whether everything works; not a result.
+    #[arg(long)]
+    quick: bool,
+
+    /// Only this row of the table; may be given more than once.
+    #[arg(long = "only", value_name = "ROW")]
+    only: Vec<String>,
+
+    /// Repetitions [default: 5, with --quick 1].
+    #[arg(long)]
+    repetitions: Option<usize>,
+
+    /// Write the tables again from the samples of an earlier run, and measure nothing.
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["quick", "only", "repetitions"])]
+    from: Option<PathBuf>,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Keys of 1,000 bytes that move.
+    moved_keys: u64,
+    /// How long a load on moving keys takes: longer than their move.
+    load_s: f64,
+    /// How long throughput is measured.
+    measured_s: f64,
+}
+
+impl Options {
+    fn extent(&self) -> Extent {
+        match self.quick {
+            true => Extent { moved_keys: 20_000, load_s: 4.0, measured_s: 1.0 },
+            false => Extent { moved_keys: 100_000, load_s: 6.0, measured_s: 2.0 },
+        }
+    }
+
+    fn wants(&self, row: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == row)
+    }
+}
+
+/// Measures, and writes what came of it.
+pub(crate) fn global(options: &Options) -> Result<(), String> {
+    if let Some(path) = &options.from {
+        return publish(&Results::read(path)?, false);
+    }
+    if let Some(row) = options.only.iter().find(|row| !ROWS.contains(&row.as_str())) {
+        return Err(format!("there is no row {row:?}; there are {}", ROWS.join(", ")));
+    }
+    let programs = command::build()?;
+    if options.wants("slots") {
+        valkey::install()?;
+    }
+    let extent = options.extent();
+    let mut results = Results::new(machine::describe(&systems::root()?)?, options.wants("slots"))?;
+    let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { 5 });
+    for repetition in 1..=repetitions {
+        eprintln!("repetition {repetition} of {repetitions}");
+        results.disk.push(disk::fdatasync(&systems::root()?)?);
+        for (row, nodes) in [("move-1", 1), ("move-3", 3)] {
+            if options.wants(row) {
+                results.moves.push(handover::measure(&programs, nodes, extent)?);
+            }
+        }
+        if options.wants("slots") {
+            // There and back again, so that a disk that gets slower or faster favours nobody.
+            let ours = || handover::slots(&programs);
+            let theirs = || valkey::slots(&programs);
+            results.slots.push(match repetition % 2 {
+                1 => (ours()?, theirs()?),
+                _ => {
+                    let theirs = theirs()?;
+                    (ours()?, theirs)
+                }
+            });
+        }
+        if options.wants("forward") {
+            results.forward.extend(forward::measure(&programs, repetition, extent)?);
+        }
+        if options.wants("known") {
+            results.known.push(known::measure(&programs, extent)?);
+        }
+        if options.wants("three") {
+            results.three.push(known::three_of_three(&programs, extent)?);
+        }
+    }
+    results.disk.push(disk::fdatasync(&systems::root()?)?);
+    publish(&results, options.quick)
+}
+
+fn publish(results: &Results, quick: bool) -> Result<(), String> {
+    let (folder, samples) = if quick {
+        (field::binary::target().join("bench"), "quick-global.json".to_owned())
+    } else {
+        let name = results.date.replace(':', "");
+        (field::binary::root().join("bench"), format!("results/global-{name}.json"))
+    };
+    let json = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
+    super::write(&folder.join(&samples), &json)?;
+    let page = folder.join("RESULTS-global.md");
+    super::write(&page, &results.page(&samples))?;
+    eprintln!("written: {}", page.display());
+    Ok(())
+}
