@@ -16,6 +16,7 @@ mod identity;
 mod links;
 pub mod metrics;
 mod node;
+mod remote;
 mod site_loop;
 pub mod tls;
 pub mod users;

@@ -4,6 +4,7 @@
 
 use crate::durations::Durations;
 use crate::handle::Handle;
+use crate::remote::RemoteMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -46,6 +47,7 @@ pub struct Metrics {
     pub(crate) log_bytes: Gauge,
     pub(crate) disk_free_bytes: Gauge,
     replica: ReplicaGauges,
+    remote: RemoteMetrics,
 }
 
 #[derive(Default)]
@@ -117,6 +119,8 @@ impl Default for Metrics {
         );
         let replica = ReplicaGauges::default();
         replica.register(&mut registry);
+        let remote = RemoteMetrics::default();
+        remote.register(&mut registry);
         Metrics {
             registry,
             operations,
@@ -126,6 +130,7 @@ impl Default for Metrics {
             log_bytes,
             disk_free_bytes,
             replica,
+            remote,
         }
     }
 }
@@ -249,6 +254,7 @@ impl Metrics {
             let lag = status.last_index.saturating_sub(*matched);
             replica.lag_entries.get_or_create(&PeerLabels { peer: node.0 }).set(lag as i64);
         }
+        self.remote.set(&status);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a String takes everything");
         text

@@ -38,6 +38,66 @@ pub struct Status {
     pub disk_full: Option<String>,
     /// The nodes of the site, ordered by id.
     pub members: Vec<Member>,
+    /// What it has to do with keys of other sites; none without a deployment.
+    pub remote: Option<Remote>,
+}
+
+/// What a node does about keys that other sites hold, counted since it started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remote {
+    /// Requests that wait now, for other sites or for slots on their way.
+    pub waiting: usize,
+    /// Requests that went straight to their key's holder.
+    pub straight: u64,
+    /// Requests that did not.
+    pub astray: u64,
+    /// Lookups on the ring that ended.
+    pub lookups: u64,
+    /// The messages to other sites that they took.
+    pub lookup_messages: u64,
+    /// Pointers of the site on the ring now.
+    pub pointers: usize,
+    /// Copies of keys that other sites hold.
+    pub copies: Copies,
+}
+
+/// Copies of keys that other sites hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Copies {
+    /// How many there are now.
+    pub count: u64,
+    /// What they take.
+    pub bytes: u64,
+    /// Stale reads that were answered from a copy, without asking anybody.
+    pub hits: u64,
+    /// Reads whose copy the holder found right.
+    pub unchanged: u64,
+    /// Reads that a holder answered with the value.
+    pub misses: u64,
+    /// Copies that gave way to others.
+    pub evictions: u64,
+}
+
+impl Remote {
+    fn of(status: &server::Status) -> Remote {
+        let copies = status.copies;
+        Remote {
+            waiting: status.routed,
+            straight: status.routed_straight.0,
+            astray: status.routed_straight.1,
+            lookups: status.ring_lookups.0,
+            lookup_messages: status.ring_lookups.1,
+            pointers: status.ring_pointers,
+            copies: Copies {
+                count: copies.copies,
+                bytes: copies.bytes,
+                hits: copies.hits,
+                unchanged: copies.unchanged,
+                misses: copies.misses,
+                evictions: copies.evictions,
+            },
+        }
+    }
 }
 
 /// Entries of the log, by index; 0: none.
@@ -133,6 +193,7 @@ impl Status {
             },
             disk_full: status.disk_full.clone(),
             members: status.members.nodes.iter().map(member).collect(),
+            remote: status.deployment.is_some().then(|| Remote::of(&status)),
         }
     }
 }

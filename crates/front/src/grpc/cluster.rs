@@ -187,5 +187,26 @@ fn status_of(handle: &server::Handle) -> v1::StatusResponse {
         revision: status.revision.0,
         members: status.members.nodes.iter().map(member).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        remote: status.deployment.is_some().then(|| remote_of(&status)),
+    }
+}
+
+fn remote_of(status: &server::Status) -> v1::Remote {
+    let copies = status.copies;
+    v1::Remote {
+        waiting: status.routed as u64,
+        straight: status.routed_straight.0,
+        astray: status.routed_straight.1,
+        lookups: status.ring_lookups.0,
+        lookup_messages: status.ring_lookups.1,
+        pointers: status.ring_pointers as u64,
+        copies: Some(v1::Copies {
+            count: copies.copies,
+            bytes: copies.bytes,
+            hits: copies.hits,
+            unchanged: copies.unchanged,
+            misses: copies.misses,
+            evictions: copies.evictions,
+        }),
     }
 }

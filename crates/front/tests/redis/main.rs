@@ -4,6 +4,7 @@
 mod certificates;
 mod cluster;
 mod conformance;
+mod copies;
 mod door;
 mod sites;
 mod strain;

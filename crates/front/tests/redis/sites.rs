@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 /// Sites, with the global keyspace `cars` (`car:`).
 pub(crate) struct Deployment {
     pub(crate) sites: Vec<Place>,
+    keyspace: KeyspaceSpec,
     runtime: Runtime,
     data: TempDir,
 }
@@ -32,13 +33,19 @@ impl Deployment {
     /// Begins with one site and lets others join: `with_port` says of each whether clients of the
     /// cluster protocol can go there.
     pub(crate) fn start(with_port: &[bool]) -> Deployment {
+        let keyspace = KeyspaceSpec::linearizable_global("cars", "car:");
+        Deployment::start_with(with_port, keyspace)
+    }
+
+    /// The same with another keyspace `cars`.
+    pub(crate) fn start_with(with_port: &[bool], keyspace: KeyspaceSpec) -> Deployment {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
         let data = tempfile::tempdir().unwrap();
-        let mut deployment = Deployment { sites: Vec::new(), runtime, data };
+        let mut deployment = Deployment { sites: Vec::new(), keyspace, runtime, data };
         for with_port in with_port {
             deployment.add(*with_port);
         }
@@ -121,7 +128,7 @@ impl Deployment {
             redis_cluster: with_port.then(free_port),
             ..Ports::default()
         };
-        let keyspaces = vec![KeyspaceSpec::linearizable_global("cars", "car:")];
+        let keyspaces = vec![self.keyspace.clone()];
         Config {
             site: SiteName::new(format!("s{site}")).unwrap(),
             node: NodeId(node),
@@ -148,6 +155,25 @@ impl Deployment {
                     && site.handle.catalog().by_name("cars").is_some()
             });
         }
+    }
+
+    /// A port for clients that know of no sites.
+    pub(crate) fn open_plain(&self, site: usize) -> RedisFront {
+        let ports = Ports { redis: Some(free_port()), ..Ports::default() };
+        let config = Config { ports, ..self.config(site + 1, 1, None, false) };
+        let options = Options::of(&config).unwrap().unwrap();
+        RedisFront::start(self.sites[site].node.as_ref().unwrap(), options).unwrap()
+    }
+
+    /// How a site's first node is.
+    pub(crate) fn status(&self, site: usize) -> std::sync::Arc<server::Status> {
+        self.sites[site].handle.status()
+    }
+
+    /// What Prometheus reads there.
+    pub(crate) fn metrics(&self, site: usize) -> String {
+        let handle = &self.sites[site].handle;
+        handle.metrics().render(handle)
     }
 
     /// A connection to a site's cluster port.

@@ -50,6 +50,7 @@ fn as_json(status: &v1::StatusResponse) -> serde_json::Value {
         "revision": status.revision,
         "members": members.collect::<Vec<_>>(),
         "version": status.version,
+        "remote": status.remote.as_ref().map(remote_as_json),
     })
 }
 
@@ -82,7 +83,56 @@ fn as_text(status: &v1::StatusResponse) -> String {
             number(behind),
         ]);
     }
-    format!("{head}\n\n{table}")
+    let remote = status.remote.as_ref().map(remote_as_text).unwrap_or_default();
+    format!("{head}\n\n{table}{remote}")
+}
+
+fn remote_as_json(remote: &v1::Remote) -> serde_json::Value {
+    let copies = remote.copies.unwrap_or_default();
+    json!({
+        "waiting": remote.waiting,
+        "straight": remote.straight,
+        "astray": remote.astray,
+        "lookups": remote.lookups,
+        "lookup_messages": remote.lookup_messages,
+        "pointers": remote.pointers,
+        "copies": {
+            "count": copies.count,
+            "bytes": copies.bytes,
+            "hits": copies.hits,
+            "unchanged": copies.unchanged,
+            "misses": copies.misses,
+            "evictions": copies.evictions,
+        },
+    })
+}
+
+/// What this node did about keys of other sites: nothing, of a deployment of one site.
+fn remote_as_text(remote: &v1::Remote) -> String {
+    let all = remote.straight + remote.astray;
+    let mut text = String::new();
+    if all > 0 || remote.waiting > 0 {
+        let percent = 100.0 * remote.straight as f64 / all.max(1) as f64;
+        text += &format!(
+            "\n\nkeys of other sites: {all} requests, {percent:.1} % straight to the holder, {} \
+             waiting; {} lookups on the ring in {} messages",
+            remote.waiting, remote.lookups, remote.lookup_messages
+        );
+    }
+    let copies = remote.copies.unwrap_or_default();
+    if copies.hits + copies.unchanged + copies.misses > 0 {
+        text += &format!(
+            "\ncopies: {} in {} bytes; {} stale reads answered, {} found unchanged, {} fetched, {} \
+             evicted",
+            copies.count,
+            copies.bytes,
+            copies.hits,
+            copies.unchanged,
+            copies.misses,
+            copies.evictions
+        );
+    }
+    text
 }
 
 fn role(member: &v1::Member) -> &'static str {

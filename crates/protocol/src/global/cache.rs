@@ -69,6 +69,8 @@ pub(crate) struct Asked {
     pub(crate) place: Place,
     /// Since when.
     pub(crate) since: Duration,
+    /// Before or after which writes: [`Cache::turn`].
+    pub(crate) turn: u64,
     /// Its copy went while the holder was asked about it: now for the value.
     pub(crate) anew: bool,
 }
@@ -114,8 +116,9 @@ pub(crate) struct Cache {
     /// Of the keyspaces that have any.
     spaces: BTreeMap<KeyspaceId, Space>,
     uses: u64,
-    /// When somebody last wrote to a slot through this node.
-    written: BTreeMap<Slot, Duration>,
+    turns: u64,
+    /// Whose turn it was when somebody last wrote to a slot through this node.
+    written: BTreeMap<Slot, u64>,
     counted: Counted,
 }
 
@@ -177,6 +180,12 @@ impl Cache {
         }
     }
 
+    /// The number of what happens now: higher than that of anything before.
+    pub(crate) fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
     /// Where the answer to a question would be; `None`: it is not copied.
     pub(crate) fn place(&self, keyspace: KeyspaceId, query: &Query) -> Option<Place> {
         self.spaces.get(&keyspace)?;
@@ -214,7 +223,7 @@ impl Cache {
             return None;
         }
         // Older than the latest write through this node it may be right, and no younger for it.
-        if self.written.get(&asked.place.slot).is_none_or(|written| *written < asked.since) {
+        if self.written.get(&asked.place.slot).is_none_or(|written| *written < asked.turn) {
             copied.asked_at = copied.asked_at.max(asked.since);
         }
         let answer = space.take(&asked.place, &mut self.uses)?;
@@ -234,8 +243,8 @@ impl Cache {
 
     /// Keeps an answer as it came.
     pub(crate) fn keep(&mut self, asked: Asked, validator: Validator, reply: &Bytes) {
-        let Asked { place, since, .. } = asked;
-        let was_written = self.written.get(&place.slot).is_some_and(|written| *written >= since);
+        let Asked { place, since, turn, .. } = asked;
+        let was_written = self.written.get(&place.slot).is_some_and(|written| *written > turn);
         let Some(space) = self.spaces.get_mut(&place.keyspace) else { return };
         space.remove(&place);
         let bytes = size_bytes(&place, reply);
@@ -257,11 +266,12 @@ impl Cache {
     }
 
     /// A write goes to its holder through this node, or was answered there.
-    pub(crate) fn written(&mut self, keyspace: KeyspaceId, write: &Write, now: Duration) {
+    pub(crate) fn written(&mut self, keyspace: KeyspaceId, write: &Write) {
+        let turn = self.turn();
         let Some(space) = self.spaces.get_mut(&keyspace) else { return };
         for key in written_keys(write) {
             let slot = Slot::of_key(key);
-            self.written.insert(slot, now);
+            self.written.insert(slot, turn);
             let first = Place { keyspace, slot, key: key.clone(), query: Bytes::new() };
             let of_key = space.copies.range(first..).map(|(place, _)| place);
             let of_key = of_key.take_while(|place| place.slot == slot && place.key == *key);
@@ -272,9 +282,9 @@ impl Cache {
     }
 
     /// The same of a step of a transaction.
-    pub(crate) fn stepped(&mut self, keyspace: KeyspaceId, step: &Step, now: Duration) {
+    pub(crate) fn stepped(&mut self, keyspace: KeyspaceId, step: &Step) {
         if let Step::Write(write) = step {
-            self.written(keyspace, write, now);
+            self.written(keyspace, write);
         }
     }
 
@@ -292,17 +302,18 @@ impl Cache {
     }
 
     /// A keyspace is being cleared.
-    pub(crate) fn clear(&mut self, keyspace: KeyspaceId, now: Duration) {
+    pub(crate) fn clear(&mut self, keyspace: KeyspaceId) {
+        let turn = self.turn();
         if let Some(space) = self.spaces.get_mut(&keyspace) {
             *space = Space { setting: space.setting, ..Space::default() };
-            self.written = Slot::all().map(|slot| (slot, now)).collect();
+            self.written = Slot::all().map(|slot| (slot, turn)).collect();
         }
     }
 
     /// All keyspaces are being cleared.
-    pub(crate) fn clear_all(&mut self, now: Duration) {
+    pub(crate) fn clear_all(&mut self) {
         let ids: Vec<KeyspaceId> = self.spaces.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.clear(id, now));
+        ids.into_iter().for_each(|id| self.clear(id));
     }
 
     /// What was counted.

@@ -5,7 +5,7 @@ use super::machine::tokens::Token;
 use super::reads::WaitingRead;
 use super::trial::Bug;
 use super::{Copies, Origin, Site};
-use crate::global::cache::{Asked, Validator, copied_key};
+use crate::global::cache::{Asked, Cache, Validator, copied_key};
 use model::{
     Answer, Body, Bytes, Command, Failure, Query, ReadConsistency, Slot, SlotEpochs, Write,
 };
@@ -54,7 +54,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Body::Read { keyspace, query, .. } = self.routing.body(id)? else { return None };
         let place = self.cache.place(*keyspace, query)?;
         let known = self.cache.known(&place).map(Validator::told);
-        let asked = Asked { place, since: self.now.monotonic, anew: false };
+        let turn = self.cache.turn();
+        let asked = Asked { place, since: self.now.monotonic, turn, anew: false };
         let anew = self.routing.asks(id, asked);
         Some(known.filter(|_| !anew).unwrap_or_default())
     }
@@ -87,13 +88,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request leaves for another site: what it writes is not as it is copied here any more.
     pub(super) fn note_write(&mut self, id: u64) {
         if let Some(body) = self.routing.body(id) {
-            note(&mut self.cache, body, self.now.monotonic);
+            note(&mut self.cache, body);
         }
     }
 
     fn note_write_there(&mut self, wire_id: u64) {
         if let Some(body) = self.routing.body_there(wire_id) {
-            note(&mut self.cache, body, self.now.monotonic);
+            note(&mut self.cache, body);
         }
     }
 
@@ -101,9 +102,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn clear_copies(&mut self, body: &Body) {
         match body {
             Body::Write(Command::Write { keyspace, write: Write::Clear, .. }) => {
-                self.cache.clear(*keyspace, self.now.monotonic);
+                self.cache.clear(*keyspace);
             }
-            Body::Write(Command::ClearAll) => self.cache.clear_all(self.now.monotonic),
+            Body::Write(Command::ClearAll) => self.cache.clear_all(),
             _ => {}
         }
     }
@@ -152,11 +153,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 }
 
-fn note(cache: &mut crate::global::cache::Cache, body: &Body, now: std::time::Duration) {
+/// What a write through this node changes.
+fn note(cache: &mut Cache, body: &Body) {
     match body {
-        Body::Write(Command::Write { keyspace, write, .. }) => cache.written(*keyspace, write, now),
+        Body::Write(Command::Write { keyspace, write, .. }) => cache.written(*keyspace, write),
         Body::Write(Command::Transaction { keyspace, steps, .. }) => {
-            steps.iter().for_each(|step| cache.stepped(*keyspace, step, now));
+            steps.iter().for_each(|step| cache.stepped(*keyspace, step));
         }
         _ => {}
     }

@@ -1,3 +1,5 @@
+//! What is kept, for how long, and what goes.
+
 use super::*;
 use model::{Expiry, KeyspaceSpec, Versioned};
 
@@ -34,8 +36,8 @@ fn value(text: &str, version: u64) -> Answer {
     Answer::Value(Some(Versioned { value, version: Revision(version) }))
 }
 
-fn asked(cache: &Cache, query: &Query, since: Duration) -> Asked {
-    Asked { place: cache.place(CARS, query).unwrap(), since, anew: false }
+fn asked(cache: &mut Cache, query: &Query, since: Duration) -> Asked {
+    Asked { place: cache.place(CARS, query).unwrap(), since, turn: cache.turn(), anew: false }
 }
 
 fn keep(cache: &mut Cache, query: &Query, validator: Validator, answer: &Answer, since: Duration) {
@@ -59,7 +61,7 @@ fn a_copy_is_the_answer_while_its_validator_is_the_holders() {
     let mut cache = cache(Setting::Validated { bytes_max: 1 << 20 });
     let (query, answer) = (get("car:1"), value("here", 7));
     keep(&mut cache, &query, at(2, 7), &answer, ms(1));
-    let asked = asked(&cache, &query, ms(5));
+    let asked = asked(&mut cache, &query, ms(5));
     assert_eq!(cache.known(&asked.place), Some(at(2, 7)));
     assert_eq!(cache.confirmed(&asked, at(2, 7)), Some(answer));
     // The slot was moved, or something was written.
@@ -76,7 +78,7 @@ fn a_copy_answers_stale_reads_while_it_is_young() {
     let mut cache = stale();
     let (query, answer) = (get("car:1"), value("here", 7));
     keep(&mut cache, &query, at(2, 7), &answer, ms(10));
-    let asked = asked(&cache, &query, ms(60));
+    let asked = asked(&mut cache, &query, ms(60));
     assert_eq!(cache.stale(&asked.place, ms(110)), Some(answer.clone()));
     assert_eq!(cache.stale(&asked.place, ms(111)), None);
     // The holder says that it is still right: as of when it was asked.
@@ -94,8 +96,8 @@ fn what_was_written_through_this_node_is_seen_in_its_copies() {
     keep(&mut cache, &length, at(2, 7), &Answer::Integer(3), ms(10));
     keep(&mut cache, &get("car:12"), at(2, 5), &value("other", 5), ms(10));
     // A read is under way when somebody writes; its answer comes afterwards.
-    let before = asked(&cache, &query, ms(20));
-    cache.written(CARS, &put("car:1"), ms(30));
+    let before = asked(&mut cache, &query, ms(20));
+    cache.written(CARS, &put("car:1"));
     assert_eq!(cache.known(&before.place), None);
     assert_eq!(cache.place(CARS, &length).and_then(|place| cache.known(&place)), None);
     let reply = entry::encode_reply(&Ok(value("old", 7)));
@@ -108,7 +110,7 @@ fn what_was_written_through_this_node_is_seen_in_its_copies() {
     let other = cache.place(CARS, &get("car:12")).unwrap();
     assert_eq!(cache.stale(&other, ms(32)), Some(value("other", 5)));
     let step = Step::Write(Write::Delete { keys: vec!["car:12".into(), "car:1".into()] });
-    cache.stepped(CARS, &step, ms(40));
+    cache.stepped(CARS, &step);
     assert_eq!(cache.counted().copies, 0);
 }
 
@@ -120,7 +122,7 @@ fn what_was_used_longest_ago_goes_first() {
         keep(&mut cache, &get(key), at(2, 7), &answer, ms(1));
     }
     assert_eq!(cache.counted().copies, 3);
-    let first = asked(&cache, &get("car:1"), ms(2));
+    let first = asked(&mut cache, &get("car:1"), ms(2));
     assert!(cache.confirmed(&first, at(2, 7)).is_some());
     keep(&mut cache, &get("car:4"), at(2, 7), &answer, ms(3));
     let is_there = |key: &str| cache.known(&cache.place(CARS, &get(key)).unwrap()).is_some();
@@ -131,7 +133,7 @@ fn what_was_used_longest_ago_goes_first() {
     keep(&mut cache, &get("car:5"), at(2, 7), &value(&"x".repeat(5_000), 7), ms(4));
     assert_eq!(cache.counted().copies, 3);
     // The count of bytes is that of what is there.
-    cache.clear(CARS, ms(5));
+    cache.clear(CARS);
     assert_eq!((cache.counted().copies, cache.counted().bytes), (0, 0));
 }
 

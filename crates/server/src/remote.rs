@@ -1,0 +1,80 @@
+//! What Prometheus is shown of keys that other sites hold: the ways of requests, and copies.
+//!
+//! The replica counts; here the counts are put where Prometheus reads them. The share of requests
+//! whose holder was known is `routed_straight` divided by the sum of `routed_straight` and
+//! `routed_astray`.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use protocol::site::Status;
+use std::sync::atomic::Ordering;
+
+#[derive(Default)]
+pub(crate) struct RemoteMetrics {
+    waiting: Gauge,
+    straight: Counter,
+    astray: Counter,
+    lookups: Counter,
+    lookup_messages: Counter,
+    pointers: Gauge,
+    copies: Gauge,
+    copy_bytes: Gauge,
+    hits: Counter,
+    unchanged: Counter,
+    misses: Counter,
+    evictions: Counter,
+}
+
+impl RemoteMetrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let gauges = [
+            ("routed_waiting", "Requests waiting for other sites, or for moving slots", &self.waiting),
+            ("ring_pointers", "Pointers of this site on the ring", &self.pointers),
+            ("cache_copies", "Copies of keys that other sites hold", &self.copies),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        let help = "What copies of keys that other sites hold take";
+        registry.register_with_unit("cache_size", help, Unit::Bytes, self.copy_bytes.clone());
+        let counters = [
+            ("routed_straight", "Requests that went straight to their key's holder", &self.straight),
+            ("routed_astray", "Requests that did not go straight to the holder", &self.astray),
+            ("ring_lookups", "Lookups on the ring that ended", &self.lookups),
+            ("ring_lookup_messages", "Messages to other sites for lookups", &self.lookup_messages),
+            ("cache_hits", "Stale reads answered from copies without asking", &self.hits),
+            ("cache_unchanged", "Reads whose copy the holder found right", &self.unchanged),
+            ("cache_misses", "Reads that a holder answered with the value", &self.misses),
+            ("cache_evictions", "Copies that gave way to others", &self.evictions),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(name, help, counter.clone());
+        }
+    }
+
+    pub(crate) fn set(&self, status: &Status) {
+        let copies = &status.copies;
+        for (gauge, number) in [
+            (&self.waiting, status.routed as u64),
+            (&self.pointers, status.ring_pointers as u64),
+            (&self.copies, copies.copies),
+            (&self.copy_bytes, copies.bytes),
+        ] {
+            gauge.set(number as i64);
+        }
+        for (counter, number) in [
+            (&self.straight, status.routed_straight.0),
+            (&self.astray, status.routed_straight.1),
+            (&self.lookups, status.ring_lookups.0),
+            (&self.lookup_messages, status.ring_lookups.1),
+            (&self.hits, copies.hits),
+            (&self.unchanged, copies.unchanged),
+            (&self.misses, copies.misses),
+            (&self.evictions, copies.evictions),
+        ] {
+            // Two that ask at once must not set it back.
+            counter.inner().fetch_max(number, Ordering::Relaxed);
+        }
+    }
+}
