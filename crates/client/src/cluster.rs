@@ -65,9 +65,7 @@ impl Cluster {
 
     /// Makes a keyspace.
     pub async fn create_keyspace(&self, spec: &KeyspaceSpec) -> Result<KeyspaceInfo, Error> {
-        let message = v1::CreateKeyspaceRequest {
-            spec: Some(wire::grpc::keyspace_spec(spec)),
-        };
+        let message = v1::CreateKeyspaceRequest { spec: Some(wire::grpc::keyspace_spec(spec)) };
         let make =
             |channel, request| async move { cluster(channel).create_keyspace(request).await };
         info(self.caller.call(Repeat::Never, message, make).await?.into_inner())

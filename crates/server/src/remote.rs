@@ -29,7 +29,11 @@ pub(crate) struct RemoteMetrics {
 impl RemoteMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let gauges = [
-            ("routed_waiting", "Requests waiting for other sites, or for moving slots", &self.waiting),
+            (
+                "routed_waiting",
+                "Requests waiting for other sites, or for moving slots",
+                &self.waiting,
+            ),
             ("ring_pointers", "Pointers of this site on the ring", &self.pointers),
             ("cache_copies", "Copies of keys that other sites hold", &self.copies),
         ];
@@ -39,7 +43,11 @@ impl RemoteMetrics {
         let help = "What copies of keys that other sites hold take";
         registry.register_with_unit("cache_size", help, Unit::Bytes, self.copy_bytes.clone());
         let counters = [
-            ("routed_straight", "Requests that went straight to their key's holder", &self.straight),
+            (
+                "routed_straight",
+                "Requests that went straight to their key's holder",
+                &self.straight,
+            ),
             ("routed_astray", "Requests that did not go straight to the holder", &self.astray),
             ("ring_lookups", "Lookups on the ring that ended", &self.lookups),
             ("ring_lookup_messages", "Messages to other sites for lookups", &self.lookup_messages),

@@ -53,7 +53,8 @@ fn copies_answer_stale_reads_and_are_asked_about_for_others() {
     assert!(there.raw("GET car:7").starts_with("-WRONGTYPE"), "a refusal is not copied");
     // How long it lives is asked by the clock, and asked anew.
     assert_eq!(here.raw("PEXPIRE car:7 100000000"), ":1");
-    assert!(there.raw("TTL car:7").starts_with(":9999"));
+    let left_s = there.raw("TTL car:7");
+    assert!(left_s.trim_start_matches(':').parse::<u64>().unwrap() > 90_000, "{left_s}");
     assert_eq!(here.raw("PERSIST car:7"), ":1");
     assert_eq!(there.raw("TTL car:7"), ":-1");
 

@@ -97,7 +97,9 @@ pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
 impl Doing {
     pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
         let Asked { key, prefix_bytes, deed, keyspace: (place, keyspace), waited, life } = asked;
-        let (repeat, stale) = (spec.repeat, spec.stale_reads);
+        let also = spec.also.filter(|also| Some(also.keyspace) == place);
+        let stale = spec.stale_reads || also.is_some_and(|also| also.stale_reads);
+        let repeat = spec.repeat;
         let bytes = || Bytes::from(key.clone());
         let consistency =
             if stale { ReadConsistency::Stale } else { ReadConsistency::Linearizable };

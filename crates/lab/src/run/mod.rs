@@ -121,6 +121,8 @@ pub struct Figures {
     pub faults: u64,
     /// Times that somebody became leader.
     pub elections: u64,
+    /// Bytes sent between sites while clients worked, over links that have a bandwidth.
+    pub across_bytes: u64,
 }
 
 impl Ran {
@@ -203,6 +205,7 @@ struct Run<'w> {
     done: Vec<bool>,
     history: History,
     elections: u64,
+    across_bytes: u64,
     /// Which site was seen to hold a slot at an epoch.
     holders: BTreeMap<(Slot, Epoch), (usize, u64)>,
     failure: Option<String>,
@@ -243,6 +246,7 @@ impl<'w> Run<'w> {
             plan,
             history: History::default(),
             elections: 0,
+            across_bytes: 0,
             holders: BTreeMap::new(),
             failure: None,
         }
@@ -277,7 +281,9 @@ impl<'w> Run<'w> {
             }
         }
         self.lab.call_after(TEND, Call::Tend);
+        let before = self.lab.across_bytes;
         self.pass_unless(self.duration, |crowd| crowd.is_done());
+        self.across_bytes = self.lab.across_bytes - before;
         if !self.plan.is_empty() {
             apply::end_all(&mut self.lab);
             let at_us = self.now_us();
@@ -511,6 +517,7 @@ impl<'w> Run<'w> {
                 operations: history.operations.len() as u64,
                 faults: self.done.iter().filter(|done| **done).count() as u64,
                 elections: self.elections,
+                across_bytes: self.across_bytes,
             },
             faults: self.plan.into_iter().zip(self.done).collect(),
             compared: crowd.arithmetic.compare(self.world),

@@ -212,6 +212,8 @@ pub struct Simulation<C = ()> {
     pub sites: Vec<Group>,
     /// All nodes of all sites.
     pub nodes: Vec<Node>,
+    /// Bytes that nodes have sent to other sites, over links that have a bandwidth.
+    pub across_bytes: u64,
     /// Answers that came since somebody took them.
     pub answered: Vec<Answered>,
     /// Requests that a crashed node had taken in: nobody knows what became of them.
@@ -249,6 +251,7 @@ impl<C> Simulation<C> {
             settings,
             sites: Vec::new(),
             nodes: Vec::new(),
+            across_bytes: 0,
             answered: Vec::new(),
             lost: Vec::new(),
             led: Vec::new(),

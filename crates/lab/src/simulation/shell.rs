@@ -192,6 +192,7 @@ impl<C> Simulation<C> {
         debug_assert_ne!(sender.1, receiver.1, "nodes of one site have links of their own");
         let link = self.between.link(sender.1, receiver.1);
         let bytes = bytes_over(&link, &message);
+        self.across_bytes += bytes as u64;
         match self.between.send(sender, receiver, self.now, bytes, &link) {
             Some((arrival, connection)) => {
                 let message = Box::new(message);

@@ -249,7 +249,8 @@ fn check_clients(
             let message = format!("also: share is 0 to 1, is {}", also.share);
             return Err(Wrong::at("share", message));
         }
-        Ok(Also { keyspace: find(&also.keyspace)?, share: also.share })
+        let keyspace = find(&also.keyspace)?;
+        Ok(Also { keyspace, share: also.share, stale_reads: also.stale_reads })
     };
     let also = group.also.as_ref().map(also).transpose();
     Ok(Clients {

@@ -287,6 +287,9 @@ pub struct AlsoFile {
     pub keyspace: String,
     /// The share of operations that go there, 0 to 1.
     pub share: f64,
+    /// Whether their reads there may be stale.
+    #[serde(default)]
+    pub stale_reads: bool,
 }
 
 fn yes() -> bool {

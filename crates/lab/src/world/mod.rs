@@ -163,6 +163,8 @@ pub struct Also {
     pub keyspace: usize,
     /// The share of operations that go there, 0 to 1.
     pub share: f64,
+    /// Whether their reads there may be stale.
+    pub stale_reads: bool,
 }
 
 impl Clients {
@@ -486,7 +488,7 @@ site = \"a\"
         let world = |also: &str| parse(&format!("{SMALL}{more}also = {also}\n"));
         let read = world("{ keyspace = \"x\", share = 0.25 }").unwrap();
         let group = &read.clients[1];
-        assert_eq!(group.also, Some(Also { keyspace: 0, share: 0.25 }));
+        assert_eq!(group.also, Some(Also { keyspace: 0, share: 0.25, stale_reads: false }));
         assert_eq!(group.operations, Some(50));
         assert_eq!(group.keyspaces().collect::<Vec<_>>(), [None, Some(0)]);
         assert!(read.is_global(Some(0)) && !read.is_global(None));

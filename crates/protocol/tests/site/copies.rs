@@ -248,9 +248,8 @@ fn a_copy_that_went_meanwhile_is_asked_for_again() {
     sites.put(WEST, &b, &long);
     assert_eq!(sites.get(EAST, &a).0, Some(long.clone()));
     // The other one's value comes first, and there is no room for both.
-    let read = |key: &str| {
-        sites.read(Query::Get { key: bytes(key) }, ReadConsistency::Linearizable)
-    };
+    let read =
+        |key: &str| sites.read(Query::Get { key: bytes(key) }, ReadConsistency::Linearizable);
     let both = vec![read(&b), read(&a)];
     let (answers, took) = sites.ask_all(EAST, both);
     for answer in answers {

@@ -228,7 +228,11 @@ impl File {
             tls: self.tls.into_ports()?,
             users: self.user,
             insecure: self.insecure,
-            keyspaces: self.keyspace.into_iter().map(KeyspaceTable::into_spec).collect::<Result<_, _>>()?,
+            keyspaces: self
+                .keyspace
+                .into_iter()
+                .map(KeyspaceTable::into_spec)
+                .collect::<Result<_, _>>()?,
             election_timeout_ms: self.raft.election_timeout_ms,
             heartbeat_ms: self.raft.heartbeat_ms,
             reserve_bytes: self.disk.reserve_bytes,

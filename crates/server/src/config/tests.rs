@@ -129,9 +129,8 @@ fn numbers_have_their_limits() {
     assert!(refusal("[front]\nthreads = 0").starts_with("front.threads: "));
     assert!(refusal("[front]\nconnections_max = 10001").starts_with("front.connections_max: "));
     assert!(refusal("[memory]\ncache_bytes = 5").starts_with("memory.cache_bytes: "));
-    let cached = |more: &str| {
-        refusal(&format!("[[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\n{more}"))
-    };
+    let cached =
+        |more: &str| refusal(&format!("[[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\n{more}"));
     assert!(cached("cache = \"always\"").contains("use off, validated or stale"));
     assert!(cached("cache = \"validated\"").contains("only scope global has remote keys"));
     assert!(cached("cache_bytes_max = 5000").contains("needs cache"));

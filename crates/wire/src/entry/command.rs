@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard, Keyspace,
-    KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, Request, RequestId,
-    Revision, ScanFilter, Scope, Step, Write,
+    Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard,
+    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, Request,
+    RequestId, Revision, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);

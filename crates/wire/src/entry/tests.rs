@@ -414,13 +414,18 @@ fn format_1_stays_as_it_is() {
 
 #[test]
 fn keyspaces_from_before_there_were_caches_are_read() {
-    let old = |flag: u8| Bytes::from([b"\x01\x07\x04cars\x04car:\x01\x02\x01", &[flag][..]].concat());
+    let old =
+        |flag: u8| Bytes::from([b"\x01\x07\x04cars\x04car:\x01\x02\x01", &[flag][..]].concat());
     let global = KeyspaceSpec::linearizable_global("cars", "car:");
     for (flag, lease_reads) in [(0, false), (1, true)] {
         let spec = KeyspaceSpec { lease_reads, ..global.clone() };
         let keyspace = Keyspace { id: KeyspaceId(7), spec };
         assert_eq!(decode_keyspace(old(flag)).as_ref(), Ok(&keyspace));
-        assert_eq!(encode_keyspace(&keyspace), old(flag), "and written so that older nodes read it");
+        assert_eq!(
+            encode_keyspace(&keyspace),
+            old(flag),
+            "and written so that older nodes read it"
+        );
     }
     for flag in [4, 7] {
         assert!(matches!(decode_keyspace(old(flag)), Err(EntryError::Malformed { .. })));

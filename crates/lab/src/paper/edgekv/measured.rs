@@ -24,6 +24,8 @@ pub struct Measured {
     /// Medians of reads and updates of global keys that another group holds, ms; none if there were
     /// none.
     pub remote_ms: Option<(f64, f64)>,
+    /// Bytes between groups while clients worked, for each operation. Not from the history.
+    pub across_bytes: u64,
 }
 
 impl Measured {
@@ -41,6 +43,7 @@ impl Measured {
             read_ms: mean(reads.map(latency_ms)),
             writes_s: writes_s(&done),
             remote_ms: remote_ms(history, &done),
+            across_bytes: 0,
         }
     }
 }

@@ -12,8 +12,10 @@
 //! | edge | near | over gateways: [`crate::clients::gateways`] |
 //! | cloud | 50 ms to the store, next to nothing inside it | over gateways |
 //! | ours | as in edge | straight from a client's node to the node that leads the holder |
+//! | cached | as in edge | the same, with copies of remote keys that the holder is asked about |
+//! | stale | as in edge | the same; reads of global keys may be stale and are answered from copies of at most a second |
 //!
-//! All three run the same sites, with the same consensus, log and disks, from the worlds `edgekv` and
+//! All run the same sites, with the same consensus, log and disks, from the worlds `edgekv` and
 //! `edgekv-cloud`; a setting differs in links and in the way of requests and in nothing else. Every
 //! point of every figure is a run with a fixed seed, and its history is judged like that of any other
 //! run.
@@ -39,8 +41,9 @@
 //! set of 20 % (YCSB's zipfian with θ = 0.99); and which group holds a key (a third of the slots each,
 //! more or less, by consistent hashing).
 //!
-//! *Left out*: "ours with a cache", a cache of remote keys that is validated when it is read. It does
-//! not exist yet.
+//! *Copies* make no update faster: a validated one saves bytes and no way, a stale one the way of a read.
+//! Where figures tell of updates a second in closed loops, fast reads are seen as more updates. [`copies`]
+//! has the reads themselves, and the bytes between groups.
 //!
 //! | file | its one idea |
 //! | --- | --- |
@@ -48,10 +51,12 @@
 //! | [`measured`] | what a run came to, from its history |
 //! | [`figure`] | which points make which figure, and what was published about it |
 //! | [`bars`] | what has been set as a goal, and what came out |
+//! | [`copies`] | what copies of remote keys are good for |
 //! | [`hops`] | ways through rings of up to 10,000 gateways |
 //! | [`shown`] | all of it as a report |
 
 pub mod bars;
+pub mod copies;
 pub mod figure;
 pub mod hops;
 pub mod measured;
@@ -84,6 +89,7 @@ pub type Results = BTreeMap<Point, Measured>;
 pub fn points(figures: &[Figure], size: Size) -> Vec<Point> {
     let mut points: Vec<Point> = figures.iter().flat_map(|figure| figure.points(size)).collect();
     points.extend(bars::points(size));
+    points.extend(copies::points(size));
     points.sort_unstable();
     points.dedup();
     points

@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Measured, Size};
+use model::{Cache, limits};
+
 use crate::clients::gateways::Gateways;
 use crate::link::Link;
 use crate::run::{self, Options};
@@ -29,9 +31,27 @@ pub enum Setting {
     Cloud,
     /// Near its clients; global keys straight from whoever holds them.
     Ours,
+    /// As ours, with copies that their holders are asked about.
+    Cached,
+    /// As ours, and reads of global keys may be stale, from copies.
+    Stale,
 }
 
 impl Setting {
+    /// All of them, in the order of tables.
+    pub const ALL: [Setting; 5] =
+        [Setting::Edge, Setting::Cloud, Setting::Ours, Setting::Cached, Setting::Stale];
+
+    /// What nodes do with copies of remote keys.
+    fn cache(self) -> Cache {
+        let bytes_max = limits::CACHE_BYTES_DEFAULT;
+        match self {
+            Setting::Edge | Setting::Cloud | Setting::Ours => Cache::Off,
+            Setting::Cached => Cache::Validated { bytes_max },
+            Setting::Stale => Cache::Stale { bytes_max, age_ms_max: limits::CACHE_AGE_MS_DEFAULT },
+        }
+    }
+
     /// Its name in a word.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -39,6 +59,8 @@ impl Setting {
             Setting::Edge => "edge",
             Setting::Cloud => "cloud",
             Setting::Ours => "ours",
+            Setting::Cached => "cached",
+            Setting::Stale => "stale",
         }
     }
 }
@@ -49,6 +71,8 @@ impl fmt::Display for Setting {
             Setting::Edge => "edge, over gateways",
             Setting::Cloud => "cloud, over gateways",
             Setting::Ours => "edge, straight (ours)",
+            Setting::Cached => "ours, copies validated",
+            Setting::Stale => "ours, stale reads from copies",
         })
     }
 }
@@ -104,6 +128,10 @@ pub struct Point {
     pub rate_hz: Option<u32>,
     /// Records that there are.
     pub records: u64,
+    /// How long their values are.
+    pub value_bytes: usize,
+    /// Whether nearly all operations are reads (YCSB's workload B) instead of half of them (A).
+    pub mostly_reads: bool,
     /// Operations of each machine.
     pub operations: u64,
 }
@@ -124,6 +152,8 @@ impl Point {
             threads,
             rate_hz: None,
             records,
+            value_bytes: 100,
+            mostly_reads: false,
             operations,
         }
     }
@@ -140,11 +170,15 @@ impl Point {
         world.clients.truncate(self.groups);
         world.chances = None;
         let choice = Some(self.keys.choice());
-        let (records, value_bytes) = (self.records, 100);
+        let (records, value_bytes) = (self.records, self.value_bytes);
+        for keyspace in &mut world.keyspaces {
+            keyspace.cache = self.setting.cache();
+        }
         for group in &mut world.clients {
             group.count = self.threads;
             group.operations = Some(self.operations);
-            let ycsb = Ycsb { variant: Variant::A, records, value_bytes, choice };
+            let variant = if self.mostly_reads { Variant::B } else { Variant::A };
+            let ycsb = Ycsb { variant, records, value_bytes, choice };
             group.workload = Spec::Ycsb(ycsb);
             if let Some(rate_hz) = self.rate_hz {
                 let rate_hz = f64::from(rate_hz) / self.threads as f64;
@@ -152,6 +186,7 @@ impl Point {
             }
             if let Some(also) = &mut group.also {
                 also.share = f64::from(self.global_percent) / 100.0;
+                also.stale_reads = self.setting == Setting::Stale;
             }
             // One group for itself is no deployment.
             if self.groups == 1 {
@@ -168,7 +203,7 @@ impl Point {
     #[must_use]
     pub fn gateways(&self) -> Option<Gateways> {
         let [node, gateway] = match self.setting {
-            Setting::Ours => return None,
+            Setting::Ours | Setting::Cached | Setting::Stale => return None,
             Setting::Edge => EDGE,
             Setting::Cloud => CLOUD,
         };
@@ -192,7 +227,8 @@ impl Point {
         if let Some(wrong) = ran.wrongs().first() {
             return Err(format!("{self}: {wrong}"));
         }
-        let measured = Measured::of(&ran.history);
+        let mut measured = Measured::of(&ran.history);
+        measured.across_bytes = ran.figures.across_bytes / measured.operations.max(1);
         let wanted = self.operations * self.groups as u64;
         match measured.operations == wanted {
             true => Ok(measured),
@@ -207,6 +243,12 @@ impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Point { setting, groups, global_percent, keys, threads, .. } = self;
         write!(f, "{setting}: {groups} × {threads} threads, {global_percent} % global, {keys}")?;
+        if self.value_bytes != 100 {
+            write!(f, ", {} bytes", self.value_bytes)?;
+        }
+        if self.mostly_reads {
+            f.write_str(", 95 % reads")?;
+        }
         self.rate_hz.map_or(Ok(()), |rate_hz| write!(f, ", {rate_hz}/s"))
     }
 }
@@ -232,6 +274,9 @@ mod tests {
             assert_eq!((group.operations, group.workload.value_bytes()), (Some(10_000), 100));
             assert_eq!(group.also.map(|also| also.share), Some(0.5));
         }
+        let caches =
+            Setting::ALL.map(|setting| Point { setting, ..point }.world().keyspaces[0].cache);
+        assert_eq!(caches.map(Cache::is_on), [false, false, false, true, true]);
         let cloud = Point { setting: Setting::Cloud, ..point };
         assert_eq!(cloud.world().client_link(world.sites[0].at, 0).latency.mean_ms(), 50.0);
         assert_eq!(Point { setting: Setting::Ours, ..point }.gateways(), None);

@@ -5,7 +5,7 @@ use super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
 use lab::paper::edgekv::{
-    Figure, Measured, Point, Results, Setting, Size, bars, points, shown::study,
+    Figure, Measured, Point, Results, Setting, Size, bars, copies, points, shown::study,
 };
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ impl Paper {
 /// EdgeKV (Sonbol and others, 2020): figures 5 to 13, with its way of requests and with ours
 ///
 /// Three groups of three nodes, in an edge and in a cloud setting. Requests about global keys go over
-/// gateways, as in the paper, or straight to whoever holds the key. Time is virtual; every run is
+/// gateways, as in the paper, or straight to whoever holds the key, with copies of remote keys or
+/// without. Time is virtual; every run is
 /// judged. docs/lab.md says what is modelled and what is not.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -78,6 +79,20 @@ impl EdgeKv {
         for figure in figures {
             print_figure(figure, &results, size)?;
         }
+        let heads = [
+            "COPIES",
+            ">% READS",
+            ">VALUE BYTES",
+            ">READ MS",
+            ">REMOTE MS",
+            ">UPDATES/S",
+            ">BYTES/OP",
+        ];
+        let mut table = Table::new(heads);
+        for row in copies::all(&results, size) {
+            table.row(row.cells());
+        }
+        show::print(format_args!("{table}\n"))?;
         let mut table = Table::new(["GOAL", "SHOULD BE", "IS", ""]);
         for bar in bars::all(&results, size) {
             let met = if bar.met { "met" } else { "not met" };
@@ -154,16 +169,15 @@ fn tell(done: usize, all: usize, began: Instant, point: &Point) {
 }
 
 fn print_figure(figure: Figure, results: &Results, size: Size) -> Result<(), Failed> {
-    let lines = [Setting::Edge, Setting::Cloud, Setting::Ours];
-    let lines = lines.map(|setting| figure.line(setting, results, size));
-    let mut table = Table::new(["", ">EDGE", ">CLOUD", ">OURS"]);
+    let lines = Setting::ALL.map(|setting| figure.line(setting, results, size));
+    let mut table = Table::new(["", ">EDGE", ">CLOUD", ">OURS", ">CACHED", ">STALE"]);
     for place in figure.places(size) {
         let values = lines.each_ref().map(|line| {
             let found = line.iter().find(|(there, _)| *there == place);
             found.map_or_else(|| "–".to_owned(), |(_, value)| format!("{value:.1}"))
         });
-        let [edge, cloud, ours] = values;
-        table.row([figure.place_words(place), edge, cloud, ours]);
+        let [edge, cloud, ours, cached, stale] = values;
+        table.row([figure.place_words(place), edge, cloud, ours, cached, stale]);
     }
     show::print(format_args!("{}, {}\n{table}\n", figure.title(), figure.unit()))?;
     let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "OURS INSTEAD"]);

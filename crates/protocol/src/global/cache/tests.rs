@@ -10,10 +10,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn cache(setting: Setting) -> Cache {
-    let spec = KeyspaceSpec {
-        cache: setting,
-        ..KeyspaceSpec::linearizable_global("cars", "car:")
-    };
+    let spec = KeyspaceSpec { cache: setting, ..KeyspaceSpec::linearizable_global("cars", "car:") };
     let mut cache = Cache::default();
     cache.follow(&[Keyspace { id: CARS, spec }]);
     cache
