@@ -10,6 +10,7 @@ use crate::link::Link;
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use wire::peer::Message;
 
 /// One way between any two sites, when nobody says, ms.
 const DELAY_MS: f64 = 10.0;
@@ -28,6 +29,9 @@ pub(super) struct Between {
     cut: BTreeSet<(usize, usize)>,
     /// Sites whose messages to and from others travel this much longer.
     slow: BTreeMap<usize, Duration>,
+    /// Directed pairs of sites whose messages wait until somebody lets them go.
+    held: BTreeSet<(usize, usize)>,
+    waiting: Vec<(NodeIndex, NodeIndex, Message)>,
     random: Random,
 }
 
@@ -39,6 +43,8 @@ impl Between {
             parted: BTreeSet::new(),
             cut: BTreeSet::new(),
             slow: BTreeMap::new(),
+            held: BTreeSet::new(),
+            waiting: Vec::new(),
             random: Random::stream(seed, "between sites", 0),
         }
     }
@@ -146,6 +152,68 @@ impl<C> Simulation<C> {
         self.break_connections(site, None);
     }
 
+    /// What one site says to another waits from now on, for [`Self::deliver_held`],
+    /// [`Self::drop_held`] or [`Self::release_sites`].
+    pub fn hold_sites(&mut self, from: usize, to: usize) {
+        self.between.held.insert((from, to));
+    }
+
+    /// The first `count` messages that wait between two sites arrive now; how many there were.
+    pub fn deliver_held(&mut self, from: usize, to: usize, count: usize) -> usize {
+        let some = self.take_held(from, to, count);
+        let delivered = some.len();
+        for (from, to, message) in some {
+            self.send_now(from, to, message);
+        }
+        delivered
+    }
+
+    /// The first `count` messages that wait between two sites are lost; how many there were.
+    pub fn drop_held(&mut self, from: usize, to: usize, count: usize) -> usize {
+        let some = self.take_held(from, to, count);
+        for (from, to, message) in &some {
+            self.note_message(*from, "✗", *to, message);
+        }
+        some.len()
+    }
+
+    /// Nothing waits between two sites any more: all that does arrives.
+    pub fn release_sites(&mut self, from: usize, to: usize) -> usize {
+        self.between.held.remove(&(from, to));
+        self.deliver_held(from, to, usize::MAX)
+    }
+
+    /// Holds a message back, if those of its two sites are held; gives it back if not.
+    pub(super) fn hold_back(
+        &mut self,
+        from: NodeIndex,
+        to: NodeIndex,
+        message: Message,
+    ) -> Option<Message> {
+        let way = (self.nodes[from].site, self.nodes[to].site);
+        if !self.between.held.contains(&way) {
+            return Some(message);
+        }
+        self.note_message(from, "⇥", to, &message);
+        self.between.waiting.push((from, to, message));
+        None
+    }
+
+    fn take_held(
+        &mut self,
+        from: usize,
+        to: usize,
+        count: usize,
+    ) -> Vec<(NodeIndex, NodeIndex, Message)> {
+        let (mut taken, mut kept) = (Vec::new(), Vec::new());
+        for one in std::mem::take(&mut self.between.waiting) {
+            let is_one = (self.nodes[one.0].site, self.nodes[one.1].site) == (from, to);
+            if is_one && taken.len() < count { taken.push(one) } else { kept.push(one) }
+        }
+        self.between.waiting = kept;
+        taken
+    }
+
     /// Breaks what connects a node to nodes of other sites. Both ends notice.
     pub(super) fn break_across(&mut self, node: NodeIndex) {
         for other in self.between.connections.of(node) {
@@ -203,7 +271,7 @@ mod tests {
     use crate::faults::{Fault, Kind, apply};
     use crate::link::Latency;
     use crate::simulation::{Down, Settings};
-    use wire::peer::{Message, Say, SnapshotChunk, SnapshotWanted};
+    use wire::peer::{Say, SnapshotChunk, SnapshotWanted};
 
     const MS: Duration = Duration::from_millis(1);
     /// Two nodes of site a, one of b, one of c.

@@ -381,6 +381,20 @@ impl<C> Simulation<C> {
         process.map(|process| process.site.held_slots()).unwrap_or_default()
     }
 
+    /// The moves under way that give slots of a node's site away.
+    #[must_use]
+    pub fn moves(&self, node: NodeIndex) -> Vec<protocol::global::handover::Progress> {
+        let process = self.nodes[node].process.as_ref();
+        process.map(|process| process.site.moves()).unwrap_or_default()
+    }
+
+    /// What a node's site knows of its right to a slot, in words.
+    #[must_use]
+    pub fn token(&self, node: NodeIndex, slot: Slot) -> Option<String> {
+        let process = self.nodes[node].process.as_ref();
+        process.map(|process| format!("{:?}", process.site.token(slot)))
+    }
+
     /// A node's pointers on the ring: of each virtual node its point, who is before and who after it.
     #[must_use]
     pub fn ring(&self, node: NodeIndex) -> Vec<(u64, Option<u64>, Vec<u64>)> {

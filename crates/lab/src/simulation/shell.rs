@@ -188,6 +188,12 @@ impl<C> Simulation<C> {
 
     /// Sends a message to a node of another site.
     pub(super) fn send_across(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
+        if let Some(message) = self.hold_back(from, to, message) {
+            self.send_now(from, to, message);
+        }
+    }
+
+    pub(super) fn send_now(&mut self, from: NodeIndex, to: NodeIndex, message: Message) {
         let (sender, receiver) = ((from, self.nodes[from].site), (to, self.nodes[to].site));
         debug_assert_ne!(sender.1, receiver.1, "nodes of one site have links of their own");
         let link = self.between.link(sender.1, receiver.1);

@@ -1,7 +1,7 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Command, Failure, MoveId, Query, Receiving, RegistryChange, Request, SlotEpochs,
+    Answer, Body, Command, Failure, Giving, MoveId, Query, Receiving, RegistryChange, Request, SlotEpochs,
     Write,
 };
 use protocol::site::raft::Persist;
@@ -177,15 +177,26 @@ fn command(command: &Command) -> String {
             format!("enter as {site}, registry {}", registry.version)
         }
         Command::LearnRegistry(registry) => format!("learn registry {}", registry.version),
-        Command::Giving { number, step } => format!("give {number} {step:?}"),
+        Command::Giving { number, step } => match step {
+            Giving::Begin { slots, to, .. } => format!("give {slots} to {to}"),
+            Giving::Pause(true) => format!("give {number} pause"),
+            Giving::Pause(false) => format!("give {number} go on"),
+            Giving::Freeze => format!("give {number} freeze"),
+            Giving::Release => format!("give {number} release"),
+            Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
+            Giving::TakeBack { refused: false } => format!("give {number} take back"),
+        },
         Command::Receiving { id, step } => {
             let MoveId { from, number } = id;
             match step {
                 Receiving::Piece { sequence, items, .. } => {
                     format!("receive {from}/{number} piece {sequence}, {} items", items.len())
                 }
+                Receiving::Begin { slots, .. } => {
+                    format!("receive {from}/{number} begin {}", slots.slots())
+                }
                 Receiving::Install { .. } => format!("receive {from}/{number} install"),
-                other => format!("receive {from}/{number} {other:?}"),
+                Receiving::Refuse => format!("receive {from}/{number} refuse"),
             }
         }
         other => format!("{other:?}"),

@@ -334,6 +334,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.machine.membership().map(|member| member.registry.clone())
     }
 
+    /// What this site knows of its right to a slot.
+    pub fn token(&self, slot: Slot) -> Token {
+        self.machine.token(slot)
+    }
+
     /// How far the moves of this site have come.
     pub fn moves(&self) -> Vec<Progress> {
         self.handovers.progress(&self.machine)

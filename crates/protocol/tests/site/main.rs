@@ -4,6 +4,7 @@
 
 mod copies;
 mod crashes;
+mod moves;
 mod scripts;
 mod workload;
 mod world;

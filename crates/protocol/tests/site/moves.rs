@@ -1,0 +1,374 @@
+//! Golden scripts of several sites: how slots change hands, step by step, and what a crash, a lost
+//! message or an operator in between does to that. `UPDATE_GOLDENFILES=1` rewrites them.
+//!
+//! Shown is what sites say to each other (⇒; ⇥ what is held, ✗ what is lost), what their leaders put
+//! into their logs about a move, whom slots belong to, clients, and crashes. What nodes of one site say
+//! to each other is left out, and so are the ring and the registry. Links between sites take 10 ms.
+//!
+//! | command | what it does |
+//! | --- | --- |
+//! | `sites west=3 east=1` | a deployment of these sites, with a keyspace `k`; its slots are where they belong; shows nothing |
+//! | `home k1` | which site the slot of a key belongs to, and its number |
+//! | `move k1 west east` | west hands the slot of a key to east |
+//! | `pause west`, `resume west`, `takeback west` | of the last move that west began |
+//! | `put k1 v at=west/n1 [number=7]`, `add`, `get` | a client of a node asks; `number`: it numbers its write |
+//! | `hold west east`, `deliver west east [3]`, `lose west east [3]`, `release west east` | messages from west to east |
+//! | `run 100` | lets so many milliseconds pass |
+//! | `until west freezes` | lets time pass until west's leader has put that into its log |
+//! | `until east hears piece` | lets time pass until a message with that word reaches east |
+//! | `crash west/n1`, `crash west leader`, `restart west` | nodes die; all of a site that are down come back |
+//! | `holders k1` | which sites hold, or hand over, the slot of a key |
+
+#![expect(clippy::disallowed_methods, reason = "the scripts are files")]
+
+use goldenscript::{Command as Line, Context, Runner};
+use lab::link::Link;
+use lab::simulation::{Down, NodeIndex, Settings, Simulation};
+use model::{
+    Answer, Body, ClientId, Command, Condition, Consistency, DeploymentId, Expiry, Giving,
+    KeyspaceId, KeyspaceSpec, Placement, Query, ReadConsistency, RegistryChange, Request, RequestId,
+    Scope, Slot, SlotSet, Write,
+};
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+type Failed = Box<dyn Error>;
+
+/// How long one waits for something that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A client that numbers its writes.
+const CLIENT: ClientId = ClientId(77);
+
+struct Script {
+    world: Simulation,
+    space: KeyspaceId,
+    shown: usize,
+    /// Entries that were shown: those of a site go to each of its nodes.
+    logged: BTreeSet<String>,
+}
+
+impl Script {
+    fn new() -> Script {
+        let world = Simulation::new(1, Settings::default());
+        Script { world, space: KeyspaceId::DEFAULT, shown: 0, logged: BTreeSet::new() }
+    }
+
+    fn site(&self, name: Option<&str>) -> Result<usize, Failed> {
+        let name = name.ok_or("which site?")?;
+        let found = self.world.sites.iter().position(|site| site.name == name);
+        found.ok_or_else(|| format!("there is no site {name}").into())
+    }
+
+    fn node(&self, name: &str) -> Result<NodeIndex, Failed> {
+        let found = (0..self.world.nodes.len()).find(|node| self.world.name(*node) == name);
+        found.ok_or_else(|| format!("there is no node {name}").into())
+    }
+
+    fn ask(&mut self, node: NodeIndex, body: Body) -> Result<(), Failed> {
+        let request = Request { body, deadline_ms: None, redirect: false };
+        self.world.ask(node, request).ok_or("it is down")?;
+        Ok(())
+    }
+
+    /// Asks a site's leader, and waits for the answer.
+    fn ask_and_wait(&mut self, site: usize, body: Body) -> Result<Answer, Failed> {
+        let leader = self.world.leader(site).ok_or("nobody leads")?;
+        self.ask(leader, body)?;
+        let has_answer = |world: &Simulation| !world.answered.is_empty();
+        if !self.world.run_until(PATIENCE, has_answer) {
+            return Err("no answer".into());
+        }
+        Ok(self.world.answered.pop().ok_or("no answer")?.outcome?)
+    }
+
+    fn begin(&mut self, sites: Vec<(String, usize)>) -> Result<(), Failed> {
+        *self = Script::new();
+        for (place, (name, nodes)) in sites.iter().enumerate() {
+            self.world.add_site(name.as_str(), Link::constant(1.0));
+            for _ in 0..*nodes {
+                self.world.add_node(place, false);
+            }
+        }
+        for place in 0..sites.len() {
+            if !self.world.run_until(PATIENCE, |world| world.is_whole(place)) {
+                return Err("a site did not form".into());
+            }
+        }
+        let entry = |script: &Script, site| script.world.entry(site).ok_or("no name of a site");
+        let found = Command::Found { deployment: DeploymentId(1), site: entry(self, 0)? };
+        self.ask_and_wait(0, Body::Write(found))?;
+        for site in 1..sites.len() {
+            let join = Command::ChangeRegistry(RegistryChange::Join(entry(self, site)?));
+            let Answer::Registered { site: id, registry } =
+                self.ask_and_wait(0, Body::Write(join))?
+            else {
+                return Err("joining was answered by something else".into());
+            };
+            self.ask_and_wait(site, Body::Write(Command::Enter { site: id, registry }))?;
+        }
+        let spec = KeyspaceSpec {
+            name: "k".into(),
+            prefix: "k".into(),
+            consistency: Consistency::Linearizable,
+            scope: Scope::Global,
+            placement: Placement::Hash,
+            lease_reads: false,
+        };
+        let made = self.ask_and_wait(0, Body::Write(Command::CreateKeyspace(spec)))?;
+        let Answer::Keyspace(made) = made else { return Err("no keyspace".into()) };
+        self.space = made.id;
+        let settled = |world: &Simulation| {
+            let held = (0..world.sites.len()).map(|site| {
+                world.leader(site).map_or(0, |leader| world.held_slots(leader).0.len())
+            });
+            let held: Vec<usize> = held.collect();
+            held.iter().sum::<usize>() == usize::from(Slot::COUNT)
+                && held.iter().all(|held| *held > 0)
+        };
+        self.world.run(Duration::from_secs(3));
+        if !self.world.run_until(PATIENCE, settled) {
+            return Err("slots did not arrive".into());
+        }
+        self.world.run(Duration::from_secs(2));
+        self.world.answered.clear();
+        self.world.trace = Some(String::new());
+        self.shown = 0;
+        Ok(())
+    }
+
+    /// What was noted since this was called last, without what is not worth it.
+    fn show(&mut self) -> String {
+        let trace = self.world.trace.as_deref().unwrap_or_default();
+        let (mut shown, mut at) = (String::new(), None);
+        let logged = &mut self.logged;
+        for line in trace[self.shown..].lines() {
+            if line.starts_with("@ ") {
+                at = Some(line);
+                continue;
+            }
+            if let Some(line) = worth(line, logged) {
+                if let Some(at) = at.take() {
+                    shown.push_str(at);
+                    shown.push('\n');
+                }
+                shown.push_str(&line);
+                shown.push('\n');
+            }
+        }
+        self.shown = trace.len();
+        shown
+    }
+
+    /// Lets time pass until the trace says something new.
+    fn until(&mut self, is_it: impl Fn(&str) -> bool) -> Result<(), Failed> {
+        let (until, mut seen) = (self.world.now() + PATIENCE, self.trace_len());
+        while self.world.now() < until {
+            let stepped = self.world.step(until);
+            let trace = self.world.trace.as_deref().unwrap_or_default();
+            let said = trace[seen..].lines().any(&is_it);
+            seen = trace.len();
+            if said || matches!(stepped, lab::simulation::Stepped::Nothing) {
+                return if said { Ok(()) } else { Err("it never came to that".into()) };
+            }
+        }
+        Err("it never came to that".into())
+    }
+
+    fn trace_len(&self) -> usize {
+        self.world.trace.as_ref().map_or(0, String::len)
+    }
+
+    /// The last move that a site began, by what its leader has logged.
+    fn last_move(&self, site: usize) -> Result<u64, Failed> {
+        let leader = self.world.leader(site).ok_or("nobody leads")?;
+        let moves = self.world.moves(leader);
+        moves.last().map(|one| one.number).ok_or_else(|| "it has no move".into())
+    }
+
+    fn give(&mut self, site: usize, number: u64, step: Giving) -> Result<(), Failed> {
+        let leader = self.world.leader(site).ok_or("nobody leads")?;
+        self.ask(leader, Body::Write(Command::Giving { number, step }))
+    }
+
+    fn holders(&self, key: &str) -> String {
+        let slot = Slot::of_key(key.as_bytes());
+        let mut text = String::new();
+        for (place, site) in self.world.sites.iter().enumerate() {
+            let leader = self.world.leader(place);
+            let token = leader.and_then(|leader| self.world.token(leader, slot));
+            let token = token.unwrap_or_else(|| "nobody leads".to_owned());
+            text.push_str(&format!("{}: {token}\n", site.name));
+        }
+        text
+    }
+}
+
+/// A line of the trace as it is shown; nothing, if it is not worth it.
+fn worth(line: &str, shown: &mut BTreeSet<String>) -> Option<String> {
+    let across = [" ⇒ ", " ⇥ ", " ✗ "].iter().any(|arrow| line.contains(arrow));
+    if across {
+        let dull = line.contains("  Ring") || line.contains("  Registry") || line.contains("None");
+        return (!dull && line.contains('/')).then(|| line.to_owned());
+    }
+    if let Some((node, logged)) = line.split_once(": persists ") {
+        // Which commands about moves are in it.
+        let begin = logged.find('[')?;
+        let end = logged.rfind(']')?;
+        let site = node.split('/').next().unwrap_or_default();
+        let entries = logged.get(begin + 1..end)?.split(", ");
+        let moves = entries.filter(|one| one.contains("give ") || one.contains("receive "));
+        let new = moves.filter(|one| shown.insert(format!("{site} {one}")));
+        let moves: Vec<&str> =
+            new.map(|one| one.split_once(' ').map_or(one, |(_, what)| what)).collect();
+        return (!moves.is_empty()).then(|| format!("{node}: logs {}", moves.join(", ")));
+    }
+    let told = [": asked #", ": answers #", ": holds ", ": starts", ": crashes", " has lost "];
+    let is_told = told.iter().any(|word| line.contains(word)) && !line.contains(" has lost ");
+    is_told.then(|| line.to_owned())
+}
+
+fn slot(key: Option<&str>) -> Result<SlotSet, Failed> {
+    let key = key.ok_or("the slot of which key?")?;
+    Ok([Slot::of_key(key.as_bytes())].into_iter().collect())
+}
+
+impl Runner for Script {
+    type Command = Line;
+
+    fn run(&mut self, line: &Line, _: &Context) -> Result<String, Failed> {
+        let mut args = line.consume_args();
+        if line.name == "sites" {
+            let mut sites = Vec::new();
+            while let Some((name, nodes)) = args.next_key() {
+                sites.push((name.to_owned(), nodes.parse()?));
+            }
+            self.begin(sites)?;
+            return Ok(String::new());
+        }
+        let at = args.take_key("at").map(str::to_owned);
+        let number = args.take_key("number").map(str::parse).transpose()?;
+        let request = number.map(|sequence| RequestId {
+            client: CLIENT,
+            sequence,
+            acknowledged_below: 0,
+        });
+        let mut words = Vec::new();
+        while let Some(word) = args.next_pos() {
+            words.push(word.to_owned());
+        }
+        args.reject_next()?;
+        let word = |place: usize| words.get(place).map(String::as_str);
+        let keyspace = self.space;
+        let key = || word(0).map(|key| key.to_owned().into()).ok_or("which key?");
+        let write = |write| Body::Write(Command::Write { keyspace, write, request });
+        match line.name.as_str() {
+            "put" | "add" | "get" => {
+                let body = match line.name.as_str() {
+                    "put" => write(Write::Put {
+                        key: key()?,
+                        value: word(1).ok_or("which value?")?.to_owned().into(),
+                        condition: Condition::Always,
+                        expiry: Expiry::Never,
+                        return_old: false,
+                    }),
+                    "add" => write(Write::Add { key: key()?, delta: 1 }),
+                    _ => Body::Read {
+                        keyspace,
+                        query: Query::Get { key: key()? },
+                        consistency: ReadConsistency::Linearizable,
+                    },
+                };
+                let node = self.node(&at.ok_or("which node is asked? (at=west/n1)")?)?;
+                self.ask(node, body)?;
+            }
+            "home" => {
+                let slots = slot(word(0))?;
+                let mut holders = self.holders(word(0).unwrap_or_default());
+                holders.insert_str(0, &format!("slot {slots}\n"));
+                return Ok(holders);
+            }
+            "holders" => return Ok(self.holders(word(0).ok_or("which key?")?)),
+            "move" => {
+                let (from, to) = (self.site(word(1))?, self.site(word(2))?);
+                let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
+                self.give(from, 0, Giving::Begin { slots: slot(word(0))?, to, pinned: true })?;
+            }
+            "pause" | "resume" | "takeback" => {
+                let site = self.site(word(0))?;
+                let number = self.last_move(site)?;
+                let step = match line.name.as_str() {
+                    "pause" => Giving::Pause(true),
+                    "resume" => Giving::Pause(false),
+                    _ => Giving::TakeBack { refused: false },
+                };
+                self.give(site, number, step)?;
+            }
+            "hold" | "deliver" | "lose" | "release" => {
+                let (from, to) = (self.site(word(0))?, self.site(word(1))?);
+                let count = word(2).map(str::parse).transpose()?.unwrap_or(usize::MAX);
+                match line.name.as_str() {
+                    "hold" => self.world.hold_sites(from, to),
+                    "deliver" => drop(self.world.deliver_held(from, to, count)),
+                    "lose" => drop(self.world.drop_held(from, to, count)),
+                    _ => drop(self.world.release_sites(from, to)),
+                }
+            }
+            "run" => {
+                let ms = word(0).ok_or("for how long?")?.parse()?;
+                self.world.run(Duration::from_millis(ms));
+            }
+            "until" => {
+                let site = format!("{}/", word(0).ok_or("which site?")?);
+                let what = words.get(2..).unwrap_or_default().join(" ");
+                match word(1) {
+                    Some("logs") => self.until(|line| {
+                        line.starts_with(&site) && line.contains(" persists") && line.contains(&what)
+                    })?,
+                    Some("hears") => self.until(|line| {
+                        line.contains(&format!(" ⇒ {site}")) && line.contains(&what)
+                    })?,
+                    Some("holds") => self.until(|line| {
+                        line.starts_with(&site) && line.contains(": holds ")
+                    })?,
+                    _ => return Err("logs, hears or holds".into()),
+                }
+            }
+            "crash" => {
+                let node = match word(1) {
+                    Some("leader") => {
+                        let site = self.site(word(0))?;
+                        self.world.leader(site).ok_or("nobody leads")?
+                    }
+                    _ => self.node(word(0).ok_or("which node?")?)?,
+                };
+                self.world.crash(node, &Down::Killed);
+            }
+            "restart" => {
+                let site = self.site(word(0))?;
+                for node in self.world.sites[site].nodes.clone() {
+                    self.world.start(node);
+                }
+            }
+            other => return Err(format!("there is no command {other}").into()),
+        }
+        if let Some(why) = &self.world.failure {
+            return Err(why.clone().into());
+        }
+        Ok(self.show())
+    }
+}
+
+#[test]
+fn scripts_of_moves() {
+    let folder = Path::new("tests/moves");
+    let entries = std::fs::read_dir(folder).expect("the scripts are there");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    names.sort();
+    assert!(!names.is_empty());
+    for path in names {
+        goldenscript::run(&mut Script::new(), &path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
