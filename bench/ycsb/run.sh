@@ -2,7 +2,7 @@
 # YCSB on Portolan: loads records, runs workloads, and prints a table in Markdown.
 #
 #   run.sh [--hosts 127.0.0.1:7379] [OPTIONS]    on nodes that are already running
-#   run.sh --deployment [OPTIONS]                on a deployment that it starts itself (not there yet)
+#   run.sh --deployment [OPTIONS]                on three sites of three nodes that it starts and ends itself
 #
 #   --hosts LIST         Redis ports: a,b,c of one site; 'a,b,c;d,e' of two, with one client each
 #   --workloads LETTERS  which of ABCDEF                       [ABCDEF]
@@ -13,9 +13,10 @@
 #   --distribution NAME  zipfian, hotspot, uniform or latest   [zipfian]; D is always latest
 #   --seconds-max N      a phase ends after this long          [600]
 #   --user NAME          log in; the password comes from PORTOLAN_PASSWORD
-#   --keep DIR           leave what YCSB wrote there
+#   --keep DIR           leave what YCSB wrote there           [--deployment: results/TIME]
 #   -- ARGUMENTS         for YCSB itself, such as -p dataintegrity=true or -target 500
 #
+# --deployment runs $PORTOLAN_BIN, or target/release/portolan of the sources (cargo build --release).
 # Ends with 0 if every operation succeeded, 1 if not, 2 if it could not begin. README.md says more.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -73,22 +74,17 @@ whole --seconds-max "$seconds_max" 86400
 [[ $global =~ ^(0(\.[0-9]+)?|1(\.0+)?)$ ]] || fail "--global: not from 0 to 1: $global"
 [[ $distribution =~ ^(zipfian|hotspot|uniform|latest)$ ]] || fail "--distribution: $distribution"
 
+. "$here/deployment.sh"
+
 # Only what was started here is ended here.
 started=()
 end_started() {
   local pid
   for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+  stop_deployment
 }
 trap end_started EXIT
 trap 'exit 130' INT TERM
-
-# A deployment of our own belongs here: start its nodes (their process ids into `started`, so that the trap
-# ends them), make the keyspaces `local` (prefix local:) and `global` (prefix global:), wait until every
-# site answers, and set `hosts`. Link delays as published are in README.md.
-start_deployment() {
-  fail "--deployment is not there yet; start the nodes yourself and name them with --hosts"
-}
-if [ -n "$deployment" ]; then start_deployment; fi
 
 # Maven looks for itself what has to be done again; tests run only when something has changed.
 build() {
@@ -100,8 +96,16 @@ build() {
 }
 build
 
+portolan=
+if [ -n "$deployment" ]; then
+  [ -z "$user" ] || fail "--user: the nodes that --deployment starts have no users"
+  portolan=${PORTOLAN_BIN:-$here/../../target/release/portolan}
+  [ -x "$portolan" ] || fail "no $portolan: cargo build --release, or set PORTOLAN_BIN"
+  keep=${keep:-$here/results/$(date -u +%Y-%m-%dT%H%M%SZ)}
+fi
 out=${keep:-$(mktemp -d)}
 mkdir -p "$out"
+if [ -n "$deployment" ]; then start_deployment "$out/nodes"; fi
 classes="$here/target/ycsb-portolan.jar:$here/target/lib/*"
 IFS=';' read -ra sites <<<"$hosts"
 files=()
@@ -160,12 +164,42 @@ if [[ $workloads == *E* ]]; then
   run E 0 0 0.05 0.95 0 -p insertorder=ordered -p maxscanlength=100
 fi
 
+# aligned FILE : a Markdown table with all its columns as wide as they need, numbers on the right.
+aligned() {
+  awk -F '|' '
+    !/^\|/ { if (NR > FNR) print; next }
+    NR == FNR {
+      for (i = 2; i < NF; i++) {
+        if (FNR == 2 && $i ~ /:/) right[i] = 1
+        else if (FNR != 2 && length($i) > wide[i]) wide[i] = length($i)
+      }
+      next
+    }
+    {
+      line = "|"
+      for (i = 2; i < NF; i++) {
+        text = $i
+        gsub(/^ +| +$/, "", text)
+        if (FNR == 2) {
+          text = sprintf("%*s", wide[i] - 2, "")
+          gsub(/ /, "-", text)
+          if (right[i]) sub(/-$/, ":", text)
+        }
+        line = line sprintf(right[i] ? " %*s |" : " %-*s |", wide[i] - 2, text)
+      }
+      print line
+    }' "$1" "$1"
+}
+
 echo "YCSB 0.17.0, $(date -u +%Y-%m-%dT%H:%MZ): ${#sites[@]} client(s) of $threads threads, $records records" \
   "of one field of 100 bytes in both copies, $operations operations a workload and client, $distribution," \
-  "global proportion $global; client on $(nproc) cores."
+  "global proportion $global; ${portolan:+$deployment_sites sites of $deployment_nodes nodes, and }clients on $(nproc) cores." |
+  tee "$out/about.txt"
 echo
 status=0
-java -cp "$classes" portolan.ResultsTable "$records" "$operations" "${files[@]}" || status=$?
+java -cp "$classes" portolan.ResultsTable "$records" "$operations" "${files[@]}" >"$out/raw.md" || status=$?
+aligned "$out/raw.md" | tee "$out/table.md"
+rm -f "$out/raw.md"
 if [ -z "$keep" ] && [ "$status" -eq 0 ]; then
   rm -rf "$out"
 else
