@@ -80,7 +80,7 @@ impl Played {
             "* mission has joined and holds ",
             "* downtown loses its leader",
             "* downtown has a new one, ",
-            "* pacific-heights begins to leave, with ",
+            "* pacific-heights hands over ",
             "* pacific-heights has left",
         ];
         let at: Vec<_> = steps.iter().map(|step| self.stdout.find(step)).collect();

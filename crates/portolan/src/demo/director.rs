@@ -120,6 +120,7 @@ impl<'a> Director<'a> {
                 break;
             }
         }
+        self.story.slots = self.city.holdings().await.iter().map(|one| one.slots).collect();
         Ok((self.story, self.audit))
     }
 
@@ -227,7 +228,7 @@ impl<'a> Director<'a> {
                 self.presences[site] = Presence::Leaving;
                 let departure = Departure { site, at, slots, before, done: None };
                 self.story.departure = Some(departure);
-                let label = format!("{} begins to leave, with {slots} slots", self.name(site));
+                let label = format!("{} hands over {slots} slots", self.name(site));
                 self.note(MarkKind::Note, label);
                 let asked = self.city.leave(site).await;
                 asked.map_err(|failure| DemoError::Leave { name: self.name(site), failure })?;
@@ -251,7 +252,7 @@ impl<'a> Director<'a> {
         self.shared.scene.lock().ledger.forget_site(site);
         self.city.stop_site(site).await;
         self.presences[site] = Presence::Left;
-        self.note(MarkKind::Note, format!("{} has left and is switched off", self.name(site)));
+        self.note(MarkKind::Note, format!("{} has left and is stopped", self.name(site)));
     }
 
     fn name(&self, site: usize) -> model::SiteName {

@@ -179,6 +179,13 @@ impl Outcome<'_> {
         }
         let counters = measure.counters();
         print_row(&mut out, "all", counters.errors, &measure.summary())?;
+        writeln!(out, "\n{:<20}{:>10}{:>8}", "site", "answered", "slots")?;
+        let sites = self.plan.world.sites.iter().zip(&seen.sites).zip(&self.story.slots);
+        for (index, ((site, answered), slots)) in sites.enumerate() {
+            let fate = self.story.fate(index).unwrap_or_default();
+            let line = format!("{:<20}{answered:>10}{slots:>8}  {fate}", site.name.as_str());
+            writeln!(out, "{}", line.trim_end())?;
+        }
         writeln!(
             out,
             "\nmoves {}, elections {}, attempts made again {}, answers later than {} ms: {}",
@@ -242,7 +249,7 @@ impl Outcome<'_> {
         let world = &self.plan.world;
         let sites = world.sites.iter().zip(&seen.sites).enumerate();
         let sites = sites.map(|(index, (site, operations))| MapSite {
-            name: match self.fate(index) {
+            name: match self.story.fate(index) {
                 Some(fate) => format!("{} ({fate})", site.name),
                 None => site.name.to_string(),
             },
@@ -257,6 +264,10 @@ impl Outcome<'_> {
             ..Map::new(world.area)
         };
         let mut notes = self.notes();
+        let slots = world.sites.iter().zip(&self.story.slots);
+        let slots = slots.map(|(site, slots)| format!("{} {slots}", site.name));
+        let slots = slots.collect::<Vec<_>>().join(", ");
+        notes.push(format!("Slots of global keys that each site held in the end: {slots}."));
         if !seen.failures.is_empty() {
             let failures = seen.failures.iter().map(|(why, count)| format!("{why} ({count})"));
             let failures = failures.collect::<Vec<_>>().join(", ");
@@ -269,14 +280,6 @@ impl Outcome<'_> {
             notes,
             ..Report::new(world.title.clone(), self.summary(), measure)
         }
-    }
-
-    /// What became of a site, in a word.
-    fn fate(&self, site: usize) -> Option<&'static str> {
-        let Story { arrival, departure, .. } = &self.story;
-        let joined = arrival.as_ref().is_some_and(|arrival| arrival.site == site);
-        let left = departure.as_ref().is_some_and(|departure| departure.site == site);
-        if joined { Some("joined") } else { left.then_some("left") }
     }
 
     /// What the judges say, for people.
@@ -395,16 +398,15 @@ impl Outcome<'_> {
         let arrived = arrival.as_ref().map(|one| ("joined", one.site, one.done));
         let departed = departure.as_ref().map(|one| ("left", one.site, one.done));
         for (what, site, done) in [arrived, departed].into_iter().flatten() {
-            let name = self.plan.world.sites[site].name.to_string();
-            let (note, tone) = match done {
+            let label = format!("{} {what} in", self.plan.world.sites[site].name);
+            tiles.push(match done {
                 Some(done) => {
-                    let (slots, took_s) = (done.slots, done.took.as_secs_f64());
-                    let note = format!("{slots} slots in {took_s:.1} s; {}", done.meanwhile());
-                    (note, judged(done.errors == 0))
+                    let value = format!("{:.1} s", done.took.as_secs_f64());
+                    let note = format!("with {} slots; {}", done.slots, done.meanwhile());
+                    Tile::new(&label, value, note, judged(done.errors == 0))
                 }
-                None => ("begun, not finished".to_owned(), Tone::Bad),
-            };
-            tiles.push(Tile::new(what, name, note, tone));
+                None => Tile::new(&label, "–".to_owned(), "not finished".to_owned(), Tone::Bad),
+            });
         }
         tiles
     }

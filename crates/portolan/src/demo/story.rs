@@ -13,6 +13,8 @@ pub(super) struct Story {
     pub(super) kill: Option<Kill>,
     /// The site that left.
     pub(super) departure: Option<Departure>,
+    /// Slots that each site held in the end.
+    pub(super) slots: Vec<usize>,
 }
 
 /// A site that joined.
@@ -86,6 +88,13 @@ pub(super) struct Kill {
 }
 
 impl Story {
+    /// What became of a site, in a word; none: it was there all the time.
+    pub(super) fn fate(&self, site: usize) -> Option<&'static str> {
+        let joined = self.arrival.as_ref().is_some_and(|arrival| arrival.site == site);
+        let left = self.departure.as_ref().is_some_and(|departure| departure.site == site);
+        if joined { Some("joined") } else { left.then_some("left") }
+    }
+
     /// What came of the sites that joined and left, a line each.
     pub(super) fn told(&self, world: &World) -> Vec<String> {
         let name = |site: usize| &world.sites[site].name;
@@ -130,9 +139,13 @@ mod tests {
         let before = Counters { errors: 1, retries: 5, ..Counters::default() };
         let took = Duration::from_millis(1_250);
         let mut story = Story::default();
-        assert!(story.told(&world).is_empty());
+        assert!(story.told(&world).is_empty() && story.fate(5).is_none());
         story.arrival = Some(Arrival { site: 5, at: took, before, done: None });
         story.departure = Some(Departure { site: 1, at: took, slots: 7, before, done: None });
+        assert_eq!(
+            (story.fate(5), story.fate(1), story.fate(0)),
+            (Some("joined"), Some("left"), None)
+        );
         let told = story.told(&world);
         assert_eq!(told[0], "mission had begun to join, and had not finished in the end");
         assert_eq!(told[1], "pacific-heights had begun to leave, and had not finished in the end");

@@ -25,9 +25,9 @@ use goldenscript::{Command as Line, Context, Runner};
 use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, Condition, Consistency, DeploymentId, Expiry, Giving,
-    KeyspaceId, KeyspaceSpec, Placement, Query, ReadConsistency, RegistryChange, Request, RequestId,
-    Scope, Slot, SlotSet, Write,
+    Answer, Body, ClientId, Command, Condition, DeploymentId, Expiry, Giving,
+    KeyspaceId, KeyspaceSpec, Query, ReadRegistryChange, Request, RequestId,
+    Slot, SlotSet, Write,
 };
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -108,14 +108,7 @@ impl Script {
             };
             self.ask_and_wait(site, Body::Write(Command::Enter { site: id, registry }))?;
         }
-        let spec = KeyspaceSpec {
-            name: "k".into(),
-            prefix: "k".into(),
-            consistency: Consistency::Linearizable,
-            scope: Scope::Global,
-            placement: Placement::Hash,
-            lease_reads: false,
-        };
+        let spec = KeyspaceSpec::linearizable_global("k", "k");
         let made = self.ask_and_wait(0, Body::Write(Command::CreateKeyspace(spec)))?;
         let Answer::Keyspace(made) = made else { return Err("no keyspace".into()) };
         self.space = made.id;
