@@ -207,7 +207,8 @@ impl Client {
     ) {
         let prefix = world.prefix(keyspace.0);
         let key = format!("{prefix}{}", step.key);
-        let asked = Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited, life };
+        let asked =
+            Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited, life };
         self.doing = Some(Doing::new(self, asked, &world.clients[self.group], now));
     }
 

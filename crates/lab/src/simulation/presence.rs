@@ -193,10 +193,7 @@ impl<C> Simulation<C> {
         let Some(id) = self.sites[site].id else { return };
         let last = |heard: &Result<Answer, Failure>| {
             let refusal = heard.as_ref().err();
-            matches!(
-                refusal,
-                Some(Failure::Refused(Refusal::Registry(RegistryError::LastSite(_))))
-            )
+            matches!(refusal, Some(Failure::Refused(Refusal::Registry(RegistryError::LastSite(_)))))
         };
         if heard.is_some_and(|heard| last(&heard)) {
             self.sites[site].presence = Presence::Inside;

@@ -314,7 +314,7 @@ impl Outcome<'_> {
         let Plan { world, vehicles, clock, vehicles_from, .. } = self.plan;
         let nodes: usize = world.sites.iter().map(|site| site.nodes).sum();
         let name = |site: usize| &world.sites[site].name;
-        let Story { arrival, kill, departure } = &self.story;
+        let Story { arrival, kill, departure, .. } = &self.story;
         let fates: Vec<String> = [
             arrival.as_ref().map(|arrival| format!("{} joined", name(arrival.site))),
             kill.as_ref().map(|kill| format!("{} lost its leader", name(kill.site))),

@@ -37,9 +37,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         // A giver that is gone has no moves.
         let is_open = |id: &MoveId| {
-            registry.site(id.from).is_some()
-                && id.from != own
-                && !self.farewells.ended.contains(id)
+            registry.site(id.from).is_some() && id.from != own && !self.farewells.ended.contains(id)
         };
         let open: Vec<MoveId> = self.machine.settled_moves().filter(is_open).collect();
         for id in open.iter().take(ASKED_MAX).copied() {

@@ -25,9 +25,8 @@ use goldenscript::{Command as Line, Context, Runner};
 use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, Condition, DeploymentId, Expiry, Giving,
-    KeyspaceId, KeyspaceSpec, Query, ReadRegistryChange, Request, RequestId,
-    Slot, SlotSet, Write,
+    Answer, Body, ClientId, Command, Condition, DeploymentId, Expiry, Giving, KeyspaceId,
+    KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, RequestId, Slot, SlotSet, Write,
 };
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -242,11 +241,8 @@ impl Runner for Script {
         }
         let at = args.take_key("at").map(str::to_owned);
         let number = args.take_key("number").map(str::parse).transpose()?;
-        let request = number.map(|sequence| RequestId {
-            client: CLIENT,
-            sequence,
-            acknowledged_below: 0,
-        });
+        let request =
+            number.map(|sequence| RequestId { client: CLIENT, sequence, acknowledged_below: 0 });
         let mut words = Vec::new();
         while let Some(word) = args.next_pos() {
             words.push(word.to_owned());
@@ -317,14 +313,16 @@ impl Runner for Script {
                 let what = words.get(2..).unwrap_or_default().join(" ");
                 match word(1) {
                     Some("logs") => self.until(|line| {
-                        line.starts_with(&site) && line.contains(" persists") && line.contains(&what)
+                        line.starts_with(&site)
+                            && line.contains(" persists")
+                            && line.contains(&what)
                     })?,
                     Some("hears") => self.until(|line| {
                         line.contains(&format!(" ⇒ {site}")) && line.contains(&what)
                     })?,
-                    Some("holds") => self.until(|line| {
-                        line.starts_with(&site) && line.contains(": holds ")
-                    })?,
+                    Some("holds") => {
+                        self.until(|line| line.starts_with(&site) && line.contains(": holds "))?
+                    }
                     _ => return Err("logs, hears or holds".into()),
                 }
             }

@@ -117,15 +117,8 @@ pub(super) fn measure(programs: &Programs, nodes: u64, extent: Extent) -> Result
         }
         Ok((handover?, moving?))
     })?;
-    let one = Move {
-        nodes,
-        handover,
-        round_trip_us,
-        commits_us,
-        quiet,
-        moving,
-        command: command.text(),
-    };
+    let one =
+        Move { nodes, handover, round_trip_us, commits_us, quiet, moving, command: command.text() };
     eprintln!(
         "  move-{nodes}     {:.0} MB/s, frozen {:.0} µs, longest write {:.0} µs (without a move \
          {:.0}), unit {:.0} µs, {} errors",

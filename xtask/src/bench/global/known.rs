@@ -99,9 +99,8 @@ pub(super) fn measure(programs: &Programs, extent: Extent) -> Result<Known, Stri
         .with("--value-bytes", VALUE_BYTES)
         .with("--gets", 0.9)
         .lasting(extent.measured_s);
-    let steady = routed_by(&sites, &all, || {
-        loads::all_right(load.run(programs)?, "the load").map(drop)
-    })?;
+    let steady =
+        routed_by(&sites, &all, || loads::all_right(load.run(programs)?, "the load").map(drop))?;
 
     sites.gather(SLOTS, 0)?;
     loads::fill(programs, &sites.redis(&[0]), SLOTS, KEYS_MOVED, VALUE_BYTES)?;
@@ -123,9 +122,8 @@ pub(super) fn measure(programs: &Programs, extent: Extent) -> Result<Known, Stri
 pub(super) fn three_of_three(programs: &Programs, extent: Extent) -> Result<Three, String> {
     let sites = Deployment::start(programs, 3, 3)?;
     let all = sites.redis(&[0, 1, 2]);
-    let fill = Command::new(&all, 2 * CLIENTS)
-        .with("--value-bytes", VALUE_BYTES)
-        .each_once(KEYS / 10);
+    let fill =
+        Command::new(&all, 2 * CLIENTS).with("--value-bytes", VALUE_BYTES).each_once(KEYS / 10);
     loads::all_right(fill.run(programs)?, "writing the keys first")?;
     let load = |gets: u8| {
         Command::new(&all, 256)

@@ -12,8 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored when nobody says which.
-const WORLDS: [&str; 6] =
-    ["three-sites", "one-site", "witness", "leases", "elections", "global"];
+const WORLDS: [&str; 6] = ["three-sites", "one-site", "witness", "leases", "elections", "global"];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
