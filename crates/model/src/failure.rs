@@ -184,4 +184,10 @@ pub enum MembershipError {
         "leadership was not handed to {0}: it could not be reached, or did not catch up in time; try again"
     )]
     NotHandedOver(NodeId),
+    /// The site's keys are in an etcd cluster, which does what other nodes would be for.
+    #[error(
+        "this site keeps its keys in etcd and is served by one node: start a second process with the \
+         same --site, --node and etcd settings, which waits and takes over when this one is gone"
+    )]
+    KeptInEtcd,
 }

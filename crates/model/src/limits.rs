@@ -160,6 +160,25 @@ pub const RING_TRIED_MAX: usize = 64;
 /// Sites of the directory that a ring remembers to merge with.
 pub const RING_KNOWN_MAX: usize = 10_000;
 
+/// Operations of one transaction of an etcd that a site keeps its keys in: etcd's own limit, unless
+/// it was started with another `--max-txn-ops`.
+pub const ETCD_OPS_MAX: usize = 128;
+/// Bytes of one request to it, keys and values together. etcd refuses more than 1.5 MiB unless it was
+/// started with another `--max-request-bytes`; what protobuf adds must fit between.
+pub const ETCD_REQUEST_BYTES_MAX: usize = 1 << 20;
+/// A row of the state that is one value in etcd; longer ones are cut into parts.
+pub const ETCD_ROW_BYTES_MAX: usize = 64 << 10;
+/// One part of a longer row.
+pub const ETCD_PART_BYTES_MAX: usize = 512 << 10;
+/// Rows read at once when a site's state is read from etcd.
+pub const ETCD_PAGE_ROWS_MAX: usize = 1_024;
+/// What names everything of one site in etcd begins with.
+pub const ETCD_PREFIX_BYTES_MAX: usize = 256;
+/// Changed rows that wait for etcd, in bytes; past it a request is refused as overloaded.
+pub const ETCD_WAITING_BYTES_MAX: usize = 64 << 20;
+/// Requests whose answers wait for etcd; past it the next one is refused as overloaded.
+pub const ETCD_ANSWERS_WAITING_MAX: usize = 65_536;
+
 /// A request that has no deadline of its own is given up after this. A write that is given up is
 /// unknown: it may still be applied.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
@@ -185,5 +204,8 @@ const _: () = {
     assert!(RING_VIRTUALS_MAX as usize <= RING_SEEKS_WAITING_MAX);
     assert!(RING_SEARCHES_MAX < RING_LOOKUPS_MAX);
     assert!(RING_TRIED_MAX <= RING_KNOWN_MAX);
+    assert!(ETCD_ROW_BYTES_MAX <= ETCD_PART_BYTES_MAX);
+    // A part with the longest key of a row, and the owner's key beside it.
+    assert!(ETCD_PART_BYTES_MAX + (64 << 10) + 4 * ETCD_PREFIX_BYTES_MAX < ETCD_REQUEST_BYTES_MAX);
     assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
 };

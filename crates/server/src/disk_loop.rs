@@ -37,6 +37,9 @@ pub(crate) struct DiskLoop {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) data: PathBuf,
     pub(crate) reserve_bytes: u64,
+    /// Whether what is written here must last. Where a site's keys are kept elsewhere, its log is only
+    /// its core's memory.
+    pub(crate) durable: bool,
 }
 
 impl DiskLoop {
@@ -81,9 +84,11 @@ impl DiskLoop {
             }
         }
         if let Some(number) = unsynced {
-            let started = Instant::now();
-            self.writer.sync()?;
-            self.metrics.fsync.observe(started.elapsed());
+            if self.durable {
+                let started = Instant::now();
+                self.writer.sync()?;
+                self.metrics.fsync.observe(started.elapsed());
+            }
             let _ = self.events.send(Event::Persisted(number));
         }
         self.metrics.log_bytes.set(self.writer.size_bytes() as i64);

@@ -2,6 +2,8 @@
 
 use crate::clock::Clock;
 use crate::desk::{Desk, Outcome};
+use crate::engine::SiteState;
+use crate::engine::etcd::health::{EtcdStatus, Health};
 use crate::metrics::Metrics;
 use crate::node::Event;
 use crate::users::Users;
@@ -18,20 +20,23 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, mpsc};
 use std::time::Duration;
 use storage::snapshot::SnapshotError;
-use storage::state::fjall::FjallState;
 
 /// What all handles of a node share.
 pub(crate) struct Shared {
     pub(crate) site: SiteName,
     pub(crate) node: NodeId,
     pub(crate) clock: Clock,
-    pub(crate) reader: Reader<FjallState>,
+    pub(crate) reader: Reader<SiteState>,
     pub(crate) gate: Gate,
     pub(crate) events: mpsc::Sender<Event>,
     /// Requests that the site's thread has not taken yet.
     pub(crate) requests_waiting: AtomicUsize,
     pub(crate) status: RwLock<Arc<Status>>,
     pub(crate) applied: tokio::sync::watch::Sender<u64>,
+    /// Up to which revision others may be told what changed; all, unless the site's keys are kept
+    /// elsewhere.
+    pub(crate) released: AtomicU64,
+    pub(crate) etcd: Option<Health>,
     pub(crate) watched: Watched,
     pub(crate) users: Users,
     pub(crate) metrics: Arc<Metrics>,
@@ -183,6 +188,16 @@ impl Handle {
     /// The replica, at most a tick ago.
     pub fn status(&self) -> Arc<Status> {
         self.shared.status.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// How it stands with the etcd that the site keeps its keys in, if it does.
+    pub fn etcd(&self) -> Option<EtcdStatus> {
+        self.shared.etcd.as_ref().map(Health::status)
+    }
+
+    /// Up to which revision changes may be told.
+    pub(crate) fn released(&self) -> Revision {
+        Revision(self.shared.released.load(Ordering::SeqCst))
     }
 
     /// The site this node belongs to.

@@ -1,5 +1,6 @@
 //! Who this data directory belongs to: a small file that outlives everything else in it.
 
+use crate::config::Engine;
 use model::{NodeId, SiteName};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -26,6 +27,10 @@ pub(crate) struct Identity {
     pub(crate) witness: bool,
     /// Whether the directory belongs to a member: it began the site, or was taken in.
     pub(crate) member: bool,
+    /// Where the site's keys are kept, if not in this directory: `etcd`. What is in the directory then
+    /// is a copy, and what this file says besides is said in etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
     /// Whether it began a site that another site of a deployment let in.
     #[serde(default)]
     pub(crate) let_in: bool,
@@ -77,6 +82,19 @@ pub enum IdentityError {
         /// Who started: the node.
         node: u64,
     },
+    /// The directory is a node's whose keys are kept elsewhere.
+    #[error(
+        "{path} is a node's whose site keeps its keys {found}, but this is started with --engine \
+         {engine}; give it another --data, or the --engine that it had"
+    )]
+    OtherEngine {
+        /// The directory.
+        path: PathBuf,
+        /// Where they are.
+        found: &'static str,
+        /// The engine that was asked for.
+        engine: &'static str,
+    },
     /// A process has it open.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
@@ -102,6 +120,7 @@ impl Identity {
                     incarnation,
                     witness,
                     member: false,
+                    engine: None,
                     let_in: false,
                     peers: Vec::new(),
                 };
@@ -110,25 +129,62 @@ impl Identity {
             }
             Err(cause) => return Err(IdentityError::Io { path, cause }),
         };
-        let found: Identity = toml::from_str(&text).map_err(|error| IdentityError::Malformed {
-            path: path.clone(),
-            cause: error.to_string(),
-        })?;
+        let found = Identity::parse(&path, &text)?;
+        found.check(data, site, node)?;
+        Ok(found)
+    }
+
+    /// Reads the text of an identity that lies at `path`.
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Identity, IdentityError> {
+        let malformed = |cause| IdentityError::Malformed { path: path.to_path_buf(), cause };
+        let found: Identity = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
         if found.format > FORMAT {
-            let cause =
-                format!("its format is {}, this version reads up to {FORMAT}", found.format);
-            return Err(IdentityError::Malformed { path, cause });
-        }
-        if found.site != site.as_str() || found.node != node.0 {
-            return Err(IdentityError::SomebodyElses {
-                path: data.to_path_buf(),
-                found_site: found.site,
-                found_node: found.node,
-                site: site.to_string(),
-                node: node.0,
-            });
+            return Err(malformed(format!(
+                "its format is {}, this version reads up to {FORMAT}",
+                found.format
+            )));
         }
         Ok(found)
+    }
+
+    /// Its text.
+    pub(crate) fn to_toml(&self) -> String {
+        toml::to_string(self).expect("plain fields are always TOML")
+    }
+
+    /// Refuses it if it is another node's.
+    pub(crate) fn check(
+        &self,
+        place: &Path,
+        site: &SiteName,
+        node: NodeId,
+    ) -> Result<(), IdentityError> {
+        if self.site == site.as_str() && self.node == node.0 {
+            return Ok(());
+        }
+        Err(IdentityError::SomebodyElses {
+            path: place.to_path_buf(),
+            found_site: self.site.clone(),
+            found_node: self.node,
+            site: site.to_string(),
+            node: node.0,
+        })
+    }
+
+    /// Refuses it if its site keeps its keys elsewhere, and remembers where they are.
+    pub(crate) fn keep_to(&mut self, data: &Path, engine: &Engine) -> Result<(), IdentityError> {
+        let path = data.to_path_buf();
+        let other =
+            |found| Err(IdentityError::OtherEngine { path, found, engine: engine.as_str() });
+        match (engine, &self.engine) {
+            (Engine::Embedded, None) | (Engine::Etcd(_), Some(_)) => Ok(()),
+            (Engine::Embedded, Some(_)) => other("in etcd"),
+            (Engine::Etcd(_), None) if self.member => other("in this directory"),
+            (Engine::Etcd(_), None) => {
+                self.engine = Some(engine.as_str().to_owned());
+                self.save(data)
+            }
+        }
     }
 
     /// Remembers, durably, that this node is a member among these.
@@ -155,7 +211,7 @@ impl Identity {
     }
 
     fn save(&self, data: &Path) -> Result<(), IdentityError> {
-        let text = toml::to_string(self).expect("plain fields are always TOML");
+        let text = self.to_toml();
         let (path, new) = (data.join(FILE), data.join("identity.new"));
         let write = || {
             let mut file = File::create(&new)?;
@@ -205,6 +261,28 @@ mod tests {
         let site = SiteName::new("pier").unwrap();
         let read = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap();
         assert_eq!((read.incarnation, read.witness, read.peers.len()), (5, true, 1));
+    }
+
+    #[test]
+    fn a_directory_stays_with_its_engine() {
+        let data = tempfile::tempdir().unwrap();
+        let site = SiteName::new("pier").unwrap();
+        let open = || Identity::open(data.path(), &site, NodeId(1), false, 7).unwrap();
+        let etcd = Engine::Etcd(crate::config::EtcdConfig::default());
+        open().keep_to(data.path(), &etcd).unwrap();
+        open().keep_to(data.path(), &etcd).unwrap();
+        let refused = open().keep_to(data.path(), &Engine::Embedded).unwrap_err();
+        assert!(refused.to_string().contains("--engine"), "{refused}");
+
+        let data = tempfile::tempdir().unwrap();
+        let mut own = Identity::open(data.path(), &site, NodeId(1), false, 7).unwrap();
+        own.keep_to(data.path(), &Engine::Embedded).unwrap();
+        own.became_member(data.path(), &Members::default()).unwrap();
+        own.keep_to(data.path(), &Engine::Embedded).unwrap();
+        let refused = own.keep_to(data.path(), &etcd).unwrap_err();
+        assert!(refused.to_string().contains("in this directory"), "{refused}");
+        let text = fs::read_to_string(data.path().join(FILE)).unwrap();
+        assert!(!text.contains("engine"), "an older version reads it: {text}");
     }
 
     #[test]

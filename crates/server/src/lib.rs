@@ -11,6 +11,7 @@ pub mod config;
 mod desk;
 mod disk_loop;
 pub mod durations;
+mod engine;
 mod handle;
 mod identity;
 mod links;
@@ -24,6 +25,8 @@ mod watch;
 
 pub use clock::Clock;
 pub use desk::{CALL_REQUESTS_MAX, DESKS_MAX, Outcome};
+pub use engine::etcd::EtcdError;
+pub use engine::etcd::health::EtcdStatus;
 pub use handle::Handle;
 pub use identity::IdentityError;
 pub use node::{Node, StartError, Stopped};

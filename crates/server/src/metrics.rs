@@ -44,6 +44,8 @@ pub struct Metrics {
     errors: Family<OperationLabels, Counter>,
     connections: Family<FrontLabels, Gauge>,
     pub(crate) fsync: Durations,
+    pub(crate) etcd_transactions: Durations,
+    pub(crate) etcd_retries: Counter,
     pub(crate) log_bytes: Gauge,
     pub(crate) disk_free_bytes: Gauge,
     replica: ReplicaGauges,
@@ -103,6 +105,19 @@ impl Default for Metrics {
             Unit::Seconds,
             fsync.clone(),
         );
+        let etcd_transactions = Durations::default();
+        registry.register_with_unit(
+            "etcd_transaction_duration",
+            "One transaction of a site that keeps its keys in etcd, with its retries",
+            Unit::Seconds,
+            etcd_transactions.clone(),
+        );
+        let etcd_retries = Counter::default();
+        registry.register(
+            "etcd_retries",
+            "Calls to etcd that failed and were made again",
+            etcd_retries.clone(),
+        );
         let log_bytes = Gauge::default();
         registry.register_with_unit(
             "log_size",
@@ -127,6 +142,8 @@ impl Default for Metrics {
             errors,
             connections,
             fsync,
+            etcd_transactions,
+            etcd_retries,
             log_bytes,
             disk_free_bytes,
             replica,

@@ -6,14 +6,20 @@
 //! | `disk` | writes and fsyncs the log |
 //! | `chores` | writes and loads snapshots, prepares log segments |
 //! | `links` | a runtime of its own for the connections to other nodes |
+//! | `etcd` | takes rounds to etcd, where that is a site's engine ([`crate::engine`]) |
 //!
 //! Fronts bring their own threads; each takes a [`Handle`].
 
 use crate::chores;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Engine};
 use crate::desk::{DESKS_MAX, Desk, lock};
 use crate::disk_loop::DiskLoop;
+use crate::engine::SiteState;
+use crate::engine::begin;
+use crate::engine::etcd::EtcdError;
+use crate::engine::etcd::health::Health;
+use crate::engine::fenced::Ended;
 use crate::handle::{Gate, Handle, Shared};
 use crate::identity::{self, Identity, IdentityError};
 use crate::links::enter::{self, Found};
@@ -34,7 +40,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -73,6 +79,10 @@ pub(crate) enum Event {
     SnapshotWritten(Result<SnapshotHead, String>),
     SnapshotInstalled(Result<SnapshotHead, String>),
     SpareDue(Spare),
+    /// The round on its way to etcd is durable.
+    Flushed,
+    /// The site is not this process's any more.
+    Deposed(String),
     Failed(String),
     Stop,
 }
@@ -88,6 +98,9 @@ pub(crate) type Desks = Arc<Mutex<Vec<Arc<Desk>>>>;
 pub enum Stopped {
     /// Somebody asked it to.
     Asked,
+    /// Its site is not this process's any more, for this reason. Nothing is wrong with it: started
+    /// again, it waits for its turn.
+    Deposed(String),
     /// It cannot go on; the reason was logged.
     Failed(String),
 }
@@ -123,6 +136,12 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The etcd that the site keeps its keys in cannot be used.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+    /// The site went to another process while this one was starting; started again, it waits.
+    #[error("{0}")]
+    Deposed(String),
     /// The site does not take this node in.
     #[error("the site does not take this node in: {0}")]
     Join(String),
@@ -147,6 +166,16 @@ pub enum StartError {
     },
 }
 
+impl From<Ended> for StartError {
+    fn from(ended: Ended) -> StartError {
+        match ended {
+            Ended::Lost(why) => StartError::Deposed(why),
+            Ended::Failed(why) => EtcdError::Refused(why).into(),
+            Ended::Stopped => StartError::Deposed("it was stopped".to_owned()),
+        }
+    }
+}
+
 /// A running node.
 pub struct Node {
     shared: Arc<Shared>,
@@ -166,9 +195,20 @@ impl Node {
         let incarnation = random()?.max(1);
         let mut own =
             Identity::open(&config.data, &config.site, config.node, config.witness, incarnation)?;
+        own.keep_to(&config.data, &config.engine)?;
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::default());
         let (events, inbox) = mpsc::channel();
+        let health = Health::new(metrics.clone());
+        let mut kept = match &config.engine {
+            Engine::Embedded => None,
+            Engine::Etcd(etcd) => {
+                Some(begin::take_over(config, etcd, &own, random()?, health.clone())?)
+            }
+        };
+        if let Some(kept) = &kept {
+            own = kept.site().clone();
+        }
 
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -189,17 +229,22 @@ impl Node {
         let links = Links::new(who, tls, events.clone(), runtime.handle().clone());
 
         let (mut recovered, mut writer, reader, snapshots, state) = open_files(config)?;
+        let state = match &mut kept {
+            None => SiteState::silent(state),
+            Some(kept) => kept.fill(state)?,
+        };
         if recovered.torn_bytes > 0 {
             tracing::warn!(
                 "the log ended in {} bytes of a torn write, which were cut; nothing acknowledged is lost",
                 recovered.torn_bytes
             );
         }
+        let advertised = config.ports.advertise.clone();
+        let advertised = advertised.unwrap_or_else(|| peer_address.to_string());
         if !own.member {
-            let advertised = config.ports.advertise.clone();
             let member = Member {
                 node: config.node.0,
-                address: advertised.unwrap_or_else(|| peer_address.to_string()),
+                address: advertised.clone(),
                 incarnation: own.incarnation,
                 witness: config.witness,
             };
@@ -213,21 +258,46 @@ impl Node {
                     (begins, own.let_in) = (true, true);
                 }
             }
-            let members = if begins {
-                recovery::begin_site(member.clone(), &mut writer, &snapshots, &state)?;
-                recovery::first_members(member)
+            if let Some(kept) = &mut kept {
+                if !begins {
+                    return Err(StartError::Join(format!(
+                        "there is a site {} already, and what it has is not below this etcd prefix; start \
+                         this one with the etcd settings of that one, or with another --site",
+                        config.site
+                    )));
+                }
+                if own.let_in {
+                    kept.was_let_in()?;
+                }
             } else {
-                let joining = join::join(&links, &config.join, &member);
-                runtime.block_on(joining).map_err(StartError::Join)?
-            };
-            own.became_member(&config.data, &members)?;
+                let members = if begins {
+                    recovery::begin_site(member.clone(), &mut writer, &snapshots, &state)?;
+                    recovery::first_members(member)
+                } else {
+                    let joining = join::join(&links, &config.join, &member);
+                    runtime.block_on(joining).map_err(StartError::Join)?
+                };
+                own.became_member(&config.data, &members)?;
+            }
         }
-        let mut warn = |what: String| tracing::warn!("{what}");
-        let replica =
-            recovery::recover(&mut recovered, &mut writer, &snapshots, state.clone(), &mut warn)?;
+        let replica = match &mut kept {
+            None => {
+                let mut warn = |what: String| tracing::warn!("{what}");
+                recovery::recover(
+                    &mut recovered,
+                    &mut writer,
+                    &snapshots,
+                    state.clone(),
+                    &mut warn,
+                )?
+            }
+            Some(kept) => {
+                let (found, replica) = kept.recover(state.clone(), &advertised, &mut writer)?;
+                recovered = found;
+                replica
+            }
+        };
 
-        let advertised = config.ports.advertise.clone();
-        let advertised = advertised.unwrap_or_else(|| peer_address.to_string());
         let described = own_entry(config, &own, &advertised);
         // A site that others let in must not begin a deployment of its own in the meantime.
         let founds = config.join.is_empty() && !own.let_in;
@@ -252,6 +322,7 @@ impl Node {
         runtime.spawn(links.clone().accept(listener));
 
         let (applied, _) = tokio::sync::watch::channel(0);
+        let released = if kept.is_some() { site.reader().revision().0 } else { u64::MAX };
         let shared = Arc::new(Shared {
             site: config.site.clone(),
             node: config.node,
@@ -262,6 +333,8 @@ impl Node {
             requests_waiting: AtomicUsize::new(0),
             status: RwLock::new(Arc::new(site.status())),
             applied,
+            released: AtomicU64::new(released),
+            etcd: kept.as_ref().map(|_| health),
             watched: Watched::default(),
             users: Users::new(&config.users, secret()?),
             metrics: metrics.clone(),
@@ -279,7 +352,9 @@ impl Node {
             metrics,
             data: config.data.clone(),
             reserve_bytes: config.disk.reserve_bytes,
+            durable: kept.is_none(),
         };
+        let (kept, flusher) = kept.map(|kept| kept.run(events.clone())).unzip();
         let porting = links.clone();
         let site_loop = SiteLoop {
             site,
@@ -290,12 +365,18 @@ impl Node {
             disk: disk_jobs,
             chores,
             stopped: stop_sender,
+            kept,
+            released: None,
         };
-        let threads = vec![
+        let state = state.unrecorded().clone();
+        let mut threads = vec![
             spawn("disk", move || disk.run())?,
             spawn("chores", move || chores::run(chores_inbox, snapshots, state, events))?,
             spawn("site", move || site_loop.run())?,
         ];
+        if let Some(flusher) = flusher {
+            threads.push(spawn("etcd", flusher)?);
+        }
         let runtime = Some(runtime);
         let node = Node { shared, desks, stopped, threads, runtime, peer_address, _lock: lock };
         node.start_drivers(config, porting, entering);

@@ -3,18 +3,21 @@
 use crate::chores::Chore;
 use crate::desk::{Desk, Outcome, desk_of, lock};
 use crate::disk_loop::DiskJob;
+use crate::engine::SiteState;
+use crate::engine::begin::Running;
+use crate::engine::withheld::{self, Released};
 use crate::handle::Shared;
 use crate::links::Links;
 use crate::node::{Desks, Event, Stopped};
 use protocol::Core;
-use protocol::site::{Input, Output, Site, Ticket};
+use protocol::site::{Input, Output, Site, Status, Ticket};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use storage::log::Reader as LogReader;
 use storage::snapshot::Folder;
-use storage::state::fjall::{FjallState, FjallView};
+use storage::state::fjall::FjallView;
 
 /// Events taken in before their outputs are performed.
 const EVENTS_PER_ROUND_MAX: usize = 1_024;
@@ -22,7 +25,7 @@ const EVENTS_PER_ROUND_MAX: usize = 1_024;
 const STATUS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The core as a real node runs it.
-pub(crate) type RealSite = Site<FjallState, LogReader, Folder>;
+pub(crate) type RealSite = Site<SiteState, LogReader, Folder>;
 
 pub(crate) struct SiteLoop {
     pub(crate) site: RealSite,
@@ -33,6 +36,10 @@ pub(crate) struct SiteLoop {
     pub(crate) disk: mpsc::Sender<DiskJob>,
     pub(crate) chores: mpsc::Sender<Chore>,
     pub(crate) stopped: tokio::sync::watch::Sender<Option<Stopped>>,
+    /// What is held back until it is durable elsewhere; `None`: durable is what the disk's thread says.
+    pub(crate) kept: Option<Running>,
+    /// What may leave since the last round.
+    pub(crate) released: Option<Released<FjallView>>,
 }
 
 impl SiteLoop {
@@ -47,6 +54,9 @@ impl SiteLoop {
             if stale_status {
                 let at = published + STATUS_INTERVAL;
                 deadline = Some(deadline.map_or(at, |deadline| deadline.min(at)));
+            }
+            if let Some(due) = self.kept.as_ref().and_then(|kept| kept.withheld.next_due()) {
+                deadline = Some(deadline.map_or(due, |deadline| deadline.min(due)));
             }
             let first = match deadline {
                 None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -69,11 +79,18 @@ impl SiteLoop {
             }
             self.site.timeout(now);
             let mut applied = false;
-            while let Some(output) = self.site.poll() {
+            for output in self.take_released() {
                 if let Some(failed) = self.perform(output, &mut answers, &mut applied) {
                     end = Some(failed);
                 }
             }
+            while let Some(output) = self.site.poll() {
+                let Some(output) = self.hold_back(now, output) else { continue };
+                if let Some(failed) = self.perform(output, &mut answers, &mut applied) {
+                    end = Some(failed);
+                }
+            }
+            self.end_round(now, &mut answers);
             self.links.flush();
             self.deliver(&mut answers);
             if applied && self.shared.applied.receiver_count() > 0 {
@@ -81,9 +98,9 @@ impl SiteLoop {
             }
             stale_status = true;
             if published + STATUS_INTERVAL <= now.monotonic {
-                self.publish();
+                self.publish(now);
                 published = now.monotonic;
-                stale_status = false;
+                stale_status = self.kept.as_ref().is_some_and(|kept| !kept.withheld.is_even());
             }
             if let Some(end) = end {
                 break end;
@@ -92,6 +109,13 @@ impl SiteLoop {
         self.shared.gate.set(protocol::site::ReadGate::Closed);
         if let Stopped::Failed(why) = &end {
             tracing::error!("this node cannot go on: {why}");
+        }
+        if let Some(mut kept) = self.kept.take() {
+            for (ticket, outcome) in kept.withheld.end() {
+                answer(&mut answers, ticket, outcome);
+            }
+            self.deliver(&mut answers);
+            kept.stop();
         }
         let _ = self.disk.send(DiskJob::Stop);
         self.stopped.send_replace(Some(end));
@@ -102,17 +126,33 @@ impl SiteLoop {
             Event::Requests(requests) => {
                 self.shared.requests_waiting.fetch_sub(requests.len(), Ordering::Relaxed);
                 for (ticket, request) in requests {
+                    let admitted = match &mut self.kept {
+                        None => Some(ticket),
+                        Some(kept) => kept.withheld.admit(now.monotonic, ticket, &request),
+                    };
+                    let Some(ticket) = admitted else { continue };
                     self.site.handle(now, Input::Request { ticket, request });
                 }
                 return None;
             }
             Event::Message { from, message } => {
                 self.links.taken();
+                if self.kept.is_some()
+                    && let Some(wire::peer::Say::Forward(forward)) = &message.say
+                    && let Some(refusal) = withheld::refuse_joins(forward)
+                {
+                    self.links.send(from, &refusal);
+                    return None;
+                }
                 Input::Message { from, message }
             }
             Event::LinkLost(node) => Input::LinkLost(node),
             Event::Across { site, node, message } => {
                 self.links.taken();
+                if self.kept.as_ref().is_some_and(|kept| kept.withheld.is_full().is_some()) {
+                    // As if it had been lost on the way: whoever sent it asks again.
+                    return None;
+                }
                 Input::Across { site, node, message }
             }
             Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
@@ -136,6 +176,11 @@ impl SiteLoop {
                 let _ = self.chores.send(Chore::PrepareSpare(spare));
                 return None;
             }
+            Event::Flushed => {
+                self.released = self.kept.as_mut().and_then(|kept| kept.withheld.release());
+                return None;
+            }
+            Event::Deposed(why) => return Some(Stopped::Deposed(why)),
             Event::Failed(why) => return Some(Stopped::Failed(why)),
             Event::Stop => return Some(Stopped::Asked),
         };
@@ -171,13 +216,7 @@ impl SiteLoop {
                     tracing::debug!(%slots, %epoch, "this site holds slots");
                 }
             }
-            Output::Answer { ticket, outcome } => {
-                let desk = desk_of(ticket);
-                if answers.len() <= desk {
-                    answers.resize_with(desk + 1, Vec::new);
-                }
-                answers[desk].push((ticket, outcome));
-            }
+            Output::Answer { ticket, outcome } => answer(answers, ticket, outcome),
             Output::Gate(gate) => self.shared.gate.set(gate),
             Output::Applied => *applied = true,
             Output::Members(members) => self.links.set_members(&members),
@@ -204,8 +243,64 @@ impl SiteLoop {
         }
     }
 
-    fn publish(&self) {
-        let status = Arc::new(self.site.status());
+    fn publish(&self, now: model::Time) {
+        let status = match &self.kept {
+            Some(kept) if kept.withheld.is_stuck(now.monotonic) => {
+                let last = self.shared.status.read().unwrap_or_else(PoisonError::into_inner);
+                Status { ready: false, ..Status::clone(&last) }
+            }
+            // It is published with the round that makes it true.
+            Some(kept) if !kept.withheld.is_even() => return,
+            _ => self.site.status(),
+        };
+        self.set_status(Arc::new(status));
+    }
+
+    fn set_status(&self, status: Arc<Status>) {
         *self.shared.status.write().unwrap_or_else(PoisonError::into_inner) = status;
     }
+
+    // ---- a site whose keys are kept elsewhere ---------------------------------------------------
+
+    /// What may be performed because its round is durable.
+    fn take_released(&mut self) -> Vec<Output<FjallView>> {
+        let Some(Released { outputs, status }) = self.released.take() else { return Vec::new() };
+        self.shared.released.store(status.revision.0, Ordering::SeqCst);
+        self.set_status(status);
+        outputs
+    }
+
+    /// An output that is for now.
+    fn hold_back(
+        &mut self,
+        now: model::Time,
+        output: Output<FjallView>,
+    ) -> Option<Output<FjallView>> {
+        let Some(kept) = &mut self.kept else { return Some(output) };
+        match kept.withheld.take(output)? {
+            // Nobody will ask for it: it is only made for the log to be cut.
+            Output::WriteSnapshot { head, .. } => {
+                self.site.handle(now, Input::SnapshotWritten(Ok(head)));
+                None
+            }
+            output => Some(output),
+        }
+    }
+
+    /// Begins the next round if it is time, and answers those who have waited too long.
+    fn end_round(&mut self, now: model::Time, answers: &mut Vec<Vec<(Ticket, Outcome)>>) {
+        let Some(kept) = &mut self.kept else { return };
+        kept.withheld.begin_round(now.monotonic, || self.site.status());
+        for (ticket, outcome) in kept.withheld.late(now.monotonic) {
+            answer(answers, ticket, outcome);
+        }
+    }
+}
+
+fn answer(answers: &mut Vec<Vec<(Ticket, Outcome)>>, ticket: Ticket, outcome: Outcome) {
+    let desk = desk_of(ticket);
+    if answers.len() <= desk {
+        answers.resize_with(desk + 1, Vec::new);
+    }
+    answers[desk].push((ticket, outcome));
 }

@@ -44,7 +44,7 @@ impl Watch {
         }
         let mut watch = Watch { handle, positions, applied };
         for keyspace in watch.positions.keys().copied().collect::<Vec<_>>() {
-            let mut now = watch.handle.shared.reader.revision();
+            let mut now = watch.handle.shared.reader.revision().min(watch.handle.released());
             if !watch.handle.shared.watched.has_cursor(keyspace) {
                 let made = watch.handle.call(watch.handle.set_cursor(keyspace, now)).await?;
                 if let Answer::Done(revision) = made {
@@ -66,8 +66,13 @@ impl Watch {
             for (keyspace, position) in &mut self.positions {
                 let read =
                     self.handle.shared.reader.changes(*keyspace, *position, CHANGES_PER_READ_MAX);
+                // What is not known to last yet is told when it is.
+                let released = self.handle.released();
                 let read = match read {
-                    Ok(read) => read,
+                    Ok(mut read) => {
+                        read.retain(|change| change.revision <= released);
+                        read
+                    }
                     Err(machine::Stopped::Refused(refusal)) => {
                         return Err(Failure::Refused(refusal));
                     }

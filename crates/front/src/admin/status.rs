@@ -40,6 +40,11 @@ pub struct Status {
     pub members: Vec<Member>,
     /// What it has to do with keys of other sites; none without a deployment.
     pub remote: Option<Remote>,
+    /// Where the site's keys are kept: `embedded` or `etcd`.
+    pub engine: &'static str,
+    /// How it stands with that etcd.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Etcd>,
 }
 
 /// What a node does about keys that other sites hold, counted since it started.
@@ -100,6 +105,23 @@ impl Remote {
     }
 }
 
+/// The etcd cluster that a site keeps its keys in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Etcd {
+    /// The member that was asked last.
+    pub endpoint: String,
+    /// What the last transaction took, in microseconds.
+    pub round_trip_us: u64,
+    /// Transactions since this process serves the site.
+    pub transactions: u64,
+    /// Calls that failed and were made again.
+    pub retries: u64,
+    /// What the last of them said.
+    pub last_error: Option<String>,
+    /// For how many milliseconds nothing has succeeded; 0 while all is well.
+    pub failing_for_ms: u64,
+}
+
 /// Entries of the log, by index; 0: none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Log {
@@ -147,6 +169,14 @@ impl Status {
     /// The node behind a handle, now.
     pub fn of(handle: &Handle) -> Status {
         let status = handle.status();
+        let etcd = handle.etcd().map(|etcd| Etcd {
+            endpoint: etcd.endpoint,
+            round_trip_us: etcd.round_trip.as_micros() as u64,
+            transactions: etcd.transactions,
+            retries: etcd.retries,
+            last_error: etcd.last_error,
+            failing_for_ms: etcd.failing_for.as_millis() as u64,
+        });
         let member = |member: &wire::peer::Member| {
             let known = status.progress.iter().find(|(node, ..)| node.0 == member.node);
             Member {
@@ -194,6 +224,8 @@ impl Status {
             disk_full: status.disk_full.clone(),
             members: status.members.nodes.iter().map(member).collect(),
             remote: status.deployment.is_some().then(|| Remote::of(&status)),
+            engine: if etcd.is_some() { "etcd" } else { "embedded" },
+            etcd,
         }
     }
 }

@@ -188,6 +188,14 @@ fn status_of(handle: &server::Handle) -> v1::StatusResponse {
         members: status.members.nodes.iter().map(member).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         remote: status.deployment.is_some().then(|| remote_of(&status)),
+        etcd: handle.etcd().map(|etcd| v1::Etcd {
+            endpoint: etcd.endpoint,
+            round_trip_us: etcd.round_trip.as_micros() as u64,
+            transactions: etcd.transactions,
+            retries: etcd.retries,
+            last_error: etcd.last_error.unwrap_or_default(),
+            failing_for_ms: etcd.failing_for.as_millis() as u64,
+        }),
     }
 }
 

@@ -8,8 +8,8 @@ use clap::Args;
 use front::admin::Admin;
 use front::grpc::{self, Grpc};
 use front::redis::{self, RedisFront};
-use server::config::{Config, Layer, Listen, file};
-use server::{Node, Stopped};
+use server::config::{Config, EngineWord, EtcdLayer, Layer, Listen, file};
+use server::{Node, StartError, Stopped};
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
@@ -61,6 +61,43 @@ pub(crate) struct Flags {
     #[arg(long, env = "PORTOLAN_WITNESS", help_heading = "Site")]
     witness: bool,
 
+    /// Where the site's keys are kept: embedded (its own log), or etcd [default: embedded]
+    #[arg(long, value_name = "ENGINE", env = "PORTOLAN_ENGINE", help_heading = "Engine")]
+    engine: Option<EngineWord>,
+
+    /// The etcd cluster's client addresses [default: http://127.0.0.1:2379]
+    #[arg(long, value_name = "URL", env = "PORTOLAN_ETCD_ENDPOINTS", help_heading = "Engine")]
+    #[arg(value_delimiter = ',')]
+    etcd_endpoints: Vec<String>,
+
+    /// What the names of all the site's keys in etcd begin with [default: /portolan/SITE]
+    #[arg(long, value_name = "PREFIX", env = "PORTOLAN_ETCD_PREFIX", help_heading = "Engine")]
+    etcd_prefix: Option<String>,
+
+    /// Who signed the certificates of https:// endpoints, in PEM form
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_CA", help_heading = "Engine")]
+    etcd_ca: Option<PathBuf>,
+
+    /// The certificate to show etcd, in PEM form
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_CERT", help_heading = "Engine")]
+    etcd_cert: Option<PathBuf>,
+
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_KEY", help_heading = "Engine")]
+    etcd_key: Option<PathBuf>,
+
+    /// The user to log in to etcd as
+    #[arg(long, value_name = "NAME", env = "PORTOLAN_ETCD_USER", help_heading = "Engine")]
+    etcd_user: Option<String>,
+
+    /// A file with that user's password
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_PASSWORD_FILE", help_heading = "Engine")]
+    etcd_password_file: Option<PathBuf>,
+
+    /// After how many seconds of silence a standby takes the site over [default: 10]
+    #[arg(long, value_name = "S", env = "PORTOLAN_ETCD_LEASE_TTL_S", help_heading = "Engine")]
+    etcd_lease_ttl_s: Option<u64>,
+
     /// Where Redis clients connect, or off [default: 127.0.0.1:7379]
     #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_REDIS", help_heading = "Ports")]
     redis: Option<Listen>,
@@ -110,6 +147,17 @@ impl Flags {
             data: self.data,
             join: self.join,
             witness: self.witness.then_some(true),
+            engine: self.engine,
+            etcd: EtcdLayer {
+                endpoints: self.etcd_endpoints,
+                prefix: self.etcd_prefix,
+                ca: self.etcd_ca,
+                cert: self.etcd_cert,
+                key: self.etcd_key,
+                user: self.etcd_user,
+                password_file: self.etcd_password_file,
+                lease_ttl_s: self.etcd_lease_ttl_s,
+            },
             redis: self.redis,
             redis_cluster: self.redis_cluster,
             advertise_redis_cluster: self.advertise_redis_cluster,
@@ -141,16 +189,51 @@ pub(crate) fn serve(flags: Flags) -> Result<(), Failed> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    let node = Node::start(&config).map_err(Failed::cannot_serve)?;
-    let doors = Doors::open(&node, &config)?;
-    let (site, peer) = (&config.site, node.peer_address());
-    tracing::info!("{} of site {site} serves: {doors}, peer {peer}", config.node);
-    let end = until_stopped(&node)?;
-    drop(doors);
-    node.stop();
-    match end {
-        Stopped::Asked => Ok(()),
-        Stopped::Failed(why) => Err(Failed::cannot_serve(why)),
+    // A site in etcd may go to another process and come back to this one.
+    loop {
+        let Some(node) = start(&config)? else { return Ok(()) };
+        let doors = Doors::open(&node, &config)?;
+        let (site, peer) = (&config.site, node.peer_address());
+        tracing::info!("{} of site {site} serves: {doors}, peer {peer}", config.node);
+        let end = until_stopped(&node)?;
+        drop(doors);
+        node.stop();
+        match end {
+            Stopped::Asked => return Ok(()),
+            Stopped::Failed(why) => return Err(Failed::cannot_serve(why)),
+            Stopped::Deposed(why) => deposed(&why),
+        }
+    }
+}
+
+fn deposed(why: &str) {
+    tracing::warn!(
+        "{why}; what was not acknowledged is dropped, and this process waits for its turn"
+    );
+}
+
+/// Starts the node; `None`: it was asked to stop meanwhile. That can take as long as another process
+/// serves the site.
+fn start(config: &Config) -> Result<Option<Node>, Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failed::cannot_serve)?;
+    loop {
+        let (sender, started) = tokio::sync::oneshot::channel();
+        let config = config.clone();
+        std::thread::spawn(move || drop(sender.send(Node::start(&config))));
+        let started = runtime.block_on(async {
+            tokio::select! {
+                started = started => Some(started),
+                _ = asked_to_stop() => None,
+            }
+        });
+        match started {
+            None => return Ok(None),
+            Some(Ok(Ok(node))) => return Ok(Some(node)),
+            Some(Ok(Err(StartError::Deposed(why)))) => deposed(&why),
+            Some(Ok(Err(error))) => return Err(Failed::cannot_serve(error)),
+            Some(Err(_)) => return Err(Failed::cannot_serve("the start panicked; see above")),
+        }
     }
 }
 

@@ -40,7 +40,19 @@ fn as_json(status: &v1::StatusResponse) -> serde_json::Value {
             "match_index": member.match_index,
         })
     });
+    let etcd = status.etcd.as_ref().map(|etcd| {
+        json!({
+            "endpoint": etcd.endpoint,
+            "round_trip_us": etcd.round_trip_us,
+            "transactions": etcd.transactions,
+            "retries": etcd.retries,
+            "last_error": (!etcd.last_error.is_empty()).then_some(&etcd.last_error),
+            "failing_for_ms": etcd.failing_for_ms,
+        })
+    });
     json!({
+        "engine": if etcd.is_some() { "etcd" } else { "embedded" },
+        "etcd": etcd,
         "site": status.site,
         "node": status.node,
         "leader": (status.leader != 0).then_some(status.leader),
@@ -84,7 +96,8 @@ fn as_text(status: &v1::StatusResponse) -> String {
         ]);
     }
     let remote = status.remote.as_ref().map(remote_as_text).unwrap_or_default();
-    format!("{head}\n\n{table}{remote}")
+    let etcd = status.etcd.as_ref().map_or_else(String::new, etcd_as_text);
+    format!("{head}{etcd}\n\n{table}{remote}")
 }
 
 fn remote_as_json(remote: &v1::Remote) -> serde_json::Value {
@@ -133,6 +146,17 @@ fn remote_as_text(remote: &v1::Remote) -> String {
         );
     }
     text
+}
+
+fn etcd_as_text(etcd: &v1::Etcd) -> String {
+    let state = match etcd.failing_for_ms {
+        0 => format!("the last transaction took {:.1} ms", etcd.round_trip_us as f64 / 1e3),
+        ms => format!("no answer for {:.1} s: {}", ms as f64 / 1e3, etcd.last_error),
+    };
+    format!(
+        "\nits keys are in etcd at {}: {state}; {} calls were made again",
+        etcd.endpoint, etcd.retries
+    )
 }
 
 fn role(member: &v1::Member) -> &'static str {

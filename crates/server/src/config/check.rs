@@ -14,6 +14,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_names(config)?;
     check_addresses(config)?;
     check_numbers(config)?;
+    super::engine::check(config)?;
     check_tls(config)?;
     check_credentials(config)
 }
@@ -171,6 +172,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    warnings.extend(super::engine::warning(config));
     let clients = [
         ("redis", ports.redis, &tls.redis),
         ("redis-cluster", ports.redis_cluster, &tls.redis),

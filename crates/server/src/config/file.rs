@@ -9,6 +9,18 @@
 //! join = ["10.0.0.1:7381"]            # peer ports of nodes that are there already
 //! capacity = 1.0                      # share of the deployment's slots, relative to other sites
 //!
+//! engine = "embedded"                 # or "etcd", and then:
+//!
+//! [etcd]
+//! endpoints = ["https://10.0.0.1:2379", "https://10.0.0.2:2379"]
+//! prefix = "/portolan/pier-39"        # what all its keys begin with
+//! ca = "etcd-ca.pem"                  # who signed etcd's certificates
+//! cert = "client.pem"                 # if etcd wants one
+//! key = "client.key"
+//! user = "portolan"                   # if etcd has users
+//! password_file = "etcd-password"
+//! lease_ttl_s = 10                    # a standby takes over so long after the owner was heard of
+//!
 //! [listen]                            # "off" closes a port (not the peer port)
 //! redis = "127.0.0.1:7379"
 //! redis_cluster = "127.0.0.1:7378"    # off by default
@@ -58,7 +70,7 @@
 //! connections_max = 10000
 //! ```
 
-use super::{ConfigError, Layer, PortsTls, TlsConfig};
+use super::{ConfigError, EtcdLayer, Layer, PortsTls, TlsConfig};
 use crate::users::UserConfig;
 use model::{Bytes, Cache, Consistency, KeyspaceSpec, Placement, Scope};
 use serde::{Deserialize, Deserializer, de};
@@ -81,6 +93,10 @@ struct File {
     #[serde(default)]
     join: Vec<String>,
     witness: Option<bool>,
+    #[serde(default, deserialize_with = "from_text")]
+    engine: Option<super::EngineWord>,
+    #[serde(default)]
+    etcd: EtcdTable,
     insecure: Option<String>,
     #[serde(default)]
     listen: ListenTable,
@@ -100,6 +116,20 @@ struct File {
     memory: MemoryTable,
     #[serde(default)]
     front: FrontTable,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct EtcdTable {
+    #[serde(default)]
+    endpoints: Vec<String>,
+    prefix: Option<String>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    lease_ttl_s: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -216,6 +246,17 @@ impl File {
             data: self.data,
             join: self.join,
             witness: self.witness,
+            engine: self.engine,
+            etcd: EtcdLayer {
+                endpoints: self.etcd.endpoints,
+                prefix: self.etcd.prefix,
+                ca: self.etcd.ca,
+                cert: self.etcd.cert,
+                key: self.etcd.key,
+                user: self.etcd.user,
+                password_file: self.etcd.password_file,
+                lease_ttl_s: self.etcd.lease_ttl_s,
+            },
             redis: self.listen.redis,
             grpc: self.listen.grpc,
             peer: self.listen.peer,

@@ -1,6 +1,9 @@
 //! One layer of configuration: what one source says, and silence about the rest.
 
-use super::{Config, ConfigError, INSECURE_WORDS, KeyspaceSpec, Ports, PortsTls, UserConfig};
+use super::{
+    Config, ConfigError, EngineWord, EtcdLayer, INSECURE_WORDS, KeyspaceSpec, Ports, PortsTls,
+    UserConfig,
+};
 use model::{NodeId, SiteName};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +18,8 @@ pub struct Layer {
     pub data: Option<PathBuf>,
     pub join: Vec<String>,
     pub witness: Option<bool>,
+    pub engine: Option<EngineWord>,
+    pub etcd: EtcdLayer,
     pub redis: Option<Listen>,
     pub grpc: Option<Listen>,
     pub peer: Option<Listen>,
@@ -80,6 +85,8 @@ impl Layer {
             data: self.data.or(below.data),
             join: list(self.join, below.join),
             witness: self.witness.or(below.witness),
+            engine: self.engine.or(below.engine),
+            etcd: self.etcd.over(below.etcd),
             redis: self.redis.or(below.redis),
             grpc: self.grpc.or(below.grpc),
             peer: self.peer.or(below.peer),
@@ -123,6 +130,7 @@ impl Layer {
         config.data = self.data.unwrap_or(config.data);
         config.join = self.join;
         config.witness = self.witness.unwrap_or(false);
+        config.engine = self.etcd.onto(self.engine.unwrap_or_default(), &config.site)?;
         config.ports = ports(config.ports, [self.redis, self.grpc, self.peer, self.admin])?;
         config.ports.advertise = self.advertise;
         if let Some(Listen::At(address)) = self.redis_cluster {

@@ -10,12 +10,14 @@
 //! open without credentials unless the operator says so in so many words.
 
 mod check;
+mod engine;
 mod error;
 pub mod file;
 mod layer;
 mod shown;
 
 pub use check::is_host_and_port;
+pub use engine::{Engine, EngineWord, EtcdConfig, EtcdLayer};
 pub use error::ConfigError;
 pub use layer::{Layer, Listen};
 
@@ -50,6 +52,8 @@ pub struct Config {
     pub join: Vec<String>,
     /// Whether the node votes and keeps the log's order but no data.
     pub witness: bool,
+    /// Where the site's keys are kept.
+    pub engine: Engine,
     /// Where it listens.
     pub ports: Ports,
     /// TLS on those ports.
@@ -162,6 +166,7 @@ impl Default for Config {
             data: PathBuf::from("portolan-data"),
             join: Vec::new(),
             witness: false,
+            engine: Engine::Embedded,
             ports: Ports::default(),
             tls: PortsTls::default(),
             users: Vec::new(),

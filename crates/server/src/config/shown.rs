@@ -23,6 +23,8 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
         writeln!(out, "insecure = {}", quoted(INSECURE_WORDS))?;
     }
 
+    super::engine::show(out, &config.engine)?;
+
     let ports = &config.ports;
     let port = |address: Option<SocketAddr>| match address {
         Some(address) => quoted(&address.to_string()),
@@ -102,10 +104,10 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
     writeln!(out, "connections_max = {}", front.connections_max)
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(quoted).collect::<Vec<_>>().join(", ")
 }

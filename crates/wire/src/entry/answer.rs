@@ -84,6 +84,7 @@ code_enum!(MembershipError as "membership error" {
     5 => LastVoter(node),
     6 => CannotLead(node),
     7 => NotHandedOver(node),
+    8 => KeptInEtcd,
 });
 
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must

@@ -275,6 +275,7 @@ fn failure() -> impl Strategy<Value = Failure> {
         node().prop_map(MembershipError::LastVoter),
         node().prop_map(MembershipError::CannotLead),
         node().prop_map(MembershipError::NotHandedOver),
+        Just(MembershipError::KeptInEtcd),
     ];
     prop_oneof![
         refusal().prop_map(Failure::Refused),

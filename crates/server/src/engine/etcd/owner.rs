@@ -1,0 +1,368 @@
+//! Becoming the owner of a site in etcd, staying it, and what only the owner can do.
+//!
+//! The owner's key says which process it is and what it did last; its lease ends it when the process
+//! has not been heard of for a while. Every transaction compares the key's revision with the one that
+//! the transaction before left, and sets the key: so it finds out that the site is somebody else's, and
+//! so a request that was made twice, because its answer was lost, is done once. If the first of the two
+//! arrives late, after others, it finds another revision and does nothing.
+//!
+//! That a lease is over is never believed by a clock here: only etcd says so. A process that was asleep
+//! for an hour finds out by its first transaction.
+//!
+//! A process that finds the key of an earlier process of its own data directory takes it over at once:
+//! the directory's lock says that that one is gone. For anybody else's it waits.
+
+use super::super::fenced::{Ended, Fenced, Op};
+use super::api::compare::{CompareResult, CompareTarget, TargetUnion};
+use super::api::request_op::Request as Is;
+use super::api::response_op::Response as Was;
+use super::api::{
+    Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, TxnRequest,
+    TxnResponse,
+};
+use super::client::{CallError, Client, EtcdError};
+use super::health::Health;
+use crate::config::EtcdConfig;
+use model::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long to wait before a call that failed is made again, and before looking again whether a site
+/// is free.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The lease is begun anew this many times in its length.
+const RENEWALS: u32 = 4;
+
+/// Told when etcd has no room, and when it has again.
+pub(crate) type Room = Box<dyn FnMut(Option<String>) + Send>;
+
+/// A site in etcd that is this process's.
+pub(crate) struct Owner {
+    runtime: tokio::runtime::Runtime,
+    client: Arc<Client>,
+    health: Health,
+    stopping: Arc<AtomicBool>,
+    prefix: Bytes,
+    /// Who this process is: unlike any other, before or after.
+    name: String,
+    lease: i64,
+    /// The revision of the owner's key as the last transaction left it.
+    fence: i64,
+    transactions: u64,
+    room: Option<Room>,
+    full: bool,
+}
+
+/// What an owner's key holds: the data directory's id, the process's, and the transaction's number.
+fn value_of(name: &str, transactions: u64) -> Bytes {
+    format!("{name} {transactions}").into()
+}
+
+fn is_at(key: Bytes, mod_revision: i64) -> Compare {
+    Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Mod.into(),
+        key,
+        target_union: Some(TargetUnion::ModRevision(mod_revision)),
+    }
+}
+
+fn op(is: Is) -> RequestOp {
+    RequestOp { request: Some(is) }
+}
+
+fn look_at(key: Bytes) -> RequestOp {
+    op(Is::RequestRange(RangeRequest { key, ..RangeRequest::default() }))
+}
+
+/// The owner's key as a transaction that did not succeed found it.
+fn found(response: &TxnResponse) -> Option<&KeyValue> {
+    response.responses.iter().find_map(|response| match &response.response {
+        Some(Was::ResponseRange(range)) => range.kvs.first(),
+        _ => None,
+    })
+}
+
+impl Owner {
+    /// Waits until the site below the configuration's prefix is this process's. `directory`: the data
+    /// directory's id; `process`: this process's, random.
+    pub(crate) fn campaign(
+        config: &EtcdConfig,
+        directory: u64,
+        process: u64,
+        health: Health,
+    ) -> Result<Owner, EtcdError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("etcd")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                EtcdError::Refused(format!("the system refuses a runtime: {error}"))
+            })?;
+        let client = {
+            let _inside = runtime.enter();
+            Arc::new(Client::new(config)?)
+        };
+        let mut owner = Owner {
+            runtime,
+            client,
+            health,
+            stopping: Arc::default(),
+            prefix: Bytes::from(format!("{}/", config.prefix)),
+            name: format!("{directory:016x} {process:016x}"),
+            lease: 0,
+            fence: 0,
+            transactions: 0,
+            room: None,
+            full: false,
+        };
+        owner.win(config.lease_ttl, directory).map_err(|ended| match ended {
+            Ended::Failed(why) | Ended::Lost(why) => EtcdError::Refused(why),
+            Ended::Stopped => EtcdError::Refused("it was stopped".to_owned()),
+        })?;
+        owner.renew(config.lease_ttl);
+        Ok(owner)
+    }
+
+    fn win(&mut self, ttl: Duration, directory: u64) -> Result<(), Ended> {
+        let key = self.key(b"owner");
+        let mut told = false;
+        loop {
+            let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
+            let there = self.again(async |client| client.range(request.clone()).await)?;
+            let there = there.kvs.into_iter().next();
+            let own = format!("{directory:016x} ");
+            if let Some(other) =
+                there.as_ref().filter(|other| !other.value.starts_with(own.as_bytes()))
+            {
+                if !told {
+                    tracing::info!(
+                        "the site is served by another process (it owns {}); this one waits and takes over \
+                         when that one is gone",
+                        key.escape_ascii()
+                    );
+                    tracing::debug!("the owner is {}", other.value.escape_ascii());
+                    told = true;
+                }
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            }
+            let granted = self.again(async |client| client.grant(ttl).await)?;
+            self.lease = granted.id;
+            let put = PutRequest {
+                key: key.clone(),
+                value: value_of(&self.name, 0),
+                lease: self.lease,
+                ignore_lease: false,
+            };
+            let seen = there.as_ref().map_or(0, |there| there.mod_revision);
+            let request = TxnRequest {
+                compare: vec![is_at(key.clone(), seen)],
+                success: vec![op(Is::RequestPut(put))],
+                failure: vec![look_at(key.clone())],
+            };
+            // Not made again as it is: the lease may be over by then.
+            let answer = self.wait(async |client| client.txn(request).await);
+            let won = match answer {
+                Ok(response) if response.succeeded => response.header.map(|header| header.revision),
+                // An earlier attempt's answer was lost.
+                Ok(response) => found(&response)
+                    .filter(|there| there.value == value_of(&self.name, 0))
+                    .filter(|there| there.lease == self.lease)
+                    .map(|there| there.mod_revision),
+                Err(CallError::Again(_) | CallError::Full(_)) => None,
+                Err(CallError::Refused(why)) => return Err(Ended::Failed(why)),
+            };
+            if let Some(revision) = won {
+                self.fence = revision;
+                return Ok(());
+            }
+            if let Some(last) = there.filter(|there| there.lease != 0) {
+                tracing::debug!("the owner's key was {}", last.value.escape_ascii());
+            }
+            std::thread::sleep(TRY_AGAIN);
+        }
+    }
+
+    /// Keeps the lease, for as long as this is there.
+    fn renew(&self, ttl: Duration) {
+        let (client, lease) = (self.client.clone(), self.lease);
+        self.runtime.spawn(async move {
+            loop {
+                match client.keep_alive(lease).await {
+                    // The next transaction says what that means.
+                    Ok(false) => return,
+                    Ok(true) => tokio::time::sleep(ttl / RENEWALS).await,
+                    Err(_) => tokio::time::sleep(TRY_AGAIN).await,
+                }
+            }
+        });
+    }
+
+    /// Who is told of a want of room.
+    pub(crate) fn tell_of_room(&mut self, room: Room) {
+        self.room = Some(room);
+    }
+
+    /// Set, it ends whatever is tried again and again.
+    pub(crate) fn stopping(&self) -> Arc<AtomicBool> {
+        self.stopping.clone()
+    }
+
+    /// Gives the site up, so that nobody has to wait for the end of the lease. Tried once.
+    pub(crate) fn resign(&mut self) {
+        // The key goes with its lease.
+        let _ = self.runtime.block_on(self.client.revoke(self.lease));
+    }
+
+    fn key(&self, name: &[u8]) -> Bytes {
+        [self.prefix.as_ref(), name].concat().into()
+    }
+
+    fn wait<A>(
+        &self,
+        call: impl AsyncFnOnce(&Client) -> Result<A, CallError>,
+    ) -> Result<A, CallError> {
+        self.runtime.block_on(call(&self.client))
+    }
+
+    /// Makes a call until it has an answer. It must not matter how often it is done.
+    fn again<A>(
+        &mut self,
+        call: impl AsyncFn(&Client) -> Result<A, CallError>,
+    ) -> Result<A, Ended> {
+        loop {
+            let endpoint = self.client.endpoint().to_owned();
+            match self.runtime.block_on(call(&self.client)) {
+                Ok(answer) => {
+                    if std::mem::take(&mut self.full) {
+                        self.say_room(None);
+                    }
+                    return Ok(answer);
+                }
+                Err(CallError::Refused(why)) => return Err(Ended::Failed(format!("etcd: {why}"))),
+                Err(CallError::Full(why)) => {
+                    self.health.retry(&endpoint, &why);
+                    if !std::mem::replace(&mut self.full, true) {
+                        self.say_room(Some(why));
+                    }
+                }
+                Err(CallError::Again(why)) => {
+                    if self.health.retry(&endpoint, &why) {
+                        tracing::warn!(
+                            "etcd at {endpoint} did not answer, and is asked again: {why}"
+                        );
+                    }
+                }
+            }
+            if self.stopping.load(Ordering::Relaxed) {
+                return Err(Ended::Stopped);
+            }
+            std::thread::sleep(TRY_AGAIN);
+        }
+    }
+
+    fn say_room(&mut self, full: Option<String>) {
+        if let Some(room) = &mut self.room {
+            room(full.map(|why| {
+                format!("etcd says {why:?}: compact and defragment it, then disarm its alarm")
+            }));
+        }
+    }
+
+    /// What is to be said when the fence is found gone.
+    fn lost(response: &TxnResponse) -> Ended {
+        Ended::Lost(match found(response) {
+            Some(_) => "another process has taken the site over".to_owned(),
+            None => {
+                "the lease on the site ran out: etcd was not reached in time, or this process was \
+                     asleep"
+                    .to_owned()
+            }
+        })
+    }
+
+    fn in_etcd(&self, op_: Op) -> RequestOp {
+        op(match op_ {
+            Op::Put { key, value } => {
+                Is::RequestPut(PutRequest { key: self.key(&key), value, ..PutRequest::default() })
+            }
+            Op::Delete { key } => Is::RequestDeleteRange(DeleteRangeRequest {
+                key: self.key(&key),
+                range_end: Bytes::new(),
+            }),
+            Op::DeleteRange { from, until } => Is::RequestDeleteRange(DeleteRangeRequest {
+                key: self.key(&from),
+                range_end: self.key(&until),
+            }),
+        })
+    }
+}
+
+impl Fenced for Owner {
+    fn commit(&mut self, ops: Vec<Op>) -> Result<(), Ended> {
+        let (key, value) = (self.key(b"owner"), value_of(&self.name, self.transactions + 1));
+        let mut success: Vec<_> = ops.into_iter().map(|op| self.in_etcd(op)).collect();
+        success.push(op(Is::RequestPut(PutRequest {
+            key: key.clone(),
+            value: value.clone(),
+            lease: 0,
+            ignore_lease: true,
+        })));
+        let request = TxnRequest {
+            compare: vec![is_at(key.clone(), self.fence)],
+            success,
+            failure: vec![look_at(key)],
+        };
+        let began = Instant::now();
+        let response = self.again(async |client| client.txn(request.clone()).await)?;
+        self.fence = match response.header {
+            Some(header) if response.succeeded => header.revision,
+            // It was done the first time, and the answer was lost.
+            _ => match found(&response).filter(|there| there.value == value) {
+                Some(there) => there.mod_revision,
+                None => return Err(Self::lost(&response)),
+            },
+        };
+        self.transactions += 1;
+        self.health.transaction(self.client.endpoint(), began.elapsed());
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Ended> {
+        let key = self.key(b"owner");
+        // It has to read something: etcd answers a transaction without any operation from what the
+        // asked member happens to know.
+        let request = TxnRequest {
+            compare: vec![is_at(key.clone(), self.fence)],
+            success: vec![look_at(key.clone())],
+            failure: vec![look_at(key)],
+        };
+        let began = Instant::now();
+        let response = self.again(async |client| client.txn(request.clone()).await)?;
+        if !response.succeeded {
+            return Err(Self::lost(&response));
+        }
+        self.health.transaction(self.client.endpoint(), began.elapsed());
+        Ok(())
+    }
+
+    fn page(
+        &mut self,
+        from: &[u8],
+        until: &[u8],
+        rows_max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, Ended> {
+        let request = RangeRequest {
+            key: self.key(from),
+            range_end: self.key(until),
+            limit: rows_max as i64,
+        };
+        let answer = self.again(async |client| client.range(request.clone()).await)?;
+        let below = |row: KeyValue| (row.key.slice(self.prefix.len()..), row.value);
+        Ok(answer.kvs.into_iter().map(below).collect())
+    }
+}

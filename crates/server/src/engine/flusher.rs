@@ -1,0 +1,47 @@
+//! The thread that takes rounds to etcd, one after the other.
+//!
+//! When there is none for a while it looks whether the site is still this process's, so that a process
+//! that nobody asks anything finds out too.
+
+use super::fenced::{Ended, Fenced};
+use super::recording::Changes;
+use super::redo;
+use super::rows::CutRows;
+use crate::node::Event;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How often an owner that has nothing to do looks whether it still is one.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) struct Flusher<F> {
+    pub(crate) store: F,
+    pub(crate) cut: CutRows,
+    pub(crate) rounds: mpsc::Receiver<Changes>,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+impl<F: Fenced> Flusher<F> {
+    /// Runs until nobody can bring another round, or the site is lost. Answers with the store, if it is
+    /// still good for something.
+    pub(crate) fn run(mut self) -> Option<F> {
+        loop {
+            let done = match self.rounds.recv_timeout(LOOK_INTERVAL) {
+                Ok(changes) => {
+                    let mut durable = || drop(self.events.send(Event::Flushed));
+                    redo::flush(&mut self.store, &mut self.cut, &changes, &mut durable)
+                }
+                Err(RecvTimeoutError::Timeout) => self.store.check(),
+                Err(RecvTimeoutError::Disconnected) => return Some(self.store),
+            };
+            let event = match done {
+                Ok(()) => continue,
+                Err(Ended::Lost(why)) => Event::Deposed(why),
+                Err(Ended::Failed(why)) => Event::Failed(why),
+                Err(Ended::Stopped) => return None,
+            };
+            let _ = self.events.send(event);
+            return None;
+        }
+    }
+}

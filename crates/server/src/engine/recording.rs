@@ -1,0 +1,170 @@
+//! A state that can tell what was changed in it.
+//!
+//! What the machine commits goes to the state below as it is. On a site whose keys lie elsewhere a
+//! [`Recorder`] keeps the changed rows besides, the last change of each, until they are taken to be
+//! written there. On any other site there is none, and all that is left is one question a batch.
+
+use crate::desk::lock;
+use model::Bytes;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use storage::state::{Batch, Read, State, StateError};
+
+/// Rows and what happened to them; `None`: removed.
+pub(crate) type Changes = BTreeMap<Bytes, Option<Bytes>>;
+
+/// A state, and who is told of its changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded<S> {
+    state: S,
+    recorder: Option<Arc<Recorder>>,
+}
+
+/// Rows that were changed and not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    changes: Changes,
+    bytes: usize,
+}
+
+impl Recorder {
+    /// All that was changed since the last time.
+    pub(crate) fn take(&self) -> Changes {
+        std::mem::take(&mut *lock(&self.0)).changes
+    }
+
+    /// About how many bytes wait.
+    pub(crate) fn bytes(&self) -> usize {
+        lock(&self.0).bytes
+    }
+
+    fn record(&self, batch: &Batch) {
+        let waiting = &mut *lock(&self.0);
+        for key in batch.keys() {
+            let change = batch.get(key).cloned().unwrap_or_default();
+            waiting.bytes += weight(key, change.as_ref());
+            if let Some(before) = waiting.changes.insert(key.clone(), change) {
+                waiting.bytes -= weight(key, before.as_ref());
+            }
+        }
+    }
+}
+
+fn weight(key: &Bytes, value: Option<&Bytes>) -> usize {
+    key.len() + value.map_or(0, Bytes::len)
+}
+
+impl<S> Recorded<S> {
+    /// A state that nobody is told of.
+    pub(crate) fn silent(state: S) -> Recorded<S> {
+        Recorded { state, recorder: None }
+    }
+
+    /// A state whose changes from now on are kept by `recorder`.
+    pub(crate) fn recording(state: S, recorder: Arc<Recorder>) -> Recorded<S> {
+        Recorded { state, recorder: Some(recorder) }
+    }
+
+    /// The state below. What is committed there is not recorded.
+    pub(crate) fn unrecorded(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S: Read> Read for Recorded<S> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
+        self.state.get(key)
+    }
+
+    fn look<T>(&self, key: &[u8], at: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StateError> {
+        self.state.look(key, at)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        visit: &mut dyn FnMut(Bytes, Bytes) -> bool,
+    ) -> Result<(), StateError> {
+        self.state.scan(from, until, visit)
+    }
+}
+
+impl<S: State> State for Recorded<S> {
+    type Now<'a> = S::Now<'a>;
+    type View = S::View;
+
+    fn commit(&self, batch: Batch) -> Result<(), StateError> {
+        if let Some(recorder) = &self.recorder {
+            recorder.record(&batch);
+        }
+        self.state.commit(batch)
+    }
+
+    fn now(&self) -> S::Now<'_> {
+        self.state.now()
+    }
+
+    fn view(&self) -> S::View {
+        self.state.view()
+    }
+
+    fn clear(&self) -> Result<(), StateError> {
+        match self.recorder {
+            None => self.state.clear(),
+            // Rows of others would have to go, and nothing that such a site does needs it.
+            Some(_) => Err(StateError::Io {
+                path: "etcd".to_owned(),
+                cause: "a state that is kept elsewhere is not replaced as a whole".to_owned(),
+            }),
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.state.size_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::state::memory::MemoryState;
+
+    fn batch(changes: &[(&'static str, Option<&'static str>)]) -> Batch {
+        let mut batch = Batch::default();
+        for (key, value) in changes {
+            batch.change(Bytes::from_static(key.as_bytes()), value.map(Bytes::from));
+        }
+        batch
+    }
+
+    #[test]
+    fn the_last_change_of_each_row_is_kept_until_it_is_taken() {
+        let recorder = Arc::new(Recorder::default());
+        let state = Recorded::recording(MemoryState::new(), recorder.clone());
+        state.commit(batch(&[("a", Some("1")), ("b", Some("2"))])).unwrap();
+        state.commit(batch(&[("a", Some("long")), ("c", None)])).unwrap();
+        assert_eq!(state.get(b"a").unwrap().as_deref(), Some(&b"long"[..]));
+        assert_eq!(recorder.bytes(), 5 + 2 + 1);
+        let expected: Changes = [("a", Some("long")), ("b", Some("2")), ("c", None)]
+            .map(|(key, value)| (Bytes::from(key), value.map(Bytes::from)))
+            .into();
+        assert_eq!(recorder.take(), expected);
+        assert_eq!((recorder.take(), recorder.bytes()), (Changes::new(), 0));
+        state.commit(batch(&[("b", None)])).unwrap();
+        assert_eq!(recorder.take().len(), 1);
+        assert!(state.clear().is_err());
+    }
+
+    #[test]
+    fn a_silent_state_is_the_state_below() {
+        let state = Recorded::silent(MemoryState::new());
+        state.commit(batch(&[("a", Some("1"))])).unwrap();
+        assert_eq!(state.unrecorded().get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        state.clear().unwrap();
+        assert_eq!(state.get(b"a").unwrap(), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! A round's changes made durable, however many they are.
+//!
+//! What fits one transaction is one. What does not is written down first: the changes as one string of
+//! bytes, in pieces, and with the last piece a mark that the record is whole. From there on the round
+//! is durable. Then the rows follow in several transactions, and the record goes with the last one.
+//! Whoever takes the site over finds either no mark, and drops what pieces there are, or a whole record,
+//! and does it again: all of it is setting and removing rows, so that twice is once.
+
+use super::fenced::{Ended, Fenced, Op, fit, groups};
+use super::recording::Changes;
+use super::rows::{Before, CutRows, end_of};
+use model::{Bytes, limits};
+use wire::entry::{put_varint, take_varint};
+
+const REDO: &[u8] = b"redo/";
+const MARK: &[u8] = b"redo/whole";
+const PIECE: &[u8] = b"redo/piece/";
+/// A piece with all that comes with it fits a request.
+const PIECE_BYTES_MAX: usize = limits::ETCD_REQUEST_BYTES_MAX - (8 << 10);
+const FORMAT: u8 = 1;
+
+fn piece_name(nth: u32) -> Bytes {
+    [PIECE, &nth.to_be_bytes()].concat().into()
+}
+
+fn gone() -> Op {
+    Op::DeleteRange { from: Bytes::from_static(REDO), until: end_of(REDO).into() }
+}
+
+/// Makes a round durable. `durable` is called as soon as it is; after that there may be more to do
+/// before the next round can be.
+pub(crate) fn flush(
+    store: &mut impl Fenced,
+    cut: &mut CutRows,
+    changes: &Changes,
+    durable: &mut dyn FnMut(),
+) -> Result<(), Ended> {
+    if changes.is_empty() {
+        store.check()?;
+        durable();
+        return Ok(());
+    }
+    let ops = cut.ops(changes, Before::Known);
+    if fit(&ops) {
+        store.commit(ops)?;
+        durable();
+        return Ok(());
+    }
+    let record = encode(changes);
+    let pieces = record.len().div_ceil(PIECE_BYTES_MAX) as u32;
+    for nth in 0..pieces {
+        let from = nth as usize * PIECE_BYTES_MAX;
+        let value = record.slice(from..record.len().min(from + PIECE_BYTES_MAX));
+        let mut ops = vec![Op::Put { key: piece_name(nth), value }];
+        if nth + 1 == pieces {
+            let mark = [&[FORMAT], &pieces.to_be_bytes()[..]].concat();
+            ops.push(Op::Put { key: Bytes::from_static(MARK), value: mark.into() });
+        }
+        store.commit(ops)?;
+    }
+    durable();
+    finish(store, ops)
+}
+
+/// Writes the rows of a round whose record is whole, and forgets the record.
+fn finish(store: &mut impl Fenced, ops: Vec<Op>) -> Result<(), Ended> {
+    let mut groups = groups(ops);
+    match groups.last_mut() {
+        Some(last) if last.len() + 1 <= super::fenced::OPS_MAX => {
+            last.push(gone());
+            if !fit(last) {
+                let gone = last.pop().expect("just put there");
+                groups.push(vec![gone]);
+            }
+        }
+        _ => groups.push(vec![gone()]),
+    }
+    groups.into_iter().try_for_each(|group| store.commit(group))
+}
+
+/// Does what an earlier owner wrote down and did not finish. Before anything is read.
+pub(crate) fn recover(store: &mut impl Fenced) -> Result<(), Ended> {
+    let mark = store.page(MARK, &end_of(MARK), 1)?;
+    let Some((_, mark)) = mark.first() else {
+        let left = store.page(REDO, &end_of(REDO), 1)?;
+        return match left.is_empty() {
+            true => Ok(()),
+            false => store.commit(vec![gone()]),
+        };
+    };
+    let unreadable = || {
+        Ended::Failed(
+            "what the last owner of this site left unfinished in etcd is not readable: was it a newer \
+             version, or has something else written below this site's prefix?"
+                .to_owned(),
+        )
+    };
+    let pieces = match mark.split_first() {
+        Some((&FORMAT, pieces)) => pieces.try_into().map(u32::from_be_bytes).ok(),
+        _ => None,
+    };
+    let mut record = Vec::new();
+    for nth in 0..pieces.ok_or_else(unreadable)? {
+        let name = piece_name(nth);
+        let found = store.page(&name, &[name.as_ref(), &[0]].concat(), 1)?;
+        record.extend_from_slice(&found.first().ok_or_else(unreadable)?.1);
+    }
+    let changes = decode(&record.into()).ok_or_else(unreadable)?;
+    tracing::info!("finishing what the last owner of this site began: {} rows", changes.len());
+    // Which rows were cut when it began is not known here.
+    finish(store, CutRows::default().ops(&changes, Before::Unknown))
+}
+
+fn encode(changes: &Changes) -> Bytes {
+    let mut out = Vec::new();
+    for (key, value) in changes {
+        put_varint(key.len() as u64, &mut out);
+        out.extend_from_slice(key);
+        match value {
+            None => put_varint(0, &mut out),
+            Some(value) => {
+                put_varint(value.len() as u64 + 1, &mut out);
+                out.extend_from_slice(value);
+            }
+        }
+    }
+    out.into()
+}
+
+fn decode(record: &Bytes) -> Option<Changes> {
+    let mut at = 0;
+    let mut changes = Changes::new();
+    let number = |at: &mut usize| {
+        let (number, bytes) = take_varint(&record[*at..])?;
+        *at += bytes;
+        usize::try_from(number).ok()
+    };
+    let bytes = |at: &mut usize, length: usize| {
+        let end = at.checked_add(length).filter(|end| *end <= record.len())?;
+        let taken = record.slice(*at..end);
+        *at = end;
+        Some(taken)
+    };
+    while at < record.len() {
+        let length = number(&mut at)?;
+        let key = bytes(&mut at, length)?;
+        let value = match number(&mut at)? {
+            0 => None,
+            more => Some(bytes(&mut at, more - 1)?),
+        };
+        changes.insert(key, value);
+    }
+    Some(changes)
+}
+
+#[cfg(test)]
+mod tests;
