@@ -9,6 +9,7 @@
 //! messages. Those are tested in `protocol` and in the lab.
 
 pub mod binary;
+pub mod etcd;
 pub mod history;
 pub mod ledger;
 pub mod node;
@@ -18,6 +19,7 @@ pub mod site;
 pub mod tls;
 pub mod toolchain;
 
+pub use etcd::Etcd;
 pub use ledger::Ledger;
 pub use node::{Node, NodeOptions};
 pub use site::Site;

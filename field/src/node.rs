@@ -265,6 +265,16 @@ impl Node {
         }
     }
 
+    /// Has the process sleep (SIGSTOP), or wakes it (SIGCONT).
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn sleep(&self, sleeps: bool) {
+        let (pid, signal) = (self.pid().to_string(), if sleeps { "-STOP" } else { "-CONT" });
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.is_ok_and(|s| s.success()), "kill {signal} {pid}");
+    }
+
     /// Asks it to end (SIGTERM) and waits until it has.
     ///
     /// # Panics
@@ -325,7 +335,7 @@ impl Drop for Node {
 }
 
 /// The status and body of an HTTP GET.
-fn http_get(address: SocketAddr, path: &str) -> Result<(u16, String), String> {
+pub(crate) fn http_get(address: SocketAddr, path: &str) -> Result<(u16, String), String> {
     let ask = || -> std::io::Result<String> {
         let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         socket.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -1,0 +1,149 @@
+//! A real etcd cluster on loopback, built from the Go module proxy the first time it is wanted.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::node::http_get;
+use crate::{binary, eventually, ports};
+
+const READY_MAX: Duration = Duration::from_secs(60);
+
+/// The program, as the benchmarks install it; `None`, with a line that says so, where it cannot be.
+///
+/// # Panics
+/// In CI (`CI` or `PORTOLAN_FIELD=require` in the environment) when it cannot be installed.
+#[must_use]
+pub fn program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM.get_or_init(install).as_deref()
+}
+
+fn install() -> Option<PathBuf> {
+    let script = binary::root().join("bench/peers/etcd.sh");
+    let installed = Command::new(script).arg("install").status().is_ok_and(|done| done.success());
+    if !installed {
+        let required = std::env::var_os("CI").is_some()
+            || std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require");
+        assert!(!required, "etcd is needed and cannot be installed");
+        eprintln!("SKIPPED: etcd cannot be installed (it needs go), so sites on etcd are not tested");
+        return None;
+    }
+    let root = std::env::var_os("PORTOLAN_PEERS").map(PathBuf::from).or_else(|| {
+        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/portolan-peers"))
+    });
+    root.map(|root| root.join("etcd/bin/etcd"))
+}
+
+/// Three members, each a process; they end with the value.
+#[derive(Debug)]
+pub struct Etcd {
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    client: SocketAddr,
+    arguments: Vec<String>,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Etcd {
+    /// Starts a new cluster with its data in `folder` and waits until all members answer; `None`: it
+    /// cannot be installed.
+    ///
+    /// # Panics
+    /// When it is there and does not start.
+    #[must_use]
+    pub fn start(folder: &Path) -> Option<Self> {
+        program()?;
+        let addresses: Vec<_> = (0..3).map(|_| (ports::free(), ports::free())).collect();
+        let names = addresses.iter().enumerate();
+        let cluster: Vec<_> = names.map(|(n, (_, peer))| format!("n{n}=http://{peer}")).collect();
+        let member = |(n, (client, peer)): (usize, &(SocketAddr, SocketAddr))| {
+            let data = folder.join(format!("etcd{n}"));
+            let arguments = [
+                ("--name", format!("n{n}")),
+                ("--data-dir", data.display().to_string()),
+                ("--listen-client-urls", format!("http://{client}")),
+                ("--advertise-client-urls", format!("http://{client}")),
+                ("--listen-peer-urls", format!("http://{peer}")),
+                ("--initial-advertise-peer-urls", format!("http://{peer}")),
+                ("--initial-cluster", cluster.join(",")),
+                ("--initial-cluster-token", format!("field-{client}")),
+                ("--log-level", "warn".to_owned()),
+            ];
+            let arguments = arguments.into_iter().flat_map(|(name, value)| [name.into(), value]);
+            let log = folder.join(format!("etcd{n}.log"));
+            Member { client: *client, arguments: arguments.collect(), log, child: None }
+        };
+        let members = addresses.iter().enumerate().map(member).collect();
+        let mut etcd = Self { members };
+        (0..3).for_each(|n| etcd.members[n].spawn());
+        etcd.wait_ready();
+        Some(etcd)
+    }
+
+    /// Where clients connect, separated by commas.
+    #[must_use]
+    pub fn endpoints(&self) -> String {
+        let all: Vec<_> = self.members.iter().map(|m| format!("http://{}", m.client)).collect();
+        all.join(",")
+    }
+
+    /// `kill -9` of a member.
+    pub fn kill(&mut self, member: usize) {
+        self.members[member].kill();
+    }
+
+    /// Starts a member that was killed, and waits until all that run answer.
+    pub fn restart(&mut self, member: usize) {
+        self.members[member].spawn();
+        self.wait_ready();
+    }
+
+    /// Waits until every member that runs says that it is healthy.
+    fn wait_ready(&self) {
+        for member in self.members.iter().filter(|member| member.child.is_some()) {
+            let ready = eventually(READY_MAX, || match http_get(member.client, "/health")? {
+                (200, body) if body.contains("true") => Ok(()),
+                (code, body) => Err(format!("/health says {code}: {body}")),
+            });
+            let log = || fs::read_to_string(&member.log).unwrap_or_default();
+            assert!(ready.is_ok(), "etcd: {}\n{}", ready.unwrap_err(), log());
+        }
+    }
+}
+
+impl Member {
+    fn spawn(&mut self) {
+        let log = File::options().create(true).append(true).open(&self.log);
+        let log = log.expect("a test's folder can be written");
+        let program = program().expect("it was there at the start");
+        let child = Command::new(program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file handle can be doubled"))
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.unwrap_or_else(|e| panic!("cannot start {}: {e}", program.display())));
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // An error here means that it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
