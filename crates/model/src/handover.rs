@@ -51,7 +51,7 @@ pub enum Receiving {
     },
     /// A piece of what the slots hold.
     Piece {
-        /// Pieces are taken in this order, from 0.
+        /// Pieces are taken in this order, from the number that the receiver says when it is asked.
         sequence: u64,
         /// Where the giver goes on after this piece: opaque here, given back when it asks.
         resume: Bytes,
@@ -60,7 +60,7 @@ pub enum Receiving {
     },
     /// That was all, and the giver serves no more: the slots are the receiver's.
     Install {
-        /// How many pieces there were.
+        /// The number after that of the last piece.
         pieces: u64,
         /// The giver's log time; the receiver's never lies behind it from here on, so that what has
         /// expired stays so.

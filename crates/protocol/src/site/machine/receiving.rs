@@ -5,6 +5,10 @@
 //! order and once each. *Install* makes the slots this site's, whatever they hold, in one command
 //! that does nothing when it was done before; *refuse* makes sure that it never will be.
 //!
+//! Whoever asks what has come is going to send the rest, and from then on pieces are numbered anew, so
+//! that none of an earlier leader of the giver, which may have cut its pieces elsewhere, is taken among
+//! them: between its pieces and those of the next leader something might be missing.
+//!
 //! How a move ended is remembered until its giver says that it has none open with so low a number,
 //! so that no late message can begin or install it again.
 //!
@@ -32,6 +36,8 @@ use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
+/// How far the numbers of pieces jump when it is asked what has come.
+const ANEW: u64 = 1 << 32;
 
 /// Slots on their way to this site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +46,7 @@ pub struct Arrival {
     pub slots: SlotEpochs,
     /// Whether they stay here whatever the hash says.
     pub pinned: bool,
-    /// How many pieces have come.
+    /// The number that the next piece must have.
     pub pieces: u64,
     resume: Bytes,
     stores: BTreeMap<(KeyspaceId, Slot), Store>,
@@ -218,7 +224,9 @@ impl<S: State> Applying<'_, S> {
         pinned: bool,
     ) -> Result<Answer, Stopped> {
         self.close_below(id.from, open_from);
-        if let Some(arrival) = self.known.arrivals.under_way.get(&id) {
+        if let Some(arrival) = self.known.arrivals.under_way.get_mut(&id) {
+            arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
+            self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
             return Ok(staged(arrival));
         }
         let member = self.member()?;

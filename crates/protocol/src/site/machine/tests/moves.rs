@@ -277,6 +277,44 @@ fn an_install_that_came_is_not_refused_any_more() {
     assert_eq!(b.machine.token(slot("t")), Token::Held(Epoch(2)));
 }
 
+/// The giver's leader is lost while its pieces are on their way. The next one asks what has come and
+/// goes on from there; it may cut pieces elsewhere, as keys have come or gone since.
+#[test]
+fn pieces_of_an_earlier_leader_do_not_come_between() {
+    let (mut a, mut b) = two_sites();
+    a.put_global("x{t}", "v").unwrap();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let mut moving = Moving::begin(&mut a, &mut b, &slots);
+    let one = a.machine.giving()[&moving.number].clone();
+    let piece = a.machine.piece(moving.number, &one, &moving.at).unwrap();
+    let late = |sequence| Receiving::Piece {
+        sequence,
+        resume: piece.next.encode(),
+        items: piece.items.clone(),
+    };
+    let epochs = a.machine.epochs_to_give(&one);
+    let ask = Receiving::Begin { slots: epochs, open_from: moving.number, pinned: false };
+    let Ok(Answer::Staged { pieces, resume }) = b.receive(moving.number, ask.clone()) else {
+        panic!("it is under way")
+    };
+    assert_eq!(Position::decode(&resume), None, "nothing has come");
+    for sequence in 0..3 {
+        let taken = b.receive(moving.number, late(sequence));
+        let nothing = Answer::Staged { pieces, resume: resume.clone() };
+        assert_eq!(taken, Ok(nothing), "piece {sequence} of the earlier leader");
+    }
+    assert_eq!(b.rows(tables::STAGED), 0);
+    a.give(moving.number, Giving::Freeze).unwrap();
+    let early = moving.install(&a);
+    assert!(b.receive(moving.number, early).is_err(), "by the earlier leader's count");
+    moving.sequence = pieces;
+    moving.tell(&a, &mut b);
+    // It is known after a restart, too.
+    b.reopen();
+    assert_eq!(b.receive(moving.number, moving.install(&a)), Ok(Answer::Installed));
+    assert_eq!(b.global("x{t}"), Ok(Some("v".into())));
+}
+
 #[test]
 fn what_is_not_a_sites_own_is_not_its_to_give() {
     let (mut a, mut b) = two_sites();
