@@ -82,7 +82,8 @@ pub(crate) struct Routing {
     hints: BTreeMap<Slot, (SiteId, Epoch)>,
     /// Whom to ask at a site: who led it lately.
     near: BTreeMap<SiteId, NodeId>,
-    /// Requests that went straight to a holder that answered, and all others, since the start.
+    /// Requests about slots that ended at other sites: those that went straight to a holder, and all
+    /// others, since the start.
     pub(crate) straight: u64,
     pub(crate) astray: u64,
 }
@@ -305,7 +306,6 @@ impl Routing {
         let At::Sent(site, ..) = one.at else { return None };
         match (&outcome, one.target) {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
-                self.astray += 1;
                 match hint.filter(|(holder, _)| *holder != site) {
                     Some((holder, epoch)) => {
                         one.returns += 1;
@@ -338,8 +338,10 @@ impl Routing {
                 None
             }
             _ => {
-                self.straight += u64::from(one.returns == 0);
-                self.astray += u64::from(one.returns != 0);
+                if matches!(one.target, Target::Slot(_)) {
+                    self.straight += u64::from(one.returns == 0);
+                    self.astray += u64::from(one.returns != 0);
+                }
                 self.settle(id, outcome)
             }
         }
