@@ -30,8 +30,13 @@ use storage::state::State;
 
 /// How long a step that was proposed or asked for is waited for before it is looked at again.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A receiver that is so many changes behind is near enough for the freeze.
+/// A receiver that is so many changes behind is near enough for the freeze,
 const LAG_MAX: u64 = 256;
+/// if no more than so much is on its way to it: what is frozen waits for that.
+const ON_ITS_WAY_BYTES_MAX: usize = 64 << 10;
+
+/// Between two pieces whoever else has come is served.
+const BREATH: Duration = Duration::from_micros(1);
 
 /// What a driver wants done.
 #[derive(Debug)]
@@ -48,7 +53,7 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Begin,
-    Piece,
+    Piece { bytes: usize },
     Install,
     Refuse,
 }
@@ -75,8 +80,9 @@ struct Carried {
     at: Position,
     /// Of the next piece.
     sequence: u64,
-    /// Pieces that are not known to have come.
+    /// Pieces that are not known to have come, and how much they bring.
     unanswered: usize,
+    unanswered_bytes: usize,
     /// Nothing is asked or proposed before.
     not_before: Duration,
     /// When the next piece may go, by the throttle.
@@ -182,6 +188,7 @@ impl Handovers {
                 at: Position::first(one),
                 sequence: 0,
                 unanswered: 0,
+                unanswered_bytes: 0,
                 not_before: now,
                 next_piece: now,
                 bytes: 0,
@@ -232,6 +239,8 @@ impl Handovers {
             Stage::Asking | Stage::Installing => {}
             Stage::Ask => {
                 carried.stage = Stage::Asking;
+                // What is answered to earlier questions says nothing any more.
+                self.asked.retain(|_, (other, _)| *other != number);
                 let slots = machine.epochs_to_give(one);
                 wishes.push(self.ask(
                     id,
@@ -267,9 +276,11 @@ impl Handovers {
         loop {
             let moves = self.carried.len().max(1) as u64;
             let Some(carried) = self.carried.get_mut(&number) else { return };
-            let full = carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX;
-            if full || carried.next_piece > now || one.paused && one.frozen.is_none() {
+            if one.paused && one.frozen.is_none() {
                 return;
+            }
+            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || carried.next_piece > now {
+                break;
             }
             let piece = match machine.piece(number, one, &carried.at) {
                 Ok(piece) => piece,
@@ -288,27 +299,32 @@ impl Handovers {
             carried.at = piece.next;
             carried.sequence += 1;
             carried.unanswered += 1;
+            carried.unanswered_bytes += piece.bytes;
             carried.bytes += piece.bytes as u64;
             // The last pieces of a frozen move are not held up: somebody waits for them.
-            if self.bytes_per_s_max > 0 && one.frozen.is_none() {
+            if one.frozen.is_none() {
                 let share = (self.bytes_per_s_max / moves).max(1);
-                let span = piece.bytes as u64 * 1_000_000 / share;
-                carried.next_piece = now + Duration::from_micros(span);
+                let span = match self.bytes_per_s_max {
+                    0 => Duration::ZERO,
+                    _ => Duration::from_micros(piece.bytes as u64 * 1_000_000 / share),
+                };
+                carried.next_piece = now + span.max(BREATH);
             }
-            wishes.push(self.ask(id, one.to, Asked::Piece, step));
+            let asked = Asked::Piece { bytes: piece.bytes };
+            wishes.push(self.ask(id, one.to, asked, step));
         }
         let Some(carried) = self.carried.get_mut(&number) else { return };
         match one.frozen {
             None if carried.at.copy.is_none()
-                && carried.unanswered <= 1
+                && carried.unanswered_bytes <= ON_ITS_WAY_BYTES_MAX
                 && machine.lag(number, &carried.at) <= LAG_MAX =>
             {
                 carried.not_before = now + PATIENCE;
                 wishes.push(Wish::Propose(Command::Giving { number, step: Giving::Freeze }));
             }
-            Some(frozen)
-                if carried.unanswered == 0 && machine.is_told(number, &carried.at, frozen) =>
-            {
+            // The last pieces are on their way yet: what is sent in order comes in order, mostly, and
+            // what is not there is not installed.
+            Some(frozen) if machine.is_told(number, &carried.at, frozen) => {
                 carried.stage = Stage::Installing;
                 let registry =
                     machine.membership().filter(|_| one.slots.contains(Registry::slot()));
@@ -355,14 +371,22 @@ impl Handovers {
             }
             Ok(Answer::Staged { pieces, resume }) => {
                 let is_begin = asked == Asked::Begin;
-                if asked == Asked::Piece {
+                if let Asked::Piece { bytes } = asked {
                     carried.unanswered = carried.unanswered.saturating_sub(1);
+                    carried.unanswered_bytes = carried.unanswered_bytes.saturating_sub(bytes);
+                }
+                // Somebody has asked it what it has, and since then it waits for other pieces.
+                if !is_begin && pieces > carried.sequence {
+                    carried.stage = Stage::Ask;
+                    carried.not_before = now;
+                    return None;
                 }
                 // It lacks a piece that was sent before this one: go back to what it has.
                 let lacks = carried.unanswered == 0 && pieces < carried.sequence;
                 if is_begin || lacks {
                     carried.sequence = pieces;
                     carried.unanswered = 0;
+                    carried.unanswered_bytes = 0;
                     carried.stage = Stage::Telling;
                     match Position::decode(&resume).filter(|_| pieces > 0) {
                         Some(at) => carried.at = at,
@@ -384,10 +408,18 @@ impl Handovers {
                 carried.stage = Stage::Refusing;
                 carried.not_before = if frozen(number) { now + PATIENCE } else { now };
             }
+            // A piece was lost on the way, and somebody waits for its slots.
+            Err(Failure::Refused(Refusal::Move(MoveError::NotReady(_))))
+                if asked == Asked::Install =>
+            {
+                carried.stage = Stage::Ask;
+                carried.not_before = now;
+            }
             // Nobody knows; the receiver is asked what it has.
             _ => {
                 carried.stage = Stage::Ask;
                 carried.unanswered = 0;
+                carried.unanswered_bytes = 0;
                 carried.not_before = now + PATIENCE;
             }
         }

@@ -307,7 +307,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let moves = self.machine.giving();
         let frozen = |number| moves.get(&number).is_some_and(|one| one.frozen.is_some());
         let wish = self.handovers.answered(id, outcome, frozen, self.now.monotonic);
+        if let Some(Wish::Propose(Command::Giving { number, step: Giving::Release })) = &wish {
+            self.send_on(*number);
+        }
         wish.into_iter().for_each(|wish| self.grant(wish));
+    }
+
+    /// A move's receiver serves its slots: what waits for them need not wait for the release.
+    fn send_on(&mut self, number: u64) {
+        let Some(one) = self.machine.giving().get(&number) else { return };
+        for (slot, epoch) in self.machine.epochs_to_give(one).iter() {
+            self.routing.learn(slot, one.to, epoch);
+        }
+        self.routing.wake();
     }
 
     fn grant(&mut self, wish: Wish) {
