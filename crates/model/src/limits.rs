@@ -41,9 +41,9 @@ pub const MOVES_MAX: usize = 64;
 /// Slots of one move.
 pub const SLOTS_PER_MOVE_MAX: usize = 2_048;
 /// Bytes of one piece of a move (it ends with the record that passes it).
-pub const MOVE_PIECE_BYTES_MAX: usize = 512 << 10;
+pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
 /// Pieces of one move on their way at once.
-pub const MOVE_PIECES_INFLIGHT_MAX: usize = 8;
+pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;

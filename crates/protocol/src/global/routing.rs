@@ -238,13 +238,17 @@ impl Routing {
             request.acknowledged_below = oldest;
         }
         let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
+        // It is kept, to be sent again; lending it costs less than a copy.
+        let lent = Body::RemoveNode { node };
         let request = Request {
-            body: one.body.clone(),
+            body: std::mem::replace(&mut one.body, lent),
             deadline_ms: Some(deadline_ms.max(1)),
             redirect: false,
         };
-        let request = entry::encode_request(&request);
-        Some(ForwardedRequest { id: id.wrapping_add(client.0), request, ..Default::default() })
+        let encoded = entry::encode_request(&request);
+        one.body = request.body;
+        let id = id.wrapping_add(client.0);
+        Some(ForwardedRequest { id, request: encoded, ..Default::default() })
     }
 
     /// A request is looked at again after a while, longer each time.

@@ -27,7 +27,10 @@ mod tests;
 pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 
 use compact::{Code, Input};
-use model::{Answer, Bytes, Command, Failure, Keyspace, Query, Refusal, Registry, Request, limits};
+use model::{
+    Answer, Body, Bytes, Command, Failure, Keyspace, Query, Receiving, Refusal, Registry, Request,
+    StagedItem, limits,
+};
 
 /// The version byte of everything this version writes.
 const FORMAT: u8 = 1;
@@ -180,7 +183,19 @@ pub fn encode_query(query: &Query) -> Bytes {
 
 /// Writes a request, on its way to the leader.
 pub fn encode_request(request: &Request) -> Bytes {
-    encode_value(request)
+    // A piece of a move is large: its buffer is not to grow step by step.
+    let bulk_bytes = match &request.body {
+        Body::Write(Command::Receiving { step: Receiving::Piece { items, .. }, .. }) => {
+            let item_bytes = |item: &StagedItem| match item {
+                StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
+                StagedItem::Absent { key, .. } => 16 + key.len(),
+                StagedItem::Remembered { row, .. } => 64 + row.len(),
+            };
+            items.iter().map(item_bytes).sum()
+        }
+        _ => 0,
+    };
+    encode_with(request, bulk_bytes)
 }
 
 /// Reads a request.
@@ -255,7 +270,12 @@ pub fn check_any(bytes: &[u8]) {
 }
 
 fn encode_value<T: Code>(value: &T) -> Bytes {
-    let mut out = Vec::with_capacity(64);
+    encode_with(value, 0)
+}
+
+/// The same, where the value is known to be large.
+fn encode_with<T: Code>(value: &T, bulk_bytes: usize) -> Bytes {
+    let mut out = Vec::with_capacity(64 + bulk_bytes);
     out.push(FORMAT);
     value.put(&mut out);
     out.into()

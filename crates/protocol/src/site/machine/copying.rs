@@ -138,6 +138,8 @@ impl<S: State> Machine<S> {
             return Ok(());
         };
         let globals = self.known.keyspaces.globals();
+        // One view for all slots: to make one costs more than to read a slot that holds little.
+        let state = self.state.view();
         for slot in one.slots.iter().filter(|slot| *slot >= first) {
             for keyspace in &globals {
                 if slot == first && *keyspace < first_keyspace {
@@ -150,7 +152,7 @@ impl<S: State> Machine<S> {
                 let prefix_bytes = tables::record_prefix_bytes(store.generation);
                 let from = tables::record(store.generation, key);
                 let mut stopped_at = None;
-                self.state.scan(&from, Some(&until), &mut |at, row| {
+                state.scan(&from, Some(&until), &mut |at, row| {
                     let key = at.slice(prefix_bytes..);
                     if piece.bytes >= limits::MOVE_PIECE_BYTES_MAX {
                         stopped_at = Some(key);
