@@ -279,7 +279,8 @@ impl Handovers {
             if one.paused && one.frozen.is_none() {
                 return;
             }
-            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || carried.next_piece > now {
+            let is_held_up = one.frozen.is_none() && carried.next_piece > now;
+            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || is_held_up {
                 break;
             }
             let piece = match machine.piece(number, one, &carried.at) {
