@@ -284,7 +284,7 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
 
     let table = node.run(&["keyspace", "list"]).out();
     let heads = table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>();
-    assert_eq!(heads, ["id", "name", "prefix", "consistency", "scope"]);
+    assert_eq!(heads, ["id", "name", "prefix", "consistency", "scope", "cache"]);
     assert_says(&table, &["default", "cars  "]);
     let list = json(&node.run(&["keyspace", "list", "--json"]).out());
     assert_eq!((&list[1]["name"], &list[1]["prefix"]), (&"cars".into(), &"car:".into()));
@@ -296,6 +296,16 @@ fn keyspaces_are_made_listed_shown_and_dropped() {
     assert_says(&node.run(&create).err(REFUSED), &["cars"]);
     let eventual = [&create[..], &["--consistency", "eventual"]].concat();
     assert_says(&node.run(&eventual).err(USAGE), &["this version serves linearizable/site"]);
+    let cached = [&create[..], &["--cache", "validated"]].concat();
+    assert_says(&node.run(&cached).err(USAGE), &["only scope global has remote keys"]);
+    let maps = ["keyspace", "create", "maps", "--prefix", "map:", "--scope", "global"];
+    let old = [&maps[..], &["--cache", "validated", "--cache-age-ms-max", "500"]].concat();
+    assert_says(&node.run(&old).err(USAGE), &["cache_age_ms_max needs"]);
+    node.run(&[&maps[..], &["--cache", "stale", "--cache-age-ms-max", "500"]].concat()).out();
+    let shown = node.run(&["keyspace", "show", "maps"]).out();
+    assert_says(&shown, &["linearizable/global", "stale for 500 ms, 8388608 bytes a node"]);
+    let shown = json(&node.run(&["keyspace", "show", "maps", "--json"]).out());
+    assert_eq!((&shown["cache"], &shown["cache_age_ms_max"]), (&"stale".into(), &500.into()));
     assert_says(&node.run(&["keyspace", "drop", "cars"]).err(USAGE), &["--yes"]);
     assert_eq!(node.run(&["keyspace", "drop", "cars", "--yes"]).out(), "");
     assert_says(&node.run(&["keyspace", "show", "cars"]).err(REFUSED), &["cars"]);

@@ -12,7 +12,7 @@ use wire::peer::{self, Hello};
 
 /// The link of a connection to a node of `site` that begins with these bytes; `None`: they are not a
 /// whole frame yet.
-pub(super) fn link_to(
+pub(crate) fn link_to(
     world: Arc<World>,
     site: usize,
 ) -> impl Fn(&[u8]) -> Option<Link> + Send + Sync + 'static {

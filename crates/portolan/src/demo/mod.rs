@@ -22,7 +22,7 @@
 mod city;
 mod clock;
 mod director;
-mod distance;
+pub(crate) mod distance;
 mod files;
 mod hazards;
 mod lines;
@@ -32,7 +32,7 @@ mod picture;
 mod plan;
 mod recorder;
 mod records;
-mod resp;
+pub(crate) mod resp;
 mod roster;
 mod scene;
 mod script;

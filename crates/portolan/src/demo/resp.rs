@@ -18,7 +18,7 @@ const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// A connection that is in step with its server.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     received: BytesMut,
     parser: ReplyParser,
@@ -26,14 +26,14 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects. The caller sets the deadline.
-    pub(super) async fn open(addr: SocketAddr) -> io::Result<Self> {
+    pub(crate) async fn open(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, received: BytesMut::new(), parser: ReplyParser::new() })
     }
 
     /// Sends one command and waits for its reply. The caller sets the deadline.
-    pub(super) async fn call(mut self, command: &[&str]) -> io::Result<(Self, Reply)> {
+    pub(crate) async fn call(mut self, command: &[&str]) -> io::Result<(Self, Reply)> {
         let mut request = BytesMut::new();
         let mut encoder = Encoder::new(&mut request, Version::Resp2);
         encoder.array(command.len());

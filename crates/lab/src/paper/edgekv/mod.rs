@@ -52,6 +52,7 @@
 //! | [`figure`] | which points make which figure, and what was published about it |
 //! | [`bars`] | what has been set as a goal, and what came out |
 //! | [`copies`] | what copies of remote keys are good for |
+//! | [`real`] | throughput in real time, for whoever measures it |
 //! | [`hops`] | ways through rings of up to 10,000 gateways |
 //! | [`shown`] | all of it as a report |
 
@@ -61,6 +62,7 @@ pub mod figure;
 pub mod hops;
 pub mod measured;
 pub mod point;
+pub mod real;
 pub mod shown;
 
 use std::collections::BTreeMap;

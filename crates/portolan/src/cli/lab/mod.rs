@@ -13,6 +13,7 @@
 mod explore;
 mod outcome;
 mod paper;
+mod real;
 mod run;
 mod verdict;
 mod workers;

@@ -5,7 +5,7 @@ use super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
 use lab::paper::edgekv::{
-    Figure, Measured, Point, Results, Setting, Size, bars, copies, points, shown::study,
+    Figure, Measured, Point, Results, Setting, Size, bars, copies, points, real, shown::study,
 };
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,7 @@ impl Paper {
 #[command(after_help = "Examples:
   portolan lab paper edgekv --report edgekv.html      everything; some minutes
   portolan lab paper edgekv --figure 5 --quick        one figure with little load
+  portolan lab paper edgekv --figure 6 --real         and throughput of real nodes
 
 Exit codes: 0 everything ran, 1 something that must not happen did, 2 there is no such figure")]
 pub(crate) struct EdgeKv {
@@ -56,6 +57,11 @@ pub(crate) struct EdgeKv {
     /// Little load: to see that it works
     #[arg(long)]
     quick: bool,
+
+    /// Measure throughput in real time too: real nodes in this process, through links with Table 3's
+    /// delays; about a minute. Leave the machine alone meanwhile
+    #[arg(long)]
+    real: bool,
 }
 
 impl EdgeKv {
@@ -68,8 +74,20 @@ impl EdgeKv {
             }
         };
         let size = if self.quick { Size::Quick } else { Size::Paper };
-        let results = run_all(&points(&figures, size))?;
-        let study = study(&figures, &results, size, &self.again());
+        let mut points = points(&figures, size);
+        if self.real {
+            points.extend(real::points(size));
+            points.sort_unstable();
+            points.dedup();
+        }
+        let results = run_all(&points)?;
+        let mut study = study(&figures, &results, size, &self.again());
+        let measured = if self.real { super::real::measure(size) } else { Ok(Vec::new()) };
+        let measured =
+            measured.map_err(|error| Failed::no(Some(format!("in real time: {error}"))))?;
+        if self.real {
+            study.cards.push(real::card(&measured, &results, size));
+        }
         if let Some(path) = &self.report {
             std::fs::write(path, study.html()).map_err(|error| cannot_write(path, &error))?;
         }
@@ -78,6 +96,19 @@ impl EdgeKv {
         }
         for figure in figures {
             print_figure(figure, &results, size)?;
+        }
+        if self.real {
+            let mut table = Table::new([
+                "REAL TIME, % GLOBAL",
+                "LINKS",
+                ">UPDATES/S",
+                ">VIRTUAL",
+                "AGAINST CLOUD",
+            ]);
+            for row in real::rows(&measured, &results, size) {
+                table.row(row);
+            }
+            show::print(format_args!("{table}\n"))?;
         }
         let heads = [
             "COPIES",
@@ -112,6 +143,9 @@ impl EdgeKv {
         }
         if self.quick {
             command.push_str(" --quick");
+        }
+        if self.real {
+            command.push_str(" --real");
         }
         if let Some(path) = &self.report {
             command.push_str(&format!(" --report {}", super::quoted(&shown(path))));

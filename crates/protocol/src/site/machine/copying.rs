@@ -15,7 +15,7 @@ use super::{Machine, MachineError, Stopped, changes, records, tables};
 use bytes::Bytes;
 use model::{KeyspaceId, Refusal, Revision, Slot, StagedItem, limits};
 use std::collections::BTreeMap;
-use storage::state::State;
+use storage::state::{Read as _, State};
 use wire::entry::{put_varint, take_varint};
 
 /// How far a move's receiver has been told.
