@@ -158,7 +158,7 @@ impl SiteLoop {
             Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
             Event::SlotMap(asker) => {
                 // Moves are shown beside it: not those of a moment ago, before they had begun.
-                self.publish();
+                self.publish(now);
                 // Whoever asked may have gone.
                 let _ = asker.send((self.site.slot_map(), self.site.leaders()));
                 return None;

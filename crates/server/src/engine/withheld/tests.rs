@@ -74,10 +74,12 @@ fn status() -> Status {
         forwarded: 0,
         routed: 0,
         routed_straight: (0, 0),
+        copies: Default::default(),
         ring_lookups: (0, 0),
         ring_pointers: 0,
         deployment: None,
         moves: Vec::new(),
+        handed_over: Default::default(),
         disk_full: None,
         ready: true,
     }
