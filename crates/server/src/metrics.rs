@@ -69,9 +69,6 @@ struct ReplicaGauges {
     forwarded: Gauge,
     disk_full: Gauge,
     keys: Gauge,
-    routed: Counter,
-    routed_straight: Counter,
-    ring_lookups: Counter,
     moves: Counter,
     moves_slots: Counter,
     moves_bytes: Counter,
@@ -175,13 +172,6 @@ impl ReplicaGauges {
             registry.register(name, help, gauge.clone());
         }
         let counters = [
-            ("routed", "Requests that ended at other sites", &self.routed),
-            (
-                "routed_straight",
-                "Of those: that went straight to their slot's holder",
-                &self.routed_straight,
-            ),
-            ("ring_lookups", "Lookups on the ring that ended", &self.ring_lookups),
             ("slot_moves", "Moves of slots that this node has carried to their end", &self.moves),
             ("slot_moves_slots", "Slots of those moves", &self.moves_slots),
             ("slot_moves_sent_bytes", "Bytes that were sent for them", &self.moves_bytes),
@@ -246,11 +236,7 @@ impl Metrics {
         for (gauge, number) in numbers {
             gauge.set(number as i64);
         }
-        let (straight, astray) = status.routed_straight;
         let counts = [
-            (&replica.routed, straight + astray),
-            (&replica.routed_straight, straight),
-            (&replica.ring_lookups, status.ring_lookups.0),
             (&replica.moves, status.handed_over.moves),
             (&replica.moves_slots, status.handed_over.slots),
             (&replica.moves_bytes, status.handed_over.bytes),
