@@ -248,15 +248,19 @@ impl Node {
                 incarnation: own.incarnation,
                 witness: config.witness,
             };
-            let mut begins = config.join.is_empty();
+            let (mut begins, mut site_at) = (config.join.is_empty(), Vec::new());
             if !begins {
                 tracing::info!("asking {} to be taken in", config.join.join(", "));
                 let site = own_entry(config, &own, &member.address);
                 let looking = enter::look(&links, &config.join, &site);
-                if let Found::LetIn(id, _) = runtime.block_on(looking).map_err(StartError::Join)? {
-                    tracing::info!("let in as site {} ({id}) of a deployment", config.site);
-                    (begins, own.let_in) = (true, true);
+                match runtime.block_on(looking).map_err(StartError::Join)? {
+                    Found::LetIn(id, _) => {
+                        tracing::info!("let in as site {} ({id}) of a deployment", config.site);
+                        (begins, own.let_in) = (true, true);
+                    }
+                    Found::OwnSite(addresses) => site_at = addresses,
                 }
+                site_at.extend(config.join.iter().cloned());
             }
             if let Some(kept) = &mut kept {
                 if !begins {
@@ -274,7 +278,7 @@ impl Node {
                     recovery::begin_site(member.clone(), &mut writer, &snapshots, &state)?;
                     recovery::first_members(member)
                 } else {
-                    let joining = join::join(&links, &config.join, &member);
+                    let joining = join::join(&links, &site_at, &member);
                     runtime.block_on(joining).map_err(StartError::Join)?
                 };
                 own.became_member(&config.data, &members)?;
@@ -542,7 +546,7 @@ async fn enter_deployment(handle: Handle, links: Links, addresses: Vec<String>, 
                     tracing::debug!("not in the deployment yet: {failure}");
                 }
             }
-            Ok(Found::OwnSite) => {}
+            Ok(Found::OwnSite(_)) => {}
             Err(why) => tracing::error!("the deployment does not let this site in: {why}"),
         }
         tokio::time::sleep(TRY_AGAIN).await;

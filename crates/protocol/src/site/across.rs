@@ -156,7 +156,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
         let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
-        let is_there = |site: SiteId| member.registry.site(site).is_some();
+        // That it is here, only the token says: on the ring this site may be the one to ask.
+        let has_token = !matches!(self.machine.token(slot), Token::Never | Token::Gone { .. });
+        let is_there = |site: SiteId| match site == member.own {
+            true => has_token,
+            false => member.registry.site(site).is_some(),
+        };
         let best = known.filter(|(site, _)| is_there(*site)).max_by_key(|(_, epoch)| *epoch);
         match best {
             // Frozen here: whom it goes to is not known before it is gone.
@@ -244,10 +249,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.routing.learn_leader(site, NodeId(answered.leader));
         }
         let mut settled = Vec::new();
+        let own = self.machine.membership().map_or(SiteId(0), |member| member.own);
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
             let holder = SiteId(answer.holder);
-            let hint = (answer.holder != 0).then_some((holder, Epoch(answer.epoch)));
+            // Who knows no better sends askers to this site; that is no news here.
+            let hint = Some((holder, Epoch(answer.epoch)));
+            let hint = hint.filter(|(holder, _)| holder.0 != 0 && *holder != own);
             let now = self.now.monotonic;
             settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }

@@ -7,15 +7,19 @@
 //!
 //! | command | what it does |
 //! | --- | --- |
-//! | `sites west=3 east=1` | a deployment of these sites, with a keyspace `k`; its slots are where they belong; shows nothing |
+//! | `sites west=3 east=1` | a deployment of these sites, with a keyspace `k`; its slots are where they belong, but that of `k2` at the first site; shows nothing |
 //! | `home k1` | which site the slot of a key belongs to, and its number |
 //! | `move k1 west east` | west hands the slot of a key to east |
 //! | `pause west`, `resume west`, `takeback west` | of the last move that west began |
 //! | `put k1 v at=west/n1 [number=7]`, `add`, `get` | a client of a node asks; `number`: it numbers its write |
 //! | `hold west east`, `deliver west east [3]`, `lose west east [3]`, `release west east` | messages from west to east |
-//! | `run 100` | lets so many milliseconds pass |
-//! | `until west freezes` | lets time pass until west's leader has put that into its log |
+//! | `refuse west east` | east is asked to refuse the last move that west began |
+//! | `leave west` | an operator tells a site to leave |
+//! | `sites_left` | the sites of the registry, as each one's leader knows it |
+//! | `run 100`, `skip 100` | lets so many milliseconds pass; `skip` shows nothing of them |
+//! | `until west logs freeze` | lets time pass until a node of west puts that into its log |
 //! | `until east hears piece` | lets time pass until a message with that word reaches east |
+//! | `until east holds` | lets time pass until slots are east's |
 //! | `crash west/n1`, `crash west leader`, `restart west` | nodes die; all of a site that are down come back |
 //! | `holders k1` | which sites hold, or hand over, the slot of a key |
 
@@ -26,7 +30,8 @@ use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
     Answer, Body, ClientId, Command, Condition, DeploymentId, Expiry, Giving, KeyspaceId,
-    KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, RequestId, Slot, SlotSet, Write,
+    KeyspaceSpec, MoveId, Query, ReadConsistency, Receiving, RegistryChange, Request, RequestId,
+    Slot, SlotSet, Write,
 };
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -37,6 +42,10 @@ type Failed = Box<dyn Error>;
 
 /// How long one waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer lines than this are cut.
+const LINE_MAX: usize = 200;
+/// A key whose slot is the first site's.
+const KEY: &str = "k2";
 /// A client that numbers its writes.
 const CLIENT: ClientId = ClientId(77);
 
@@ -44,6 +53,8 @@ struct Script {
     world: Simulation,
     space: KeyspaceId,
     shown: usize,
+    /// A time of which nothing was shown yet.
+    at: Option<String>,
     /// Entries that were shown: those of a site go to each of its nodes.
     logged: BTreeSet<String>,
 }
@@ -51,7 +62,7 @@ struct Script {
 impl Script {
     fn new() -> Script {
         let world = Simulation::new(1, Settings::default());
-        Script { world, space: KeyspaceId::DEFAULT, shown: 0, logged: BTreeSet::new() }
+        Script { world, space: KeyspaceId::DEFAULT, shown: 0, at: None, logged: BTreeSet::new() }
     }
 
     fn site(&self, name: Option<&str>) -> Result<usize, Failed> {
@@ -124,6 +135,18 @@ impl Script {
             return Err("slots did not arrive".into());
         }
         self.world.run(Duration::from_secs(2));
+        let slots = slot(Some(KEY))?;
+        let holds = |world: &Simulation, site| {
+            let leader = world.leader(site);
+            let held = leader.map(|leader| world.held_slots(leader).0);
+            held.is_some_and(|held| slots.iter().all(|slot| held.contains(&slot)))
+        };
+        let to = self.world.sites[0].id.ok_or("it is in no deployment")?;
+        if let Some(holder) = (1..sites.len()).find(|site| holds(&self.world, *site)) {
+            let step = Giving::Begin { slots: slots.clone(), to, pinned: true };
+            self.give(holder, 0, step)?;
+            self.world.run(Duration::from_secs(2));
+        }
         self.world.answered.clear();
         self.world.trace = Some(String::new());
         self.shown = 0;
@@ -133,16 +156,16 @@ impl Script {
     /// What was noted since this was called last, without what is not worth it.
     fn show(&mut self) -> String {
         let trace = self.world.trace.as_deref().unwrap_or_default();
-        let (mut shown, mut at) = (String::new(), None);
+        let (mut shown, at) = (String::new(), &mut self.at);
         let logged = &mut self.logged;
         for line in trace[self.shown..].lines() {
             if line.starts_with("@ ") {
-                at = Some(line);
+                *at = Some(line.to_owned());
                 continue;
             }
             if let Some(line) = worth(line, logged) {
                 if let Some(at) = at.take() {
-                    shown.push_str(at);
+                    shown.push_str(&at);
                     shown.push('\n');
                 }
                 shown.push_str(&line);
@@ -216,9 +239,13 @@ fn worth(line: &str, shown: &mut BTreeSet<String>) -> Option<String> {
             new.map(|one| one.split_once(' ').map_or(one, |(_, what)| what)).collect();
         return (!moves.is_empty()).then(|| format!("{node}: logs {}", moves.join(", ")));
     }
-    let told = [": asked #", ": answers #", ": holds ", ": starts", ": crashes", " has lost "];
-    let is_told = told.iter().any(|word| line.contains(word)) && !line.contains(" has lost ");
-    is_told.then(|| line.to_owned())
+    let told = [": asked #", ": answers #", ": holds ", ": starts", ": crashes"];
+    let is_told = told.iter().any(|word| line.contains(word));
+    is_told.then(|| match line.len() {
+        0..=LINE_MAX => line.to_owned(),
+        // All slots of a site.
+        _ => format!("{} ...", line.chars().take(40).collect::<String>()),
+    })
 }
 
 fn slot(key: Option<&str>) -> Result<SlotSet, Failed> {
@@ -293,6 +320,40 @@ impl Runner for Script {
                     _ => Giving::TakeBack { refused: false },
                 };
                 self.give(site, number, step)?;
+            }
+            "refuse" => {
+                let (from, to) = (self.site(word(0))?, self.site(word(1))?);
+                let number = self.last_move(from)?;
+                let from = self.world.sites[from].id.ok_or("it is in no deployment")?;
+                let id = MoveId { from, number };
+                let refuse = Command::Receiving { id, step: Receiving::Refuse };
+                let leader = self.world.leader(to).ok_or("nobody leads")?;
+                self.ask(leader, Body::Write(refuse))?;
+            }
+            "leave" => {
+                let site = self.site(word(0))?;
+                let id = self.world.sites[site].id.ok_or("it is in no deployment")?;
+                let leader = self.world.leader(site).ok_or("nobody leads")?;
+                let leave = Command::ChangeRegistry(RegistryChange::Leave(id));
+                self.ask(leader, Body::Write(leave))?;
+            }
+            "sites_left" => {
+                let names = |registry: &model::Registry| {
+                    let names = registry.sites.iter().map(|site| site.name.to_string());
+                    names.collect::<Vec<_>>().join(", ")
+                };
+                let sites = self.world.sites.iter().enumerate().map(|(place, site)| {
+                    let leader = self.world.leader(place);
+                    let registry = leader.and_then(|leader| self.world.registry(leader));
+                    let names = registry.map_or_else(String::new, |registry| names(&registry));
+                    format!("{} knows {names}\n", site.name)
+                });
+                return Ok(sites.collect());
+            }
+            "skip" => {
+                let ms = word(0).ok_or("for how long?")?.parse()?;
+                self.world.run(Duration::from_millis(ms));
+                drop(self.show());
             }
             "hold" | "deliver" | "lose" | "release" => {
                 let (from, to) = (self.site(word(0))?, self.site(word(1))?);

@@ -3,12 +3,13 @@
 //! A node that starts with an empty disk does not know yet whether the addresses it was given lead to
 //! its own site or to another one. Whoever answers says so in its greeting. At another site it asks
 //! for its own site to be let in, under the name and the incarnation that it has: asked twice, that
-//! happens once. A site of that name that is there already is joined instead, as one of its nodes.
+//! happens once. Where a site of that name is there already, and has no node of this number, it is
+//! joined instead, as one of its nodes: whoever answers says where they are.
 
 use super::{LinkError, Links};
 use model::{
-    Answer, Body, Command, Failure, Refusal, Registry, RegistryChange, RegistryError, Request,
-    SiteEntry, SiteId,
+    Answer, Body, Command, Failure, NodeEntry, Refusal, Registry, RegistryChange, RegistryError,
+    Request, SiteEntry, SiteId,
 };
 use std::time::Duration;
 use wire::entry;
@@ -19,8 +20,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 /// What the addresses lead to.
 pub(crate) enum Found {
-    /// To this node's own site.
-    OwnSite,
+    /// To this node's own site, whose nodes are at these addresses.
+    OwnSite(Vec<String>),
     /// To another one, which has let this site in.
     LetIn(SiteId, Box<Registry>),
 }
@@ -64,7 +65,7 @@ impl From<LinkError> for Refused {
 async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Found>, Refused> {
     let mut connection = links.dial_any(address).await?;
     if connection.hello().site == site.name.as_str() {
-        return Ok(Some(Found::OwnSite));
+        return Ok(Some(Found::OwnSite(vec![address.to_owned()])));
     }
     let id = site.incarnation;
     let body = Body::Write(Command::ChangeRegistry(RegistryChange::Join(site.clone())));
@@ -74,6 +75,13 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
     match entry::decode_reply(answer.outcome) {
         Ok(Ok(Answer::Registered { site, registry })) => Ok(Some(Found::LetIn(site, registry))),
         Ok(Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name))))) => {
+            // Of the same site, as it seems; a node that it has already would be another site's.
+            let nodes = answer.members.map_or_else(Vec::new, |members| members.nodes);
+            let is_there = |own: &NodeEntry| nodes.iter().any(|node| node.node == own.node.0);
+            if !nodes.is_empty() && !site.nodes.iter().any(is_there) {
+                let addresses = nodes.into_iter().map(|node| node.address).collect();
+                return Ok(Some(Found::OwnSite(addresses)));
+            }
             let why = format!(
                 "there is a site {name} in that deployment already; give this one another --site, or \
                  let --join name a node of {name}"

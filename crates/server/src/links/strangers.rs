@@ -3,9 +3,9 @@
 use super::Links;
 use super::connection::Connection;
 use crate::handle::Handle;
-use model::{Body, Command, Failure, RegistryChange, limits};
+use model::{Body, Command, Failure, Refusal, RegistryChange, RegistryError, limits};
 use wire::entry;
-use wire::peer::{Answered, ForwardedAnswer, Message, Say};
+use wire::peer::{Answered, ForwardedAnswer, Member, Members, Message, Say};
 
 /// Whoever lets strangers in: a handle of this node.
 pub(crate) struct Porter(pub(crate) Handle);
@@ -22,8 +22,9 @@ impl Links {
             while let Some(Say::Forward(forward)) = connection.hear().await?.say {
                 for asked in forward.requests {
                     let outcome = self.ask_for_stranger(asked.request).await;
+                    let members = self.nodes_of_taken(&outcome);
                     let outcome = entry::encode_reply(&outcome);
-                    let answers = vec![ForwardedAnswer { id: asked.id, outcome, members: None }];
+                    let answers = vec![ForwardedAnswer { id: asked.id, outcome, members }];
                     let message: Message = Say::Answered(Answered { answers }).into();
                     connection.say(&message).await?;
                 }
@@ -31,6 +32,21 @@ impl Links {
             Ok::<(), super::LinkError>(())
         };
         let _ = tokio::time::timeout(2 * limits::REQUEST_DEADLINE, answering).await;
+    }
+
+    /// Where the nodes are of a site whose name is taken: the stranger may be one of them.
+    fn nodes_of_taken(&self, outcome: &crate::Outcome) -> Option<Members> {
+        let Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name)))) = outcome else {
+            return None;
+        };
+        let status = self.0.porter.get()?.0.status();
+        let registry = &status.deployment.as_ref()?.registry;
+        let nodes = registry.site_named(name.as_str())?.nodes.iter().map(|node| Member {
+            node: node.node.0,
+            address: node.peer.clone(),
+            ..Member::default()
+        });
+        Some(Members { nodes: nodes.collect(), ..Members::default() })
     }
 
     async fn ask_for_stranger(&self, request: model::Bytes) -> crate::Outcome {

@@ -8,8 +8,17 @@ use std::collections::BTreeSet;
 use super::tree::Files;
 
 /// A target for everything that reads bytes which somebody else may have written.
-const PARSERS: [&str; 7] =
-    ["config", "entry", "history", "log_segment", "peer_frame", "resp", "world"];
+const PARSERS: [&str; 9] = [
+    "config",
+    "entry",
+    "history",
+    "log_segment",
+    "peer_frame",
+    "resp",
+    "ring_row",
+    "ring_say",
+    "world",
+];
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
 const FOLDER: &str = "fuzz/fuzz_targets/";

@@ -28,6 +28,7 @@
 
 pub mod driver;
 mod format;
+mod hostile;
 mod ideal;
 pub mod invariant;
 mod lookups;
@@ -40,6 +41,7 @@ mod walk;
 
 pub use driver::{Driver, Options, RingOutput};
 pub use format::RingError;
+pub use hostile::{check_any_row, check_any_say};
 pub use ideal::ideal;
 pub use lookups::{LOOKUP_PATIENCE, LookupOutput, Lookups};
 pub(in crate::global) use point::ticket;

@@ -1,0 +1,5 @@
+//! What sites say to each other about their ring: whatever arrives is refused, or leaves the one who hears
+//! it with pointers that a ring can have.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| protocol::global::ring::check_any_say(bytes));
