@@ -52,6 +52,15 @@ impl Validator {
     }
 }
 
+/// Whether whoever asks for a key keeps copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// No, or it does not say.
+    None,
+    /// Yes, and has one at this, or none.
+    Kept(Option<Validator>),
+}
+
 /// Of which question in which keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {

@@ -11,7 +11,7 @@
 
 mod copies;
 
-use super::cache::Asked;
+use super::cache::{Asked, Copies};
 use crate::site::Origin;
 use model::{
     Body, ClientId, Command, Epoch, Failure, NodeId, ReadConsistency, Receiving, Request,
@@ -64,6 +64,8 @@ struct Routed {
     returns: u32,
     /// Which question it is, if its answer may be copied.
     asked: Option<Asked>,
+    /// Whether the node of another site that asks it keeps copies.
+    copies: Copies,
 }
 
 /// What came of a request, for whoever asked.
@@ -127,8 +129,9 @@ impl Routing {
             return Err((origin, Err(Failure::Overloaded { what })));
         }
         self.last_id += 1;
-        let (at, in_doubt, returns, asked) = (At::Due, false, 0, None);
-        let one = Routed { origin, body, target, deadline, at, in_doubt, returns, asked };
+        let (at, in_doubt, returns) = (At::Due, false, 0);
+        let (asked, copies) = (None, Copies::None);
+        let one = Routed { origin, body, target, deadline, at, in_doubt, returns, asked, copies };
         self.routed.insert(self.last_id, one);
         self.due.push(self.last_id);
         Ok(self.last_id)

@@ -4,7 +4,6 @@
 //! came from another site is answered here or not at all: its sender is told who holds the slot, so
 //! that it goes there itself and knows better next time. No request travels in circles.
 
-use super::copies::copies_of;
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::routing::{PATIENCE, Target, may_come_across};
@@ -225,8 +224,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn take_request_across(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
-        let copies = copies_of(request.known);
-        let origin = Origin::Across { site, node, id: request.id, in_doubt: false, copies };
+        let origin = Origin::Across { site, node, id: request.id, in_doubt: false };
+        let known = request.known;
         let failure = match entry::decode_request(request.request) {
             Ok(request) if self.removed => {
                 drop(request);
@@ -236,7 +235,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let deadline =
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
                 let deadline = self.now.monotonic + deadline;
-                return self.take_any(origin, request.body, deadline);
+                self.take_any(origin, request.body, deadline);
+                return self.routing.note_asker(origin, known);
             }
             Ok(_) => "it takes no such request from another site",
             Err(_) => "its version does not know this request",

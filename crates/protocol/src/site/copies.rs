@@ -4,8 +4,8 @@
 use super::machine::tokens::Token;
 use super::reads::WaitingRead;
 use super::trial::Bug;
-use super::{Copies, Origin, Site};
-use crate::global::cache::{Asked, Cache, Validator, copied_key};
+use super::{Origin, Site};
+use crate::global::cache::{Asked, Cache, Copies, Validator, copied_key};
 use model::{
     Answer, Body, Bytes, Command, Failure, Query, ReadConsistency, Slot, SlotEpochs, Write,
 };
@@ -14,11 +14,6 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::across::{self, AnswerAcross};
 use wire::entry;
-
-/// Whether the node that sent a request keeps copies, by what came along.
-pub(super) fn copies_of(known: Option<across::Validator>) -> Copies {
-    known.map_or(Copies::None, |known| Copies::Kept(Validator::heard(known)))
-}
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     // ---- at the node that asks ---------------------------------------------------------------------
@@ -122,10 +117,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// it was found at. Both are looked at between two entries of the log, so at one moment.
     pub(super) fn answer_by_validator(&mut self, read: &WaitingRead) -> bool {
         let Origin::Routed { id, .. } = read.origin else { return false };
-        let Some(Origin::Across { copies: Copies::Kept(known), .. }) = self.routing.origin(id)
-        else {
-            return false;
-        };
+        let Copies::Kept(known) = self.routing.copies(id) else { return false };
         let Some(key) = copied_key(&read.query).cloned() else { return false };
         let (Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. }) =
             self.machine.token(Slot::of_key(&key))

@@ -46,7 +46,7 @@ pub mod trial;
 mod writes;
 
 use crate::Core;
-use crate::global::cache::{Cache, Validator};
+use crate::global::cache::Cache;
 use crate::global::handover::Handovers;
 use crate::global::homes::Homes;
 use crate::global::routing::Routing;
@@ -93,8 +93,7 @@ pub(crate) enum Origin {
     /// Another node, under its own number.
     Node { node: NodeId, id: u64 },
     /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
-    /// Copies: it keeps them, and what it has.
-    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, copies: Copies },
+    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool },
     /// A request of [`Routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
     /// A handover of this site.
@@ -105,22 +104,13 @@ pub(crate) enum Origin {
     Nobody,
 }
 
-/// Whether whoever asks for a key keeps copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copies {
-    /// No, or it does not say.
-    None,
-    /// Yes, and has one at this, or none.
-    Kept(Option<Validator>),
-}
-
 impl Origin {
     /// The same, now that a leader was lost that was sent the request.
     fn in_doubt(self) -> Origin {
         match self {
             Origin::Client(ticket) => Origin::Doubtful(ticket),
-            Origin::Across { site, node, id, copies, .. } => {
-                Origin::Across { site, node, id, in_doubt: true, copies }
+            Origin::Across { site, node, id, .. } => {
+                Origin::Across { site, node, id, in_doubt: true }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,

@@ -1,9 +1,10 @@
 //! What a request on its way has to do with copies of remote keys ([`crate::global::cache`]).
 
 use super::{At, Routing};
-use crate::global::cache::Asked;
+use crate::global::cache::{Asked, Copies, Validator};
 use crate::site::Origin;
 use model::Body;
+use wire::across;
 
 impl Routing {
     fn id_of(&self, wire_id: u64) -> u64 {
@@ -43,6 +44,20 @@ impl Routing {
             one.at = At::Due;
             self.due.push(id);
         }
+    }
+
+    /// A request of another site was taken in just now, with what its node knows of the key, if it
+    /// keeps copies.
+    pub(crate) fn note_asker(&mut self, origin: Origin, known: Option<across::Validator>) {
+        let last = self.routed.get_mut(&self.last_id).filter(|one| one.origin == origin);
+        if let (Some(one), Some(known)) = (last, known) {
+            one.copies = Copies::Kept(Validator::heard(known));
+        }
+    }
+
+    /// Whether the node of another site that asks a request keeps copies.
+    pub(crate) fn copies(&self, id: u64) -> Copies {
+        self.routed.get(&id).map_or(Copies::None, |one| one.copies)
     }
 
     /// A request ends here, and is answered in its own way.
