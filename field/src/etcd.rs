@@ -29,7 +29,9 @@ fn install() -> Option<PathBuf> {
         let required = std::env::var_os("CI").is_some()
             || std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require");
         assert!(!required, "etcd is needed and cannot be installed");
-        eprintln!("SKIPPED: etcd cannot be installed (it needs go), so sites on etcd are not tested");
+        eprintln!(
+            "SKIPPED: etcd cannot be installed (it needs go), so sites on etcd are not tested"
+        );
         return None;
     }
     let root = std::env::var_os("PORTOLAN_PEERS").map(PathBuf::from).or_else(|| {
@@ -64,6 +66,7 @@ impl Etcd {
         let addresses: Vec<_> = (0..3).map(|_| (ports::free(), ports::free())).collect();
         let names = addresses.iter().enumerate();
         let cluster: Vec<_> = names.map(|(n, (_, peer))| format!("n{n}=http://{peer}")).collect();
+        let token = format!("field-{}", addresses[0].0);
         let member = |(n, (client, peer)): (usize, &(SocketAddr, SocketAddr))| {
             let data = folder.join(format!("etcd{n}"));
             let arguments = [
@@ -74,7 +77,7 @@ impl Etcd {
                 ("--listen-peer-urls", format!("http://{peer}")),
                 ("--initial-advertise-peer-urls", format!("http://{peer}")),
                 ("--initial-cluster", cluster.join(",")),
-                ("--initial-cluster-token", format!("field-{client}")),
+                ("--initial-cluster-token", token.clone()),
                 ("--log-level", "warn".to_owned()),
             ];
             let arguments = arguments.into_iter().flat_map(|(name, value)| [name.into(), value]);
@@ -113,8 +116,9 @@ impl Etcd {
                 (200, body) if body.contains("true") => Ok(()),
                 (code, body) => Err(format!("/health says {code}: {body}")),
             });
-            let log = || fs::read_to_string(&member.log).unwrap_or_default();
-            assert!(ready.is_ok(), "etcd: {}\n{}", ready.unwrap_err(), log());
+            let log = fs::read_to_string(&member.log).unwrap_or_default();
+            let last = log.lines().last().unwrap_or_default();
+            assert!(ready.is_ok(), "etcd: {}; its log ends with {last}", ready.unwrap_err());
         }
     }
 }
@@ -130,7 +134,8 @@ impl Member {
             .stdout(log.try_clone().expect("a file handle can be doubled"))
             .stderr(log)
             .spawn();
-        self.child = Some(child.unwrap_or_else(|e| panic!("cannot start {}: {e}", program.display())));
+        self.child =
+            Some(child.unwrap_or_else(|e| panic!("cannot start {}: {e}", program.display())));
     }
 
     fn kill(&mut self) {

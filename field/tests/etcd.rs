@@ -81,7 +81,7 @@ fn nothing_acknowledged_is_lost_whoever_is_killed() {
         assert_eq!(found.int(), Some(n));
     }
     let (_, status) = node.admin("/status").unwrap();
-    assert!(status.contains("\"engine\":\"etcd\""), "{status}");
+    assert!(status.contains("\"engine\": \"etcd\""), "{status}");
     assert!(node.cli(&["status"]).unwrap().contains("in etcd at http://127.0.0.1"));
     assert!(node.admin("/metrics").unwrap().1.contains("portolan_etcd_transaction_duration"));
 }
@@ -153,7 +153,13 @@ fn sites_of_both_engines_are_one_deployment() {
     c.join = Some(b.options.peer);
     let mut c = c.start();
     eventually(LIMIT, || {
-        c.cli(&["keyspace", "create", "ledger", "--prefix", "ledger:", "--scope", "global"])
+        // Where nobody knows whether it was made, the list does.
+        let made =
+            c.cli(&["keyspace", "create", "ledger", "--prefix", "ledger:", "--scope", "global"]);
+        match c.cli(&["keyspace", "list"])? {
+            list if list.contains("ledger") => Ok(()),
+            list => Err(format!("{made:?}, {list}")),
+        }
     })
     .unwrap();
     for node in [&a, &b, &c] {
