@@ -52,4 +52,26 @@ impl Deployment {
         let leave = |channel, request| async move { deployment(channel).leave_site(request).await };
         self.caller.call(Repeat::Never, message, leave).await.map(drop)
     }
+
+    /// Says which site keeps a site's mirror.
+    pub async fn set_backup(
+        &self,
+        site: &str,
+        choice: v1::set_backup_request::Choice,
+    ) -> Result<(), Error> {
+        let message = v1::SetBackupRequest { site: site.to_owned(), choice: Some(choice) };
+        let set = |channel, request| async move { deployment(channel).set_backup(request).await };
+        self.caller.call(Repeat::Never, message, set).await.map(drop)
+    }
+
+    /// Has a site's backup take over from it for good, or (without `accept_loss`) tells what would be
+    /// lost by that.
+    pub async fn promote_backup(
+        &self,
+        message: v1::PromoteBackupRequest,
+    ) -> Result<v1::PromoteBackupResponse, Error> {
+        let promote =
+            |channel, request| async move { deployment(channel).promote_backup(request).await };
+        Ok(self.caller.call(Repeat::Never, message, promote).await?.into_inner())
+    }
 }

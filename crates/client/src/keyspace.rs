@@ -6,6 +6,7 @@ use crate::stream::{Scan, ScanRange, Watch};
 use crate::{Error, v1};
 use model::{Bytes, Condition, Expiry, ReadConsistency, Revision, Versioned};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One keyspace, as one client uses it. Cheap to clone.
 ///
@@ -55,14 +56,24 @@ impl Keyspace {
 
     /// A key's string and version; `None`: there is no such key.
     pub async fn get(&self, key: impl Into<Bytes>) -> Result<Option<Versioned>, Error> {
+        Ok(self.get_marked(key).await?.0)
+    }
+
+    /// The same; with how old the answer may be, if a stale read was answered by the backup of a site
+    /// that cannot be reached.
+    pub async fn get_marked(
+        &self,
+        key: impl Into<Bytes>,
+    ) -> Result<(Option<Versioned>, Option<Duration>), Error> {
         let message = v1::GetRequest {
             keyspace: self.name.clone(),
             key: key.into(),
             consistency: self.consistency(),
         };
         let get = |channel, request| async move { kv(channel).get(request).await };
-        let found = self.caller.call(Repeat::Read, message, get).await?.into_inner().found;
-        Ok(found.map(versioned))
+        let got = self.caller.call(Repeat::Read, message, get).await?.into_inner();
+        let age = got.backup_age_ms.map(Duration::from_millis);
+        Ok((got.found.map(versioned), age))
     }
 
     /// Puts a string. Returns its version.
@@ -195,7 +206,7 @@ impl Keyspace {
     fn consistency(&self) -> i32 {
         match self.consistency {
             ReadConsistency::Linearizable => v1::Consistency::Linearizable.into(),
-            ReadConsistency::Stale => v1::Consistency::Stale.into(),
+            ReadConsistency::Stale | ReadConsistency::Backup => v1::Consistency::Stale.into(),
         }
     }
 }

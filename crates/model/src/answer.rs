@@ -1,6 +1,6 @@
 //! What comes back when all went well.
 
-use crate::{Bytes, Keyspace, Refusal, Registry, Revision, SiteId};
+use crate::{Bytes, Fenced, Keyspace, Loss, Refusal, Registry, Revision, SiteId, SlotEpochs};
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
 /// and each [`crate::Write`].
@@ -62,6 +62,26 @@ pub enum Answer {
     },
     /// The slots are the receiver's.
     Installed,
+    /// A stale read was answered by the backup of a site that cannot be reached.
+    FromBackup {
+        /// The answer.
+        outcome: Box<Result<Answer, Refusal>>,
+        /// When the mirror was last known to be in step, milliseconds since 1970.
+        in_step_ms: u64,
+    },
+    /// How far a mirror has come.
+    Mirrored {
+        /// How many pieces it has.
+        pieces: u64,
+        /// What the last of them said about where to go on.
+        resume: Bytes,
+        /// The slots that are whole.
+        whole: SlotEpochs,
+    },
+    /// A site has fenced another one.
+    Fenced(Box<Fenced>),
+    /// What may be lost by a promotion, or was.
+    Loss(Box<Loss>),
 }
 
 /// A string and the version it has.

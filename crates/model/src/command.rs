@@ -3,8 +3,9 @@
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
 use crate::{
-    Bytes, DeploymentId, KeyspaceId, KeyspaceSpec, MoveId, Query, Receiving, Registry,
-    RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs, SlotSet,
+    Bytes, DeploymentId, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId, Promotion, Query,
+    Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs,
+    SlotSet,
 };
 
 /// One command of a site's replicated log. Applying it is deterministic: its outcome depends on
@@ -62,6 +63,15 @@ pub enum Command {
     Giving { number: u64, step: Giving },
     /// A step of slots coming to this site.
     Receiving { id: MoveId, step: Receiving },
+    /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere.
+    SetMirror { to: Option<SiteId> },
+    /// A step of the mirror of another site, kept here.
+    Mirror { from: SiteId, number: u64, step: Mirroring },
+    /// A step of a fence against a site that may be lost, for the promotion of its backup.
+    Fence { lost: SiteId, by: SiteId, number: u64, step: Fencing },
+    /// Takes over from a lost site that had the right to change the registry, which goes on from the
+    /// latest one that anybody knows.
+    Promote { promotion: Promotion, registry: Box<Registry> },
 }
 
 /// A step of a handover, taken by the giving site.

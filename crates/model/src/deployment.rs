@@ -1,6 +1,7 @@
 //! A deployment: the sites that keep global keys together, and what all of them must agree on.
 
-use crate::{Keyspace, NodeId, SiteId, SiteName, Slot, limits};
+use crate::backup::{BackupChoice, Backups, Promotion};
+use crate::{Keyspace, NodeId, Revision, SiteId, SiteName, Slot, limits};
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +25,8 @@ pub struct Registry {
     pub site_next: u32,
     /// The id of the next keyspace to be made.
     pub keyspace_next: u32,
+    /// Which sites are whose backups, and what was promoted.
+    pub backups: Backups,
 }
 
 /// A site, as the others know it.
@@ -67,6 +70,13 @@ pub enum RegistryChange {
     Leave(SiteId),
     /// A site has handed everything over and is gone.
     Remove(SiteId),
+    /// An operator says which site is to be a site's backup.
+    Backup(SiteId, BackupChoice),
+    /// A site was lost, and its backup takes over.
+    Promote(Promotion),
+    /// A site that was lost has heard of that promotion, and holds nothing of before; what it begins
+    /// from this revision on counts.
+    Return(SiteId, u64, Revision),
 }
 
 /// Why the registry cannot be changed so.
@@ -86,6 +96,9 @@ pub enum RegistryError {
     /// Nobody would be left.
     #[error("{0} is the last site that stays; it cannot leave")]
     LastSite(SiteName),
+    /// It would be its own.
+    #[error("{0} cannot be its own backup; name another site")]
+    OwnBackup(SiteName),
 }
 
 impl Registry {
@@ -169,8 +182,32 @@ impl Registry {
                 let at = self.sites.iter().position(|site| site.id == *id);
                 if let Some(at) = at {
                     self.sites.remove(at);
+                    self.backups.forget(*id);
                     self.version += 1;
                 }
+                Ok(*id)
+            }
+            RegistryChange::Backup(id, choice) => {
+                let name = self.site_mut(*id)?.name.clone();
+                match choice {
+                    BackupChoice::At(at) if at == id => return Err(RegistryError::OwnBackup(name)),
+                    BackupChoice::At(at) => drop(self.site_mut(*at)?),
+                    _ => {}
+                }
+                self.version += u64::from(self.backups.choose(*id, *choice));
+                Ok(*id)
+            }
+            RegistryChange::Promote(promotion) => {
+                self.site_mut(promotion.by)?;
+                self.site_mut(promotion.lost)?;
+                if self.backups.promotion(promotion.lost) != Some(promotion) {
+                    self.backups.promote(promotion.clone());
+                    self.version += 1;
+                }
+                Ok(promotion.lost)
+            }
+            RegistryChange::Return(id, number, from) => {
+                self.version += u64::from(self.backups.take_back(*id, *number, *from));
                 Ok(*id)
             }
         }
@@ -205,6 +242,7 @@ mod tests {
             keyspaces: Vec::new(),
             site_next: 2,
             keyspace_next: 1,
+            backups: Backups::default(),
         }
     }
 

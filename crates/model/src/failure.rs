@@ -1,6 +1,6 @@
 //! What comes back when it did not go well. Each says what happened and what to do.
 
-use crate::{KeyspaceError, NodeId, RegistryError, Slot, limits};
+use crate::{KeyspaceError, NodeId, RegistryError, SiteId, Slot, limits};
 
 /// Why a request has no answer.
 ///
@@ -131,6 +131,9 @@ pub enum Refusal {
     /// The move cannot be begun, or not be gone on with.
     #[error(transparent)]
     Move(#[from] MoveError),
+    /// The mirror cannot be kept, or not be promoted.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
 }
 
 /// Why slots cannot be moved so.
@@ -156,6 +159,36 @@ pub enum MoveError {
     /// The receiver lacks something it must have first.
     #[error("the receiver is not ready for this step: {0}")]
     NotReady(&'static str),
+}
+
+/// Why a backup does not do what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackupError {
+    /// This site is not that one's backup, as far as it knows.
+    #[error("the site does not keep a mirror of that one, or has not heard yet that it is to")]
+    NotTheBackup,
+    /// A newer mirror has begun, or the site was lost and its mirror was promoted.
+    #[error("the mirror counts for nothing any more")]
+    Outdated,
+    /// Somebody else is promoted, or is about to be.
+    #[error(
+        "{0} is taking over from that site already; ask it by `portolan site promote --at`, or wait"
+    )]
+    Fenced(SiteId),
+    /// It was promoted.
+    #[error("{0} has taken over from that site already, which has not come back since")]
+    Promoted(SiteId),
+    /// It is not lost.
+    #[error("{0} answers, so it is not lost; use `portolan site leave` to take its slots over")]
+    Answers(SiteId),
+    /// Some sites cannot be asked.
+    #[error(
+        "cannot be asked whether they hold slots of the lost site: {0}; bring them back, or name each with --without and read what that means first"
+    )]
+    Silent(String),
+    /// There is no backup.
+    #[error("the site has no backup; name the site that is to take over with --at")]
+    None,
 }
 
 /// Why a membership change was not begun.

@@ -94,6 +94,12 @@ pub enum StagedItem {
         /// Which key.
         key: Bytes,
     },
+    /// The keyspace was cleared: nothing of it is there but what follows. (Of mirrors; no slots move
+    /// while a keyspace is cleared.)
+    Cleared {
+        /// Which.
+        keyspace: KeyspaceId,
+    },
     /// What a client was answered, so that its repeated request is not done twice.
     Remembered {
         /// The slot it was about.

@@ -8,6 +8,7 @@
 //! replicated log; what applying a command changed becomes a [`Change`] of its change log.
 
 mod answer;
+mod backup;
 mod cache;
 mod catalog;
 mod change;
@@ -26,13 +27,17 @@ mod spread;
 mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, Versioned};
+pub use backup::{
+    BackupChoice, Backups, Fenced, Fencing, IDS_SKIPPED, Loss, Mirroring, NUMBERS_SKIPPED,
+    Promotion, Reached,
+};
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
 pub use command::{Command, Condition, Expiry, ExpiryCondition, Giving, Guard, Step, Write};
 pub use deployment::{DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, SiteEntry};
-pub use failure::{Failure, MembershipError, MoveError, Refusal};
+pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, Epoch, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};

@@ -35,6 +35,17 @@ pub enum Body {
         /// What.
         command: Box<Command>,
     },
+    /// Has a site's backup take over from it, or tells what that would lose. [`crate::Answer::Loss`].
+    Promote {
+        /// Who is lost.
+        lost: SiteId,
+        /// Who takes over; `None`: its backup.
+        by: Option<SiteId>,
+        /// Sites that are not asked, whatever they may hold.
+        without: Vec<SiteId>,
+        /// Whether to do it: what is lost is accepted.
+        accept: bool,
+    },
     /// Adds a node as a learner, which becomes a voter once it has caught up.
     AddNode {
         /// Its id.
@@ -76,6 +87,8 @@ pub enum ReadConsistency {
     Linearizable,
     /// It shows a state that this node once had, perhaps an old one. Never waits.
     Stale,
+    /// The same, of another site's mirror: asked of that site's backup by a node that cannot reach it.
+    Backup,
 }
 
 impl Request {

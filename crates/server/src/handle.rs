@@ -9,7 +9,7 @@ use crate::node::Event;
 use crate::users::Users;
 use crate::watch::{Watch, Watched};
 use model::{
-    Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Refusal,
+    Answer, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Refusal,
     Request, Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
 use protocol::site::machine::{self, Reader};
@@ -91,9 +91,34 @@ impl Handle {
         outcomes.pop().expect("one answer a request")
     }
 
+    /// The same, of a read; with the age of the answer, if it came from the backup of a site that cannot
+    /// be reached.
+    pub async fn call_marked(&self, request: Request) -> (Outcome, Option<Duration>) {
+        let mut outcomes = self.ask_many(vec![request]).await;
+        self.unmark(outcomes.pop().expect("one answer a request"))
+    }
+
+    /// Takes an answer out of what says that it came from a backup.
+    fn unmark(&self, outcome: Outcome) -> (Outcome, Option<Duration>) {
+        match outcome {
+            Ok(Answer::FromBackup { outcome, in_step_ms }) => {
+                self.shared.metrics.read_from_backup();
+                let now_ms = self.shared.clock.now().wall_ms;
+                let age = Duration::from_millis(now_ms.saturating_sub(in_step_ms));
+                ((*outcome).map_err(Failure::Refused), Some(age))
+            }
+            outcome => (outcome, None),
+        }
+    }
+
     /// Asks several things at once; they take effect in this order, if none is refused. The
     /// answers come when all are there.
     pub async fn call_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
+        let outcomes = self.ask_many(requests).await;
+        outcomes.into_iter().map(|outcome| self.unmark(outcome).0).collect()
+    }
+
+    async fn ask_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
         let shared = &*self.shared;
         let count = requests.len();
         if shared.requests_waiting.fetch_add(count, Ordering::Relaxed) > limits::INPUTS_WAITING_MAX

@@ -30,6 +30,7 @@ pub use engine::etcd::health::EtcdStatus;
 pub use handle::Handle;
 pub use identity::IdentityError;
 pub use node::{Node, StartError, Stopped};
+pub use protocol::global::backups::backup_of;
 pub use protocol::site::Status;
 pub use protocol::site::raft::Role;
 pub use watch::{Watch, all_keyspaces};

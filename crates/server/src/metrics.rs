@@ -48,6 +48,7 @@ pub struct Metrics {
     pub(crate) etcd_retries: Counter,
     pub(crate) log_bytes: Gauge,
     pub(crate) disk_free_bytes: Gauge,
+    reads_from_backup: Counter,
     replica: ReplicaGauges,
     remote: RemoteMetrics,
 }
@@ -75,6 +76,10 @@ struct ReplicaGauges {
     moves_s: Counter<f64, AtomicU64>,
     moves_paused_s: Counter<f64, AtomicU64>,
     lag_entries: Family<PeerLabels, Gauge>,
+    mirror_behind: Gauge,
+    mirror_age_ms: Gauge,
+    mirrors_kept: Gauge,
+    mirrored_keys: Gauge,
 }
 
 impl Default for Metrics {
@@ -129,6 +134,12 @@ impl Default for Metrics {
             Unit::Bytes,
             disk_free_bytes.clone(),
         );
+        let reads_from_backup = Counter::default();
+        registry.register(
+            "reads_from_backup",
+            "Stale reads answered by the backup of a site that cannot be reached",
+            reads_from_backup.clone(),
+        );
         let replica = ReplicaGauges::default();
         replica.register(&mut registry);
         let remote = RemoteMetrics::default();
@@ -143,6 +154,7 @@ impl Default for Metrics {
             etcd_retries,
             log_bytes,
             disk_free_bytes,
+            reads_from_backup,
             replica,
             remote,
         }
@@ -167,6 +179,18 @@ impl ReplicaGauges {
             ("forwarded", "Requests waiting for the leader's answer", &self.forwarded),
             ("disk_full", "1 while writes are refused for want of room", &self.disk_full),
             ("keys", "Keys of all keyspaces", &self.keys),
+            (
+                "mirror_behind_revisions",
+                "On the leader: revisions that the backup site does not know yet",
+                &self.mirror_behind,
+            ),
+            (
+                "mirror_in_step_age_milliseconds",
+                "On the leader: since when the backup site has not had everything; -1: it never had",
+                &self.mirror_age_ms,
+            ),
+            ("mirrors_kept", "Other sites whose mirror is kept here", &self.mirrors_kept),
+            ("mirrored_keys", "Keys of other sites that are mirrored here", &self.mirrored_keys),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -213,6 +237,11 @@ impl Metrics {
         self.connections.get_or_create(&FrontLabels { front }).clone()
     }
 
+    /// A stale read was answered by the backup of a site that cannot be reached.
+    pub(crate) fn read_from_backup(&self) {
+        self.reads_from_backup.inc();
+    }
+
     /// Everything in the text format that Prometheus reads.
     pub fn render(&self, handle: &Handle) -> String {
         let status = handle.status();
@@ -251,6 +280,13 @@ impl Metrics {
         for (counter, span) in spans {
             counter.inner().store(span.as_secs_f64().to_bits(), Ordering::Relaxed);
         }
+        let mirror = status.mirror.as_ref();
+        replica.mirror_behind.set(mirror.map_or(0, |mirror| mirror.behind as i64));
+        let age = mirror.map(|mirror| mirror.in_step_ago.map_or(-1, |ago| ago.as_millis() as i64));
+        replica.mirror_age_ms.set(age.unwrap_or(0));
+        replica.mirrors_kept.set(status.mirrors_kept.len() as i64);
+        let mirrored: u64 = status.mirrors_kept.iter().map(|kept| kept.keys).sum();
+        replica.mirrored_keys.set(mirrored as i64);
         replica.disk_full.set(i64::from(status.disk_full.is_some()));
         replica.lag_entries.clear();
         for (node, matched, _) in &status.progress {

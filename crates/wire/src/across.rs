@@ -11,7 +11,7 @@ use bytes::Bytes;
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Across {
     /// What it says; `None` when a newer version says something unknown here.
-    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11")]
     pub say: Option<AcrossSay>,
 }
 
@@ -30,6 +30,12 @@ pub enum AcrossSay {
     /// The ring.
     #[prost(bytes = "bytes", tag = "4")]
     Ring(Bytes),
+    /// Are you there? Or: yes.
+    #[prost(message, tag = "10")]
+    Alive(Alive),
+    /// How far the mirror of the sender's site is, to the site that keeps it.
+    #[prost(message, tag = "11")]
+    Mirror(MirrorNews),
 }
 
 /// What became of requests from another site.
@@ -76,6 +82,25 @@ pub struct Validator {
     /// The key's version; 0: it is absent.
     #[prost(uint64, tag = "2")]
     pub version: u64,
+}
+
+/// A sign of life.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Alive {
+    /// Whether one is asked for.
+    #[prost(bool, tag = "1")]
+    pub asks: bool,
+}
+
+/// How far a mirror is, as its original knows.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct MirrorNews {
+    /// Which mirror.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// How many revisions it is behind; 0: it is in step.
+    #[prost(uint64, tag = "2")]
+    pub behind: u64,
 }
 
 /// News of the registry.

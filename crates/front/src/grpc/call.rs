@@ -16,7 +16,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 23] = [
     "get",
     "put",
     "delete",
@@ -38,6 +38,8 @@ const NAMES: [&str; 21] = [
     "move_slots",
     "pause_move",
     "leave_site",
+    "set_backup",
+    "promote_backup",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -64,6 +66,8 @@ pub(crate) enum Method {
     MoveSlots,
     PauseMove,
     LeaveSite,
+    SetBackup,
+    PromoteBackup,
 }
 
 /// The node as one worker calls it. All services are this.
@@ -144,11 +148,24 @@ impl Callee {
         consistency: ReadConsistency,
         deadline_ms: Option<u64>,
     ) -> Result<Answer, Status> {
+        let answer = self.read_marked(keyspace, query, consistency, deadline_ms).await;
+        answer.map(|(answer, _)| answer)
+    }
+
+    /// The same; with the answer's age, if it came from the backup of a site that cannot be reached.
+    pub(crate) async fn read_marked(
+        &self,
+        keyspace: KeyspaceId,
+        query: Query,
+        consistency: ReadConsistency,
+        deadline_ms: Option<u64>,
+    ) -> Result<(Answer, Option<Duration>), Status> {
         if let Some(outcome) = self.handle.answer_here(keyspace, &query, consistency) {
-            return answered(outcome);
+            return answered(outcome).map(|answer| (answer, None));
         }
         let request = Request::read(keyspace, query, consistency);
-        self.ask(Request { deadline_ms, ..request }).await
+        let (outcome, age) = self.handle.call_marked(Request { deadline_ms, ..request }).await;
+        answered(outcome).map(|answer| (answer, age))
     }
 
     /// Anything to the site.
@@ -211,7 +228,8 @@ mod tests {
     fn every_method_has_its_name() {
         assert_eq!(NAMES[Method::Backup as usize], "backup");
         assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
-        assert_eq!(NAMES.len(), Method::LeaveSite as usize + 1);
+        assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
+        assert_eq!(NAMES.len(), Method::PromoteBackup as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -2,9 +2,10 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, Body, Command, Failure, Giving, MoveError, Refusal, Registry, RegistryChange,
-    RegistryError, SiteId, SlotSet, limits,
+    Answer, BackupChoice, Body, Command, Failure, Giving, MoveError, Refusal, Registry,
+    RegistryChange, RegistryError, SiteId, SlotSet, limits,
 };
+use server::backup_of;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
 use wire::grpc::{Invalid, status, v1};
@@ -34,6 +35,15 @@ impl v1::deployment_server::Deployment for Callee {
                     leaving: site.leaving,
                     nodes: site.nodes.iter().map(node).collect(),
                     slots: slots as u32,
+                    backup: backup_of(registry, site.id)
+                        .map(|backup| name_of(registry, backup))
+                        .unwrap_or_default(),
+                    mirror: self.mirror(deployment.own, site.id),
+                    lost_to: registry
+                        .backups
+                        .promotion(site.id)
+                        .map(|promotion| name_of(registry, promotion.by))
+                        .unwrap_or_default(),
                 }
             };
             Ok(v1::ListSitesResponse {
@@ -146,15 +156,113 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let registry = self.registry()?;
             let site = site_named(&registry, &request.into_inner().site)?;
-            let body = Body::Write(Command::ChangeRegistry(RegistryChange::Leave(site)));
+            // Who is lost has nothing to hand over any more.
+            let change = match registry.is_lost(site) {
+                true => RegistryChange::Remove(site),
+                false => RegistryChange::Leave(site),
+            };
+            let body = Body::Write(Command::ChangeRegistry(change));
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::LeaveSiteResponse {})
         })
         .await
     }
+
+    async fn set_backup(
+        &self,
+        request: Request<v1::SetBackupRequest>,
+    ) -> Result<Response<v1::SetBackupResponse>, Status> {
+        self.measured(Method::SetBackup, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry()?;
+            let site = site_named(&registry, &asked.site)?;
+            use v1::set_backup_request::Choice;
+            let choice = match asked.choice {
+                Some(Choice::At(at)) => BackupChoice::At(site_named(&registry, &at)?),
+                Some(Choice::Next(true)) => BackupChoice::Next,
+                Some(Choice::Off(true)) => BackupChoice::Off,
+                _ => return Err(Invalid::Missing("choice").into()),
+            };
+            let change = RegistryChange::Backup(site, choice);
+            let body = Body::Write(Command::ChangeRegistry(change));
+            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            Ok(v1::SetBackupResponse {})
+        })
+        .await
+    }
+
+    async fn promote_backup(
+        &self,
+        request: Request<v1::PromoteBackupRequest>,
+    ) -> Result<Response<v1::PromoteBackupResponse>, Status> {
+        self.measured(Method::PromoteBackup, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry()?;
+            let lost = site_named(&registry, &asked.site)?;
+            let by = match asked.at.as_str() {
+                "" => None,
+                at => Some(site_named(&registry, at)?),
+            };
+            let without = asked.without.iter().map(|name| site_named(&registry, name));
+            let without = without.collect::<Result<Vec<_>, _>>()?;
+            let body = Body::Promote { lost, by, without, accept: asked.accept_loss };
+            let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            let Answer::Loss(loss) = answer else {
+                unreachable!("a promotion is answered with what is lost")
+            };
+            let now_ms = self.handle.clock().now().wall_ms;
+            Ok(v1::PromoteBackupResponse {
+                by: name_of(&registry, loss.by),
+                done: loss.done,
+                holds: loss.holds,
+                mirrored: loss.mirrored,
+                keys: loss.keys,
+                revision: loss.revision.0,
+                in_step_ago_ms: ago(now_ms, loss.in_step_ms),
+                answers: loss.answers,
+                silent: loss.silent.iter().map(|site| name_of(&registry, *site)).collect(),
+                empty: loss.empty,
+            })
+        })
+        .await
+    }
+}
+
+/// How long ago a moment was, both in milliseconds since 1970; `None`: it never was.
+fn ago(now_ms: u64, then_ms: u64) -> Option<u64> {
+    (then_ms > 0).then(|| now_ms.saturating_sub(then_ms))
 }
 
 impl Callee {
+    /// A site's mirror, as this node knows it.
+    fn mirror(&self, own: SiteId, of: SiteId) -> Option<v1::Mirror> {
+        let status_now = self.handle.status();
+        if of == own {
+            return status_now.mirror.as_ref().map(|mirror| v1::Mirror {
+                holds: mirror.holds,
+                whole: mirror.whole,
+                behind: Some(mirror.behind),
+                in_step_ago_ms: mirror.in_step_ago.map(|ago| ago.as_millis() as u64),
+                keys: 0,
+                revision: 0,
+            });
+        }
+        let now_ms = self.handle.clock().now().wall_ms;
+        let kept = status_now.mirrors_kept.iter().find(|kept| kept.from == of)?;
+        Some(v1::Mirror {
+            holds: kept.holds,
+            whole: kept.whole,
+            behind: kept.behind,
+            in_step_ago_ms: ago(now_ms, kept.in_step_ms),
+            keys: kept.keys,
+            revision: kept.revision.0,
+        })
+    }
+
     fn registry(&self) -> Result<Arc<Registry>, Status> {
         let status_now = self.handle.status();
         let registry = status_now.deployment.as_ref().map(|member| member.registry.clone());

@@ -25,7 +25,10 @@ impl v1::kv_server::Kv for Callee {
             let get = request.into_inner();
             let consistency = convert::consistency(get.consistency)?;
             let query = convert::get(get)?;
-            Ok(convert::got(self.read(keyspace.id, query, consistency, deadline_ms).await?))
+            let (answer, age) =
+                self.read_marked(keyspace.id, query, consistency, deadline_ms).await?;
+            let backup_age_ms = age.map(|age| age.as_millis() as u64);
+            Ok(v1::GetResponse { backup_age_ms, ..convert::got(answer) })
         })
         .await
     }

@@ -20,7 +20,7 @@ impl Run<'_> {
 
     /// Makes the sites one deployment with the world's keyspaces; each keyspace's id.
     pub(super) fn form_deployment(&mut self) -> Result<Vec<KeyspaceId>, String> {
-        let deployment = DeploymentId(self.seed);
+        let deployment = DeploymentId(self.seed.max(1));
         let found = Command::Found { deployment, site: self.entry(0)? };
         self.ask(0, Body::Write(found))?;
         for site in self.sites_inside().into_iter().skip(1) {

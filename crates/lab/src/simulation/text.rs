@@ -1,7 +1,7 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Command, Failure, Giving, MoveId, Query, Receiving, RegistryChange, Request,
+    Answer, Body, Command, Failure, Giving, Mirroring, MoveId, Query, Receiving, RegistryChange, Request,
     SlotEpochs, Write,
 };
 use protocol::site::raft::Persist;
@@ -88,6 +88,8 @@ fn across(message: &Across) -> Option<String> {
         AcrossSay::Registry(news) if news.registry.is_empty() => return None,
         AcrossSay::Registry(news) => format!("Registry {}", news.version),
         AcrossSay::Ring(_) => "Ring".to_owned(),
+        AcrossSay::Alive(_) => return None,
+        AcrossSay::Mirror(_) => return None,
     })
 }
 
@@ -186,6 +188,9 @@ fn command(command: &Command) -> String {
             Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
             Giving::TakeBack { refused: false } => format!("give {number} take back"),
         },
+        Command::Mirror { from, number, step: Mirroring::Piece { sequence, items, .. } } => {
+            format!("mirror {from}/{number} piece {sequence}, {} items", items.len())
+        }
         Command::Receiving { id, step } => {
             let MoveId { from, number } = id;
             match step {

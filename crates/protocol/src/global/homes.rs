@@ -34,7 +34,7 @@ impl Homes {
             return;
         }
         self.version = registry.version;
-        let staying = || registry.sites.iter().filter(|site| !site.leaving);
+        let staying = || registry.staying();
         self.points = staying()
             .flat_map(|site| {
                 (0..tickets(site)).map(|index| (Point::of_virtual(site.id, index), site.id))
@@ -88,6 +88,7 @@ mod tests {
             keyspaces: Vec::new(),
             site_next: 99,
             keyspace_next: 1,
+            backups: model::Backups::default(),
         }
     }
 

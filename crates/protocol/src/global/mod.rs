@@ -8,14 +8,20 @@
 //! - [`cache`]: copies of keys that other sites hold;
 //! - [`routing`]: requests on their way to the site that holds their slot;
 //! - [`handover`]: slots on their way to another site, carried by the giver's leader;
+//! - [`backups`]: which site is whose backup;
+//! - [`mirroring`]: this site's mirror, told to its backup;
+//! - [`promotion`]: a backup that takes over;
 //! - [`homes`]: which site a slot belongs to, by the hash;
 //! - [`ring`]: how a site that knows nothing of a slot finds one that does.
 //!
 //! EdgeKV (Sonbol and others, 2020) keeps global data so: groups of edge nodes, one truth a group,
 //! found over a ring (§3 and §4 there). Left out: placement by use.
 
+pub mod backups;
 pub mod cache;
 pub mod handover;
 pub mod homes;
+pub mod mirroring;
+pub mod promotion;
 pub mod ring;
 pub mod routing;

@@ -14,8 +14,8 @@ mod copies;
 use super::cache::{Asked, Copies};
 use crate::site::Origin;
 use model::{
-    Body, ClientId, Command, Epoch, Failure, NodeId, ReadConsistency, Receiving, Request,
-    RequestId, SiteId, Slot, limits,
+    Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Receiving,
+    Request, RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -254,6 +254,44 @@ impl Routing {
         Some(ForwardedRequest { id, request: encoded, ..Default::default() })
     }
 
+    /// What is asked by a stale read.
+    pub(crate) fn stale_read(&self, id: u64) -> Option<(KeyspaceId, Query)> {
+        self.read_with(id, ReadConsistency::Stale)
+    }
+
+    /// What is asked by a read of another site's mirror.
+    pub(crate) fn backup_read(&self, id: u64) -> Option<(KeyspaceId, Query)> {
+        self.read_with(id, ReadConsistency::Backup)
+    }
+
+    fn read_with(&self, id: u64, wanted: ReadConsistency) -> Option<(KeyspaceId, Query)> {
+        match &self.routed.get(&id)?.body {
+            Body::Read { keyspace, query, consistency } if *consistency == wanted => {
+                Some((*keyspace, query.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// A stale read leaves for a node of its holder's backup.
+    pub(crate) fn go_to_backup(
+        &mut self,
+        id: u64,
+        site: SiteId,
+        node: NodeId,
+        now: Duration,
+    ) -> Option<ForwardedRequest> {
+        let one = self.routed.get_mut(&id)?;
+        let Body::Read { keyspace, query, .. } = one.body.clone() else { return None };
+        let stale = std::mem::replace(
+            &mut one.body,
+            Body::Read { keyspace, query, consistency: ReadConsistency::Backup },
+        );
+        let request = self.go_away(id, site, node, now);
+        self.routed.get_mut(&id)?.body = stale;
+        request
+    }
+
     /// A request is looked at again after a while, longer each time.
     pub(crate) fn rest(&mut self, id: u64, now: Duration) {
         if let Some(one) = self.routed.get_mut(&id) {
@@ -455,6 +493,7 @@ fn is_repeatable(body: &mut Body) -> bool {
             | Body::Write(
                 Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. }
             )
+            | Body::Write(Command::Mirror { .. } | Command::Fence { .. })
     )
 }
 
@@ -462,8 +501,11 @@ fn is_repeatable(body: &mut Body) -> bool {
 pub(crate) fn may_come_across(body: &Body) -> bool {
     match body {
         Body::Read {
-            consistency: ReadConsistency::Linearizable | ReadConsistency::Stale, ..
-        } => true,
+            consistency:
+                ReadConsistency::Linearizable | ReadConsistency::Stale | ReadConsistency::Backup,
+            ..
+        }
+        | Body::Promote { .. } => true,
         Body::Write(command) => matches!(
             command,
             Command::Write { .. }
@@ -471,6 +513,8 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                 | Command::CreateKeyspace(_)
                 | Command::DropKeyspace { .. }
                 | Command::ChangeRegistry(_)
+                | Command::Mirror { .. }
+                | Command::Fence { .. }
                 | Command::Register { .. }
                 | Command::Giving {
                     step: model::Giving::Begin { .. } | model::Giving::Pause(_),

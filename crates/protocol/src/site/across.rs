@@ -27,6 +27,13 @@ pub(super) struct Outbox {
     answers: BTreeMap<(SiteId, NodeId), Vec<AnswerAcross>>,
 }
 
+impl Outbox {
+    /// A request leaves for a node of another site.
+    pub(super) fn push(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
+        self.requests.entry((site, node)).or_default().push(request);
+    }
+}
+
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Where a request must go; `None`: it is this site's own.
     pub(super) fn target_of(&self, body: &Body) -> Result<Option<Target>, Refusal> {
@@ -47,6 +54,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 | Command::ChangeRegistry(_),
             ) if self.machine.membership().is_some() => {
                 return Ok(Some(Target::Slot(Registry::slot())));
+            }
+            Body::Promote { lost, by, .. } => {
+                let target = self.target_of_promotion(*lost, *by)?;
+                let own = self.machine.membership().map(|member| Target::Site(member.own));
+                return Ok(Some(target).filter(|target| Some(*target) != own));
             }
             _ => return Ok(None),
         };
@@ -122,11 +134,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         continue;
                     }
                     Some(_) if matches!(origin, Origin::Across { .. }) => {
+                        if self.answers_as_backup(id, slot) {
+                            continue;
+                        }
                         let not_here = Err(Failure::Refused(Refusal::NotHeld(slot)));
                         let settled = self.routing.end(id, not_here);
                         self.settle(settled.into_iter().collect());
                         continue;
                     }
+                    Some(site) if self.reads_from_backup(id, slot, site) => continue,
                     Some(site) => site,
                 },
                 Target::Site(site) => site,
@@ -141,10 +157,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(node) = self.routing.node_of(site, &nodes) else {
             return self.routing.rest(id, now);
         };
+        self.reach.asked(site, now);
         self.note_write(id);
         if let Some(mut request) = self.routing.go_away(id, site, node, now) {
             request.known = self.known_copy(id);
-            self.outbox.requests.entry((site, node)).or_default().push(request);
+            self.outbox.push(site, node, request);
         }
     }
 
@@ -210,7 +227,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     // ---- what comes in -----------------------------------------------------------------------------
 
     pub(super) fn take_across(&mut self, site: SiteId, node: NodeId, message: Across) {
+        self.reach.heard(site, self.now.monotonic);
         match message.say {
+            Some(AcrossSay::Alive(alive)) => self.take_alive(site, node, alive),
+            Some(AcrossSay::Mirror(news)) => self.take_mirror_news(site, news),
             Some(AcrossSay::Forward(forward)) => {
                 for request in forward.requests {
                     self.take_request_across(site, node, request);

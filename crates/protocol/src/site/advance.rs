@@ -85,6 +85,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.drive_membership();
         self.route_due();
         self.drive_handovers();
+        self.drive_mirror();
         self.propose_writes();
         self.begin_reads();
         while let Some(effects) = self.raft.ready() {

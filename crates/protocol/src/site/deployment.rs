@@ -52,6 +52,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !changed.is_empty() {
             self.routing.wake();
             self.handovers.look_again(self.now.monotonic);
+            self.mirror.look_again();
             let held = changed.iter().filter_map(|slot| match self.machine.token(slot) {
                 Token::Held(epoch) => Some((slot, epoch)),
                 _ => None,
@@ -71,6 +72,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (own, registry) = (member.own, member.registry.clone());
         self.homes.follow(&registry);
         self.cache.follow(&registry.keyspaces);
+        self.follow_backup();
         let is_first = self.news.known.replace(version).is_none();
         self.outputs.push_back(Output::Deployment { own, registry });
         self.routing.wake();
@@ -100,6 +102,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.tick_ring();
+        self.tick_backups();
         let leads_in = self.leads_in();
         if std::mem::replace(&mut self.news.led_in, leads_in) != leads_in && leads_in.is_some() {
             // Where to send clients from now on.

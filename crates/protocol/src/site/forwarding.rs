@@ -209,10 +209,14 @@ fn is_repeatable(body: &mut Body) -> bool {
         Body::Write(Command::SetRing(_) | Command::Register { .. } | Command::Receiving { .. }) => {
             true
         }
+        Body::Write(Command::Mirror { .. } | Command::Fence { .. } | Command::Promote { .. }) => {
+            true
+        }
         Body::Write(_) => false,
         Body::Read { .. } => true,
         Body::TransferLeader { .. } => true,
         Body::AddNode { .. } | Body::RemoveNode { .. } | Body::AtSite { .. } => false,
+        Body::Promote { .. } => false,
     }
 }
 

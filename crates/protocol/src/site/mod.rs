@@ -26,6 +26,7 @@
 
 mod across;
 mod advance;
+mod backups;
 mod copies;
 mod deployment;
 mod farewell;
@@ -34,6 +35,7 @@ mod handover;
 pub mod machine;
 pub mod membership;
 pub mod raft;
+mod reach;
 pub mod reads;
 pub mod recovery;
 mod registering;
@@ -49,8 +51,11 @@ use crate::Core;
 use crate::global::cache::Cache;
 use crate::global::handover::Handovers;
 use crate::global::homes::Homes;
+use crate::global::mirroring::MirrorDriver;
 use crate::global::routing::Routing;
 use across::Outbox;
+use backups::Backups;
+pub use backups::Kept;
 use deployment::News;
 use farewell::Farewells;
 use forwarding::Forwarding;
@@ -62,6 +67,7 @@ use model::{
     SlotEpochs, Time, limits,
 };
 use raft::{Committed, Persist, Raft, Ticks};
+use reach::Reach;
 use reads::Reads;
 use registering::Registering;
 use ring::OnRing;
@@ -100,6 +106,10 @@ pub(crate) enum Origin {
     Handover(u64),
     /// A giver is asked whether a move has ended.
     Farewell(MoveId),
+    /// This site's mirror.
+    Mirror(u64),
+    /// A promotion that this site sees to.
+    Promotion(u64),
     /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
     Nobody,
 }
@@ -143,6 +153,8 @@ pub struct Options {
     pub cluster_address: String,
     /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
     pub handover_bytes_per_s_max: u64,
+    /// Whether this site has its mirror kept by its backup.
+    pub mirrors: bool,
     /// The bug to be found, in a trial.
     pub planted: Planted,
     /// Of a thousand chances for something rare, how many are taken, in a trial.
@@ -164,6 +176,7 @@ impl Options {
             founding: None,
             cluster_address: String::new(),
             handover_bytes_per_s_max: 0,
+            mirrors: true,
             planted: Planted::default(),
             rare_permille: 0,
         }
@@ -329,6 +342,11 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     routing: Routing,
     cache: Cache,
     handovers: Handovers,
+    mirror: MirrorDriver,
+    /// Who is to keep it.
+    backup: Option<SiteId>,
+    backups: Backups,
+    reach: Reach,
     homes: Homes,
     registering: Registering,
     on_ring: OnRing,
@@ -413,6 +431,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             routing: Routing::new(options.client),
             cache: Cache::default(),
             handovers: Handovers::new(options.handover_bytes_per_s_max),
+            mirror: MirrorDriver::new(options.handover_bytes_per_s_max),
+            backup: None,
+            backups: Backups::default(),
+            reach: Reach::default(),
             homes: Homes::default(),
             registering: Registering::default(),
             on_ring: OnRing::new(options.client),

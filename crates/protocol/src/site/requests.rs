@@ -8,6 +8,7 @@ use super::reads::WaitingRead;
 use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
+use crate::global::promotion::Wanted as WantedPromotion;
 use crate::global::routing::Target;
 use model::{
     Answer, Body, Command, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, limits,
@@ -88,7 +89,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let here = match self.gate {
             ReadGate::Open => true,
             ReadGate::Closed => false,
-            _ if consistency == ReadConsistency::Stale => true,
+            _ if consistency != ReadConsistency::Linearizable => true,
             _ => lease && self.reads_by_lease(read.keyspace),
         };
         if here || self.options.planted.is(Bug::ReadWithoutIndex) && self.gate != ReadGate::Closed {
@@ -140,6 +141,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::AddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, incarnation: 0, witness };
                 return self.take_join(origin, member, deadline);
+            }
+            Body::Promote { lost, without, accept, .. } => {
+                let wanted = WantedPromotion { origin, lost, without, accept, deadline };
+                return self.take_promotion(wanted);
             }
             Body::RemoveNode { node } => {
                 membership::check_remove(&self.members, node).map(|()| match origin {
@@ -307,6 +312,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
                 Origin::Farewell(id) => self.giver_answered(id, &outcome),
+                Origin::Mirror(id) => self.mirror_answered(id, outcome),
+                Origin::Promotion(id) => self.promotion_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
                 Origin::Nobody => self.tick_proposed = false,
             }

@@ -1,9 +1,10 @@
 //! What can be seen of a replica from outside.
 
 use super::raft::Role;
-use super::{Site, machine};
+use super::{Kept, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
+use crate::global::mirroring::Progress as MirrorProgress;
 use model::{NodeId, Revision};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -63,6 +64,10 @@ pub struct Status {
     pub moves: Vec<Progress>,
     /// What this node has handed over as a leader, since its start.
     pub handed_over: HandedOver,
+    /// This site's mirror, as its leader knows it.
+    pub mirror: Option<MirrorProgress>,
+    /// The mirrors of other sites that are kept here.
+    pub mirrors_kept: Vec<Kept>,
     /// Why the disk takes no writes, if it takes none.
     pub disk_full: Option<String>,
     /// Whether this node can answer a request now: it leads, or knows who does, and is a member.
@@ -112,6 +117,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             deployment: self.machine.membership().cloned(),
             moves: self.moves(),
             handed_over: self.handovers.done,
+            mirror: self.mirror_progress(),
+            mirrors_kept: self.mirrors_kept(),
             disk_full: self.disk_full.clone(),
             ready: serves && !self.removed,
         }

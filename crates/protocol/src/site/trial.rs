@@ -45,11 +45,13 @@ pub enum Bug {
     KeepToken,
     /// A copy of a remote key is the answer, whatever its holder would say.
     TrustCopies,
+    /// A site that was lost and comes back goes on serving what its backup has taken over.
+    GhostServes,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -67,6 +69,7 @@ impl Bug {
         Bug::ForgetMovedAnswers,
         Bug::KeepToken,
         Bug::TrustCopies,
+        Bug::GhostServes,
     ];
 
     /// Its name on a command line.
@@ -89,6 +92,7 @@ impl Bug {
             Bug::ForgetMovedAnswers => "forget-moved-answers",
             Bug::KeepToken => "keep-token",
             Bug::TrustCopies => "trust-copies",
+            Bug::GhostServes => "ghost-serves",
         }
     }
 }

@@ -262,13 +262,15 @@ pub(super) fn size_bytes(command: &Command) -> usize {
             model::StagedItem::Record { key, row, .. } => key.len() + row.len(),
             model::StagedItem::Absent { key, .. } => key.len(),
             model::StagedItem::Remembered { row, .. } => row.len(),
+            model::StagedItem::Cleared { .. } => 0,
         }
     }
     const OVERHEAD_BYTES: usize = 64;
     OVERHEAD_BYTES
         + match command {
             Command::Write { write, .. } => of_write(write),
-            Command::Receiving { step: model::Receiving::Piece { items, .. }, .. } => {
+            Command::Receiving { step: model::Receiving::Piece { items, .. }, .. }
+            | Command::Mirror { step: model::Mirroring::Piece { items, .. }, .. } => {
                 items.iter().map(of_item).sum()
             }
             Command::Transaction { steps, .. } => steps

@@ -22,6 +22,10 @@ code_enum!(Answer as "answer" {
     15 => Registered { site, registry },
     16 => Staged { pieces, resume },
     17 => Installed,
+    20 => FromBackup { outcome, in_step_ms },
+    21 => Mirrored { pieces, resume, whole },
+    22 => Fenced(fenced),
+    23 => Loss(loss),
 });
 
 code_struct!(Versioned { value, version });
@@ -53,6 +57,7 @@ code_enum!(Refusal as "refusal" {
     17 => Registry(error),
     18 => NoDeployment,
     19 => Move(error),
+    30 => Backup(error),
 });
 
 code_enum!(KeyspaceError as "keyspace error" {

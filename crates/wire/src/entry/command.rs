@@ -27,6 +27,10 @@ code_enum!(Command as "command" {
     14 => Register { holder, slots },
     15 => Giving { number, step },
     16 => Receiving { id, step },
+    20 => SetMirror { to },
+    21 => Mirror { from, number, step },
+    22 => Fence { lost, by, number, step },
+    23 => Promote { promotion, registry },
 });
 
 code_enum!(Write as "write" {
@@ -185,9 +189,11 @@ code_enum!(Body as "request" {
     4 => RemoveNode { node },
     5 => TransferLeader { node },
     6 => AtSite { site, command },
+    10 => Promote { lost, by, without, accept },
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {
     1 => Linearizable,
     2 => Stale,
+    10 => Backup,
 });

@@ -3,7 +3,7 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    DeploymentId, Epoch, Giving, MoveError, MoveId, NodeEntry, Receiving, Registry, RegistryChange,
+    DeploymentId, Epoch, Giving, MoveError, MoveId, NodeEntry, Receiving, RegistryChange,
     RegistryError, SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, StagedItem,
 };
 
@@ -11,7 +11,6 @@ code_newtype!(DeploymentId, Epoch, SiteId, SlotEpochs);
 code_struct!(MoveId { from, number });
 code_struct!(NodeEntry { node, peer, cluster });
 code_struct!(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
-code_struct!(Registry { deployment, version, sites, keyspaces, site_next, keyspace_next });
 
 code_enum!(RegistryChange as "change of the registry" {
     1 => Join(entry),
@@ -19,6 +18,9 @@ code_enum!(RegistryChange as "change of the registry" {
     3 => Leave(site),
     4 => Remove(site),
     5 => Node(site, node),
+    10 => Backup(site, choice),
+    11 => Promote(promotion),
+    12 => Return(site, number, revision),
 });
 
 code_enum!(RegistryError as "registry error" {
@@ -26,6 +28,7 @@ code_enum!(RegistryError as "registry error" {
     2 => NoSite(name),
     3 => TooManySites,
     4 => LastSite(name),
+    10 => OwnBackup(name),
 });
 
 code_enum!(MoveError as "move error" {
@@ -56,6 +59,7 @@ code_enum!(StagedItem as "staged item" {
     1 => Record { keyspace, key, row },
     2 => Absent { keyspace, key },
     3 => Remembered { slot, client, sequence, floor, seen_ms, row },
+    10 => Cleared { keyspace },
 });
 
 impl Code for Slot {
@@ -92,7 +96,10 @@ impl Code for SiteName {
 mod tests {
     use super::super::{Batch, decode, decode_command, encode, encode_command};
     use super::*;
-    use model::{Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Revision};
+    use model::{
+        Backups, Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Registry,
+        Revision,
+    };
     use proptest::prelude::*;
 
     fn site() -> SiteEntry {
@@ -115,6 +122,7 @@ mod tests {
             keyspaces: vec![Keyspace { id: KeyspaceId(1), spec }],
             site_next: 3,
             keyspace_next: 2,
+            backups: Backups::default(),
         }
     }
 

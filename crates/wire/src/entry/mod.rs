@@ -18,6 +18,7 @@
 //! Decoding shares the input's memory: the keys and values of a decoded batch are slices of it.
 
 mod answer;
+mod backup;
 mod command;
 mod compact;
 mod deployment;

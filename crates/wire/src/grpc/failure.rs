@@ -108,7 +108,9 @@ fn of_refusal(refusal: &Refusal) -> Reason {
         Refusal::Keyspace(_) | Refusal::KeyTooLong(_) | Refusal::ValueTooLong(_) => Reason::Invalid,
         Refusal::CrossSlot => Reason::CrossSlot,
         Refusal::NotHeld(_) => Reason::Unreachable,
-        Refusal::Registry(_) | Refusal::NoDeployment | Refusal::Move(_) => Reason::Deployment,
+        Refusal::Registry(_) | Refusal::NoDeployment | Refusal::Move(_) | Refusal::Backup(_) => {
+            Reason::Deployment
+        }
         Refusal::NotGlobal(_) => Reason::Invalid,
         Refusal::WrongType
         | Refusal::NotAnInteger

@@ -99,7 +99,7 @@ fn step(step: v1::Step) -> Result<Step, Invalid> {
 /// The answer to a get.
 pub fn got(answer: Answer) -> v1::GetResponse {
     let Answer::Value(found) = answer else { unreachable!("a get is answered with a value") };
-    v1::GetResponse { found: found.map(versioned) }
+    v1::GetResponse { found: found.map(versioned), backup_age_ms: None }
 }
 
 /// The answer to a put or a compare-and-set.

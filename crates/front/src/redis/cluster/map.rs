@@ -213,6 +213,7 @@ pub(super) mod made {
             keyspaces: Vec::new(),
             site_next: 4,
             keyspace_next: 1,
+            backups: model::Backups::default(),
         };
         let set = |ranges: &[(u16, u16)]| SlotSet::from_ranges(ranges.to_vec()).unwrap();
         Map::of(&Seen {

@@ -153,6 +153,10 @@ impl<'a, S: State> Applying<'a, S> {
             Command::Register { holder, slots } => self.register(*holder, slots),
             Command::Giving { number, step } => self.giving(*number, step),
             Command::Receiving { id, step } => self.receiving(*id, step),
+            Command::SetMirror { to } => self.set_mirror(*to),
+            Command::Mirror { from, number, step } => self.mirror(*from, *number, step),
+            Command::Fence { lost, by, number, step } => self.fence(*lost, *by, *number, step),
+            Command::Promote { promotion, registry } => self.promote(promotion, registry),
         }
     }
 

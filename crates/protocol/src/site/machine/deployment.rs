@@ -15,9 +15,10 @@
 use super::apply::Applying;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
+use crate::global::backups::kept_at;
 use model::{
-    Answer, Bytes, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry, RegistryChange,
-    SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
+    Answer, Backups, Bytes, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry,
+    RegistryChange, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +45,13 @@ pub(super) struct Deployment {
     pub(super) ring: Bytes,
     pub(super) pinned: SlotSet,
     pub(super) registered: BTreeMap<Slot, (SiteId, Epoch)>,
+    /// The sites whose mirrors are kept here.
+    pub(super) backs_up: BTreeSet<SiteId>,
+}
+
+/// The sites whose backup a site is.
+pub(super) fn backs_up(member: Option<&Membership>) -> BTreeSet<SiteId> {
+    member.map_or_else(BTreeSet::new, |member| kept_at(&member.registry, member.own))
 }
 
 impl Deployment {
@@ -61,7 +69,8 @@ impl Deployment {
             Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
             None => SlotSet::default(),
         };
-        Ok(Deployment { member, ring, pinned, registered })
+        let backs_up = backs_up(member.as_ref());
+        Ok(Deployment { member, ring, pinned, registered, backs_up })
     }
 }
 
@@ -123,6 +132,7 @@ impl<S: State> Applying<'_, S> {
                 keyspaces: self.known.keyspaces.made(),
                 site_next: own.0 + 1,
                 keyspace_next: self.known.head.keyspace_next,
+                backups: Backups::default(),
             };
             self.known.slots.begin(true);
             self.set_member(Membership { own, founder: true, registry: Arc::new(registry) });
@@ -152,6 +162,7 @@ impl<S: State> Applying<'_, S> {
             let registry = Arc::new(registry.clone());
             self.set_member(Membership { registry, ..member.clone() });
             self.follow_keyspaces()?;
+            self.follow_promotions()?;
         }
         Ok(self.done_now())
     }
@@ -163,6 +174,7 @@ impl<S: State> Applying<'_, S> {
         let site = registry.change(change).map_err(Refusal::from)?;
         if registry.version != member.registry.version {
             self.set_member(Membership { registry: Arc::new(registry.clone()), ..member });
+            self.follow_promotions()?;
         }
         Ok(Answer::Registered { site, registry: Box::new(registry) })
     }
@@ -263,6 +275,7 @@ impl<S: State> Applying<'_, S> {
             self.overlay.put(tables::FOUNDER, Bytes::new());
         }
         self.known.deployment.member = Some(member);
+        self.note_backups();
     }
 }
 

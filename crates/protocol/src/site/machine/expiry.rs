@@ -77,6 +77,10 @@ impl<S: State> Applying<'_, S> {
                     self.expire_staged(id, keyspace, slot, &key);
                     continue;
                 }
+                Some(Owner::Mirrored { from, keyspace, slot }) => {
+                    self.expire_mirrored(from, (keyspace, slot), &key);
+                    continue;
+                }
                 Some(Owner::Space(keyspace)) => Place { keyspace, slot: None, generation },
                 Some(Owner::Slot(keyspace, slot)) => {
                     Place { keyspace, slot: Some(slot), generation }

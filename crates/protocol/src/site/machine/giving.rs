@@ -110,13 +110,17 @@ impl<S: State> Applying<'_, S> {
                 one.paused = *paused;
                 self.set_move(number, one);
             }
+            // It may be lost: what it is given nobody can say, and nothing is, until that is settled.
+            Giving::Freeze | Giving::Release if self.is_fenced(one.to) => {
+                return Err(MoveError::NoReceiver.into_refusal());
+            }
             Giving::Freeze => {
                 if one.frozen.is_none() {
                     self.next_revision();
                     one.frozen = Some(self.known.head.revision.0);
                 }
                 let frozen = !self.planted.is(Bug::ServeFrozen);
-                self.set_tokens(&one.slots, |token| Token::Leaving {
+                self.set_tokens(number, &one.slots, |token| Token::Leaving {
                     epoch: token.epoch(),
                     number,
                     frozen,
@@ -128,23 +132,24 @@ impl<S: State> Applying<'_, S> {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
                 if self.planted.is(Bug::KeepToken) {
-                    self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
+                    self.set_tokens(number, &one.slots, |token| Token::Held(token.epoch()));
                     self.end_giving(number);
                     return Ok(Answer::Done(self.known.head.revision));
                 }
-                self.set_tokens(&one.slots, |token| Token::Gone {
+                // What a promotion took from under the move is not its to give.
+                let leaving: SlotSet =
+                    one.slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect();
+                self.set_tokens(number, &leaving, |token| Token::Gone {
                     epoch: token.epoch().next(),
                     to: one.to,
                 });
                 let stores = self.known.slots.stores();
-                let gone: Vec<_> = stores
-                    .map(|(at, _)| at)
-                    .filter(|(_, slot)| one.slots.contains(*slot))
-                    .collect();
+                let gone: Vec<_> =
+                    stores.map(|(at, _)| at).filter(|(_, slot)| leaving.contains(*slot)).collect();
                 for (keyspace, slot) in gone {
                     self.set_store(keyspace, slot, None);
                 }
-                self.pin(&one.slots, false);
+                self.pin(&leaving, false);
                 self.end_giving(number);
             }
             Giving::TakeBack { refused } => {
@@ -152,7 +157,7 @@ impl<S: State> Applying<'_, S> {
                 if one.frozen.is_some() && !refused {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
-                self.set_tokens(&one.slots, |token| Token::Held(token.epoch()));
+                self.set_tokens(number, &one.slots, |token| Token::Held(token.epoch()));
                 self.end_giving(number);
             }
         }
@@ -167,7 +172,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let member = self.member()?;
         let receiver = member.registry.site(to).filter(|site| !site.leaving);
-        if receiver.is_none() || to == member.own {
+        if receiver.is_none() || to == member.own || self.is_fenced(to) {
             return Err(MoveError::NoReceiver.into());
         }
         if self.known.giving.len() >= limits::MOVES_MAX {
@@ -185,11 +190,10 @@ impl<S: State> Applying<'_, S> {
         }
         self.next_revision();
         let number = self.known.head.revision.0;
-        self.set_tokens(slots, |token| Token::Leaving {
-            epoch: token.epoch(),
-            number,
-            frozen: false,
-        });
+        for slot in slots.iter() {
+            let epoch = self.known.slots.token(slot).epoch();
+            self.set_token(slot, Token::Leaving { epoch, number, frozen: false });
+        }
         for keyspace in self.known.keyspaces.globals() {
             self.set_cursor(&cursor(number), keyspace, Revision(number))?;
         }
@@ -207,8 +211,16 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    fn set_tokens(&mut self, slots: &SlotSet, token: impl Fn(Token) -> Token) {
-        for slot in slots.iter() {
+    fn is_leaving_by(&self, number: u64, slot: Slot) -> bool {
+        let token = self.known.slots.token(slot);
+        matches!(token, Token::Leaving { number: of, .. } if of == number)
+    }
+
+    /// Changes the tokens of a move's slots, but not of those that a promotion has taken since.
+    fn set_tokens(&mut self, number: u64, slots: &SlotSet, token: impl Fn(Token) -> Token) {
+        for slot in
+            slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect::<Vec<_>>()
+        {
             let next = token(self.known.slots.token(slot));
             self.set_token(slot, next);
         }
@@ -219,7 +231,7 @@ impl<S: State> Applying<'_, S> {
         self.known.giving.insert(number, one);
     }
 
-    fn end_giving(&mut self, number: u64) {
+    pub(super) fn end_giving(&mut self, number: u64) {
         for keyspace in self.known.keyspaces.globals() {
             self.drop_cursor(&cursor(number), keyspace);
         }

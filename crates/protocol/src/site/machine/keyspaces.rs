@@ -21,7 +21,8 @@ use super::apply::Applying;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Slot, limits,
+    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, SiteId, Slot,
+    limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -57,6 +58,8 @@ pub(super) enum Owner {
     Slot(KeyspaceId, Slot),
     /// A move's that is bringing them.
     Staged { id: MoveId, keyspace: KeyspaceId, slot: Slot },
+    /// A mirror's of another site.
+    Mirrored { from: SiteId, keyspace: KeyspaceId, slot: Slot },
 }
 
 impl Keyspaces {
@@ -213,7 +216,11 @@ impl<S: State> Applying<'_, S> {
         keyspaces.spaces.insert(id, Space { keyspace, generation, count: 0 });
         keyspaces.owners.insert(generation, Owner::Space(id));
         self.write_keyspace(id);
-        if is_global { self.watch_for_moves(id) } else { Ok(()) }
+        if is_global {
+            self.watch_for_moves(id)?;
+            self.watch_for_mirror(id)?;
+        }
+        Ok(())
     }
 
     pub(super) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
@@ -235,6 +242,7 @@ impl<S: State> Applying<'_, S> {
     /// A keyspace ends here, with all it holds.
     pub(super) fn remove_keyspace(&mut self, id: KeyspaceId) {
         self.drop_stores(id);
+        self.drop_mirrored(id);
         let keyspaces = &mut self.known.keyspaces;
         let Some(space) = keyspaces.spaces.remove(&id) else { return };
         keyspaces.owners.remove(&space.generation);

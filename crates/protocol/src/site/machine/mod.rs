@@ -14,6 +14,8 @@
 //! | [`deployment`] | this site's place in its deployment, and the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
+//! | [`mirrors`], [`mirroring`] | what this site keeps of others, and others of it |
+//! | [`fences`] | a lost site's backup takes over |
 //! | `changes` | the change log and its cursors |
 //! | `requests` | a retried request is applied once |
 //! | `query`, `reader`, `published` | questions, on any thread |
@@ -27,12 +29,15 @@ mod changes;
 pub mod copying;
 pub mod deployment;
 mod expiry;
+pub mod fences;
 pub mod giving;
 mod hashes;
 mod head;
 mod integer;
 mod keys;
 mod keyspaces;
+pub mod mirroring;
+pub mod mirrors;
 mod overlay;
 mod published;
 mod query;
@@ -55,9 +60,12 @@ use apply::Applying;
 use changes::Logs;
 use deployment::{Deployment, Membership};
 use expiry::NextExpiry;
+use fences::Fences;
 use giving::Move;
 use head::Head;
 use keyspaces::Keyspaces;
+use mirroring::OwnMirror;
+use mirrors::Mirrors;
 use model::{
     Answer, Bytes, Epoch, KeyspaceId, MoveId, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
 };
@@ -146,6 +154,9 @@ struct Known {
     slots: Slots,
     giving: BTreeMap<u64, Move>,
     arrivals: Arrivals,
+    mirrors: Mirrors,
+    own_mirror: Option<OwnMirror>,
+    fences: Fences,
 }
 
 impl Known {
@@ -161,6 +172,10 @@ impl Known {
         for (generation, owner) in arrivals.owners() {
             keyspaces.own(generation, owner);
         }
+        let mirrors = Mirrors::load(state)?;
+        for (generation, owner) in mirrors.owners() {
+            keyspaces.own(generation, owner);
+        }
         Ok(Known {
             head: Head::load(state)?,
             keyspaces,
@@ -168,6 +183,9 @@ impl Known {
             slots,
             giving: giving::load(state)?,
             arrivals,
+            mirrors,
+            own_mirror: mirroring::load(state)?,
+            fences: fences::load(state)?,
             expiry: NextExpiry::load(state)?,
             logs: Logs::load(state)?,
             clients: Clients::load(state)?,

@@ -174,8 +174,7 @@ impl<S: State> Applying<'_, S> {
             return self.begin_receiving(id, slots, *open_from, *pinned);
         }
         if *step == Receiving::Refuse {
-            self.forget_arrival(id);
-            self.settle_move(id, false);
+            self.refuse_arrival(id);
             return Ok(self.refused());
         }
         let Some(mut arrival) = self.known.arrivals.under_way.remove(&id) else {
@@ -224,6 +223,10 @@ impl<S: State> Applying<'_, S> {
         pinned: bool,
     ) -> Result<Answer, Stopped> {
         self.close_below(id.from, open_from);
+        if self.disowns(id.from, id.number) {
+            self.refuse_arrival(id);
+            return Err(MoveError::Refused.into());
+        }
         if let Some(arrival) = self.known.arrivals.under_way.get_mut(&id) {
             arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
             self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
@@ -233,7 +236,8 @@ impl<S: State> Applying<'_, S> {
         let own = member.registry.site(member.own);
         let is_new_to_us =
             |(slot, epoch): (Slot, Epoch)| self.known.slots.token(slot).epoch() < epoch;
-        if own.is_none_or(|own| own.leaving) || !slots.iter().all(is_new_to_us) {
+        let lost = member.registry.is_lost(member.own);
+        if own.is_none_or(|own| own.leaving) || lost || !slots.iter().all(is_new_to_us) {
             return Err(MoveError::NoReceiver.into());
         }
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
@@ -253,7 +257,7 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Record { keyspace, .. } | StagedItem::Absent { keyspace, .. } => {
                 keyspace.0 >= self.known.head.keyspace_next
             }
-            StagedItem::Remembered { .. } => false,
+            StagedItem::Remembered { .. } | StagedItem::Cleared { .. } => false,
         };
         // All of a piece or nothing of it.
         if items.iter().any(unknown) {
@@ -270,6 +274,8 @@ impl<S: State> Applying<'_, S> {
                     self.take_over_answer(asker, *sequence, *floor, *seen_ms, row);
                     continue;
                 }
+                // Nothing is cleared while slots move.
+                StagedItem::Cleared { .. } => continue,
             };
             // It was dropped in the meantime.
             if !self.known.keyspaces.is_global(keyspace) {
@@ -300,7 +306,12 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Puts a record where it is staged, or removes it. How many there are then.
-    fn stage(&mut self, store: Store, key: &[u8], row: Option<&Bytes>) -> Result<u64, Stopped> {
+    pub(super) fn stage(
+        &mut self,
+        store: Store,
+        key: &[u8],
+        row: Option<&Bytes>,
+    ) -> Result<u64, Stopped> {
         let at = tables::record(store.generation, key);
         let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
         let old = self.overlay.look(&at, head).map_err(MachineError::from)??;
@@ -347,9 +358,25 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(tables::staged(id, keyspace, slot), row);
     }
 
+    /// A move is off, for ever.
+    pub(super) fn refuse_arrival(&mut self, id: MoveId) {
+        self.forget_arrival(id);
+        self.settle_move(id, false);
+    }
+
     fn install(&mut self, id: MoveId, arrival: &Arrival) {
         let globals = self.known.keyspaces.globals();
         for (slot, epoch) in arrival.slots.iter() {
+            // A backup that was promoted without asking the giver has it at a higher one.
+            if self.known.slots.token(slot).epoch() >= epoch {
+                for keyspace in &globals {
+                    if let Some(staged) = arrival.stores.get(&(*keyspace, slot)) {
+                        self.known.keyspaces.disown(staged.generation);
+                        self.discard(staged.generation);
+                    }
+                }
+                continue;
+            }
             for keyspace in &globals {
                 let staged = arrival.stores.get(&(*keyspace, slot)).copied();
                 if staged.is_some() || self.known.slots.store(*keyspace, slot).is_some() {

@@ -136,6 +136,33 @@ fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
 }
 
 impl Clients {
+    /// All that is remembered with a slot.
+    pub(super) fn of_slot(
+        &self,
+        state: &impl Read,
+        slot: Slot,
+    ) -> Result<Vec<StagedItem>, MachineError> {
+        let first = Asker { slot: Some(slot), client: ClientId(0) };
+        let last = Asker { slot: Some(slot), client: ClientId(u64::MAX) };
+        let mut items = Vec::new();
+        for (asker, known) in self.clients.range(first..=last) {
+            for sequence in known.answered.keys() {
+                let row = state.get(&tables::answer(*asker, *sequence))?;
+                let row = row.and_then(|row| split_answer(*asker, row));
+                let damaged = MachineError::Damaged { table: tables::SLOT_ANSWERS as char };
+                items.push(StagedItem::Remembered {
+                    slot,
+                    client: asker.client,
+                    sequence: *sequence,
+                    floor: known.floor,
+                    seen_ms: known.seen_ms,
+                    row: row.ok_or(damaged)?.1,
+                });
+            }
+        }
+        Ok(items)
+    }
+
     /// What came to be remembered with these slots after a revision: at most `max`, each with its
     /// revision here.
     pub(super) fn of_slots_after(

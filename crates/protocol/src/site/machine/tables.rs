@@ -18,6 +18,10 @@
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
 //! y slot                           → who holds a slot, to be told to others         (deployment.rs)
+//! m from part                      → a mirror of another site                   (mirrors.rs)
+//! n from keyspace slot             → where what it mirrors lies
+//! w lost                           → a fence against a site                      (fences.rs)
+//! d m                              → who keeps the mirror of this site        (mirroring.rs)
 //! d d, d f, d p, d r               → the deployment; the ring's pointers
 //! Q slot client                    → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
@@ -50,6 +54,9 @@ pub(super) const PINNED: &[u8] = b"dp";
 /// The key of the ring's pointers.
 pub(super) const RING: &[u8] = b"dr";
 
+/// The key of who keeps this site's mirror.
+pub(super) const OWN_MIRROR: &[u8] = b"dm";
+
 /// The first bytes of the tables' keys.
 pub(super) const KEYSPACES: u8 = b'k';
 pub(super) const COUNTS: u8 = b'c';
@@ -68,6 +75,9 @@ pub(super) const ARRIVALS: u8 = b'i';
 pub(super) const STAGED: u8 = b'j';
 pub(super) const SETTLED: u8 = b'x';
 pub(super) const REGISTERED: u8 = b'y';
+pub(super) const MIRRORS: u8 = b'm';
+pub(super) const MIRRORED: u8 = b'n';
+pub(super) const FENCES: u8 = b'w';
 pub(super) const SLOT_CLIENTS: u8 = b'Q';
 pub(super) const SLOT_ANSWERS: u8 = b'A';
 
@@ -271,6 +281,53 @@ pub(super) fn parse_staged(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
     Some((keyspace, parse_slot(key.get(17..)?)?))
 }
 
+fn of_site(table: u8, site: SiteId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(11);
+    key.push(table);
+    key.extend_from_slice(&site.0.to_be_bytes());
+    key
+}
+
+fn parse_site(key: &[u8]) -> Option<SiteId> {
+    Some(SiteId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?)))
+}
+
+/// The key of a part of a mirror: 0 for its head, 1 for its whole slots.
+pub(super) fn mirror(from: SiteId, part: u8) -> Vec<u8> {
+    let mut key = of_site(MIRRORS, from);
+    key.push(part);
+    key
+}
+
+/// The site and the part in the key of one.
+pub(super) fn parse_mirror(key: &[u8]) -> Option<(SiteId, u8)> {
+    Some((parse_site(key)?, *key.get(5)?))
+}
+
+/// The key of where a mirror's records of a keyspace and slot lie.
+pub(super) fn mirrored(from: SiteId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+    let mut key = of_site(MIRRORED, from);
+    key.extend_from_slice(&keyspace.0.to_be_bytes());
+    key.extend_from_slice(&slot.number().to_be_bytes());
+    key
+}
+
+/// The site, keyspace and slot in the key of one.
+pub(super) fn parse_mirrored(key: &[u8]) -> Option<(SiteId, (KeyspaceId, Slot))> {
+    let keyspace = KeyspaceId(u32::from_be_bytes(key.get(5..9)?.try_into().ok()?));
+    Some((parse_site(key)?, (keyspace, parse_slot(key.get(9..)?)?)))
+}
+
+/// The key of a fence.
+pub(super) fn fence(lost: SiteId) -> Vec<u8> {
+    of_site(FENCES, lost)
+}
+
+/// The site in the key of one.
+pub(super) fn parse_fence(key: &[u8]) -> Option<SiteId> {
+    parse_site(key)
+}
+
 /// The keyspace in a key that has it behind the table's byte.
 pub(super) fn parse_keyspace(key: &[u8]) -> Option<KeyspaceId> {
     Some(KeyspaceId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?)))
@@ -321,6 +378,10 @@ mod tests {
         assert_eq!(parse_move(&of_move(ARRIVALS, id)), Some(id));
         assert_eq!(parse_move(&staged(id, KeyspaceId(3), slot)), Some(id));
         assert_eq!(parse_staged(&staged(id, KeyspaceId(3), slot)), Some((KeyspaceId(3), slot)));
+        let at = (KeyspaceId(3), slot);
+        assert_eq!(parse_mirrored(&mirrored(SiteId(2), at.0, at.1)), Some((SiteId(2), at)));
+        assert_eq!(parse_mirror(&mirror(SiteId(2), 1)), Some((SiteId(2), 1)));
+        assert_eq!(parse_fence(&fence(SiteId(2))), Some(SiteId(2)));
         assert_eq!(parse_expiry(&Bytes::from_static(b"e123")), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The machine from outside: commands in, answers out, and what the state must then look like.
 
+mod backups;
 mod changes;
 mod expiry;
 mod hashes;
@@ -177,7 +178,9 @@ fn check_state(state: &impl Read) {
         let count = counted.remove(&generation).unwrap_or(0);
         assert_eq!(keyspaces.count(id), count, "the count of {id}");
     }
-    for (key, row) in table(tables::STORES).chain(table(tables::STAGED)) {
+    for (key, row) in
+        table(tables::STORES).chain(table(tables::STAGED)).chain(table(tables::MIRRORED))
+    {
         let (generation, len) = take_varint(row).unwrap();
         let (count, _) = take_varint(&row[len..]).unwrap();
         assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");

@@ -1,0 +1,267 @@
+//! A site's backup: which other site mirrors what it holds, and what is decided when it is lost.
+
+use crate::{Bytes, Epoch, Registry, Revision, SiteEntry, SiteId, SlotEpochs, SlotSet, StagedItem};
+
+/// Which site is to be a site's backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackupChoice {
+    /// The next one on the ring.
+    #[default]
+    Next,
+    /// This one; the next one on the ring while it is not there.
+    At(SiteId),
+    /// None.
+    Off,
+}
+
+/// What the registry says of backups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backups {
+    /// The choices that operators made, ordered by site; [`BackupChoice::Next`] is not listed.
+    pub chosen: Vec<(SiteId, BackupChoice)>,
+    /// What was promoted and has not been heard by who was lost, ordered by who was lost.
+    pub promotions: Vec<Promotion>,
+    /// Sites that were lost and have come back: moves and mirrors of theirs with numbers below count
+    /// for nothing.
+    pub returned: Vec<(SiteId, Revision)>,
+}
+
+/// A site was lost, and its backup took over what nobody else held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    /// Who was lost.
+    pub lost: SiteId,
+    /// Its backup.
+    pub by: SiteId,
+    /// Which promotion: the fence's number at the backup.
+    pub number: u64,
+    /// The slots that the backup holds from then on, at these epochs: higher than any that the lost
+    /// site can have known.
+    pub taken: SlotEpochs,
+    /// Those of them that begin with what the mirror had; the others begin empty.
+    pub mirrored: SlotSet,
+}
+
+impl Backups {
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        *self == Backups::default()
+    }
+
+    /// What was chosen for a site.
+    pub fn choice(&self, site: SiteId) -> BackupChoice {
+        let found = self.chosen.iter().find(|(of, _)| *of == site);
+        found.map_or(BackupChoice::Next, |(_, choice)| *choice)
+    }
+
+    /// Says what is chosen for a site. Whether that is anything else than before.
+    pub(crate) fn choose(&mut self, site: SiteId, choice: BackupChoice) -> bool {
+        if self.choice(site) == choice {
+            return false;
+        }
+        self.chosen.retain(|(of, _)| *of != site);
+        if choice != BackupChoice::Next {
+            self.chosen.push((site, choice));
+            self.chosen.sort_unstable_by_key(|(of, _)| *of);
+        }
+        true
+    }
+
+    /// The promotion of a site that was lost and has not come back.
+    pub fn promotion(&self, lost: SiteId) -> Option<&Promotion> {
+        self.promotions.iter().find(|one| one.lost == lost)
+    }
+
+    /// Whether a move or mirror of a site counts for nothing.
+    pub fn disowns(&self, site: SiteId, number: u64) -> bool {
+        self.promotion(site).is_some()
+            || self.returned.iter().any(|(of, from)| *of == site && number < from.0)
+    }
+
+    pub(crate) fn promote(&mut self, promotion: Promotion) {
+        self.promotions.retain(|one| one.lost != promotion.lost);
+        self.promotions.push(promotion);
+        self.promotions.sort_unstable_by_key(|one| one.lost);
+    }
+
+    /// A site that was lost knows it. Whether that is news.
+    pub(crate) fn take_back(&mut self, site: SiteId, number: u64, from: Revision) -> bool {
+        let before = self.promotions.len();
+        self.promotions.retain(|one| (one.lost, one.number) != (site, number));
+        let is_news = self.promotions.len() != before;
+        if is_news {
+            self.returned.retain(|(of, _)| *of != site);
+            self.returned.push((site, from));
+            self.returned.sort_unstable_by_key(|(of, _)| *of);
+        }
+        is_news
+    }
+
+    /// A site is gone for good.
+    pub(crate) fn forget(&mut self, site: SiteId) {
+        self.chosen.retain(|(of, choice)| *of != site && *choice != BackupChoice::At(site));
+        self.promotions.retain(|one| one.lost != site);
+        self.returned.retain(|(of, _)| *of != site);
+    }
+}
+
+impl Registry {
+    /// Whether a site was lost and has not come back, so that nothing is to be given to it.
+    pub fn is_lost(&self, site: SiteId) -> bool {
+        self.backups.promotion(site).is_some()
+    }
+
+    /// The sites that slots may be given to.
+    pub fn staying(&self) -> impl Iterator<Item = &SiteEntry> {
+        self.sites.iter().filter(|site| !site.leaving && !self.is_lost(site.id))
+    }
+}
+
+/// A step of a mirror, taken by the backup site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mirroring {
+    /// The mirror of this number begins, or goes on: what is not whole is thrown away.
+    /// [`crate::Answer::Mirrored`].
+    Begin,
+    /// A piece.
+    Piece {
+        /// Pieces are taken in this order, from 0.
+        sequence: u64,
+        /// Where the original goes on after it: opaque here, given back when it asks.
+        resume: Bytes,
+        /// Slots that the original does not hold any more.
+        gone: SlotSet,
+        /// What it brings.
+        items: Vec<StagedItem>,
+        /// The mirror is in step after it.
+        reached: Option<Reached>,
+    },
+}
+
+/// What a mirror is of when it is in step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The original's revision.
+    pub revision: Revision,
+    /// Its log time.
+    pub log_time_ms: u64,
+    /// Slots that are whole from here on, at their epochs.
+    pub whole: SlotEpochs,
+    /// How many slots the original holds.
+    pub holds: u32,
+}
+
+/// A fence against a site that may be lost, taken by every other site before its backup takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fencing {
+    /// Nothing passes between this site and that one any more. [`crate::Answer::Fenced`].
+    Set,
+    /// The promotion came to nothing.
+    Lift,
+}
+
+/// What a site says when it has fenced another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// The slots it holds, those on their way from it among them.
+    pub held: SlotEpochs,
+    /// The highest epochs that it knows of other slots.
+    pub known: SlotEpochs,
+    /// The registry it has.
+    pub registry: Box<Registry>,
+}
+
+/// What an operator is told about a promotion, before it and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Who is lost.
+    pub lost: SiteId,
+    /// Its backup.
+    pub by: SiteId,
+    /// Whether it was done.
+    pub done: bool,
+    /// How many slots the original held, by its last word.
+    pub holds: u32,
+    /// How many of them the mirror has whole.
+    pub mirrored: u32,
+    /// How many keys are in them.
+    pub keys: u64,
+    /// The original's revision that the mirror is of.
+    pub revision: Revision,
+    /// When the mirror was last known to be in step, milliseconds since 1970; 0: never.
+    pub in_step_ms: u64,
+    /// Whether the original answers: then it is not lost.
+    pub answers: bool,
+    /// Other sites that do not answer: they may hold slots that the lost site gave them.
+    pub silent: Vec<SiteId>,
+    /// Slots that were taken and begin empty.
+    pub empty: u32,
+}
+
+impl Loss {
+    /// Nothing is known yet.
+    pub fn of(lost: SiteId, by: SiteId) -> Loss {
+        Loss {
+            lost,
+            by,
+            done: false,
+            holds: 0,
+            mirrored: 0,
+            keys: 0,
+            revision: Revision(0),
+            in_step_ms: 0,
+            answers: false,
+            silent: Vec::new(),
+            empty: 0,
+        }
+    }
+}
+
+/// How far epochs are moved on when a lost site's slots are taken: further than it and whom nobody
+/// could ask can have moved them on unseen.
+const EPOCHS_SKIPPED: u64 = 1 << 20;
+/// How far the registry's version and the revision are moved on then, for the same reason.
+pub const NUMBERS_SKIPPED: u64 = 1 << 32;
+/// How far the ids of sites and keyspaces are moved on when the right to give them was lost.
+pub const IDS_SKIPPED: u32 = 1 << 10;
+
+impl Epoch {
+    /// One that cannot have been given unseen to whoever knew this one.
+    #[must_use]
+    pub fn far_on(self) -> Epoch {
+        Epoch(self.0.saturating_add(EPOCHS_SKIPPED))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_site_counts_for_nothing_until_it_knows_it() {
+        let mut backups = Backups::default();
+        let (lost, by) = (SiteId(2), SiteId(1));
+        let (taken, mirrored) = (SlotEpochs::default(), SlotSet::default());
+        backups.promote(Promotion { lost, by, number: 7, taken, mirrored });
+        assert!(backups.disowns(lost, 1_000_000) && !backups.disowns(by, 1));
+        assert!(!backups.take_back(lost, 6, Revision(90)), "another promotion");
+        assert!(backups.take_back(lost, 7, Revision(90)));
+        assert!(!backups.take_back(lost, 7, Revision(95)), "again");
+        assert!(backups.disowns(lost, 89) && !backups.disowns(lost, 90));
+        backups.forget(lost);
+        assert!(backups.is_empty());
+    }
+
+    #[test]
+    fn a_choice_is_kept_in_order_and_the_default_is_not_written_down() {
+        let mut backups = Backups::default();
+        assert!(backups.choose(SiteId(2), BackupChoice::Off));
+        assert!(backups.choose(SiteId(1), BackupChoice::At(SiteId(2))));
+        assert!(!backups.choose(SiteId(1), BackupChoice::At(SiteId(2))));
+        assert_eq!(backups.chosen[0].0, SiteId(1));
+        assert!(backups.choose(SiteId(2), BackupChoice::Next));
+        assert!(!backups.choose(SiteId(2), BackupChoice::Next));
+        backups.forget(SiteId(2));
+        assert!(backups.is_empty(), "who was to be a backup is gone");
+    }
+}

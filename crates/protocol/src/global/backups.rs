@@ -1,0 +1,120 @@
+//! Which site is whose backup.
+//!
+//! Unless an operator chose another one, a site's backup is the next site on the ring: of all sites
+//! that stay, the one whose first virtual node comes next behind its own first one. So every site has
+//! one other to keep a mirror for, and all know which by the registry alone.
+
+use super::ring::Point;
+use model::{BackupChoice, Registry, SiteId};
+use std::collections::BTreeSet;
+
+fn place(site: SiteId) -> (u64, SiteId) {
+    (Point::of_virtual(site, 0).0, site)
+}
+
+/// The sites that may be backups, in the order of the ring.
+fn ring(registry: &Registry) -> Vec<(u64, SiteId)> {
+    let mut ring: Vec<_> = registry.staying().map(|site| place(site.id)).collect();
+    ring.sort_unstable();
+    ring
+}
+
+fn chosen(registry: &Registry, ring: &[(u64, SiteId)], site: SiteId) -> Option<SiteId> {
+    match registry.backups.choice(site) {
+        BackupChoice::Off => return None,
+        BackupChoice::At(at) if at != site && ring.binary_search(&place(at)).is_ok() => {
+            return Some(at);
+        }
+        BackupChoice::At(_) | BackupChoice::Next => {}
+    }
+    let behind = ring.partition_point(|other| *other <= place(site));
+    let next = ring.get(behind).or(ring.first());
+    next.map(|(_, next)| *next).filter(|next| *next != site)
+}
+
+/// A site's backup.
+pub fn backup_of(registry: &Registry, site: SiteId) -> Option<SiteId> {
+    registry.site(site)?;
+    chosen(registry, &ring(registry), site)
+}
+
+/// The sites whose backup a site is.
+pub(crate) fn kept_at(registry: &Registry, own: SiteId) -> BTreeSet<SiteId> {
+    let ring = ring(registry);
+    let sites = registry.sites.iter().map(|site| site.id);
+    sites.filter(|site| chosen(registry, &ring, *site) == Some(own)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{
+        Backups, DeploymentId, Promotion, RegistryChange, SiteEntry, SiteName, SlotEpochs, SlotSet,
+    };
+
+    fn registry(sites: u32) -> Registry {
+        let entry = |id: u32| SiteEntry {
+            id: SiteId(id),
+            name: SiteName::new(format!("s{id}")).unwrap(),
+            incarnation: 1,
+            capacity_percent: 100,
+            leaving: false,
+            nodes: Vec::new(),
+        };
+        Registry {
+            deployment: DeploymentId(1),
+            version: 1,
+            sites: (1..=sites).map(entry).collect(),
+            keyspaces: Vec::new(),
+            site_next: 99,
+            keyspace_next: 1,
+            backups: Backups::default(),
+        }
+    }
+
+    #[test]
+    fn by_default_every_site_keeps_one_mirror_in_one_round() {
+        let registry = registry(9);
+        let mut at = SiteId(1);
+        let mut seen = BTreeSet::new();
+        while seen.insert(at) {
+            let next = backup_of(&registry, at).unwrap();
+            assert_eq!(kept_at(&registry, next), [at].into());
+            at = next;
+        }
+        assert_eq!((at, seen.len()), (SiteId(1), 9));
+    }
+
+    #[test]
+    fn nobody_is_its_own_backup_and_whoever_goes_is_none() {
+        assert_eq!(backup_of(&registry(1), SiteId(1)), None);
+        let mut registry = registry(3);
+        let first = backup_of(&registry, SiteId(1)).unwrap();
+        registry.change(&RegistryChange::Leave(first)).unwrap();
+        let second = backup_of(&registry, SiteId(1)).unwrap();
+        assert!(second != first && second != SiteId(1));
+        let (taken, mirrored) = (SlotEpochs::default(), SlotSet::default());
+        let promotion = Promotion { lost: second, by: SiteId(1), number: 1, taken, mirrored };
+        registry.change(&RegistryChange::Promote(promotion)).unwrap();
+        assert_eq!(backup_of(&registry, SiteId(1)), None);
+        assert_eq!(backup_of(&registry, SiteId(7)), None, "there is no such site");
+    }
+
+    #[test]
+    fn an_operator_chooses_otherwise() {
+        let mut registry = registry(3);
+        let next = backup_of(&registry, SiteId(1)).unwrap();
+        let other = SiteId(if next == SiteId(2) { 3 } else { 2 });
+        let mut choose = |choice| {
+            registry.change(&RegistryChange::Backup(SiteId(1), choice)).unwrap();
+            backup_of(&registry, SiteId(1))
+        };
+        assert_eq!(choose(BackupChoice::At(other)), Some(other));
+        assert_eq!(choose(BackupChoice::Off), None);
+        assert_eq!(choose(BackupChoice::Next), Some(next));
+        let own = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(1)));
+        assert!(registry.change(&own).is_err());
+        let nobody = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(9)));
+        assert!(registry.change(&nobody).is_err());
+    }
+}

@@ -1,0 +1,475 @@
+//! The mirror of a site, told by its leader to its backup.
+//!
+//! The state says whose mirror it is and under which number ([`crate::site::machine::mirroring`]); how
+//! far it has come the backup knows, and a new leader begins by asking it:
+//!
+//! ```text
+//! original                                backup
+//! SetMirror: changes are kept from here
+//!              ── Begin ────────────────▶ what is not whole is thrown away; answers with what is
+//! copy, tell   ── Piece 0, 1, 2, … ─────▶ a handover's pieces; slots are gained and given away
+//! ```
+//!
+//! It never ends. When the backup has been away for so long that the changes it lacks are not kept
+//! any more, the mirror begins anew under a higher number.
+
+use crate::site::machine::Machine;
+use crate::site::machine::copying::must_begin_anew;
+use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
+use model::{
+    Answer, BackupError, Body, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring, Reached,
+    Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet, limits,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use storage::state::State;
+
+/// How long a step that failed or was proposed is waited for before it is looked at again.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The shortest time between two pieces of what changed: more changes a piece cost less each.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A mirror that nothing happens to is told so, to know that it is in step.
+const NOTHING_NEW: Duration = Duration::from_secs(60);
+/// The cursor follows when the backup is so many revisions further, or after this time.
+const CURSOR_STEP: u64 = 4_096;
+const CURSOR_PAUSE: Duration = Duration::from_secs(10);
+
+/// What the driver wants done.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A request to the backup; the answer comes back under this number.
+    Ask { id: u64, to: SiteId, body: Body },
+    /// A command of this site.
+    Propose(Command),
+    /// The machine cannot be read.
+    Fail(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// To ask the backup what it has, or asked.
+    Ask,
+    Asking,
+    /// Pieces go.
+    Telling,
+}
+
+/// What a request to the backup was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Begin,
+    /// A piece; when it was sent, if the mirror is in step after it.
+    Piece(Option<Duration>),
+}
+
+/// One mirror under way.
+#[derive(Debug)]
+struct Carried {
+    own: OwnMirror,
+    stage: Stage,
+    /// Of the next piece.
+    sequence: u64,
+    /// Pieces that are not known to have come.
+    unanswered: usize,
+    told: Told,
+    /// What the backup has for sure.
+    known: Told,
+    /// Slots that this site holds.
+    held: BTreeMap<Slot, Epoch>,
+    held_set: SlotSet,
+    /// What the backup has been told, whole.
+    whole: BTreeMap<Slot, Epoch>,
+    /// To be copied.
+    queue: VecDeque<Slot>,
+    /// Where the first of them goes on.
+    at: Option<(KeyspaceId, Bytes)>,
+    /// Copied, and not said to be whole.
+    copied: Vec<Slot>,
+    /// Not held any more.
+    gone: Vec<Slot>,
+    not_before: Duration,
+    next_piece: Duration,
+    last_piece: Duration,
+    last_cursor: Duration,
+    bytes: u64,
+    /// When everything that this site had was known to have come.
+    in_step: Option<Duration>,
+}
+
+/// How far a site's mirror has come, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Who keeps it.
+    pub to: SiteId,
+    /// Slots that this site holds, and how many of them the backup has whole.
+    pub holds: u32,
+    /// See above.
+    pub whole: u32,
+    /// Revisions that the backup does not know yet.
+    pub behind: u64,
+    /// How long ago it was in step; `None`: never as far as this leader knows.
+    pub in_step_ago: Option<Duration>,
+    /// Bytes that were sent by this leader.
+    pub sent_bytes: u64,
+}
+
+/// The mirror of a site that leads itself.
+#[derive(Debug, Default)]
+pub(crate) struct MirrorDriver {
+    carried: Option<Carried>,
+    asked: BTreeMap<u64, Asked>,
+    last_id: u64,
+    bytes_per_s_max: u64,
+    /// Tokens changed since the slots were looked at.
+    tokens_changed: bool,
+    proposed: Duration,
+}
+
+impl MirrorDriver {
+    /// Nothing yet. So many bytes a second are sent at most; 0: as many as go.
+    pub(crate) fn new(bytes_per_s_max: u64) -> MirrorDriver {
+        MirrorDriver { bytes_per_s_max, ..MirrorDriver::default() }
+    }
+
+    /// This node leads no more.
+    pub(crate) fn drop_all(&mut self) {
+        self.carried = None;
+        self.asked.clear();
+    }
+
+    /// Tokens changed hands.
+    pub(crate) fn look_again(&mut self) {
+        self.tokens_changed = true;
+    }
+
+    /// Goes on. `to`: who is to keep the mirror.
+    pub(crate) fn advance<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        to: Option<SiteId>,
+        now: Duration,
+    ) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let to = to.filter(|_| machine.has_globals());
+        let own = machine.own_mirror();
+        if own.map(|own| own.to) != to {
+            self.drop_all();
+            if self.proposed <= now {
+                self.proposed = now + PATIENCE;
+                wishes.push(Wish::Propose(Command::SetMirror { to }));
+            }
+            return wishes;
+        }
+        let Some(own) = own else { return wishes };
+        if self.carried.as_ref().is_none_or(|carried| carried.own != own) {
+            self.asked.clear();
+            self.carried = Some(Carried::new(own, now));
+        }
+        let Some(member) = machine.membership() else { return wishes };
+        let from = member.own;
+        if self.carried.as_ref().is_none_or(|carried| carried.not_before > now) {
+            return wishes;
+        }
+        let tokens_changed = std::mem::take(&mut self.tokens_changed);
+        let Some(carried) = &mut self.carried else { return wishes };
+        match carried.stage {
+            Stage::Asking => self.tokens_changed = tokens_changed,
+            Stage::Ask => {
+                carried.stage = Stage::Asking;
+                wishes.push(self.ask(from, own, Mirroring::Begin, Asked::Begin));
+            }
+            Stage::Telling => {
+                if tokens_changed {
+                    carried.follow(machine.held());
+                }
+                self.tell(machine, from, now, &mut wishes);
+            }
+        }
+        wishes
+    }
+
+    fn ask(&mut self, from: SiteId, own: OwnMirror, step: Mirroring, asked: Asked) -> Wish {
+        self.last_id += 1;
+        self.asked.insert(self.last_id, asked);
+        let body = Body::Write(Command::Mirror { from, number: own.number, step });
+        Wish::Ask { id: self.last_id, to: own.to, body }
+    }
+
+    fn tell<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        from: SiteId,
+        now: Duration,
+        wishes: &mut Vec<Wish>,
+    ) {
+        loop {
+            let bytes_per_s_max = self.bytes_per_s_max;
+            let Some(carried) = &mut self.carried else { return };
+            let own = carried.own;
+            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || carried.next_piece > now {
+                return;
+            }
+            let (piece, bytes, is_step) = match carried.piece(machine, now) {
+                Ok(Some(piece)) => piece,
+                Ok(None) => break,
+                Err(stopped) if must_begin_anew(&stopped) => {
+                    // Too far behind: it begins anew.
+                    carried.not_before = now + PATIENCE;
+                    return wishes.push(Wish::Propose(Command::SetMirror { to: Some(own.to) }));
+                }
+                Err(error) => return wishes.push(Wish::Fail(error.to_string())),
+            };
+            carried.unanswered += 1;
+            carried.bytes += bytes as u64;
+            carried.last_piece = now;
+            carried.next_piece = if is_step { now + PAUSE } else { now };
+            if bytes_per_s_max > 0 {
+                let span = bytes as u64 * 1_000_000 / bytes_per_s_max;
+                carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
+            }
+            let asked = Asked::Piece(is_step.then_some(now));
+            wishes.push(self.ask(from, own, piece, asked));
+        }
+        let Some(carried) = &mut self.carried else { return };
+        if carried.unanswered == 0 {
+            carried.known = carried.told.clone();
+            carried.in_step = Some(now);
+        }
+        if carried.last_cursor + CURSOR_PAUSE <= now || carried.is_far(machine) {
+            carried.last_cursor = now;
+            for (keyspace, position) in carried.known.changes.clone() {
+                if machine.mirror_cursor(keyspace).is_some_and(|at| at < position) {
+                    let position = Revision(position);
+                    let name = CURSOR.to_owned();
+                    wishes.push(Wish::Propose(Command::SetCursor { name, keyspace, position }));
+                }
+            }
+        }
+    }
+
+    /// The backup's answer.
+    pub(crate) fn answered<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        now: Duration,
+    ) -> Option<Wish> {
+        let asked = self.asked.remove(&id)?;
+        let is_begin = asked == Asked::Begin;
+        let carried = self.carried.as_mut()?;
+        match outcome {
+            Ok(Answer::Mirrored { pieces, resume, whole }) if is_begin => {
+                carried.go_on_from(pieces, &resume, &whole, machine.held());
+                // Answers to pieces of before say nothing about those that go now.
+                self.asked.clear();
+            }
+            Ok(Answer::Mirrored { pieces, resume, .. }) => {
+                carried.unanswered = carried.unanswered.saturating_sub(1);
+                if let Some(told) = Told::decode(&resume) {
+                    carried.known = told;
+                }
+                if let Asked::Piece(Some(at)) = asked {
+                    carried.in_step = Some(at);
+                }
+                // It lacks a piece that was sent before this one.
+                if carried.unanswered == 0 && pieces < carried.sequence {
+                    carried.stage = Stage::Ask;
+                }
+            }
+            Err(Failure::Refused(Refusal::Backup(BackupError::Outdated))) => {
+                carried.stage = Stage::Ask;
+                carried.not_before = now + 4 * PATIENCE;
+                let to = Some(carried.own.to);
+                return Some(Wish::Propose(Command::SetMirror { to }));
+            }
+            _ => {
+                carried.stage = Stage::Ask;
+                carried.unanswered = 0;
+                carried.not_before = now + PATIENCE;
+                self.asked.clear();
+            }
+        }
+        None
+    }
+
+    /// How far the mirror has come.
+    pub(crate) fn progress<S: State>(
+        &self,
+        machine: &Machine<S>,
+        now: Duration,
+    ) -> Option<Progress> {
+        let own = machine.own_mirror()?;
+        let carried = self.carried.as_ref().filter(|carried| carried.own == own);
+        let whole = carried.map_or(0, |carried| {
+            let held = |(slot, epoch): &(&Slot, &Epoch)| carried.held.get(slot) == Some(epoch);
+            carried.whole.iter().filter(held).count()
+        });
+        let is_in_step = carried.is_some_and(|carried| carried.is_in_step(machine));
+        let behind = match carried {
+            _ if is_in_step => 0,
+            Some(carried) => machine.revision().0 - machine.mirror_told(&carried.known),
+            None => machine.revision().0 - own.number,
+        };
+        let in_step = carried.and_then(|carried| carried.in_step);
+        Some(Progress {
+            to: own.to,
+            holds: carried.map_or(0, |carried| carried.held.len() as u32),
+            whole: whole as u32,
+            behind,
+            in_step_ago: match is_in_step {
+                true => Some(Duration::ZERO),
+                false => in_step.map(|at| now.saturating_sub(at)),
+            },
+            sent_bytes: carried.map_or(0, |carried| carried.bytes),
+        })
+    }
+}
+
+impl Carried {
+    fn new(own: OwnMirror, now: Duration) -> Carried {
+        Carried {
+            own,
+            stage: Stage::Ask,
+            sequence: 0,
+            unanswered: 0,
+            told: Told::default(),
+            known: Told::default(),
+            held: BTreeMap::new(),
+            held_set: SlotSet::default(),
+            whole: BTreeMap::new(),
+            queue: VecDeque::new(),
+            at: None,
+            copied: Vec::new(),
+            gone: Vec::new(),
+            not_before: now,
+            next_piece: now,
+            last_piece: now,
+            last_cursor: now,
+            bytes: 0,
+            in_step: None,
+        }
+    }
+
+    /// The backup has said what it has.
+    fn go_on_from(
+        &mut self,
+        pieces: u64,
+        resume: &[u8],
+        whole: &SlotEpochs,
+        held: BTreeMap<Slot, Epoch>,
+    ) {
+        self.stage = Stage::Telling;
+        self.sequence = pieces;
+        self.unanswered = 0;
+        self.told = Told::decode(resume).filter(|_| pieces > 0).unwrap_or_default();
+        self.known = self.told.clone();
+        self.whole = whole.iter().collect();
+        (self.queue, self.at) = (VecDeque::new(), None);
+        (self.copied, self.gone, self.held) = (Vec::new(), Vec::new(), BTreeMap::new());
+        self.follow(held);
+        // What the backup has of slots that this site does not hold, or holds anew.
+        let is_old = |(slot, epoch): &(&Slot, &Epoch)| self.held.get(slot) != Some(epoch);
+        let old: Vec<Slot> = self.whole.iter().filter(is_old).map(|(slot, _)| *slot).collect();
+        for slot in old {
+            self.whole.remove(&slot);
+            self.gone.push(slot);
+            if self.held.contains_key(&slot) && !self.queue.contains(&slot) {
+                self.queue.push_back(slot);
+            }
+        }
+    }
+
+    /// Follows which slots are held.
+    fn follow(&mut self, held: BTreeMap<Slot, Epoch>) {
+        for (slot, epoch) in &self.held {
+            if held.get(slot) != Some(epoch) {
+                self.whole.remove(slot);
+                self.gone.push(*slot);
+                self.copied.retain(|one| one != slot);
+                if self.queue.front() == Some(slot) {
+                    self.at = None;
+                }
+                self.queue.retain(|one| one != slot);
+            }
+        }
+        for (slot, epoch) in &held {
+            if self.held.get(slot) != Some(epoch) && !self.whole.contains_key(slot) {
+                self.queue.push_back(*slot);
+            }
+        }
+        self.held_set = held.keys().copied().collect();
+        self.held = held;
+    }
+
+    fn is_in_step<S: State>(&self, machine: &Machine<S>) -> bool {
+        let told = |told| machine.mirror_told(told) >= machine.revision().0;
+        let is_told = told(&self.known) || self.unanswered == 0 && told(&self.told);
+        self.stage == Stage::Telling && is_told && self.queue.is_empty() && self.copied.is_empty()
+    }
+
+    fn is_far<S: State>(&self, machine: &Machine<S>) -> bool {
+        let far = |(keyspace, position): (&KeyspaceId, &u64)| {
+            machine.mirror_cursor(*keyspace).is_some_and(|at| at + CURSOR_STEP <= *position)
+        };
+        self.known.changes.iter().any(far)
+    }
+
+    /// The next piece, how long it is, and whether the mirror is in step after it. `None`: there is
+    /// nothing to tell now.
+    #[expect(clippy::type_complexity, reason = "said in the line above")]
+    fn piece<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        now: Duration,
+    ) -> Result<Option<(Mirroring, usize, bool)>, crate::site::machine::Stopped> {
+        let mut gathered = Gathered::default();
+        let mut told = self.told.clone();
+        let mut copied = Vec::new();
+        let mut at = self.at.clone();
+        for slot in &self.queue {
+            if gathered.is_full() {
+                break;
+            }
+            at = machine.copy_slot(*slot, at.take(), &mut gathered)?;
+            if at.is_some() {
+                break;
+            }
+            copied.push(*slot);
+        }
+        let is_all = machine.tell_changes_of(&self.held_set, &mut told, &mut gathered)?;
+        let is_new = !gathered.items.is_empty()
+            || !self.gone.is_empty()
+            || !copied.is_empty()
+            || !self.copied.is_empty() && is_all
+            || !is_all;
+        if !is_new && self.last_piece + NOTHING_NEW > now {
+            self.told = told;
+            return Ok(None);
+        }
+        self.told = told;
+        self.at = at;
+        self.queue.drain(..copied.len());
+        self.copied.append(&mut copied);
+        let reached = is_all.then(|| {
+            let epoch = |slot: Slot| Some((slot, *self.held.get(&slot)?));
+            let whole: Vec<_> = self.copied.drain(..).filter_map(epoch).collect();
+            self.whole.extend(whole.iter().copied());
+            Reached {
+                revision: machine.revision(),
+                log_time_ms: machine.log_time_ms(),
+                whole: SlotEpochs::gather(whole),
+                holds: self.held.len() as u32,
+            }
+        });
+        let piece = Mirroring::Piece {
+            sequence: self.sequence,
+            resume: self.told.encode(),
+            gone: self.gone.drain(..).collect(),
+            items: gathered.items,
+            reached,
+        };
+        self.sequence += 1;
+        Ok(Some((piece, gathered.bytes, is_all && self.queue.is_empty())))
+    }
+}

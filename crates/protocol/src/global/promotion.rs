@@ -1,0 +1,387 @@
+//! A backup that takes over from a site which is lost for good.
+//!
+//! An operator asks for it. The backup's leader first calls the lost site and all others. If the lost
+//! one answers it is not lost. Without the operator's consent all that comes of it is what would be
+//! lost. With it every other site is *fenced* ([`crate::site::machine::fences`] says why), and what
+//! they hold tells which slots are there to be taken. The decision is one change of the registry. All of
+//! this can be lost on the way: until the decision nothing has changed but fences, which are lifted when it
+//! comes to nothing, and asking again goes through the same steps.
+
+use crate::site::Origin;
+use crate::site::machine::mirrors::Mirror;
+use model::{
+    Answer, BackupError, Body, Command, Epoch, Failure, Fenced, Fencing, Loss, Promotion, Refusal,
+    Registry, RegistryChange, SiteId, Slot, SlotEpochs,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long sites that are called have to answer.
+const CALL: Duration = Duration::from_millis(1_500);
+
+/// What the driver wants done.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A site is called; whether it answers is seen by others.
+    Call(SiteId),
+    /// A request to another site; the answer comes back under this number.
+    Ask { id: u64, to: SiteId, body: Body },
+    /// The same to whoever may change the registry.
+    Change { id: u64, body: Body },
+    /// The same to this site.
+    Here { id: u64, command: Command },
+    /// The end, for whoever asked.
+    Settle(Origin, Result<Answer, Failure>),
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Until then sites may answer the call.
+    Calling { since: Duration, until: Duration },
+    /// These have not said yet that they are fenced.
+    Fencing { missing: BTreeSet<SiteId>, fenced: BTreeMap<SiteId, Fenced> },
+    /// The decision is on its way.
+    Deciding,
+    /// It is made; this site is to follow it.
+    Following,
+}
+
+#[derive(Debug)]
+struct Promoting {
+    origin: Origin,
+    loss: Loss,
+    without: Vec<SiteId>,
+    accept: bool,
+    deadline: Duration,
+    stage: Stage,
+    number: u64,
+    /// Who was asked to be fenced.
+    to_lift: BTreeSet<SiteId>,
+}
+
+/// What an operator asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) origin: Origin,
+    pub(crate) lost: SiteId,
+    pub(crate) without: Vec<SiteId>,
+    pub(crate) accept: bool,
+    pub(crate) deadline: Duration,
+}
+
+/// What the driver must know of its site.
+pub(crate) struct Sight<'a> {
+    pub(crate) now: Duration,
+    pub(crate) own: SiteId,
+    pub(crate) registry: &'a Registry,
+    pub(crate) mirror: Option<&'a Mirror>,
+    pub(crate) revision: u64,
+    /// When the mirror was last known to be in step, ms since 1970.
+    pub(crate) in_step_ms: u64,
+    /// Whether a site has said something since then.
+    pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
+}
+
+/// The promotions that this site's leader sees to: one at a time for each lost site.
+#[derive(Debug, Default)]
+pub(crate) struct Promotions {
+    under_way: BTreeMap<SiteId, Promoting>,
+    asked: BTreeMap<u64, (SiteId, SiteId)>,
+    last_id: u64,
+    last_number: u64,
+}
+
+impl Promotions {
+    /// An operator asks.
+    pub(crate) fn want(&mut self, wanted: Wanted, sight: &Sight<'_>) -> Vec<Wish> {
+        let Wanted { origin, lost, without, accept, deadline } = wanted;
+        if let Some(promotion) = sight.registry.backups.promotion(lost) {
+            return vec![refuse(origin, BackupError::Promoted(promotion.by))];
+        }
+        if lost == sight.own {
+            return vec![refuse(origin, BackupError::Answers(lost))];
+        }
+        if self.under_way.contains_key(&lost) {
+            return vec![refuse(origin, BackupError::Fenced(sight.own))];
+        }
+        let mut loss = Loss::of(lost, sight.own);
+        describe(&mut loss, sight);
+        let stage = Stage::Calling { since: sight.now, until: sight.now + CALL };
+        let (number, to_lift) = (0, BTreeSet::new());
+        let one = Promoting { origin, loss, without, accept, deadline, stage, number, to_lift };
+        let calls = sight.registry.sites.iter().map(|site| site.id);
+        let calls = calls.filter(|site| *site != sight.own).map(Wish::Call).collect();
+        self.under_way.insert(lost, one);
+        calls
+    }
+
+    /// Those of which something is to be seen to.
+    pub(crate) fn lost_sites(&self) -> Vec<SiteId> {
+        self.under_way.keys().copied().collect()
+    }
+
+    /// Goes on with one.
+    pub(crate) fn advance(&mut self, lost: SiteId, sight: &Sight<'_>) -> Vec<Wish> {
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        if one.deadline <= sight.now {
+            let failure = match one.stage {
+                Stage::Deciding | Stage::Following => Failure::Unknown {
+                    why: "its deadline passed before the registry's change was answered",
+                },
+                _ => Failure::NotServing("the promotion took too long"),
+            };
+            return self.end(lost, sight.own, Err(failure));
+        }
+        let Stage::Calling { since, until } = one.stage else { return Vec::new() };
+        if sight.now < until {
+            return Vec::new();
+        }
+        describe(&mut one.loss, sight);
+        one.loss.answers = (sight.heard_since)(lost, since);
+        let is_asked = |site: &SiteId| {
+            *site != lost
+                && *site != sight.own
+                && !sight.registry.is_lost(*site)
+                && !one.without.contains(site)
+        };
+        let others = sight.registry.sites.iter().map(|site| site.id).filter(is_asked);
+        let (there, silent): (BTreeSet<_>, BTreeSet<_>) =
+            others.partition(|site| (sight.heard_since)(*site, since));
+        one.loss.silent = silent.iter().copied().collect();
+        if !one.accept {
+            let answer = Answer::Loss(Box::new(one.loss.clone()));
+            return self.end(lost, sight.own, Ok(answer));
+        }
+        if one.loss.answers {
+            return self.end(lost, sight.own, Err(failed(BackupError::Answers(lost))));
+        }
+        if !silent.is_empty() {
+            let name = |site: &SiteId| match sight.registry.site(*site) {
+                Some(entry) => entry.name.to_string(),
+                None => site.to_string(),
+            };
+            let names = silent.iter().map(name).collect::<Vec<_>>().join(", ");
+            return self.end(lost, sight.own, Err(failed(BackupError::Silent(names))));
+        }
+        self.last_number = sight.revision.max(self.last_number + 1);
+        one.number = self.last_number;
+        let missing: BTreeSet<SiteId> = there.into_iter().chain([sight.own]).collect();
+        one.to_lift = missing.clone();
+        one.stage = Stage::Fencing { missing: missing.clone(), fenced: BTreeMap::new() };
+        let (by, number) = (sight.own, one.number);
+        let mut wishes = Vec::new();
+        for site in missing {
+            let command = Command::Fence { lost, by, number, step: Fencing::Set };
+            let id = self.next_id(lost, site);
+            wishes.push(match site == by {
+                true => Wish::Here { id, command },
+                false => Wish::Ask { id, to: site, body: Body::Write(command) },
+            });
+        }
+        wishes
+    }
+
+    fn next_id(&mut self, lost: SiteId, site: SiteId) -> u64 {
+        self.last_id += 1;
+        self.asked.insert(self.last_id, (lost, site));
+        self.last_id
+    }
+
+    /// Which promotion an answer is about.
+    pub(crate) fn lost_of(&self, id: u64) -> Option<SiteId> {
+        self.asked.get(&id).map(|(lost, _)| *lost)
+    }
+
+    /// An answer has come.
+    pub(crate) fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        sight: &Sight<'_>,
+    ) -> Vec<Wish> {
+        let Some((lost, site)) = self.asked.remove(&id) else { return Vec::new() };
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        match (&mut one.stage, outcome) {
+            (Stage::Fencing { missing, fenced }, Ok(Answer::Fenced(said))) => {
+                missing.remove(&site);
+                fenced.insert(site, *said);
+                if missing.is_empty() { self.decide(lost, sight) } else { Vec::new() }
+            }
+            // The right to change the registry is elsewhere: what it has become is learned here.
+            (Stage::Deciding, Ok(Answer::Registered { registry, .. })) => {
+                one.stage = Stage::Following;
+                let id = self.next_id(lost, sight.own);
+                vec![Wish::Here { id, command: Command::LearnRegistry(registry) }]
+            }
+            (Stage::Deciding | Stage::Following, Ok(_)) => {
+                one.loss.done = true;
+                let answer = Answer::Loss(Box::new(one.loss.clone()));
+                self.end(lost, sight.own, Ok(answer))
+            }
+            (_, Err(failure)) => self.end(lost, sight.own, Err(failure)),
+            (_, Ok(_)) => {
+                let failure = Failure::NotServing("a site does not know how to be fenced");
+                self.end(lost, sight.own, Err(failure))
+            }
+        }
+    }
+
+    fn decide(&mut self, lost: SiteId, sight: &Sight<'_>) -> Vec<Wish> {
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        let stage = std::mem::replace(&mut one.stage, Stage::Deciding);
+        let Stage::Fencing { fenced, .. } = stage else { return Vec::new() };
+        let promotion =
+            plan((lost, sight.own, one.number), sight.mirror, &fenced, !one.without.is_empty());
+        let slots = promotion.taken.slots();
+        one.loss.empty = (slots.len() - promotion.mirrored.len()) as u32;
+        one.loss.mirrored = promotion.mirrored.len() as u32;
+        if slots.contains(Registry::slot()) {
+            let latest = fenced.into_values().map(|said| said.registry);
+            let latest = latest.max_by_key(|registry| registry.version);
+            let registry = latest.unwrap_or_else(|| Box::new(sight.registry.clone()));
+            let id = self.next_id(lost, sight.own);
+            vec![Wish::Here { id, command: Command::Promote { promotion, registry } }]
+        } else {
+            let change = Command::ChangeRegistry(RegistryChange::Promote(promotion));
+            let id = self.next_id(lost, sight.own);
+            vec![Wish::Change { id, body: Body::Write(change) }]
+        }
+    }
+
+    /// It is over, one way or the other.
+    fn end(&mut self, lost: SiteId, own: SiteId, outcome: Result<Answer, Failure>) -> Vec<Wish> {
+        let Some(one) = self.under_way.remove(&lost) else { return Vec::new() };
+        let mut wishes = vec![];
+        // What was decided, or may have been, lifts them by itself.
+        let is_open = matches!(one.stage, Stage::Calling { .. } | Stage::Fencing { .. });
+        if is_open || matches!(outcome, Err(Failure::Refused(_))) {
+            for site in one.to_lift {
+                let number = one.number;
+                let command = Command::Fence { lost, by: own, number, step: Fencing::Lift };
+                wishes.push(match site == own {
+                    true => Wish::Here { id: 0, command },
+                    false => Wish::Ask { id: 0, to: site, body: Body::Write(command) },
+                });
+            }
+        }
+        wishes.push(Wish::Settle(one.origin, outcome));
+        wishes
+    }
+
+    /// This node leads no more: whoever asked asks the next leader.
+    pub(crate) fn drop_all(&mut self) -> Vec<Wish> {
+        self.asked.clear();
+        let why =
+            "the leader that was promoting was lost; `portolan site list` shows what came of it";
+        let all = std::mem::take(&mut self.under_way).into_values();
+        all.map(|one| Wish::Settle(one.origin, Err(Failure::Unknown { why }))).collect()
+    }
+}
+
+fn failed(error: BackupError) -> Failure {
+    Failure::Refused(Refusal::Backup(error))
+}
+
+fn refuse(origin: Origin, error: BackupError) -> Wish {
+    Wish::Settle(origin, Err(failed(error)))
+}
+
+fn describe(loss: &mut Loss, sight: &Sight<'_>) {
+    if let Some(mirror) = sight.mirror {
+        loss.holds = mirror.holds;
+        loss.mirrored = mirror.whole.len() as u32;
+        loss.keys = mirror.keys();
+        loss.revision = model::Revision(mirror.revision);
+        loss.in_step_ms = sight.in_step_ms;
+    }
+}
+
+/// What is taken: whatever none of those that were asked holds. When somebody was not asked, only
+/// what the mirror has: the rest may be with whoever was left out.
+fn plan(
+    (lost, by, number): (SiteId, SiteId, u64),
+    mirror: Option<&Mirror>,
+    fenced: &BTreeMap<SiteId, Fenced>,
+    somebody_was_left_out: bool,
+) -> Promotion {
+    let mut known: BTreeMap<Slot, Epoch> = BTreeMap::new();
+    let mut held: BTreeSet<Slot> = BTreeSet::new();
+    for said in fenced.values() {
+        held.extend(said.held.iter().map(|(slot, _)| slot));
+        for (slot, epoch) in said.known.iter() {
+            let highest = known.entry(slot).or_default();
+            *highest = epoch.max(*highest);
+        }
+    }
+    let (mut taken, mut mirrored) = (Vec::new(), Vec::new());
+    for slot in Slot::all().filter(|slot| !held.contains(slot)) {
+        let known = known.get(&slot).copied().unwrap_or_default();
+        let whole = mirror.and_then(|mirror| mirror.whole.get(&slot)).copied();
+        // What was mirrored at a lower epoch has been elsewhere since.
+        match whole.filter(|epoch| *epoch >= known) {
+            Some(_) => mirrored.push(slot),
+            None if somebody_was_left_out => continue,
+            None => {}
+        }
+        taken.push((slot, known.max(whole.unwrap_or_default()).far_on()));
+    }
+    let (taken, mirrored) = (SlotEpochs::gather(taken), mirrored.into_iter().collect());
+    Promotion { lost, by, number, taken, mirrored }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Backups, DeploymentId};
+
+    fn slots(text: &str, epoch: u64) -> SlotEpochs {
+        SlotEpochs(vec![(text.parse().unwrap(), Epoch(epoch))])
+    }
+
+    fn fenced(held: &str, known: SlotEpochs) -> Fenced {
+        let registry = Registry {
+            deployment: DeploymentId(7),
+            version: 9,
+            sites: Vec::new(),
+            keyspaces: Vec::new(),
+            site_next: 3,
+            keyspace_next: 2,
+            backups: Backups::default(),
+        };
+        Fenced { held: slots(held, 2), known, registry: Box::new(registry) }
+    }
+
+    const WHO: (SiteId, SiteId, u64) = (SiteId(1), SiteId(2), 5);
+
+    #[test]
+    fn what_nobody_holds_is_taken_and_what_the_mirror_lacks_begins_empty() {
+        let mut mirror = Mirror::default();
+        mirror.whole = slots("0-9", 3).iter().collect();
+        let all = [
+            (SiteId(2), fenced("20-16383", SlotEpochs::default())),
+            // Slot 5 was here after the mirror had it, and went back to the lost site.
+            (SiteId(3), fenced("15-19", slots("5", 6))),
+        ];
+        let planned = plan(WHO, Some(&mirror), &all.into(), false);
+        assert_eq!(planned.taken.slots(), "0-14".parse().unwrap());
+        assert_eq!(planned.mirrored, "0-4,6-9".parse().unwrap());
+        let of = |slot: u16| {
+            let wanted = Slot::new(slot).unwrap();
+            planned.taken.iter().find(|(slot, _)| *slot == wanted).unwrap().1
+        };
+        assert_eq!(
+            (of(0), of(5), of(12)),
+            (Epoch(3).far_on(), Epoch(6).far_on(), Epoch(0).far_on())
+        );
+    }
+
+    #[test]
+    fn who_is_left_out_may_hold_what_the_mirror_lacks() {
+        let mut mirror = Mirror::default();
+        mirror.whole = slots("0-9", 3).iter().collect();
+        let all = [(SiteId(2), fenced("20-16383", slots("5", 6)))];
+        let planned = plan(WHO, Some(&mirror), &all.clone().into(), true);
+        assert_eq!(planned.taken.slots(), "0-4,6-9".parse().unwrap());
+        assert_eq!(plan(WHO, None, &all.into(), true).taken.slots().len(), 0);
+    }
+}

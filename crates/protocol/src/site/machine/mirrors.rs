@@ -1,0 +1,469 @@
+//! Mirrors of other sites, kept here as their backup.
+//!
+//! A mirror is a handover that never ends: what another site holds of global keyspaces comes in
+//! pieces, each a command, and then what changes behind them. It lies apart from what this site holds,
+//! a generation for each keyspace and slot; nothing of it is served but stale reads while the
+//! original cannot be reached. A slot is *whole* when everything of it has come once. When a piece says
+//! so, the mirror is *in step*: every whole slot is as it was at one revision of the original.
+//!
+//! ```text
+//! m from 0             → format 1 ‖ number ‖ pieces ‖ revision ‖ log time ‖ in step at (own log time)
+//!                        ‖ how many slots the original holds (all varints) ‖ resume
+//! m from 1             → (epoch ‖ count of ranges ‖ (first, last)*)* of whole slots (varints)
+//! n from keyspace slot → generation (varint) ‖ how many keys (varint)
+//! ```
+
+use super::apply::Applying;
+use super::keyspaces::Owner;
+use super::query::{self, Sight};
+use super::requests::Asker;
+use super::stores::{EMPTY, Store};
+use super::{Machine, MachineError, Stopped, tables};
+use model::{
+    Answer, BackupError, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached, Refusal,
+    Revision, SiteId, Slot, SlotEpochs, SlotSet, Spread, StagedItem,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+
+/// The mirror of one site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    /// Its number: later ones are higher.
+    pub number: u64,
+    /// How many pieces have come.
+    pub pieces: u64,
+    /// The original's revision that it was last in step with; 0: never.
+    pub revision: u64,
+    /// The original's log time then.
+    pub log_time_ms: u64,
+    /// When that was, by this site's log time.
+    pub in_step_ms: u64,
+    /// How many slots the original held then.
+    pub holds: u32,
+    /// The slots that are whole, at the original's epochs.
+    pub whole: BTreeMap<Slot, Epoch>,
+    resume: Bytes,
+    pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
+}
+
+impl Mirror {
+    /// How many keys its whole slots have.
+    pub fn keys(&self) -> u64 {
+        let whole = self.stores.iter().filter(|((_, slot), _)| self.whole.contains_key(slot));
+        whole.map(|(_, store)| store.count).sum()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut row = vec![FORMAT];
+        for number in [
+            self.number,
+            self.pieces,
+            self.revision,
+            self.log_time_ms,
+            self.in_step_ms,
+            u64::from(self.holds),
+        ] {
+            put_varint(number, &mut row);
+        }
+        row.extend_from_slice(&self.resume);
+        row
+    }
+
+    fn decode(row: &Bytes) -> Option<Mirror> {
+        let (&format, mut rest) = row.split_first()?;
+        let mut take = || -> Option<u64> {
+            let (number, len) = take_varint(rest)?;
+            rest = &rest[len..];
+            Some(number)
+        };
+        let mut mirror = Mirror {
+            number: take()?,
+            pieces: take()?,
+            revision: take()?,
+            log_time_ms: take()?,
+            in_step_ms: take()?,
+            holds: u32::try_from(take()?).ok()?,
+            ..Mirror::default()
+        };
+        mirror.resume = row.slice(row.len() - rest.len()..);
+        (format == FORMAT).then_some(mirror)
+    }
+
+    fn encode_whole(&self) -> Vec<u8> {
+        let mut row = Vec::new();
+        for (slots, epoch) in SlotEpochs::gather(self.whole.iter().map(|(s, e)| (*s, *e))).0 {
+            put_varint(epoch.0, &mut row);
+            put_varint(slots.ranges().len() as u64, &mut row);
+            for (first, last) in slots.ranges() {
+                put_varint(u64::from(*first), &mut row);
+                put_varint(u64::from(*last), &mut row);
+            }
+        }
+        row
+    }
+
+    fn decode_whole(mut row: &[u8]) -> Option<BTreeMap<Slot, Epoch>> {
+        let take = |rest: &mut &[u8]| -> Option<u64> {
+            let (number, len) = take_varint(rest)?;
+            *rest = &rest[len..];
+            Some(number)
+        };
+        let mut whole = BTreeMap::new();
+        while !row.is_empty() {
+            let epoch = Epoch(take(&mut row)?);
+            let mut ranges = Vec::new();
+            for _ in 0..take(&mut row)? {
+                let first = u16::try_from(take(&mut row)?).ok()?;
+                ranges.push((first, u16::try_from(take(&mut row)?).ok()?));
+            }
+            whole.extend(SlotSet::from_ranges(ranges)?.iter().map(|slot| (slot, epoch)));
+        }
+        Some(whole)
+    }
+}
+
+/// The mirrors of all sites whose backup this one is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Mirrors(pub(super) BTreeMap<SiteId, Mirror>);
+
+impl Mirrors {
+    pub(super) fn load(state: &impl Read) -> Result<Mirrors, MachineError> {
+        let damaged = |table: u8| MachineError::Damaged { table: table as char };
+        let mut all = BTreeMap::<SiteId, Mirror>::new();
+        for (key, row) in super::rows(state, tables::MIRRORS)? {
+            let read = (|| {
+                let (from, part) = tables::parse_mirror(&key)?;
+                match part {
+                    0 => drop(all.insert(from, Mirror::decode(&row)?)),
+                    _ => all.get_mut(&from)?.whole = Mirror::decode_whole(&row)?,
+                }
+                Some(())
+            })();
+            read.ok_or_else(|| damaged(tables::MIRRORS))?;
+        }
+        for (key, row) in super::rows(state, tables::MIRRORED)? {
+            let read = (|| {
+                let (from, at) = tables::parse_mirrored(&key)?;
+                let (generation, len) = take_varint(&row)?;
+                let (count, _) = take_varint(&row[len..])?;
+                all.get_mut(&from)?.stores.insert(at, Store { generation, count });
+                Some(())
+            })();
+            read.ok_or_else(|| damaged(tables::MIRRORED))?;
+        }
+        Ok(Mirrors(all))
+    }
+
+    /// The generations under which mirrored records lie, and whose they are.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
+        self.0.iter().flat_map(|(from, mirror)| {
+            let owner = |(keyspace, slot)| Owner::Mirrored { from: *from, keyspace, slot };
+            mirror.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
+        })
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn mirror(
+        &mut self,
+        from: SiteId,
+        number: u64,
+        step: &Mirroring,
+    ) -> Result<Answer, Stopped> {
+        self.member()?;
+        if self.disowns(from, number) {
+            return Err(Refusal::from(BackupError::Outdated).into());
+        }
+        if !self.known.deployment.backs_up.contains(&from) {
+            return Err(Refusal::from(BackupError::NotTheBackup).into());
+        }
+        let known = self.known.mirrors.0.get(&from).map(|mirror| mirror.number);
+        if known.is_some_and(|known| known > number) {
+            return Err(Refusal::from(BackupError::Outdated).into());
+        }
+        match step {
+            Mirroring::Begin => {
+                if known == Some(number) {
+                    self.forget_parts(from, |mirror, slot| !mirror.whole.contains_key(&slot));
+                } else {
+                    self.forget_mirror(from);
+                    let mirror = Mirror { number, ..Mirror::default() };
+                    self.known.mirrors.0.insert(from, mirror);
+                    self.write_mirror(from, true);
+                }
+                Ok(self.mirrored(from, true))
+            }
+            Mirroring::Piece { .. } if known != Some(number) => {
+                Err(Refusal::from(BackupError::NotTheBackup).into())
+            }
+            Mirroring::Piece { sequence, resume, gone, items, reached } => {
+                if self.known.mirrors.0[&from].pieces == *sequence {
+                    self.take_mirror_piece(from, gone, items, reached.as_ref(), resume)?;
+                }
+                Ok(self.mirrored(from, false))
+            }
+        }
+    }
+
+    fn mirrored(&self, from: SiteId, with_slots: bool) -> Answer {
+        let mirror = &self.known.mirrors.0[&from];
+        let whole = mirror.whole.iter().map(|(slot, epoch)| (*slot, *epoch));
+        let whole = if with_slots { SlotEpochs::gather(whole) } else { SlotEpochs::default() };
+        Answer::Mirrored { pieces: mirror.pieces, resume: mirror.resume.clone(), whole }
+    }
+
+    fn take_mirror_piece(
+        &mut self,
+        from: SiteId,
+        gone: &SlotSet,
+        items: &[StagedItem],
+        reached: Option<&Reached>,
+        resume: &Bytes,
+    ) -> Result<(), Stopped> {
+        let unknown = |item: &StagedItem| match item {
+            StagedItem::Record { keyspace, .. }
+            | StagedItem::Absent { keyspace, .. }
+            | StagedItem::Cleared { keyspace } => keyspace.0 >= self.known.head.keyspace_next,
+            StagedItem::Remembered { .. } => false,
+        };
+        // All of a piece or nothing of it.
+        if items.iter().any(unknown) {
+            let not_ready = MoveError::NotReady("a keyspace is not known there");
+            return Err(Refusal::Move(not_ready).into());
+        }
+        if !gone.is_empty() {
+            self.forget_parts(from, |_, slot| gone.contains(slot));
+            let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+            mirror.whole.retain(|slot, _| !gone.contains(*slot));
+        }
+        let mut touched = BTreeSet::new();
+        for item in items {
+            self.take_mirror_item(from, item, &mut touched)?;
+        }
+        for at in touched {
+            self.write_mirrored(from, at);
+        }
+        let own_log_time_ms = self.known.head.log_time_ms;
+        let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+        mirror.pieces += 1;
+        mirror.resume = resume.clone();
+        let mut slots_changed = !gone.is_empty();
+        if let Some(reached) = reached {
+            mirror.revision = reached.revision.0;
+            mirror.log_time_ms = reached.log_time_ms;
+            mirror.in_step_ms = own_log_time_ms;
+            mirror.holds = reached.holds;
+            slots_changed |= !reached.whole.0.is_empty();
+            mirror.whole.extend(reached.whole.iter());
+        }
+        self.write_mirror(from, slots_changed);
+        Ok(())
+    }
+
+    fn take_mirror_item(
+        &mut self,
+        from: SiteId,
+        item: &StagedItem,
+        touched: &mut BTreeSet<(KeyspaceId, Slot)>,
+    ) -> Result<(), Stopped> {
+        let (keyspace, key, row) = match item {
+            StagedItem::Record { keyspace, key, row } => (*keyspace, key, Some(row)),
+            StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
+            StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
+                let asker = Asker { slot: Some(*slot), client: *client };
+                self.take_over_answer(asker, *sequence, *floor, *seen_ms, row);
+                return Ok(());
+            }
+            StagedItem::Cleared { keyspace } => {
+                self.forget_keyspace_of(from, *keyspace);
+                touched.retain(|(of, _)| of != keyspace);
+                return Ok(());
+            }
+        };
+        // It was dropped in the meantime.
+        if !self.known.keyspaces.is_global(keyspace) {
+            return Ok(());
+        }
+        let at = (keyspace, Slot::of_key(key));
+        let store = match self.known.mirrors.0[&from].stores.get(&at) {
+            Some(store) => *store,
+            None => {
+                let generation = self.next_generation();
+                let owner = Owner::Mirrored { from, keyspace, slot: at.1 };
+                self.known.keyspaces.own(generation, owner);
+                Store { generation, count: 0 }
+            }
+        };
+        let count = self.stage(store, key, row)?;
+        let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+        mirror.stores.insert(at, Store { count, ..store });
+        touched.insert(at);
+        Ok(())
+    }
+
+    /// A mirrored record's time has come.
+    pub(super) fn expire_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot), key: &[u8]) {
+        let Some(mirror) = self.known.mirrors.0.get_mut(&from) else { return };
+        if let Some(store) = mirror.stores.get_mut(&at) {
+            store.count = store.count.saturating_sub(1);
+            self.overlay.remove(tables::record(store.generation, key));
+            self.write_mirrored(from, at);
+        }
+    }
+
+    /// A keyspace is dropped.
+    pub(super) fn drop_mirrored(&mut self, keyspace: KeyspaceId) {
+        let sites: Vec<SiteId> = self.known.mirrors.0.keys().copied().collect();
+        for from in sites {
+            self.forget_keyspace_of(from, keyspace);
+        }
+    }
+
+    fn forget_keyspace_of(&mut self, from: SiteId, keyspace: KeyspaceId) {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let stores: Vec<_> =
+            mirror.stores.keys().filter(|(of, _)| *of == keyspace).copied().collect();
+        stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
+    }
+
+    fn forget_parts(&mut self, from: SiteId, is_one: impl Fn(&Mirror, Slot) -> bool) {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let is_one = |at: &&(KeyspaceId, Slot)| is_one(mirror, at.1);
+        let stores: Vec<_> = mirror.stores.keys().filter(is_one).copied().collect();
+        stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
+    }
+
+    fn forget_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) {
+        if let Some(store) = self.take_mirrored(from, at) {
+            self.known.keyspaces.disown(store.generation);
+            self.discard(store.generation);
+        }
+    }
+
+    /// Takes a store out of a mirror.
+    pub(super) fn take_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) -> Option<Store> {
+        let store = self.known.mirrors.0.get_mut(&from)?.stores.remove(&at)?;
+        self.overlay.remove(tables::mirrored(from, at.0, at.1));
+        Some(store)
+    }
+
+    /// Throws a mirror away.
+    pub(super) fn forget_mirror(&mut self, from: SiteId) {
+        self.forget_parts(from, |_, _| true);
+        if self.known.mirrors.0.remove(&from).is_some() {
+            self.overlay.remove(tables::mirror(from, 0));
+            self.overlay.remove(tables::mirror(from, 1));
+        }
+    }
+
+    /// Throws away the mirrors of sites that have another backup now.
+    pub(super) fn follow_backups(&mut self) {
+        let kept = &self.known.deployment.backs_up;
+        let sites = self.known.mirrors.0.keys().copied();
+        // What is about to be promoted stays as it is.
+        let is_other =
+            |site: &SiteId| !kept.contains(site) && !self.known.fences.contains_key(site);
+        let others: Vec<SiteId> = sites.filter(is_other).collect();
+        others.into_iter().for_each(|site| self.forget_mirror(site));
+    }
+
+    fn write_mirror(&mut self, from: SiteId, with_slots: bool) {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        self.overlay.put(tables::mirror(from, 0), mirror.encode());
+        if with_slots {
+            self.overlay.put(tables::mirror(from, 1), mirror.encode_whole());
+        }
+    }
+
+    fn write_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(store) = mirror.stores.get(&at) else { return };
+        let mut row = Vec::new();
+        put_varint(store.generation, &mut row);
+        put_varint(store.count, &mut row);
+        self.overlay.put(tables::mirrored(from, at.0, at.1), row);
+    }
+}
+
+impl<S: State> Machine<S> {
+    /// The mirrors that are kept here.
+    pub fn mirrors(&self) -> &BTreeMap<SiteId, Mirror> {
+        &self.known.mirrors.0
+    }
+
+    /// Whose mirror has a slot whole, as far as nobody is known to hold it at a later epoch.
+    pub fn mirror_of(&self, slot: Slot) -> Option<SiteId> {
+        let with = |(from, mirror): (&SiteId, &Mirror)| Some((*mirror.whole.get(&slot)?, *from));
+        let (epoch, from) = self.known.mirrors.0.iter().filter_map(with).max()?;
+        let later = self.known.holder(slot).filter(|(_, known)| *known > epoch);
+        later.is_none().then_some(from)
+    }
+
+    /// Answers a query from a mirror.
+    ///
+    /// # Errors
+    /// [`Refusal::NotHeld`] if the mirror does not have the slot whole.
+    pub fn ask_mirror(
+        &self,
+        from: SiteId,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Result<Answer, Stopped> {
+        let slot = match query.spread() {
+            Spread::One(slot) => slot,
+            Spread::Several => return Err(Refusal::CrossSlot.into()),
+            Spread::Nowhere => {
+                return Err(Refusal::NotGlobal("do this without naming a key").into());
+            }
+        };
+        let mirror = self.known.mirrors.0.get(&from);
+        let mirror = mirror.filter(|mirror| mirror.whole.contains_key(&slot));
+        let mirror = mirror.ok_or(Refusal::NotHeld(slot))?;
+        let store = mirror.stores.get(&(keyspace, slot));
+        let sight = Sight {
+            read: &self.state,
+            generation: store.map_or(EMPTY, |store| store.generation),
+            log_time_ms: self.known.head.log_time_ms,
+            count: None,
+        };
+        query::answer(&sight, query, &mut 0)
+    }
+
+    /// The revision that a mirror was last in step with.
+    pub fn mirror_revision(&self, from: SiteId) -> Revision {
+        Revision(self.known.mirrors.0.get(&from).map_or(0, |mirror| mirror.revision))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let mirror = Mirror {
+            number: 5,
+            pieces: 6,
+            revision: 300,
+            log_time_ms: 7,
+            in_step_ms: 8,
+            holds: 9,
+            resume: Bytes::from_static(b"xy"),
+            whole: [1, 2, 9].map(|slot| (Slot::new(slot).unwrap(), Epoch(3))).into(),
+            stores: BTreeMap::new(),
+        };
+        let row = mirror.encode();
+        assert_eq!(row, [1, 5, 6, 0xac, 2, 7, 8, 9, b'x', b'y']);
+        let mut read = Mirror::decode(&row.into()).unwrap();
+        let whole = mirror.encode_whole();
+        assert_eq!(whole, [3, 2, 1, 2, 9, 9]);
+        read.whole = Mirror::decode_whole(&whole).unwrap();
+        assert_eq!(read, mirror);
+        assert_eq!(Mirror::decode(&Bytes::from_static(&[2, 5, 6, 0, 0, 0, 0])), None);
+        assert_eq!(Mirror::decode_whole(&[3, 2, 1]), None);
+    }
+}

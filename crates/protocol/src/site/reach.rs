@@ -1,0 +1,80 @@
+//! Which other sites answer.
+//!
+//! Whoever is asked something and says nothing for the patience, from any of its nodes, is silent
+//! until it says something again. While somebody is silent all its nodes are asked whether they are
+//! there, so that this does not last longer than it must.
+
+use super::Site;
+use crate::global::routing::PATIENCE;
+use model::SiteId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{AcrossSay, Alive};
+
+/// How often a site that says nothing is asked whether it is there.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What was heard from whom.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    heard: BTreeMap<SiteId, Duration>,
+    /// The first question since then.
+    asked: BTreeMap<SiteId, Duration>,
+    next_ask: Duration,
+}
+
+impl Reach {
+    /// A site says something.
+    pub(super) fn heard(&mut self, site: SiteId, now: Duration) {
+        self.heard.insert(site, now);
+        self.asked.remove(&site);
+    }
+
+    /// A site is asked something.
+    pub(super) fn asked(&mut self, site: SiteId, now: Duration) {
+        self.asked.entry(site).or_insert(now);
+    }
+
+    /// Whether a site was asked and has said nothing for the patience.
+    pub(super) fn is_silent(&self, site: SiteId, now: Duration) -> bool {
+        self.asked.get(&site).is_some_and(|since| *since + PATIENCE <= now)
+    }
+
+    /// Whether a site has said something since then.
+    pub(super) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
+        self.heard.get(&site).is_some_and(|at| *at >= since)
+    }
+
+    /// Whether a site said something lately.
+    pub(super) fn is_heard(&self, site: SiteId, now: Duration) -> bool {
+        self.heard.get(&site).is_some_and(|at| *at + PATIENCE > now)
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Asks all nodes of a site whether they are there.
+    pub(super) fn ask_alive(&mut self, site: SiteId) {
+        self.reach.asked(site, self.now.monotonic);
+        for node in self.nodes_of(site) {
+            self.say_across(site, node, AcrossSay::Alive(Alive { asks: true }));
+        }
+    }
+
+    pub(super) fn tick_reach(&mut self) {
+        let now = self.now.monotonic;
+        if self.reach.next_ask > now || self.reach.asked.is_empty() {
+            return;
+        }
+        self.reach.next_ask = now + ASK_AGAIN;
+        let Some(member) = self.machine.membership() else { return };
+        let registry = member.registry.clone();
+        self.reach.asked.retain(|site, _| registry.site(*site).is_some());
+        let waits =
+            |(site, since): (&SiteId, &Duration)| (*since + ASK_AGAIN <= now).then_some(*site);
+        let silent: Vec<SiteId> = self.reach.asked.iter().filter_map(waits).collect();
+        silent.into_iter().for_each(|site| self.ask_alive(site));
+    }
+}

@@ -1,0 +1,206 @@
+//! Backups of sites: mirrors, fences, promotions; and the registry, which tells of them.
+//!
+//! The registry has two forms. As long as nobody has chosen or promoted a backup it is written as it
+//! was before there were any, so that nodes of that version go on reading it:
+//!
+//! ```text
+//! registry = deployment ‖ version ‖ sites ‖ keyspaces ‖ next site ‖ next keyspace
+//!          | 0 ‖ the same ‖ backups
+//! ```
+//!
+//! A deployment's id is never drawn as 0.
+
+use super::EntryError;
+use super::compact::{Code, Input, code_enum, code_struct};
+use model::{
+    BackupChoice, BackupError, Backups, DeploymentId, Fenced, Fencing, Loss, Mirroring, Promotion,
+    Reached, Registry,
+};
+
+code_enum!(BackupChoice as "choice of a backup" {
+    1 => Next,
+    2 => At(site),
+    3 => Off,
+});
+
+code_struct!(Backups { chosen, promotions, returned });
+code_struct!(Promotion { lost, by, number, taken, mirrored });
+
+code_enum!(Mirroring as "step of a mirror" {
+    1 => Begin,
+    2 => Piece { sequence, resume, gone, items, reached },
+});
+
+code_struct!(Reached { revision, log_time_ms, whole, holds });
+
+code_enum!(Fencing as "step of a fence" {
+    1 => Set,
+    2 => Lift,
+});
+
+code_struct!(Fenced { held, known, registry });
+code_struct!(Loss {
+    lost,
+    by,
+    done,
+    holds,
+    mirrored,
+    keys,
+    revision,
+    in_step_ms,
+    answers,
+    silent,
+    empty,
+});
+
+code_enum!(BackupError as "backup error" {
+    1 => NotTheBackup,
+    2 => Outdated,
+    3 => Fenced(by),
+    4 => Promoted(by),
+    5 => Answers(site),
+    6 => Silent(sites),
+    7 => None,
+});
+
+/// What stands in the place of a deployment's id when backups are told of.
+const WITH_BACKUPS: DeploymentId = DeploymentId(0);
+
+impl Code for Registry {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Registry { deployment, version, sites, keyspaces, site_next, keyspace_next, backups } =
+            self;
+        let is_long = !backups.is_empty() || *deployment == WITH_BACKUPS;
+        if is_long {
+            WITH_BACKUPS.put(out);
+        }
+        deployment.put(out);
+        version.put(out);
+        sites.put(out);
+        keyspaces.put(out);
+        site_next.put(out);
+        keyspace_next.put(out);
+        if is_long {
+            backups.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<Registry, EntryError> {
+        let first = DeploymentId::take(from)?;
+        let is_long = first == WITH_BACKUPS;
+        let mut registry = Registry {
+            deployment: if is_long { Code::take(from)? } else { first },
+            version: Code::take(from)?,
+            sites: Code::take(from)?,
+            keyspaces: Code::take(from)?,
+            site_next: Code::take(from)?,
+            keyspace_next: Code::take(from)?,
+            backups: Backups::default(),
+        };
+        if is_long {
+            registry.backups = Code::take(from)?;
+            if registry.backups.is_empty() && registry.deployment != WITH_BACKUPS {
+                return Err(from.malformed("registry of the shorter form"));
+            }
+        }
+        Ok(registry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{decode_command, encode_command};
+    use super::super::{decode_registry, decode_reply, encode_registry, encode_reply};
+    use super::*;
+    use model::{Answer, Bytes, Command, Epoch, Refusal, Revision, SiteId, SlotEpochs, StagedItem};
+
+    fn registry(backups: Backups) -> Registry {
+        Registry {
+            deployment: DeploymentId(7),
+            version: 9,
+            sites: Vec::new(),
+            keyspaces: Vec::new(),
+            site_next: 3,
+            keyspace_next: 2,
+            backups,
+        }
+    }
+
+    fn slots() -> SlotEpochs {
+        SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))])
+    }
+
+    fn promotion() -> Promotion {
+        let mirrored = "0-2".parse().unwrap();
+        Promotion { lost: SiteId(2), by: SiteId(1), number: 300, taken: slots(), mirrored }
+    }
+
+    #[test]
+    fn a_registry_of_before_there_were_backups_is_read_and_written_as_then() {
+        let old = Bytes::from_static(b"\x01\x07\x09\x00\x00\x03\x02");
+        assert_eq!(decode_registry(old.clone()), Ok(registry(Backups::default())));
+        assert_eq!(encode_registry(&registry(Backups::default())), old);
+    }
+
+    #[test]
+    fn a_registry_with_backups_stays_as_it_is() {
+        let backups = Backups {
+            chosen: vec![(SiteId(1), BackupChoice::At(SiteId(2))), (SiteId(2), BackupChoice::Off)],
+            promotions: vec![promotion()],
+            returned: vec![(SiteId(3), Revision(4))],
+        };
+        let bytes = encode_registry(&registry(backups.clone()));
+        let expected =
+            b"\x01\x00\x07\x09\x00\x00\x03\x02\x02\x01\x02\x02\x02\x03\x01\x02\x01\xac\x02\
+            \x01\x02\x00\x03\x09\x09\x02\x01\x00\x02\x01\x03\x04";
+        assert_eq!(&bytes[..], expected);
+        assert_eq!(decode_registry(bytes), Ok(registry(backups)));
+        let empty = Bytes::from_static(b"\x01\x00\x07\x09\x00\x00\x03\x02\x00\x00\x00");
+        assert!(decode_registry(empty).is_err(), "there is one form of each registry");
+    }
+
+    #[test]
+    fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
+        let items = vec![StagedItem::Cleared { keyspace: model::KeyspaceId(1) }];
+        let reached = Reached { revision: Revision(5), log_time_ms: 6, whole: slots(), holds: 7 };
+        let piece = Mirroring::Piece {
+            sequence: 1,
+            resume: Bytes::from_static(b"x"),
+            gone: "7".parse().unwrap(),
+            items,
+            reached: Some(reached),
+        };
+        let (from, lost, by, number) = (SiteId(2), SiteId(2), SiteId(1), 300);
+        let registry = Box::new(registry(Backups::default()));
+        for command in [
+            Command::SetMirror { to: Some(by) },
+            Command::Mirror { from, number, step: Mirroring::Begin },
+            Command::Mirror { from, number, step: piece },
+            Command::Fence { lost, by, number, step: Fencing::Set },
+            Command::Promote { promotion: promotion(), registry: registry.clone() },
+        ] {
+            let bytes = encode_command(&command);
+            for cut in 0..bytes.len() {
+                assert!(decode_command(bytes.slice(..cut)).is_err(), "{command:?} cut at {cut}");
+            }
+            assert_eq!(decode_command(bytes), Ok(command));
+        }
+        let fenced = Fenced { held: slots(), known: SlotEpochs::default(), registry };
+        for answer in [
+            Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
+            Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },
+            Answer::Mirrored { pieces: 1, resume: Bytes::new(), whole: slots() },
+            Answer::Fenced(Box::new(fenced)),
+            Answer::Loss(Box::new(Loss { silent: vec![SiteId(3)], ..Loss::of(lost, by) })),
+        ] {
+            assert_eq!(decode_reply(encode_reply(&Ok(answer.clone()))), Ok(Ok(answer)));
+        }
+    }
+
+    #[test]
+    fn answers_of_backups_do_not_nest() {
+        let mut bytes = vec![1, 1];
+        bytes.extend([20, 1].repeat(100_000));
+        assert!(decode_reply(bytes.into()).is_err());
+    }
+}
