@@ -129,3 +129,86 @@ fn a_site_that_is_cut_off_knows_what_it_knew() {
     assert_eq!(found.bytes(), Some(&b"2"[..]));
     assert!(b.cli(&["keyspace", "list"]).unwrap().contains("ledger"));
 }
+
+/// How the mirror of a site is, as a node knows it.
+fn mirror(node: &Node, site: &str) -> Result<serde_json::Value, String> {
+    let shown = node.cli(&["site", "show", site, "--json"])?;
+    let shown: serde_json::Value = serde_json::from_str(&shown).map_err(|e| e.to_string())?;
+    Ok(shown["mirror"].clone())
+}
+
+#[test]
+fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b, mut c] = three_sites(folder.path());
+    b.cli(&["site", "backup", "c", "--at", "b"]).unwrap();
+    let mut client = Client::connect(a.options.redis, DEADLINE).unwrap();
+    let keys: Vec<String> = (0..60).map(|number| format!("ledger:{number}")).collect();
+    for key in &keys {
+        client.call(&["SET", key.as_str(), "before"]).unwrap();
+    }
+    // Everything that c holds is mirrored at b, and both say so.
+    for node in [&b, &c] {
+        eventually(LIMIT, || match mirror(node, "c")? {
+            mirror if mirror["behind"] == 0 && mirror["whole"] == mirror["holds"] => {
+                if mirror["holds"].as_u64() > Some(0) {
+                    Ok(())
+                } else {
+                    Err("nothing".into())
+                }
+            }
+            mirror => Err(mirror.to_string()),
+        })
+        .unwrap();
+    }
+    // Somebody who answers is not lost.
+    let refused = a.cli(&["site", "promote", "c", "--accept-loss"]).unwrap_err();
+    assert!(refused.contains("not lost"), "{refused}");
+    c.kill();
+    // Stale reads are answered by the backup, at every site, and say so; others are not.
+    let mut from_backup = 0;
+    for key in &keys {
+        let found = eventually(LIMIT, || a.cli(&["get", key, "--stale", "--json", "-k", "ledger"]));
+        let found: serde_json::Value = serde_json::from_str(&found.unwrap()).unwrap();
+        assert_eq!(found["value"], "before", "{found}");
+        from_backup += u64::from(found["backup_age_ms"].is_u64());
+    }
+    assert!(from_backup > 0, "c held none of the keys");
+    let told = a.cli(&["site", "promote", "c"]).unwrap_err();
+    assert!(told.contains("nothing was done"), "{told}");
+    let done = a.cli(&["site", "promote", "c", "--accept-loss"]).unwrap();
+    assert!(done.contains("what c acknowledged since is lost"), "{done}");
+    assert!(done.contains("b has taken over"), "{done}");
+    for key in &keys {
+        eventually(LIMIT, || match client.call(&["GET", key.as_str()]) {
+            Ok(found) if found.bytes() == Some(&b"before"[..]) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .unwrap();
+        client.call(&["SET", key.as_str(), "after"]).unwrap();
+    }
+    // The ghost hears of it, serves nothing of what it had, and takes part again.
+    c.restart();
+    eventually(LIMIT, || match b.cli(&["site", "show", "c", "--json"])? {
+        shown if shown.contains("\"lost_to\": null") || shown.contains("\"lost_to\":null") => {
+            Ok(())
+        }
+        shown => Err(shown),
+    })
+    .unwrap();
+    for node in [&a, &b, &c] {
+        let mut client = Client::connect(node.options.redis, DEADLINE).unwrap();
+        for key in &keys {
+            eventually(LIMIT, || match client.call(&["GET", key.as_str()]) {
+                Ok(found) if found.bytes() == Some(&b"after"[..]) => Ok(()),
+                other => Err(format!("{other:?}")),
+            })
+            .unwrap();
+        }
+    }
+    eventually(LIMIT, || match slots(&a)? {
+        all if all.iter().any(|(site, slots)| site == "c" && *slots > 0) => Ok(()),
+        all => Err(format!("{all:?}")),
+    })
+    .unwrap();
+}

@@ -60,11 +60,21 @@ impl Get {
     pub(crate) fn run(self) -> Result<(), Failed> {
         self.connect.run(|client| async move {
             let keys = self.freshness.keys(&client, self.at);
-            let Some(found) = keys.get(self.key.clone()).await? else {
+            let (found, age) = keys.get_marked(self.key.clone()).await?;
+            if let Some(age) = age {
+                let ms = age.as_millis();
+                let why = "its site cannot be reached; this is from that site's backup";
+                writeln!(io::stderr(), "portolan: {why}, in step {ms} ms ago")?;
+            }
+            let Some(found) = found else {
                 return Err(Failed::no(None));
             };
             if self.json {
-                let object = as_json(self.key.as_bytes(), Some(&found.value), Some(found.version));
+                let mut object =
+                    as_json(self.key.as_bytes(), Some(&found.value), Some(found.version));
+                if let Some(age) = age {
+                    object.insert("backup_age_ms".into(), (age.as_millis() as u64).into());
+                }
                 return Ok(show::print(Value::from(object))?);
             }
             let mut out = io::stdout().lock();

@@ -6,7 +6,7 @@
 //! | [`keys`] | `get`, `put`, `del`, `scan`, `watch` |
 //! | [`site`] | `status`, `member` |
 //! | [`keyspace`] | `keyspace` |
-//! | [`sites`], [`slots`] | `site`, `slot` |
+//! | [`sites`], [`promote`], [`slots`] | `site`, `slot` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
@@ -21,6 +21,7 @@ mod failed;
 mod keys;
 mod keyspace;
 mod lab;
+mod promote;
 mod prompt;
 mod serve;
 mod show;

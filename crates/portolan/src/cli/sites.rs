@@ -2,6 +2,7 @@
 
 use super::connect::Connect;
 use super::failed::Failed;
+use super::promote::{self, Backup, Promote};
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
 use client::{Client, v1};
@@ -21,6 +22,10 @@ pub(crate) enum Command {
     Show(Show),
     /// Have a site hand over all its slots and leave; afterwards its nodes may be stopped
     Leave(Leave),
+    /// Say which other site keeps a site's mirror
+    Backup(Backup),
+    /// Have a site's backup take over from it, as it is lost for good
+    Promote(Promote),
 }
 
 /// All sites.
@@ -63,6 +68,8 @@ impl Command {
             Command::List(list) => list.run(),
             Command::Show(show) => show.run(),
             Command::Leave(leave) => leave.run(),
+            Command::Backup(backup) => backup.run(),
+            Command::Promote(promote) => promote.run(),
         }
     }
 }
@@ -76,7 +83,8 @@ impl List {
                 let all = json!({ "version": listed.version, "own": listed.own, "sites": sites });
                 return Ok(show::print_json(&all)?);
             }
-            let mut table = Table::new([">id", "site", ">nodes", ">slots", ">capacity", ""]);
+            let mut table =
+                Table::new([">id", "site", ">nodes", ">slots", ">capacity", "backup", ""]);
             for site in &listed.sites {
                 let mut notes = Vec::new();
                 if site.id == listed.own {
@@ -85,12 +93,16 @@ impl List {
                 if site.leaving {
                     notes.push("leaving");
                 }
+                if !site.lost_to.is_empty() {
+                    notes.push("lost");
+                }
                 table.row([
                     site.id.to_string(),
                     site.name.clone(),
                     site.nodes.len().to_string(),
                     site.slots.to_string(),
                     share(site),
+                    promote::mirror(site),
                     notes.join(", "),
                 ]);
             }
@@ -107,7 +119,10 @@ impl Show {
             if self.json {
                 return Ok(show::print_json(&as_json(&site))?);
             }
-            let state = if site.leaving { ", leaving" } else { "" };
+            let mut state = if site.leaving { ", leaving" } else { "" }.to_owned();
+            if !site.lost_to.is_empty() {
+                state += &format!(", lost: {} has taken over", site.lost_to);
+            }
             let head = format!(
                 "site {} (id {}): {} slots, capacity {}{state}",
                 site.name,
@@ -119,7 +134,8 @@ impl Show {
             for node in &site.nodes {
                 table.row([format!("n{}", node.node), node.peer.clone(), node.cluster.clone()]);
             }
-            Ok(show::print(format!("{head}\n\n{table}"))?)
+            let backup = format!("backup: {}", promote::mirror(&site));
+            Ok(show::print(format!("{head}\n{backup}\n\n{table}"))?)
         })
     }
 }
@@ -174,5 +190,15 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
         "leaving": site.leaving,
         "slots": site.slots,
         "nodes": site.nodes.iter().map(node).collect::<Vec<_>>(),
+        "backup": (!site.backup.is_empty()).then_some(&site.backup),
+        "lost_to": (!site.lost_to.is_empty()).then_some(&site.lost_to),
+        "mirror": site.mirror.as_ref().map(|mirror| json!({
+            "holds": mirror.holds,
+            "whole": mirror.whole,
+            "behind": mirror.behind,
+            "in_step_ago_ms": mirror.in_step_ago_ms,
+            "keys": mirror.keys,
+            "revision": mirror.revision,
+        })),
     })
 }

@@ -1,0 +1,210 @@
+//! `site backup` and `site promote`: who keeps the mirror of a site, and what to do when the site is
+//! lost for good.
+
+use super::connect::Connect;
+use super::failed::Failed;
+use super::show;
+use clap::Args;
+use client::v1::set_backup_request::Choice;
+use client::{Client, Error, v1};
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+/// How often, and how many times, it is looked what came of a promotion that was not answered.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LOOKS_MAX: usize = 50;
+
+/// Which site keeps a site's mirror.
+#[derive(Args)]
+#[command(after_help = "Example:\n  portolan site backup pier-39 --at harbour")]
+pub(crate) struct Backup {
+    /// The site
+    name: String,
+    /// The site that is to keep its mirror
+    #[arg(long, value_name = "SITE", group = "choice", required_unless_present_any = ["default", "off"])]
+    at: Option<String>,
+    /// The next site on the ring
+    #[arg(long, group = "choice")]
+    default: bool,
+    /// None: what the site holds is lost with it
+    #[arg(long, group = "choice")]
+    off: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A site that is lost for good.
+#[derive(Args)]
+#[command(
+    after_help = "Promote only a site that is dead or cut off for good: until it hears of it, it may go on \
+                  answering clients that still reach it, and what it acknowledges to them is lost.\n\n\
+                  Examples:\n  portolan site promote pier-39                 tells what may be lost, and asks\n  \
+                  portolan site promote pier-39 --accept-loss   does it"
+)]
+pub(crate) struct Promote {
+    /// Its name
+    name: String,
+    /// The site that takes over, instead of its backup
+    #[arg(long, value_name = "SITE")]
+    at: Option<String>,
+    /// Do it: what is told to be lost may be lost
+    #[arg(long)]
+    accept_loss: bool,
+    /// Do not ask this other site, which cannot be reached. Slots that the lost site handed to it of
+    /// late are taken from it; slots that only it or the lost site can have stay where they are
+    #[arg(long, value_name = "SITE")]
+    without: Vec<String>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Backup {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        let choice = match (self.at, self.default) {
+            (Some(at), _) => Choice::At(at),
+            (None, true) => Choice::Next(true),
+            (None, false) => Choice::Off(true),
+        };
+        self.connect.run(|client| async move {
+            Ok(client.deployment().set_backup(&self.name, choice).await?)
+        })
+    }
+}
+
+impl Promote {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        let Promote { name, at, accept_loss, without, connect } = self;
+        let at = at.unwrap_or_default();
+        connect.run(|client| async move {
+            let ask = |accept_loss| v1::PromoteBackupRequest {
+                site: name.clone(),
+                at: at.clone(),
+                without: without.clone(),
+                accept_loss,
+            };
+            let loss = client.deployment().promote_backup(ask(false)).await?;
+            show::print(told(&name, &loss, &without))?;
+            if loss.answers {
+                let instead = format!("use `portolan site leave {name}` to take its slots over");
+                return Err(Failed::no(Some(format!(
+                    "{name} answers, so it is not lost; {instead}"
+                ))));
+            }
+            let unasked: Vec<_> =
+                loss.silent.iter().filter(|site| !without.contains(*site)).collect();
+            if let Some(site) = unasked.first() {
+                let what = format!("site {site} cannot be asked which slots it got from {name}");
+                let next = format!("bring it back, or say --without {site}");
+                return Err(Failed::no(Some(format!("{what}; {next}"))));
+            }
+            if !accept_loss && !agreed()? {
+                let what = "nothing was done; say --accept-loss to do it".to_owned();
+                return Err(Failed::no(Some(what)));
+            }
+            let done = match client.deployment().promote_backup(ask(true)).await {
+                Ok(done) => done,
+                Err(Error::Unknown(why)) => match was_done(&client, &name).await? {
+                    true => v1::PromoteBackupResponse { done: true, ..loss },
+                    false => return Err(Error::Unknown(why).into()),
+                },
+                Err(error) => return Err(error.into()),
+            };
+            let (by, mirrored, empty) = (&done.by, done.mirrored, done.empty);
+            let mut text = format!("{by} has taken over {mirrored} slots of {name}");
+            if empty > 0 {
+                text += &format!(", and {empty} that begin empty");
+            }
+            Ok(show::print(text)?)
+        })
+    }
+}
+
+async fn was_done(client: &Client, name: &str) -> Result<bool, Failed> {
+    for _ in 0..LOOKS_MAX {
+        let listed = client.deployment().sites().await?;
+        if listed.sites.iter().any(|site| site.name == name && !site.lost_to.is_empty()) {
+            return Ok(true);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(false)
+}
+
+/// What may be lost, for whoever is to accept it.
+fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> String {
+    let mut lines = Vec::new();
+    let v1::PromoteBackupResponse { by, holds, mirrored, keys, revision, .. } = loss;
+    lines.push(format!(
+        "{by} has a mirror of {mirrored} of the {holds} slots of {name}, with {keys} keys, as of revision {revision}."
+    ));
+    lines.push(match loss.in_step_ago_ms {
+        Some(ms) => {
+            let ago = span(ms);
+            format!(
+                "It was last known to be in step {ago} ago: what {name} acknowledged since is lost."
+            )
+        }
+        None => format!("It was never in step: what {name} held is lost."),
+    });
+    if mirrored < holds {
+        lines.push(format!("{} slots are not mirrored whole and begin empty.", holds - mirrored));
+    }
+    if !loss.silent.is_empty() {
+        lines.push(format!("Sites that do not answer: {}.", loss.silent.join(", ")));
+    }
+    for site in without {
+        lines.push(format!(
+            "{site} is not asked: what {name} handed to it since the mirror heard of it is lost, and slots \
+             that the mirror lacks stay unserved until {site} or {name} is back."
+        ));
+    }
+    lines.push(format!(
+        "Keys of scope site that only {name} has are not mirrored; they are there again when it is."
+    ));
+    lines.join("\n")
+}
+
+/// Whether somebody at a terminal agrees.
+fn agreed() -> Result<bool, Failed> {
+    if !io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    write!(io::stderr(), "Go on? Type yes: ")?;
+    io::stderr().flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line.trim() == "yes")
+}
+
+/// A span of time, short for a person.
+fn span(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{ms} ms"),
+        10_000..600_000 => format!("{} s", ms / 1_000),
+        _ => format!("{} min", ms / 60_000),
+    }
+}
+
+/// A mirror in a few words.
+pub(crate) fn mirror(site: &v1::Site) -> String {
+    if site.backup.is_empty() {
+        return "no backup".to_owned();
+    }
+    let Some(mirror) = &site.mirror else { return site.backup.clone() };
+    let whole = match mirror.whole < mirror.holds {
+        true => format!(", {} of {} slots", mirror.whole, mirror.holds),
+        false => String::new(),
+    };
+    let lag = match (mirror.behind, mirror.in_step_ago_ms) {
+        (Some(0), _) => "in step".to_owned(),
+        (Some(behind), Some(ms)) => {
+            format!("{behind} behind, in step {} ago", span(ms))
+        }
+        (None, Some(ms)) => {
+            format!("in step {} ago", span(ms))
+        }
+        (Some(behind), None) => format!("{behind} behind"),
+        (None, None) => "never in step".to_owned(),
+    };
+    format!("{} ({lag}{whole})", site.backup)
+}
