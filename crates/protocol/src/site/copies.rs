@@ -33,7 +33,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ReadConsistency::Linearizable if self.options.planted.is(Bug::TrustCopies) => {
                 self.cache.trusted(&place)
             }
-            ReadConsistency::Linearizable => None,
+            ReadConsistency::Linearizable | ReadConsistency::Backup => None,
         };
         let is_answered = answer.is_some();
         self.settle(answer.map(|answer| (origin, Ok(answer))).into_iter().collect());

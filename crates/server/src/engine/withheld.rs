@@ -83,7 +83,9 @@ impl<V> Withheld<V> {
             Body::AddNode { .. } | Body::TransferLeader { .. } | Body::RemoveNode { .. } => {
                 Some(Failure::Membership(MembershipError::KeptInEtcd))
             }
-            Body::Read { .. } | Body::Write(_) | Body::AtSite { .. } => self.is_full(),
+            Body::Read { .. } | Body::Write(_) | Body::AtSite { .. } | Body::Promote { .. } => {
+                self.is_full()
+            }
         };
         if let Some(failure) = failure {
             self.refused.push((ticket, Err(failure)));

@@ -191,6 +191,7 @@ pub fn encode_request(request: &Request) -> Bytes {
                 StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
                 StagedItem::Absent { key, .. } => 16 + key.len(),
                 StagedItem::Remembered { row, .. } => 64 + row.len(),
+                StagedItem::Cleared { .. } => 16,
             };
             items.iter().map(item_bytes).sum()
         }

@@ -112,7 +112,7 @@ impl<S: State> Applying<'_, S> {
             }
             // It may be lost: what it is given nobody can say, and nothing is, until that is settled.
             Giving::Freeze | Giving::Release if self.is_fenced(one.to) => {
-                return Err(MoveError::NoReceiver.into_refusal());
+                return Err(MoveError::NoReceiver.into());
             }
             Giving::Freeze => {
                 if one.frozen.is_none() {

@@ -80,6 +80,8 @@ fn status() -> Status {
         deployment: None,
         moves: Vec::new(),
         handed_over: Default::default(),
+        mirror: None,
+        mirrors_kept: Vec::new(),
         disk_full: None,
         ready: true,
     }
