@@ -229,7 +229,10 @@ pub(crate) fn run(args: &Args) -> Result<(), DemoError> {
         .enable_all()
         .build()
         .map_err(DemoError::io("cannot start the runtime"))?;
-    runtime.block_on(play(plan, args))
+    let played = runtime.block_on(play(plan, args));
+    // A site whose start was under way when the user stopped may go on trying to join for ever.
+    runtime.shutdown_background();
+    played
 }
 
 async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
