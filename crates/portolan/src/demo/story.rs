@@ -90,9 +90,11 @@ pub(super) struct Kill {
 impl Story {
     /// What became of a site, in a word; none: it was there all the time.
     pub(super) fn fate(&self, site: usize) -> Option<&'static str> {
-        let joined = self.arrival.as_ref().is_some_and(|arrival| arrival.site == site);
-        let left = self.departure.as_ref().is_some_and(|departure| departure.site == site);
-        if joined { Some("joined") } else { left.then_some("left") }
+        let word = |is_done, done, begun| if is_done { done } else { begun };
+        let arrival = self.arrival.as_ref().filter(|arrival| arrival.site == site);
+        let departure = self.departure.as_ref().filter(|departure| departure.site == site);
+        let came = arrival.map(|one| word(one.done.is_some(), "joined", "joining"));
+        came.or_else(|| departure.map(|one| word(one.done.is_some(), "left", "leaving")))
     }
 
     /// What came of the sites that joined and left, a line each.
@@ -143,8 +145,8 @@ mod tests {
         story.arrival = Some(Arrival { site: 5, at: took, before, done: None });
         story.departure = Some(Departure { site: 1, at: took, slots: 7, before, done: None });
         assert_eq!(
-            (story.fate(5), story.fate(1), story.fate(0)),
-            (Some("joined"), Some("left"), None)
+            [5, 1, 0].map(|site| story.fate(site)),
+            [Some("joining"), Some("leaving"), None]
         );
         let told = story.told(&world);
         assert_eq!(told[0], "mission had begun to join, and had not finished in the end");
@@ -152,6 +154,7 @@ mod tests {
         let after = Counters { errors: 1, retries: 7, ..before };
         story.arrival.as_mut().unwrap().done = Some(Done::new(took, 1_800, before, before));
         story.departure.as_mut().unwrap().done = Some(Done::new(took, 7, before, after));
+        assert_eq!([5, 1, 0].map(|site| story.fate(site)), [Some("joined"), Some("left"), None]);
         let told = story.told(&world);
         assert_eq!(
             told,
