@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::node::http_get;
+use crate::tls::Certificates;
 use crate::{binary, eventually, ports};
 
 const READY_MAX: Duration = Duration::from_secs(60);
@@ -44,11 +45,13 @@ fn install() -> Option<PathBuf> {
 #[derive(Debug)]
 pub struct Etcd {
     members: Vec<Member>,
+    tls: Option<Certificates>,
 }
 
 #[derive(Debug)]
 struct Member {
     client: SocketAddr,
+    health: SocketAddr,
     arguments: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
@@ -62,30 +65,54 @@ impl Etcd {
     /// When it is there and does not start.
     #[must_use]
     pub fn start(folder: &Path) -> Option<Self> {
+        Self::start_with(folder, None)
+    }
+
+    /// The same; with certificates its clients speak TLS and show one, too.
+    ///
+    /// # Panics
+    /// When it is there and does not start.
+    #[must_use]
+    pub fn start_with(folder: &Path, tls: Option<Certificates>) -> Option<Self> {
         program()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let addresses: Vec<_> = (0..3).map(|_| (ports::free(), ports::free())).collect();
         let names = addresses.iter().enumerate();
         let cluster: Vec<_> = names.map(|(n, (_, peer))| format!("n{n}=http://{peer}")).collect();
         let token = format!("field-{}", addresses[0].0);
         let member = |(n, (client, peer)): (usize, &(SocketAddr, SocketAddr))| {
             let data = folder.join(format!("etcd{n}"));
+            let health = ports::free();
             let arguments = [
                 ("--name", format!("n{n}")),
                 ("--data-dir", data.display().to_string()),
-                ("--listen-client-urls", format!("http://{client}")),
-                ("--advertise-client-urls", format!("http://{client}")),
+                ("--listen-client-urls", format!("{scheme}://{client}")),
+                ("--advertise-client-urls", format!("{scheme}://{client}")),
                 ("--listen-peer-urls", format!("http://{peer}")),
                 ("--initial-advertise-peer-urls", format!("http://{peer}")),
                 ("--initial-cluster", cluster.join(",")),
                 ("--initial-cluster-token", token.clone()),
+                ("--listen-metrics-urls", format!("http://{health}")),
                 ("--log-level", "warn".to_owned()),
             ];
             let arguments = arguments.into_iter().flat_map(|(name, value)| [name.into(), value]);
+            let mut arguments: Vec<String> = arguments.collect();
+            if let Some(tls) = &tls {
+                let files = [
+                    ("--cert-file", &tls.cert),
+                    ("--key-file", &tls.key),
+                    ("--trusted-ca-file", &tls.ca),
+                ];
+                for (name, file) in files {
+                    arguments.extend([name.to_owned(), file.display().to_string()]);
+                }
+                arguments.push("--client-cert-auth".to_owned());
+            }
             let log = folder.join(format!("etcd{n}.log"));
-            Member { client: *client, arguments: arguments.collect(), log, child: None }
+            Member { client: *client, health, arguments, log, child: None }
         };
         let members = addresses.iter().enumerate().map(member).collect();
-        let mut etcd = Self { members };
+        let mut etcd = Self { members, tls };
         (0..3).for_each(|n| etcd.members[n].spawn());
         etcd.wait_ready();
         Some(etcd)
@@ -94,8 +121,28 @@ impl Etcd {
     /// Where clients connect, separated by commas.
     #[must_use]
     pub fn endpoints(&self) -> String {
-        let all: Vec<_> = self.members.iter().map(|m| format!("http://{}", m.client)).collect();
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let all: Vec<_> = self.members.iter().map(|m| format!("{scheme}://{}", m.client)).collect();
         all.join(",")
+    }
+
+    /// Runs etcd's own command line with these words: what it prints.
+    ///
+    /// # Errors
+    /// What it prints when it fails.
+    ///
+    /// # Panics
+    /// When etcd is not installed.
+    pub fn ctl(&self, words: &[&str]) -> Result<String, String> {
+        let program = program().expect("it was there at the start").with_file_name("etcdctl");
+        let endpoints = format!("--endpoints={}", self.endpoints());
+        let mut arguments = vec![endpoints];
+        if let Some(tls) = &self.tls {
+            let files = [("cacert", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)];
+            arguments.extend(files.map(|(name, file)| format!("--{name}={}", file.display())));
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        binary::run(&program, &[&arguments, words].concat())
     }
 
     /// `kill -9` of a member.
@@ -112,7 +159,7 @@ impl Etcd {
     /// Waits until every member that runs says that it is healthy.
     fn wait_ready(&self) {
         for member in self.members.iter().filter(|member| member.child.is_some()) {
-            let ready = eventually(READY_MAX, || match http_get(member.client, "/health")? {
+            let ready = eventually(READY_MAX, || match http_get(member.health, "/health")? {
                 (200, body) if body.contains("true") => Ok(()),
                 (code, body) => Err(format!("/health says {code}: {body}")),
             });

@@ -226,3 +226,58 @@ fn other_nodes_and_other_engines_are_refused() {
     grown.more.push(etcd.endpoints());
     ends(&grown, "in this directory");
 }
+
+#[test]
+fn an_etcd_with_certificates_and_users_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = field::tls::certificates(folder.path());
+    let Some(mut etcd) = Etcd::start_with(folder.path(), Some(certificates.clone())) else {
+        return;
+    };
+    for words in [
+        &["user", "add", "root:secret"][..],
+        &["user", "grant-role", "root", "root"],
+        &["user", "add", "portolan:harbour"],
+        &["role", "add", "site"],
+        &["role", "grant-permission", "site", "--prefix=true", "readwrite", "/portolan/pier/"],
+        &["user", "grant-role", "portolan", "site"],
+        &["auth", "enable"],
+    ] {
+        etcd.ctl(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    }
+    let password = folder.path().join("password");
+    std::fs::write(&password, "harbour\n").unwrap();
+    let mut options = on_etcd(folder.path(), "pier", &etcd);
+    let files = [
+        ("--etcd-ca", &certificates.ca),
+        ("--etcd-cert", &certificates.cert),
+        ("--etcd-key", &certificates.key),
+        ("--etcd-password-file", &password),
+    ];
+    for (flag, file) in files {
+        options.more.extend([flag.to_owned(), file.display().to_string()]);
+    }
+    options.more.extend(["--etcd-user", "portolan"].map(str::to_owned));
+    let mut node = options.start();
+    client(&node).call(&["SET", "key", "value"]).unwrap();
+    etcd.kill(0);
+    client(&node).call(&["SET", "key", "again"]).unwrap();
+    etcd.restart(0);
+    // A password that was changed: the token is good for a while, a new login is not.
+    node.kill();
+    std::fs::write(&password, "wrong").unwrap();
+    let mut refused = options.spawn();
+    assert!(!refused.wait_exit(LIMIT).unwrap().success());
+    assert!(refused.log().contains("--etcd-password-file"), "{}", refused.log());
+    std::fs::write(&password, "harbour").unwrap();
+    node.restart();
+    let found = client(&node).call(&["GET", "key"]).unwrap();
+    assert_eq!(found.bytes(), Some(&b"again"[..]));
+    node.kill();
+    // Another prefix is not this user's.
+    let mut elsewhere = options;
+    elsewhere.more.extend(["--etcd-prefix", "/other"].map(str::to_owned));
+    let mut refused = elsewhere.spawn();
+    assert!(!refused.wait_exit(LIMIT).unwrap().success());
+    assert!(refused.log().contains("--etcd-prefix"), "{}", refused.log());
+}

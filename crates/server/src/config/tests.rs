@@ -187,6 +187,35 @@ const LINES: [&str; 26] = [
     "[front]\nthreads = 256",
 ];
 
+#[test]
+fn a_site_on_etcd_says_where_and_nobody_else_does() {
+    let Engine::Etcd(etcd) = resolve("engine = \"etcd\"\nsite = \"pier\"").unwrap().engine else {
+        panic!("it is the embedded one")
+    };
+    assert_eq!((etcd.prefix.as_str(), etcd.lease_ttl.as_secs()), ("/portolan/pier", 10));
+    let whole = "engine = \"etcd\"\n[etcd]\nendpoints = [\"https://a:1\", \"https://[::1]:2\"]\n\
+                 prefix = \"p\"\nca = \"c\"\ncert = \"d\"\nkey = \"e\"\nuser = \"u\"\n\
+                 password_file = \"f\"\nlease_ttl_s = 600";
+    let config = resolve(whole).unwrap();
+    assert_eq!(resolve(&config.to_toml()), Ok(config));
+    let plain = resolve("engine = \"etcd\"\n[etcd]\nendpoints = [\"b.example:2379\"]").unwrap();
+    assert!(plain.warnings().iter().any(|warning| warning.contains("without TLS")));
+    for (settings, word) in [
+        ("[etcd]\nprefix = \"p\"", "--engine etcd"),
+        ("engine = \"etc\"", "embedded or etcd"),
+        ("engine = \"etcd\"\nwitness = true", "--witness"),
+        ("engine = \"etcd\"\n[etcd]\nendpoints = [\"http://a\"]", "--etcd-endpoints"),
+        ("engine = \"etcd\"\n[etcd]\nendpoints = [\"https://a:1\"]", "--etcd-ca"),
+        ("engine = \"etcd\"\n[etcd]\nca = \"c\"", "--etcd-endpoints"),
+        ("engine = \"etcd\"\n[etcd]\nuser = \"u\"", "--etcd-password-file"),
+        ("engine = \"etcd\"\n[etcd]\nprefix = \"p/\"", "--etcd-prefix"),
+        ("engine = \"etcd\"\n[etcd]\nlease_ttl_s = 1", "--etcd-lease-ttl-s"),
+    ] {
+        let refused = resolve(settings).unwrap_err().to_string();
+        assert!(refused.contains(word), "{settings}: {refused}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_lines_give_a_configuration_or_a_sentence(

@@ -63,19 +63,9 @@ pub(crate) fn flush(
 }
 
 /// Writes the rows of a round whose record is whole, and forgets the record.
-fn finish(store: &mut impl Fenced, ops: Vec<Op>) -> Result<(), Ended> {
-    let mut groups = groups(ops);
-    match groups.last_mut() {
-        Some(last) if last.len() + 1 <= super::fenced::OPS_MAX => {
-            last.push(gone());
-            if !fit(last) {
-                let gone = last.pop().expect("just put there");
-                groups.push(vec![gone]);
-            }
-        }
-        _ => groups.push(vec![gone()]),
-    }
-    groups.into_iter().try_for_each(|group| store.commit(group))
+fn finish(store: &mut impl Fenced, mut ops: Vec<Op>) -> Result<(), Ended> {
+    ops.push(gone());
+    groups(ops).into_iter().try_for_each(|group| store.commit(group))
 }
 
 /// Does what an earlier owner wrote down and did not finish. Before anything is read.
