@@ -45,7 +45,8 @@ fn wait_for_nodes(node: &Node, site: &str, count: usize) {
 
 fn set(node: &Node, key: &str, value: &str) {
     eventually(LIMIT, || {
-        let mut client = Client::connect(node.options.redis, DEADLINE).map_err(|e| e.to_string())?;
+        let mut client =
+            Client::connect(node.options.redis, DEADLINE).map_err(|e| e.to_string())?;
         client.call(&["SET", key, value]).map(|_| ()).map_err(|error| format!("{error:?}"))
     })
     .unwrap();
@@ -53,7 +54,8 @@ fn set(node: &Node, key: &str, value: &str) {
 
 fn get(node: &Node, key: &str) -> Vec<u8> {
     eventually(LIMIT, || {
-        let mut client = Client::connect(node.options.redis, DEADLINE).map_err(|e| e.to_string())?;
+        let mut client =
+            Client::connect(node.options.redis, DEADLINE).map_err(|e| e.to_string())?;
         let found = client.call(&["GET", key]).map_err(|error| format!("{error:?}"))?;
         found.bytes().map(<[u8]>::to_vec).ok_or_else(|| format!("{key} is not there"))
     })
@@ -144,6 +146,7 @@ fn a_move_is_braked_rests_and_goes_on() {
     const VALUE_BYTES: usize = 50_000;
     const VALUES: usize = 40;
     let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("a")).unwrap();
     let mut slow = options(folder.path(), "a", 1, None);
     slow.configure(&format!("[handover]\nbytes_per_s_max = {BYTES_PER_S}\n"));
     let a = slow.start();

@@ -47,6 +47,17 @@ fn promises_are_kept_under_every_kind_of_fault() {
     }
 }
 
+/// Seeds that have found something, at the commit that has this list: see docs/reliability.md.
+#[test]
+fn seeds_that_found_something_find_nothing_any_more() {
+    let world = ready::load("global", None).unwrap();
+    for seed in [36, 90] {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        let tried = lab::explore::one(&world, &options);
+        assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
+    }
+}
+
 #[test]
 fn operations_go_to_two_keyspaces_in_their_shares_and_come_to_an_end() {
     let mut world = ready::load("edgekv", None).unwrap();

@@ -34,6 +34,9 @@ pub(crate) struct Identity {
     /// Whether it began a site that another site of a deployment let in.
     #[serde(default)]
     pub(crate) let_in: bool,
+    /// Whether its site has left its deployment. A version that does not know this never sees it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) left: bool,
     /// The nodes of the site when it was taken in; the log knows better as soon as it is there.
     #[serde(default, rename = "peer")]
     pub(crate) peers: Vec<Peer>,
@@ -122,6 +125,7 @@ impl Identity {
                     member: false,
                     engine: None,
                     let_in: false,
+                    left: false,
                     peers: Vec::new(),
                 };
                 identity.save(data)?;
@@ -200,6 +204,22 @@ impl Identity {
         self.save(data)
     }
 
+    /// Remembers, durably, that the site of this directory has left its deployment.
+    pub(crate) fn has_left(data: &Path) -> Result<(), IdentityError> {
+        let path = data.join(FILE);
+        let io = |cause| IdentityError::Io { path: path.clone(), cause };
+        let text = fs::read_to_string(&path).map_err(io)?;
+        let malformed = |error: toml::de::Error| IdentityError::Malformed {
+            path: path.clone(),
+            cause: error.to_string(),
+        };
+        let mut found: Identity = toml::from_str(&text).map_err(malformed)?;
+        if std::mem::replace(&mut found.left, true) {
+            return Ok(());
+        }
+        found.save(data)
+    }
+
     /// The members as far as this file knows: where they are, not who votes.
     pub(crate) fn members(&self) -> Members {
         let nodes = self.peers.iter().map(|peer| Member {
@@ -248,6 +268,8 @@ mod tests {
         let again = Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap();
         assert_eq!((again.incarnation, again.member), (7, true));
         assert_eq!(again.members().nodes[0].address, "b:1");
+        Identity::has_left(data.path()).unwrap();
+        assert!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().left);
         let other = Identity::open(data.path(), &site, NodeId(2), false, 9).unwrap_err();
         assert!(other.to_string().contains("--node"), "{other}");
     }

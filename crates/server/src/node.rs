@@ -196,6 +196,10 @@ impl Node {
         let mut own =
             Identity::open(&config.data, &config.site, config.node, config.witness, incarnation)?;
         own.keep_to(&config.data, &config.engine)?;
+        if own.left && !config.join.is_empty() {
+            let (site, data) = (config.site.clone(), config.data.display().to_string());
+            return Err(StartError::Left { site, data });
+        }
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::default());
         let (events, inbox) = mpsc::channel();
@@ -317,10 +321,6 @@ impl Node {
             snapshots.clone(),
             replica,
         );
-        if has_left(&site.status()) && !config.join.is_empty() {
-            let (site, data) = (config.site.clone(), config.data.display().to_string());
-            return Err(StartError::Left { site, data });
-        }
         links.set_members(&own.members());
         let entering = own.let_in.then(|| (links.clone(), described));
         runtime.spawn(links.clone().accept(listener));
@@ -439,12 +439,6 @@ impl Node {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
-}
-
-/// Whether a site knows that it is no longer in the registry of its deployment.
-pub(crate) fn has_left(status: &protocol::site::Status) -> bool {
-    let member = status.deployment.as_ref();
-    member.is_some_and(|member| member.registry.site(member.own).is_none())
 }
 
 type Files =

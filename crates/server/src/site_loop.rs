@@ -7,6 +7,7 @@ use crate::engine::SiteState;
 use crate::engine::begin::Running;
 use crate::engine::withheld::{self, Released};
 use crate::handle::Shared;
+use crate::identity::Identity;
 use crate::links::Links;
 use crate::node::{Desks, Event, Stopped};
 use protocol::Core;
@@ -205,6 +206,9 @@ impl SiteLoop {
             }
             Output::Deployment { own, registry } => {
                 if registry.site(own).is_none() {
+                    if let Err(error) = Identity::has_left(&self.shared.data) {
+                        tracing::warn!("it cannot be remembered that this site has left: {error}");
+                    }
                     tracing::warn!(
                         site = %self.shared.site,
                         "this site has left its deployment: stop it when nobody uses its own keys any \

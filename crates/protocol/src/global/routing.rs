@@ -159,6 +159,12 @@ impl Routing {
         }
     }
 
+    /// Forgets what was said of sites that are gone: whoever they were said to hold is elsewhere.
+    pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
+        self.hints.retain(|_, (site, _)| is_there(*site));
+        self.near.retain(|site, _| is_there(*site));
+    }
+
     /// Somebody leads a site.
     pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId) {
         self.near.insert(site, node);
@@ -353,9 +359,9 @@ impl Routing {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
                 match hint.filter(|(holder, _)| *holder != site) {
                     Some((holder, epoch)) => {
-                        one.returns += 1;
                         // The first few follow at once; who is sent in circles rests.
-                        let rests = one.returns > 4;
+                        let rests = one.returns >= 4;
+                        one.returns += u32::from(!rests);
                         one.at = At::Due;
                         self.forget(slot, site);
                         self.learn(slot, holder, epoch);

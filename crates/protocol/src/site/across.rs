@@ -269,13 +269,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.routing.learn_leader(site, NodeId(answered.leader));
         }
         let mut settled = Vec::new();
+        let registry = self.machine.membership().map(|member| member.registry.clone());
         let own = self.machine.membership().map_or(SiteId(0), |member| member.own);
+        // One that is gone holds nothing; one that came lately may not be known here yet.
+        let is_there = |site: SiteId| {
+            let known = |registry: &Registry| registry.site(site).is_some();
+            registry.as_deref().is_none_or(|all| known(all) || site.0 >= all.site_next)
+        };
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
             let holder = SiteId(answer.holder);
             // Who knows no better sends askers to this site; that is no news here.
             let hint = Some((holder, Epoch(answer.epoch)));
-            let hint = hint.filter(|(holder, _)| holder.0 != 0 && *holder != own);
+            let hint =
+                hint.filter(|(holder, _)| holder.0 != 0 && *holder != own && is_there(*holder));
             let now = self.now.monotonic;
             settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }

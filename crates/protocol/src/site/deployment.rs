@@ -73,6 +73,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.homes.follow(&registry);
         self.cache.follow(&registry.keyspaces);
         self.follow_backup();
+        self.routing.forget_gone(|site| registry.site(site).is_some());
         let is_first = self.news.known.replace(version).is_none();
         self.outputs.push_back(Output::Deployment { own, registry });
         self.routing.wake();

@@ -36,7 +36,8 @@ impl Links {
 
     /// Where the nodes are of a site whose name is taken: the stranger may be one of them.
     fn nodes_of_taken(&self, outcome: &crate::Outcome) -> Option<Members> {
-        let Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name)))) = outcome else {
+        let Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name)))) = outcome
+        else {
             return None;
         };
         let status = self.0.porter.get()?.0.status();

@@ -28,7 +28,8 @@ pub fn check_any_say(bytes: &[u8]) {
     assert_eq!(RingSay::decode(&say.encode_to_vec()[..]).as_ref(), Ok(&say));
     let from = SiteId(u32::from(*from));
     let virtuals = (1..=4).flat_map(|site| (0..2).map(move |index| (SiteId(site), index)));
-    let members = virtuals.map(|(site, index)| Member { point: Point::of_virtual(site, index), site });
+    let members =
+        virtuals.map(|(site, index)| Member { point: Point::of_virtual(site, index), site });
     let rings = ideal(&members.collect::<Vec<_>>());
     let Some(ring) = rings.get(&SiteId(1)) else { return };
     let mut driver = Driver::new(ring.clone(), 1, Options::default());
@@ -71,9 +72,9 @@ fn answering(mut say: RingSay, id: u64) -> RingSay {
 
 #[cfg(test)]
 mod tests {
-    use super::{SiteId, Point, RingSay, Say, check_any_row, check_any_say};
-    use prost::Message as _;
+    use super::{Point, RingSay, Say, SiteId, check_any_row, check_any_say};
     use proptest::prelude::*;
+    use prost::Message as _;
     use wire::ring::{Find, Found, Gap, Leave, Member, Neighbours, Notify, Pointers, Way};
 
     fn member() -> impl Strategy<Value = Member> {
@@ -112,9 +113,9 @@ mod tests {
             (member(), proptest::option::of(member())).prop_map(|(own, predecessor)| {
                 Say::Notify(Notify { point: own.point, predecessor })
             }),
-            (member(), proptest::collection::vec(any::<u32>(), 0..12)).prop_map(|(own, without)| {
-                Say::Find(Find { id: 1, target: own.point, without })
-            }),
+            (member(), proptest::collection::vec(any::<u32>(), 0..12)).prop_map(
+                |(own, without)| { Say::Find(Find { id: 1, target: own.point, without }) }
+            ),
             proptest::option::of(way).prop_map(|way| Say::Found(Found { id: 1, way })),
             proptest::collection::vec(gap, 0..4).prop_map(|gaps| Say::Leave(Leave { gaps })),
         ]
