@@ -21,7 +21,8 @@ pub(super) struct Deployment {
     names: Vec<String>,
     /// Where each site's first node speaks the Redis Cluster protocol.
     cluster: Vec<SocketAddr>,
-    _folder: TempDir,
+    /// Where their data is; it goes after them.
+    folder: TempDir,
 }
 
 impl Deployment {
@@ -32,12 +33,12 @@ impl Deployment {
             sites: Vec::new(),
             names: (0..sites).map(|at| format!("s{at}")).collect(),
             cluster: (0..sites).map(|_| ports::free()).collect(),
-            _folder: folder,
+            folder,
         };
         for at in 0..sites {
             let first = all.sites.first().map(|site| site.nodes[0].options.peer);
             let (name, cluster) = (all.names[at].clone(), all.cluster[at]);
-            let site = Site::start(&all._folder.path().join(&name), nodes, |options| {
+            let site = Site::start(&all.folder.path().join(&name), nodes, |options| {
                 options.program.clone_from(&programs.portolan);
                 options.site.clone_from(&name);
                 if options.node == 1 {
