@@ -15,7 +15,7 @@ use super::{Machine, MachineError, Stopped, changes, records, tables};
 use bytes::Bytes;
 use model::{KeyspaceId, Refusal, Revision, Slot, StagedItem, limits};
 use std::collections::BTreeMap;
-use storage::state::{Read as _, State};
+use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
 /// How far a move's receiver has been told.
@@ -215,11 +215,7 @@ impl<S: State> Machine<S> {
     }
 
     /// What a key holds now.
-    pub(super) fn item(
-        &self,
-        keyspace: KeyspaceId,
-        key: Bytes,
-    ) -> Result<StagedItem, MachineError> {
+    fn item(&self, keyspace: KeyspaceId, key: Bytes) -> Result<StagedItem, MachineError> {
         let store = self.known.slots.store(keyspace, Slot::of_key(&key));
         let row = match store {
             Some(store) => self.state.get(&tables::record(store.generation, &key))?,
@@ -238,13 +234,12 @@ impl<S: State> Machine<S> {
 /// About what an item takes beside its key and row.
 const ITEM_BYTES: usize = 16;
 
-pub(super) fn item_bytes(item: &StagedItem) -> usize {
+fn item_bytes(item: &StagedItem) -> usize {
     ITEM_BYTES
         + match item {
             StagedItem::Record { key, row, .. } => key.len() + row.len(),
             StagedItem::Absent { key, .. } => key.len(),
             StagedItem::Remembered { row, .. } => row.len(),
-            StagedItem::Cleared { .. } => 0,
         }
 }
 
