@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 17] = [
+const BUGS: [(Bug, &str, u64, u64); 18] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -24,6 +24,7 @@ const BUGS: [(Bug, &str, u64, u64); 17] = [
     (Bug::ForgetMovedAnswers, "global", 1, 100),
     (Bug::KeepToken, "global", 1, 10),
     (Bug::TrustCopies, "global", 1, 10),
+    (Bug::GhostServes, "lost-site", 1, 40),
 ];
 
 fn find(bug: Bug) {
@@ -84,6 +85,7 @@ found! {
     answers_that_stay_behind: ForgetMovedAnswers,
     a_slot_that_two_sites_serve: KeepToken,
     a_copy_that_nobody_asks_about: TrustCopies,
+    a_ghost_that_goes_on: GhostServes,
 }
 
 #[test]

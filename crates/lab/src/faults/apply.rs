@@ -7,7 +7,7 @@ use model::{Body, Command, Giving, NodeId, Request, SlotSet, limits};
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind};
+use super::{Fault, Kind, lose};
 use crate::random::Random;
 use crate::simulation::presence::{self, Presence};
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
@@ -57,7 +57,7 @@ fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> boo
 }
 
 /// Whether all nodes of a site are up and vote, and none is about to lose its disk.
-fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
+pub(super) fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
     let Some(leader) = simulation.leader(site) else { return false };
     let Some(status) = simulation.status(leader) else { return false };
     let nodes = &simulation.sites[site].nodes;
@@ -224,6 +224,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
                 false => Begun::Skipped,
             };
         }
+        Kind::LoseSite => return lose::begin(simulation, fault),
     }
     Begun::For(fault.span)
 }
@@ -354,6 +355,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
             simulation.mend_sites(fault.site, fault.other_site);
         }
         Kind::SlowSites => simulation.slow_site(fault.site, Duration::ZERO),
+        Kind::LoseSite => return lose::go_on(simulation, fault, since),
         _ => {}
     }
     Begun::Over

@@ -12,6 +12,7 @@
 //! `docs/reliability.md` asks of an operator too: a disk that lied is a disk lost.
 
 pub mod apply;
+pub mod lose;
 pub mod plan;
 
 use schemars::JsonSchema;
@@ -94,11 +95,15 @@ pub enum Kind {
     LeaveSite,
     /// A site that is not there, as it has not come yet or has left, joins the deployment.
     JoinSite,
+    /// The site is lost, with power or from all other sites, and its backup is promoted; then it comes
+    /// back. What it had acknowledged of late may be lost, and is declared so. Only where it is asked
+    /// for.
+    LoseSite,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 32] = [
+    pub const ALL: [Kind; 33] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -131,7 +136,13 @@ impl Kind {
         Kind::SitesLoss,
         Kind::LeaveSite,
         Kind::JoinSite,
+        Kind::LoseSite,
     ];
+
+    /// Those that come where a world does not say which: all that lose nothing.
+    pub fn by_default() -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().filter(|kind| *kind != Kind::LoseSite)
+    }
 
     /// Its name in a world file.
     #[must_use]
@@ -169,6 +180,7 @@ impl Kind {
             Kind::SitesLoss => "sites_loss",
             Kind::LeaveSite => "leave_site",
             Kind::JoinSite => "join_site",
+            Kind::LoseSite => "lose_site",
         }
     }
 
@@ -208,7 +220,8 @@ impl Kind {
             | Kind::MoveSlots
             | Kind::SitesLoss
             | Kind::LeaveSite
-            | Kind::JoinSite => false,
+            | Kind::JoinSite
+            | Kind::LoseSite => false,
         }
     }
 
@@ -226,6 +239,7 @@ impl Kind {
                 | Kind::SitesLoss
                 | Kind::LeaveSite
                 | Kind::JoinSite
+                | Kind::LoseSite
         )
     }
 
@@ -258,6 +272,7 @@ impl Kind {
             | Kind::HalfPartSites => (ms(100), ms(4_000)),
             Kind::Drop | Kind::SlowLink | Kind::SlowDisk | Kind::SlowSites => (ms(500), ms(4_000)),
             Kind::FullDisk => (ms(200), ms(3_000)),
+            Kind::LoseSite => (ms(6_000), ms(12_000)),
             Kind::LostSync => (ms(1), ms(200)),
             Kind::ClockJump
             | Kind::Reset

@@ -79,6 +79,7 @@ impl History {
             Line::Owner(owner) => self.owners.push(owner),
             Line::State(state) => self.states.push(state),
             Line::Ring(member) => self.rings.push(member),
+            Line::Lost(lost) => self.lost.push(lost),
             Line::Mark(mark) => self.marks.push(mark),
         }
     }
@@ -94,6 +95,9 @@ impl History {
         }
         for owner in &self.owners {
             writer.line(&Line::Owner(owner.clone()))?;
+        }
+        for lost in &self.lost {
+            writer.line(&Line::Lost(lost.clone()))?;
         }
         for mark in &self.marks {
             writer.line(&Line::Mark(mark.clone()))?;

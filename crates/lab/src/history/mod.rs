@@ -14,6 +14,7 @@
 //! {"type":"mark","at_us":9900,"kind":"healed","text":"all faults have ended"}
 //! {"type":"state","at_us":9990,"group":"a","replica":"a/n2","digest":"5f2e…"}
 //! {"type":"ring","at_us":9990,"point":"1c","site":"a","predecessor":"07","successors":["5f","9b"]}
+//! {"type":"lost","from_us":4000,"until_us":9000,"keys":["car:7"]}
 //! ```
 //!
 //! | line | what it says |
@@ -23,6 +24,7 @@
 //! | `owner` | somebody acted as the owner of a unit at an epoch (a leader in its term, a holder of a slot) |
 //! | `state` | what a replica held at the end: replicas of one group must agree |
 //! | `ring` | what a virtual node of the ring knew at the end: who is before and who is after it |
+//! | `lost` | a site was lost and its backup promoted: of these keys, what was answered in this time may be lost |
 //! | `mark` | something happened: a fault, and the moment at which all faults had ended |
 //!
 //! Times are microseconds of one clock, from any zero. A *client* does one thing after the other; it
@@ -37,8 +39,10 @@
 //! Left out: operations on several keys at once, and scans.
 
 mod file;
+mod lost;
 
 pub use file::{HistoryError, Writer, check_any, read};
+pub use lost::Lost;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +62,8 @@ pub struct History {
     pub states: Vec<ReplicaState>,
     /// What virtual nodes of the ring knew in the end.
     pub rings: Vec<RingMember>,
+    /// What was lost with sites whose backups were promoted.
+    pub lost: Vec<Lost>,
     /// What else happened.
     pub marks: Vec<Mark>,
 }
@@ -76,6 +82,8 @@ pub enum Line {
     State(ReplicaState),
     /// A virtual node of the ring.
     Ring(RingMember),
+    /// Something was lost with a site.
+    Lost(Lost),
     /// Something happened.
     Mark(Mark),
 }

@@ -17,8 +17,9 @@ mod ask;
 mod audit;
 mod deployment;
 mod form;
+mod lost;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use protocol::site::trial::Planted;
 use self::form::PATIENCE;
 use crate::clients::{self, Crowd, Ids, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
-use crate::faults::{Fault, plan};
+use crate::faults::{Fault, Kind, plan};
 use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
 use crate::measure::Measure;
 use crate::simulation::presence::{self, Presence};
@@ -208,6 +209,10 @@ struct Run<'w> {
     across_bytes: u64,
     /// Which site was seen to hold a slot at an epoch.
     holders: BTreeMap<(Slot, Epoch), (usize, u64)>,
+    /// Sites that are lost: since when (µs) what they acknowledge may be lost, and which slots.
+    losing: BTreeMap<usize, (u64, BTreeSet<Slot>)>,
+    /// Of each line of the history about what was lost, the slots.
+    lost_slots: Vec<BTreeSet<Slot>>,
     failure: Option<String>,
 }
 
@@ -248,6 +253,8 @@ impl<'w> Run<'w> {
             elections: 0,
             across_bytes: 0,
             holders: BTreeMap::new(),
+            losing: BTreeMap::new(),
+            lost_slots: Vec::new(),
             failure: None,
         }
     }
@@ -332,10 +339,11 @@ impl<'w> Run<'w> {
                 Stepped::Call(Call::Fault(number)) => self.begin_fault(number),
                 Stepped::Call(Call::GoOn(number, began)) => {
                     let since = self.lab.now() - began;
-                    if let Begun::For(more) = apply::go_on(&mut self.lab, &self.plan[number], since)
-                    {
+                    let goes_on = apply::go_on(&mut self.lab, &self.plan[number], since);
+                    if let Begun::For(more) = goes_on {
                         self.lab.call_after(more, Call::GoOn(number, began));
                     }
+                    self.note_loss(number, goes_on == Begun::Over);
                 }
                 Stepped::Call(Call::Tend) => {
                     apply::tend(&mut self.lab);
@@ -357,10 +365,17 @@ impl<'w> Run<'w> {
 
     fn begin_fault(&mut self, number: usize) {
         apply::aim(&self.lab, &mut self.plan[number]);
+        if self.plan[number].kind == Kind::LoseSite && !self.losing.is_empty() {
+            return;
+        }
+        let from_us = self.lost_from_us(number);
         let fault = &self.plan[number];
         let begun = apply::begin(&mut self.lab, fault);
         if begun == Begun::Skipped {
             return;
+        }
+        if let Some(from_us) = from_us {
+            self.losing.insert(fault.site, (from_us, BTreeSet::new()));
         }
         self.done[number] = true;
         let (kind, place, span) =
@@ -464,6 +479,7 @@ impl<'w> Run<'w> {
 
     fn finish(mut self) -> Ran {
         self.failed();
+        self.end_losses();
         let mut crowd = self
             .crowd
             .take()
@@ -474,6 +490,7 @@ impl<'w> Run<'w> {
         );
         history.operations.append(&mut crowd.history.operations);
         history.operations.extend(audited);
+        lost::name_keys(&mut history, &self.lost_slots);
         let mut promises = vec![Promise::Linearizable, Promise::OneOwner];
         // Copies there are where more than one node of a site holds data.
         let copies = |site: &crate::world::Site| site.nodes - usize::from(site.witness);

@@ -117,6 +117,12 @@ impl<C> Simulation<C> {
         self.between.parted.remove(&site);
     }
 
+    /// Whether a site reaches no other.
+    #[must_use]
+    pub fn is_parted(&self, site: usize) -> bool {
+        self.between.parted.contains(&site)
+    }
+
     /// Two sites do not reach each other.
     pub fn part_sites(&mut self, a: usize, b: usize) {
         self.note_of_two(a, b, |a, b| format!("{a} and {b} are cut off from each other"));

@@ -22,7 +22,8 @@
 //! because something is missing from the history or because the search for an explanation became
 //! too long; never a silent pass.
 //!
-//! Left out of every verdict: reads that were marked as stale.
+//! Left out of every verdict: reads that were marked as stale, and what was declared lost with a site
+//! ([`crate::history::Lost`]).
 
 pub mod causal;
 pub mod convergent;
@@ -128,6 +129,14 @@ impl Default for Options {
 /// either, by all that its lines allow ([`allowed`]).
 #[must_use]
 pub fn judge(history: &History, promises: &[Promise], options: &Options) -> Vec<Judged> {
+    let known;
+    let history = match history.without_lost() {
+        Some(without) => {
+            known = without;
+            &known
+        }
+        None => history,
+    };
     let all;
     let promises = match (promises, history.header.promises.as_slice()) {
         ([], []) => {

@@ -300,7 +300,7 @@ fn check_chances(faults: &FaultsFile) -> Result<Chances, Wrong> {
     let weights = faults
         .weights
         .clone()
-        .unwrap_or_else(|| Kind::ALL.into_iter().map(|kind| (kind, 1.0)).collect());
+        .unwrap_or_else(|| Kind::by_default().map(|kind| (kind, 1.0)).collect());
     if !weights.values().all(|weight| (0.0..=1e6).contains(weight)) {
         return Err(Wrong::at("weights", "faults: a weight is 0 to 1000000"));
     }

@@ -1,0 +1,113 @@
+//! A site is lost, its backup is promoted, and it comes back as a ghost.
+//!
+//! That is the one fault that may lose what was acknowledged, so it is done with care: while all other
+//! sites are well, the site's mirror is whole, and no other site is lost. How far the mirror lags is what
+//! may be lost, and the run declares it.
+
+use std::time::Duration;
+
+use model::{Body, Request};
+
+use super::Fault;
+use super::apply::{Begun, all_vote};
+use crate::random::Random;
+use crate::simulation::{Down, Simulation};
+use storage::disk::memory::Survival;
+
+/// How soon the operator notices, and asks.
+const NOTICED: Duration = Duration::from_secs(2);
+/// How long one attempt to promote may take.
+const ATTEMPT: Duration = Duration::from_secs(4);
+/// A mirror that lags more is not promoted.
+const LAG_MAX: Duration = Duration::from_secs(2);
+/// The lost site comes back after this at the latest, promoted or not.
+const BACK_MAX: Duration = Duration::from_secs(25);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Whether the site loses power, or only its links.
+fn loses_power(fault: &Fault) -> bool {
+    Random::new(fault.draw).chance(500)
+}
+
+fn is_well<C>(simulation: &Simulation<C>, fault: &Fault) -> bool {
+    let Some(leader) = simulation.leader(fault.site) else { return false };
+    let Some(mirror) = simulation.status(leader).and_then(|status| status.mirror) else {
+        return false;
+    };
+    let is_near = mirror.in_step_ago.is_some_and(|ago| ago <= LAG_MAX);
+    let registry = simulation.registry(leader);
+    let nobody_is_lost =
+        registry.as_ref().is_some_and(|registry| registry.backups.promotions.is_empty());
+    is_near
+        && mirror.whole == mirror.holds
+        && mirror.holds > 0
+        && nobody_is_lost
+        && (0..simulation.sites.len()).all(|site| {
+            let version = simulation.leader(site).and_then(|leader| simulation.registry(leader));
+            all_vote(simulation, site)
+                && !simulation.is_parted(site)
+                && version.map(|one| one.version) == registry.as_ref().map(|one| one.version)
+        })
+}
+
+/// Loses the site, if that can be survived now.
+pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
+    if !is_well(simulation, fault) {
+        return Begun::Skipped;
+    }
+    if loses_power(fault) {
+        let mut random = Random::new(fault.draw);
+        for node in simulation.sites[fault.site].nodes.clone() {
+            simulation.crash(node, &Down::PowerLost(Survival::Bytes(random.below(4_096))));
+        }
+    } else {
+        simulation.part_site(fault.site);
+    }
+    Begun::For(NOTICED)
+}
+
+/// Whether any other site knows that this one was promoted and has not come back.
+fn is_promoted<C>(simulation: &Simulation<C>, site: usize) -> bool {
+    let Some(id) = simulation.sites[site].id else { return false };
+    let others = (0..simulation.sites.len()).filter(|other| *other != site);
+    others
+        .filter_map(|other| simulation.registry(simulation.leader(other)?))
+        .any(|registry| registry.is_lost(id))
+}
+
+fn bring_back<C>(simulation: &mut Simulation<C>, fault: &Fault) {
+    if loses_power(fault) {
+        for node in simulation.sites[fault.site].nodes.clone() {
+            simulation.start(node);
+        }
+    } else {
+        simulation.rejoin_site(fault.site);
+    }
+}
+
+/// Goes on: the operator asks until it is done; then the site comes back; then it hears of it.
+pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
+    let comes_back = fault.span.max(NOTICED + ATTEMPT);
+    let promoted = is_promoted(simulation, fault.site);
+    let is_back = simulation.leader(fault.site).is_some() && !simulation.is_parted(fault.site);
+    if since >= comes_back && (promoted || since >= BACK_MAX) && !is_back {
+        bring_back(simulation, fault);
+        return Begun::For(LOOK_AGAIN);
+    }
+    if is_back {
+        // A ghost, until the last has heard that it knows; or somebody else has brought it back, and
+        // what the operator asked for may still be done.
+        let may_be_promoted = since < BACK_MAX + 2 * ATTEMPT;
+        return if promoted || may_be_promoted { Begun::For(LOOK_AGAIN) } else { Begun::Over };
+    }
+    if !promoted && let Some(lost) = simulation.sites[fault.site].id {
+        let asked = (0..simulation.sites.len()).find(|site| *site != fault.site);
+        if let Some(leader) = asked.and_then(|site| simulation.leader(site)) {
+            let body = Body::Promote { lost, by: None, without: Vec::new(), accept: true };
+            let deadline_ms = Some(ATTEMPT.as_millis() as u64);
+            simulation.ask(leader, Request { body, deadline_ms, redirect: false });
+        }
+        return Begun::For(ATTEMPT);
+    }
+    Begun::For(LOOK_AGAIN)
+}

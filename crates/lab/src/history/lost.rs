@@ -1,0 +1,122 @@
+//! What was lost with a site whose backup was promoted.
+//!
+//! A promotion loses what the lost site had acknowledged and its backup had not heard; an operator is
+//! told so and accepts it. Whoever writes a history declares it by a line: from when to when, and of
+//! which keys. A judge then takes of those keys and that time nobody's word: a write that was answered
+//! may have been done or not, and what was read counts for nothing. Everything else is judged as ever: all
+//! keys before and after, and all other keys.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, History, Operation, Outcome};
+
+/// What was answered in this time about these keys may have been lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lost {
+    /// The backup had everything up to here.
+    pub from_us: u64,
+    /// The lost site knew here at last that it was lost.
+    pub until_us: u64,
+    /// The keys that it may have held.
+    pub keys: Vec<String>,
+}
+
+impl Lost {
+    fn covers(&self, operation: &Operation) -> bool {
+        let began = operation.call_us <= self.until_us;
+        let ended = operation.return_us.is_none_or(|at_us| at_us >= self.from_us);
+        began && ended && self.keys.binary_search(&operation.key).is_ok()
+    }
+}
+
+impl History {
+    /// This history without what nobody's word counts for; `None`: nothing was lost.
+    #[must_use]
+    pub fn without_lost(&self) -> Option<History> {
+        if self.lost.is_empty() {
+            return None;
+        }
+        let mut history = self.clone();
+        for lost in &mut history.lost {
+            lost.keys.sort_unstable();
+        }
+        let lost = std::mem::take(&mut history.lost);
+        for operation in &mut history.operations {
+            if !lost.iter().any(|lost| lost.covers(operation)) {
+                continue;
+            }
+            let why = || "its site was lost".to_owned();
+            operation.outcome = match (&operation.action, &operation.outcome) {
+                (Action::Get, _) | (_, Outcome::Conflict | Outcome::Failed { .. }) => {
+                    Outcome::Failed { why: why() }
+                }
+                _ => Outcome::Unknown { why: why() },
+            };
+        }
+        Some(history)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Promise;
+    use crate::verdict::{self, Verdict};
+
+    fn operation(key: &str, at_us: (u64, u64), action: Action, outcome: Outcome) -> Operation {
+        Operation {
+            client: format!("c{}", at_us.0),
+            site: None,
+            key: key.to_owned(),
+            call_us: at_us.0,
+            return_us: Some(at_us.1),
+            action,
+            outcome,
+            stale: false,
+        }
+    }
+
+    fn put(key: &str, at_us: (u64, u64), value: &str) -> Operation {
+        let action = Action::Put { value: value.to_owned() };
+        operation(key, at_us, action, Outcome::Written { version: None })
+    }
+
+    fn get(key: &str, at_us: (u64, u64), value: &str) -> Operation {
+        let found = Outcome::Value { value: Some(value.to_owned()), version: None };
+        operation(key, at_us, Action::Get, found)
+    }
+
+    /// A write at 20 is seen at 30 and is not there at 50.
+    fn history(key: &str, lost: Vec<Lost>) -> History {
+        let operations = vec![
+            put(key, (0, 10), "old"),
+            put(key, (20, 25), "new"),
+            get(key, (30, 35), "new"),
+            get(key, (50, 55), "old"),
+        ];
+        History { operations, lost, ..History::default() }
+    }
+
+    fn holds(history: &History) -> bool {
+        let promises = [Promise::Linearizable, Promise::Durable];
+        let judged = verdict::judge(history, &promises, &verdict::Options::default());
+        judged.iter().all(|judged| matches!(judged.verdict, Verdict::Holds { .. }))
+    }
+
+    fn lost(from_us: u64, until_us: u64) -> Vec<Lost> {
+        vec![Lost { from_us, until_us, keys: vec!["k".to_owned()] }]
+    }
+
+    #[test]
+    fn what_was_declared_lost_may_be_lost_and_nothing_else() {
+        assert!(!holds(&history("k", Vec::new())));
+        assert!(holds(&history("k", lost(15, 40))));
+        assert!(!holds(&history("other", lost(15, 40))), "another key");
+        assert!(!holds(&history("k", lost(26, 40))), "it was acknowledged before");
+        assert!(!holds(&history("k", lost(15, 28))), "it was read after");
+        let mut late = history("k", lost(15, 40));
+        late.operations[0] = put("k", (0, 10), "older");
+        assert!(!holds(&late), "what is there in the end was never written");
+    }
+}

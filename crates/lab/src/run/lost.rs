@@ -1,0 +1,77 @@
+//! Sites that are lost and promoted in a run: what may be lost with them is written into its history.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::Slot;
+
+use super::Run;
+use crate::faults::Kind;
+use crate::history::{History, Lost};
+
+impl Run<'_> {
+    /// Since when what a site acknowledges may be lost, if it is to be lost now: since its backup was
+    /// last known by it to have everything.
+    pub(super) fn lost_from_us(&self, number: usize) -> Option<u64> {
+        let fault = &self.plan[number];
+        if fault.kind != Kind::LoseSite {
+            return None;
+        }
+        let leader = self.lab.leader(fault.site)?;
+        let ago = self.lab.status(leader)?.mirror?.in_step_ago?;
+        // By a clock that may run up to a tenth slow.
+        let ago = ago.mul_f64(1.2) + Duration::from_millis(20);
+        Some(self.lab.now().saturating_sub(ago).as_micros() as u64)
+    }
+
+    /// Looks at a fault that goes on: what its site's backup has taken, and whether that is over.
+    pub(super) fn note_loss(&mut self, number: usize, is_over: bool) {
+        let fault = &self.plan[number];
+        let (site, kind) = (fault.site, fault.kind);
+        if kind != Kind::LoseSite {
+            return;
+        }
+        let Some(id) = self.lab.sites[site].id else { return };
+        let is_known = self.losing.get(&site).is_some_and(|(_, slots)| !slots.is_empty());
+        let registries = (0..self.world.sites.len())
+            .filter_map(|site| self.lab.registry(self.lab.leader(site)?))
+            .collect::<Vec<_>>();
+        let promotions = registries.iter().filter_map(|registry| registry.backups.promotion(id));
+        let taken: BTreeSet<Slot> =
+            promotions.flat_map(|one| one.taken.iter().map(|(slot, _)| slot)).collect();
+        if let Some((_, slots)) = self.losing.get_mut(&site) {
+            slots.extend(taken.iter().copied());
+        }
+        // Whoever was lost knows it, if nobody waits for that any more.
+        let has_returned = is_known && taken.is_empty();
+        if is_over || has_returned {
+            self.end_loss(site);
+        }
+    }
+
+    fn end_loss(&mut self, site: usize) {
+        let Some((from_us, slots)) = self.losing.remove(&site) else { return };
+        if !slots.is_empty() {
+            let until_us = self.lab.now().as_micros() as u64;
+            self.history.lost.push(Lost { from_us, until_us, keys: Vec::new() });
+            self.lost_slots.push(slots);
+        }
+    }
+
+    /// What is not over by the end of the run is over then.
+    pub(super) fn end_losses(&mut self) {
+        let sites: Vec<usize> = self.losing.keys().copied().collect();
+        sites.into_iter().for_each(|site| self.end_loss(site));
+    }
+}
+
+/// Names the keys that lie in slots that were lost.
+pub(super) fn name_keys(history: &mut History, slots: &[BTreeSet<Slot>]) {
+    let keys: BTreeSet<&String> = history.operations.iter().map(|one| &one.key).collect();
+    let keys: Vec<(Slot, String)> =
+        keys.into_iter().map(|key| (Slot::of_key(key.as_bytes()), key.clone())).collect();
+    for (lost, slots) in history.lost.iter_mut().zip(slots) {
+        let of_slots = keys.iter().filter(|(slot, _)| slots.contains(slot));
+        lost.keys = of_slots.map(|(_, key)| key.clone()).collect();
+    }
+}
