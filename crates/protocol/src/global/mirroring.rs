@@ -20,7 +20,7 @@ use model::{
     Answer, BackupError, Body, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring, Reached,
     Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet, limits,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use storage::state::State;
 
@@ -211,7 +211,10 @@ impl MirrorDriver {
             }
             let (piece, bytes, is_step) = match carried.piece(machine, now) {
                 Ok(Some(piece)) => piece,
-                Ok(None) => break,
+                Ok(None) => {
+                    carried.next_piece = now + PAUSE;
+                    break;
+                }
                 Err(stopped) if must_begin_anew(&stopped) => {
                     // Too far behind: it begins anew.
                     carried.not_before = now + PATIENCE;
@@ -301,15 +304,14 @@ impl MirrorDriver {
     ) -> Option<Progress> {
         let own = machine.own_mirror()?;
         let carried = self.carried.as_ref().filter(|carried| carried.own == own);
-        let whole = carried.map_or(0, |carried| {
-            let held = |(slot, epoch): &(&Slot, &Epoch)| carried.held.get(slot) == Some(epoch);
-            carried.whole.iter().filter(held).count()
-        });
+        let whole = carried.map_or(0, |carried| carried.whole.len());
         let is_in_step = carried.is_some_and(|carried| carried.is_in_step(machine));
         let behind = match carried {
             _ if is_in_step => 0,
-            Some(carried) => machine.revision().0 - machine.mirror_told(&carried.known),
-            None => machine.revision().0 - own.number,
+            Some(carried) => {
+                machine.revision().0.saturating_sub(machine.mirror_told(&carried.known))
+            }
+            None => machine.revision().0.saturating_sub(own.number),
         };
         let in_step = carried.and_then(|carried| carried.in_step);
         Some(Progress {
@@ -374,7 +376,8 @@ impl Carried {
         for slot in old {
             self.whole.remove(&slot);
             self.gone.push(slot);
-            if self.held.contains_key(&slot) && !self.queue.contains(&slot) {
+            if self.held.contains_key(&slot) {
+                // It was not queued, as the backup has it; at another epoch, though.
                 self.queue.push_back(slot);
             }
         }
@@ -382,17 +385,15 @@ impl Carried {
 
     /// Follows which slots are held.
     fn follow(&mut self, held: BTreeMap<Slot, Epoch>) {
-        for (slot, epoch) in &self.held {
-            if held.get(slot) != Some(epoch) {
-                self.whole.remove(slot);
-                self.gone.push(*slot);
-                self.copied.retain(|one| one != slot);
-                if self.queue.front() == Some(slot) {
-                    self.at = None;
-                }
-                self.queue.retain(|one| one != slot);
-            }
+        let is_other = |(slot, epoch): &(&Slot, &Epoch)| held.get(slot) != Some(epoch);
+        let gone: BTreeSet<Slot> = self.held.iter().filter(is_other).map(|(s, _)| *s).collect();
+        if self.queue.front().is_some_and(|slot| gone.contains(slot)) {
+            self.at = None;
         }
+        self.whole.retain(|slot, _| !gone.contains(slot));
+        self.copied.retain(|slot| !gone.contains(slot));
+        self.queue.retain(|slot| !gone.contains(slot));
+        self.gone.extend(gone);
         for (slot, epoch) in &held {
             if self.held.get(slot) != Some(epoch) && !self.whole.contains_key(slot) {
                 self.queue.push_back(*slot);
@@ -437,7 +438,10 @@ impl Carried {
             }
             copied.push(*slot);
         }
-        let is_all = machine.tell_changes_of(&self.held_set, &mut told, &mut gathered)?;
+        // A piece with a very large record has no room for another.
+        let has_room = gathered.bytes <= 2 * limits::MOVE_PIECE_BYTES_MAX;
+        let is_all =
+            has_room && machine.tell_changes_of(&self.held_set, &mut told, &mut gathered)?;
         let is_new = !gathered.items.is_empty()
             || !self.gone.is_empty()
             || !copied.is_empty()

@@ -51,10 +51,9 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// How many keys its whole slots have.
+    /// How many keys it has.
     pub fn keys(&self) -> u64 {
-        let whole = self.stores.iter().filter(|((_, slot), _)| self.whole.contains_key(slot));
-        whole.map(|(_, store)| store.count).sum()
+        self.stores.values().map(|store| store.count).sum()
     }
 
     fn encode(&self) -> Vec<u8> {
