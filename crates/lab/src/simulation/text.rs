@@ -1,8 +1,8 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Command, Failure, Giving, Mirroring, MoveId, Query, Receiving, RegistryChange, Request,
-    SlotEpochs, Write,
+    Answer, Body, Command, Failure, Giving, Mirroring, MoveId, Query, Receiving, RegistryChange,
+    Request, SlotEpochs, Write,
 };
 use protocol::site::raft::Persist;
 use wire::across::{Across, AcrossSay};

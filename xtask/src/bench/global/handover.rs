@@ -116,8 +116,8 @@ pub(super) fn measure(programs: &Programs, nodes: u64, extent: Extent) -> Result
         let moving = loading.join().map_err(|_| "the load generator's thread failed")?;
         Ok::<_, String>((handover?, moving?, covered))
     })?;
-    let one =
-        Move { nodes, handover, round_trip_us, commits_us, quiet, moving, command: command.text() };
+    let command = command.text();
+    let one = Move { nodes, handover, round_trip_us, commits_us, quiet, moving, covered, command };
     eprintln!(
         "  move-{nodes}     {:.0} MB/s, frozen {:.0} µs, longest write {:.0} µs (without a move \
          {:.0}), unit {:.0} µs, {} errors",

@@ -215,7 +215,11 @@ impl<S: State> Machine<S> {
     }
 
     /// What a key holds now.
-    fn item(&self, keyspace: KeyspaceId, key: Bytes) -> Result<StagedItem, MachineError> {
+    pub(super) fn item(
+        &self,
+        keyspace: KeyspaceId,
+        key: Bytes,
+    ) -> Result<StagedItem, MachineError> {
         let store = self.known.slots.store(keyspace, Slot::of_key(&key));
         let row = match store {
             Some(store) => self.state.get(&tables::record(store.generation, &key))?,
@@ -234,12 +238,13 @@ impl<S: State> Machine<S> {
 /// About what an item takes beside its key and row.
 const ITEM_BYTES: usize = 16;
 
-fn item_bytes(item: &StagedItem) -> usize {
+pub(super) fn item_bytes(item: &StagedItem) -> usize {
     ITEM_BYTES
         + match item {
             StagedItem::Record { key, row, .. } => key.len() + row.len(),
             StagedItem::Absent { key, .. } => key.len(),
             StagedItem::Remembered { row, .. } => row.len(),
+            StagedItem::Cleared { .. } => 0,
         }
 }
 

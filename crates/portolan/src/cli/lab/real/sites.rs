@@ -4,8 +4,8 @@
 //! of other sites far, and another before its Redis port for the clients. A link that is shorter than
 //! the relay's timer can tell is left out: the socket itself is as near as that.
 
-use front::redis::{self, RedisFront};
 use crate::demo::distance::link_to;
+use front::redis::{self, RedisFront};
 use lab::link::Link;
 use lab::relay::Relay;
 use lab::world::World;
@@ -155,7 +155,9 @@ impl Sites {
         let other = (site + 1) % world.sites.len();
         let (near, far) = (world.node_link(site), world.site_link(site, other));
         let peers = match is_long(&near) || is_long(&far) {
-            true => Some(Relay::open_by_greeting(link_to(Arc::new(world.clone()), site), seed).await?),
+            true => {
+                Some(Relay::open_by_greeting(link_to(Arc::new(world.clone()), site), seed).await?)
+            }
             false => None,
         };
         let client = world.client_link(place.at, site);
