@@ -344,6 +344,14 @@ impl Routing {
         self.settle(id, outcome)
     }
 
+    /// The slot that a request is about which another site answers.
+    pub(crate) fn slot_of(&self, wire_id: u64) -> Option<Slot> {
+        match self.routed.get(&wire_id.wrapping_sub(self.client.0))?.target {
+            Target::Slot(slot) => Some(slot),
+            Target::Site(_) => None,
+        }
+    }
+
     /// Another site's answer. `None`: it is not to be passed on (yet).
     pub(crate) fn answered(
         &mut self,

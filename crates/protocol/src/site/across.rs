@@ -20,6 +20,9 @@ use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross};
 use wire::entry;
 use wire::peer::{Forward, ForwardedRequest};
 
+/// A request that came back so often has followed what is known, to no end.
+const STRAY: u32 = 3;
+
 /// What gathers for nodes of other sites until the end of a round.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -168,7 +171,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Which other site is to be asked about a slot, by a request that came back so often.
     ///
     /// Whoever is known to hold it; otherwise the site it belongs to, and then, as that may not have
-    /// it yet or have it no more, one after the other.
+    /// it yet or have it no more, one after the other. So too when what is known leads nowhere: the
+    /// trail may end at a site that passed the slot on to one that is gone.
     fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
         let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
@@ -182,13 +186,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match best {
             // Frozen here: whom it goes to is not known before it is gone.
             Some((site, _)) if site == member.own => None,
-            Some((site, _)) => Some(site),
-            None => {
+            Some((site, _)) if returns < STRAY || returns.is_multiple_of(2) => Some(site),
+            _ => {
+                let turn = if best.is_some() { returns / 2 } else { returns };
                 let home = self.homes.of(slot).filter(|home| *home != member.own);
                 let sites = member.registry.sites.iter().map(|site| site.id);
                 let others = sites.filter(|site| *site != member.own && Some(*site) != home);
                 let all: Vec<SiteId> = home.into_iter().chain(others).collect();
-                all.get(returns as usize % all.len().max(1)).copied()
+                all.get(turn as usize % all.len().max(1)).copied()
             }
         }
     }
@@ -284,9 +289,25 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let hint =
                 hint.filter(|(holder, _)| holder.0 != 0 && *holder != own && is_there(*holder));
             let now = self.now.monotonic;
+            if outcome.is_ok()
+                && let Some(slot) = self.routing.slot_of(answer.id)
+            {
+                self.learn_by_detour(slot, site);
+            }
             settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }
         self.settle(settled);
+    }
+
+    /// A site has answered for a slot. If somebody else was thought to hold it, this one has had it
+    /// since: at a later epoch.
+    fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
+        let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
+        if let Some((holder, epoch)) = known.max_by_key(|(_, epoch)| *epoch)
+            && holder != site
+        {
+            self.routing.learn(slot, site, epoch.next());
+        }
     }
 
     pub(super) fn answer_across(
@@ -299,6 +320,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => {
                 let known = self.machine.holder(*slot).into_iter().chain(self.routing.hint(*slot));
+                // One that is gone is no use to whoever asks.
+                let member = self.machine.membership();
+                let is_there = |site: SiteId| {
+                    member.is_some_and(|member| member.registry.site(site).is_some())
+                };
+                let known = known.filter(|(site, _)| is_there(*site));
                 // Who is not registered anywhere else is at home.
                 let home = || Some((self.homes.of(*slot)?, Epoch(0)));
                 known.max_by_key(|(_, epoch)| *epoch).or_else(home)

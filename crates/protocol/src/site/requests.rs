@@ -241,17 +241,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
             return self.take_join(origin, member, deadline);
         }
-        if membership::find(&self.members, from).is_none() {
+        let Some(member) = membership::find(&self.members, from) else {
             let failure = Failure::NotServing("it was removed from its site");
             return self.settle(vec![(origin, Err(failure))]);
-        }
+        };
+        let is_witness = member.witness;
         // A request that does not decode is of a newer version: say so by not answering it as ours.
         let Ok(request) = entry::decode_request(request.request) else {
             let failure = Failure::NotServing("its version does not know this request");
             return self.settle(vec![(origin, Err(failure))]);
         };
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
-        self.take_for_leader(origin, request.body, self.now.monotonic + deadline);
+        let deadline = self.now.monotonic + deadline;
+        // A witness knows of no keyspace, and so not what goes to another site.
+        match is_witness && matches!(request.body, Body::Write(_)) {
+            true => self.take_any(origin, request.body, deadline),
+            false => self.take_for_leader(origin, request.body, deadline),
+        }
     }
 
     pub(super) fn link_lost(&mut self, node: NodeId) {
