@@ -41,7 +41,7 @@ fn promises_are_kept_under_every_kind_of_fault() {
     let hours = totals.virtual_s / 3_600.0;
     eprintln!("global: {hours:.2} simulated hours, {} operations", totals.operations);
     if totals.seeds >= 6 {
-        for kind in lab::faults::Kind::ALL.into_iter().filter(|kind| kind.is_between_sites()) {
+        for kind in lab::faults::Kind::by_default().filter(|kind| kind.is_between_sites()) {
             assert!(totals.faults.contains_key(kind.name()), "{kind}: {:?}", totals.faults);
         }
     }

@@ -29,6 +29,9 @@ const REST: Duration = Duration::from_millis(20);
 /// The longest it rests.
 const REST_MAX: Duration = Duration::from_millis(500);
 
+/// The epoch of a hint that nobody has vouched for.
+pub(crate) const GUESSED: Epoch = Epoch(0);
+
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -421,6 +424,13 @@ impl Routing {
             }
             silent.push((site, node));
             one.in_doubt |= !matches!(one.body, Body::Read { .. });
+            one.returns += 1;
+            // Nobody has said that it is there, and there is no answer: others are asked as well.
+            if let Target::Slot(slot) = one.target
+                && self.hints.get(&slot) == Some(&(site, GUESSED))
+            {
+                self.hints.remove(&slot);
+            }
             one.at = At::Due;
             self.due.push(*id);
             if !is_repeatable(&mut one.body) {

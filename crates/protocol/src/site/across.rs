@@ -6,7 +6,7 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::global::routing::{PATIENCE, Target, may_come_across};
+use crate::global::routing::{GUESSED, PATIENCE, Target, may_come_across};
 use model::{
     Answer, Body, Command, Epoch, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet,
     Spread, limits,
@@ -300,13 +300,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// A site has answered for a slot. If somebody else was thought to hold it, this one has had it
-    /// since: at a later epoch.
+    /// since: at a later epoch. If nothing was known, this is where to ask, also when its home is
+    /// another one from now on.
     fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
         let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
-        if let Some((holder, epoch)) = known.max_by_key(|(_, epoch)| *epoch)
-            && holder != site
-        {
-            self.routing.learn(slot, site, epoch.next());
+        match known.max_by_key(|(_, epoch)| *epoch) {
+            None => self.routing.learn(slot, site, GUESSED),
+            Some((holder, epoch)) if holder != site => {
+                self.routing.learn(slot, site, epoch.next());
+            }
+            Some(_) => {}
         }
     }
 
@@ -327,7 +330,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 };
                 let known = known.filter(|(site, _)| is_there(*site));
                 // Who is not registered anywhere else is at home.
-                let home = || Some((self.homes.of(*slot)?, Epoch(0)));
+                let home = || Some((self.homes.of(*slot)?, GUESSED));
                 known.max_by_key(|(_, epoch)| *epoch).or_else(home)
             }
             _ => None,

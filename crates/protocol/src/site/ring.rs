@@ -185,7 +185,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     if let Some(slot) = self.on_ring.wanted.remove(&id)
                         && Some(site) != own
                     {
-                        self.routing.learn(slot, site, Epoch(0));
+                        self.routing.learn(slot, site, GUESSED);
                         self.routing.wake();
                     }
                 }
