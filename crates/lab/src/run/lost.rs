@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::Slot;
+use model::{KeyspaceSpec, Slot};
 
 use super::Run;
 use crate::faults::Kind;
@@ -65,9 +65,18 @@ impl Run<'_> {
     }
 }
 
-/// Names the keys that lie in slots that were lost.
-pub(super) fn name_keys(history: &mut History, slots: &[BTreeSet<Slot>]) {
-    let keys: BTreeSet<&String> = history.operations.iter().map(|one| &one.key).collect();
+/// Names the keys that lie in slots that were lost: keys of global keyspaces, by their prefixes.
+pub(super) fn name_keys(
+    history: &mut History,
+    slots: &[BTreeSet<Slot>],
+    keyspaces: &[KeyspaceSpec],
+) {
+    let is_global = |key: &String| {
+        let mut globals = keyspaces.iter().filter(|spec| spec.is_global());
+        globals.any(|spec| key.as_bytes().starts_with(&spec.prefix))
+    };
+    let keys = history.operations.iter().map(|one| &one.key);
+    let keys: BTreeSet<&String> = keys.filter(|key| is_global(key)).collect();
     let keys: Vec<(Slot, String)> =
         keys.into_iter().map(|key| (Slot::of_key(key.as_bytes()), key.clone())).collect();
     for (lost, slots) in history.lost.iter_mut().zip(slots) {

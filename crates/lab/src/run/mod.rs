@@ -228,6 +228,7 @@ impl<'w> Run<'w> {
             state_persist_permille: world.node.state_persist_permille,
             log_bytes_before_snapshot: world.node.log_bytes_before_snapshot,
             log_entries_kept: world.node.log_entries_kept,
+            mirrors: world.node.mirrors,
             log: storage::log::Options {
                 segment_bytes: world.node.log_segment_bytes,
                 grow_bytes: world.node.log_segment_bytes / 8,
@@ -490,7 +491,7 @@ impl<'w> Run<'w> {
         );
         history.operations.append(&mut crowd.history.operations);
         history.operations.extend(audited);
-        lost::name_keys(&mut history, &self.lost_slots);
+        lost::name_keys(&mut history, &self.lost_slots, &self.world.keyspaces);
         let mut promises = vec![Promise::Linearizable, Promise::OneOwner];
         // Copies there are where more than one node of a site holds data.
         let copies = |site: &crate::world::Site| site.nodes - usize::from(site.witness);

@@ -153,6 +153,8 @@ pub struct Settings {
     pub log_bytes_before_snapshot: u64,
     /// … and so many entries are kept behind it.
     pub log_entries_kept: u64,
+    /// Sites of a deployment have their global keys mirrored by their backups.
+    pub mirrors: bool,
     /// The log's files.
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
@@ -172,6 +174,7 @@ impl Default for Settings {
             state_persist_permille: 0,
             log_bytes_before_snapshot: 1 << 30,
             log_entries_kept: 10_000,
+            mirrors: true,
             // Small segments, so that a short run sees many.
             log: storage::log::Options {
                 segment_bytes: 8 << 10,

@@ -184,6 +184,7 @@ impl Node {
             witness: self.witness,
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,
+            mirrors: settings.mirrors,
             planted: settings.planted,
             rare_permille: settings.rare_permille,
             ..Options::new(NodeId(self.id), client, seed)

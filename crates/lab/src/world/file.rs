@@ -191,6 +191,8 @@ pub struct NodeFile {
     /// How long it works on a request of a client, ms: one after the other, before anything else
     /// comes of it.
     pub request_ms: f64,
+    /// Whether the sites of a deployment have their global keys mirrored by their backups.
+    pub mirrors: bool,
 }
 
 impl Default for NodeFile {
@@ -203,6 +205,7 @@ impl Default for NodeFile {
             log_segment_bytes: 64 << 10,
             state_persist_permille: 0,
             request_ms: 0.0,
+            mirrors: true,
         }
     }
 }

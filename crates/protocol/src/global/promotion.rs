@@ -19,6 +19,9 @@ use std::time::Duration;
 /// How long sites that are called have to answer.
 const CALL: Duration = Duration::from_millis(1_500);
 
+/// How many may wait for one promotion.
+const WAITING_MAX: usize = 64;
+
 /// What the driver wants done.
 #[derive(Debug)]
 pub(crate) enum Wish {
@@ -48,7 +51,8 @@ enum Stage {
 
 #[derive(Debug)]
 struct Promoting {
-    origin: Origin,
+    /// Who waits for it; the same one again, if the answer took long.
+    origins: Vec<Origin>,
     loss: Loss,
     without: Vec<SiteId>,
     accept: bool,
@@ -101,14 +105,28 @@ impl Promotions {
         if lost == sight.own {
             return vec![refuse(origin, BackupError::Answers(lost))];
         }
-        if self.under_way.contains_key(&lost) {
-            return vec![refuse(origin, BackupError::Fenced(sight.own))];
+        if let Some(one) = self.under_way.get_mut(&lost) {
+            if (one.accept, &one.without) != (accept, &without) || one.origins.len() >= WAITING_MAX
+            {
+                return vec![refuse(origin, BackupError::Fenced(sight.own))];
+            }
+            one.origins.push(origin);
+            return Vec::new();
         }
         let mut loss = Loss::of(lost, sight.own);
         describe(&mut loss, sight);
         let stage = Stage::Calling { since: sight.now, until: sight.now + CALL };
         let (number, to_lift) = (0, BTreeSet::new());
-        let one = Promoting { origin, loss, without, accept, deadline, stage, number, to_lift };
+        let one = Promoting {
+            origins: vec![origin],
+            loss,
+            without,
+            accept,
+            deadline,
+            stage,
+            number,
+            to_lift,
+        };
         let calls = sight.registry.sites.iter().map(|site| site.id);
         let calls = calls.filter(|site| *site != sight.own).map(Wish::Call).collect();
         self.under_way.insert(lost, one);
@@ -264,7 +282,8 @@ impl Promotions {
                 });
             }
         }
-        wishes.push(Wish::Settle(one.origin, outcome));
+        let each = one.origins.into_iter().map(|origin| Wish::Settle(origin, outcome.clone()));
+        wishes.extend(each);
         wishes
     }
 
@@ -274,7 +293,8 @@ impl Promotions {
         let why =
             "the leader that was promoting was lost; `portolan site list` shows what came of it";
         let all = std::mem::take(&mut self.under_way).into_values();
-        all.map(|one| Wish::Settle(one.origin, Err(Failure::Unknown { why }))).collect()
+        let origins = all.flat_map(|one| one.origins);
+        origins.map(|origin| Wish::Settle(origin, Err(Failure::Unknown { why }))).collect()
     }
 }
 

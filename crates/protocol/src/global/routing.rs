@@ -514,6 +514,7 @@ fn is_repeatable(body: &mut Body) -> bool {
     matches!(
         body,
         Body::Read { .. }
+            | Body::Promote { .. }
             | Body::Write(
                 Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. }
             )

@@ -9,7 +9,8 @@ use super::{Origin, Site};
 use crate::global::ring::{
     self, Driver, LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
 };
-use model::{ClientId, Command, Epoch, NodeId, SiteId, Slot, limits};
+use crate::global::routing::GUESSED;
+use model::{ClientId, Command, NodeId, SiteId, Slot, limits};
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
