@@ -226,8 +226,7 @@ impl MirrorDriver {
             carried.bytes += bytes as u64;
             carried.last_piece = now;
             carried.next_piece = if is_step { now + PAUSE } else { now };
-            if bytes_per_s_max > 0 {
-                let span = bytes as u64 * 1_000_000 / bytes_per_s_max;
+            if let Some(span) = (bytes as u64 * 1_000_000).checked_div(bytes_per_s_max) {
                 carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
             }
             let asked = Asked::Piece(is_step.then_some(now));
@@ -418,7 +417,6 @@ impl Carried {
 
     /// The next piece, how long it is, and whether the mirror is in step after it. `None`: there is
     /// nothing to tell now.
-    #[expect(clippy::type_complexity, reason = "said in the line above")]
     fn piece<S: State>(
         &mut self,
         machine: &Machine<S>,
@@ -445,7 +443,7 @@ impl Carried {
         let is_new = !gathered.items.is_empty()
             || !self.gone.is_empty()
             || !copied.is_empty()
-            || !self.copied.is_empty() && is_all
+            || !self.copied.is_empty()
             || !is_all;
         if !is_new && self.last_piece + NOTHING_NEW > now {
             self.told = told;

@@ -53,7 +53,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let again = self.registering.again <= now;
         let mut told = BTreeMap::new();
         for (registrar, slots) in away {
-            let slots = SlotEpochs::gather(slots.into_iter());
+            let slots = SlotEpochs::gather(slots);
             if again || self.registering.told.get(&registrar) != Some(&slots) {
                 let command = Command::Register { holder: own, slots: slots.clone() };
                 let target = Target::Site(registrar);

@@ -327,7 +327,8 @@ impl Results {
         line(page, "\n## known: three sites of one node\n");
         line(page, "| | requests for keys elsewhere | straight to the holder |");
         line(page, "| --- | --: | --: |");
-        let rows: [(&str, fn(&Known) -> Routed); 3] = [
+        type Of = fn(&Known) -> Routed;
+        let rows: [(&str, Of); 3] = [
             ("steady load, nine GETs to a SET", |one| one.steady),
             ("after a move, first time", |one| one.after_move[0]),
             ("after a move, second time", |one| one.after_move[1]),
