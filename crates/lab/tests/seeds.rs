@@ -35,8 +35,7 @@ fn explore(world: &str) -> Totals {
 fn three_sites_keep_their_promises_under_every_kind_of_fault() {
     let totals = explore("three-sites");
     if totals.seeds >= SEEDS_DEFAULT {
-        let missing: Vec<_> = lab::faults::Kind::ALL
-            .into_iter()
+        let missing: Vec<_> = lab::faults::Kind::by_default()
             // They come where there are global keys: tests/global.rs.
             .filter(|kind| !kind.needs_deployment())
             .filter(|kind| !totals.faults.contains_key(kind.name()))
