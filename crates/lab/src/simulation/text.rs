@@ -188,6 +188,10 @@ fn command(command: &Command) -> String {
             Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
             Giving::TakeBack { refused: false } => format!("give {number} take back"),
         },
+        Command::Register { holder, slots } => {
+            let slots = slots.iter().map(|(slot, epoch)| format!("{slot} at {epoch}"));
+            format!("register {holder}: {}", slots.collect::<Vec<_>>().join(", "))
+        }
         Command::Mirror { from, number, step: Mirroring::Piece { sequence, items, .. } } => {
             format!("mirror {from}/{number} piece {sequence}, {} items", items.len())
         }

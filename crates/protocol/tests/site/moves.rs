@@ -61,7 +61,8 @@ struct Script {
 
 impl Script {
     fn new() -> Script {
-        let world = Simulation::new(1, Settings::default());
+        // Mirrors would be told of all the while; they are another story.
+        let world = Simulation::new(1, Settings { mirrors: false, ..Settings::default() });
         Script { world, space: KeyspaceId::DEFAULT, shown: 0, at: None, logged: BTreeSet::new() }
     }
 
