@@ -110,17 +110,22 @@ fn a_transaction_is_of_one_slot_that_is_here() {
 #[test]
 fn whoever_the_ring_leads_to_hears_of_slots_that_are_not_at_home() {
     let deployment = Deployment::start(&[true, true, true]);
-    let holder = |site: usize, key: &String| deployment.holder(site, Slot::of_key(key.as_bytes()));
-    let mut keys: Vec<String> = (0..20).map(|nth| format!("{{{nth}}}")).collect();
-    // All are where they belong.
-    until(|| keys.iter().all(|key| (1..3).all(|site| holder(site, key) == holder(0, key))));
+    let holder = |site: usize, key: &str| deployment.holder(site, Slot::of_key(key.as_bytes()));
     let to = deployment.own_id(1);
-    keys.retain(|key| holder(0, key) != to);
-    for key in &keys {
-        deployment.give(key, 1);
+    // Slots of one site, of which another one does not believe that they are with the third.
+    let mut unheard = Vec::new();
+    for key in (0..20).map(|nth| format!("{{{nth}}}")) {
+        let holds = |site: &usize| holder(*site, &key) == deployment.own_id(*site);
+        until(|| (0..3).filter(holds).count() == 1);
+        let from = (0..3).find(holds).unwrap_or(1);
+        if from == 1 || holder(2 - from, &key) == to {
+            continue;
+        }
+        deployment.give(&key, 1);
+        unheard.push((2 - from, key));
     }
-    // The one that gave it knows, and whoever keeps the ring's register; nobody asked the third.
-    until(|| keys.iter().any(|key| holder(0, key) == to && holder(2, key) == to));
+    // Nobody asked there, and it hears of some: of those that it keeps the ring's register of.
+    until(|| unheard.iter().any(|(other, key)| holder(*other, key) == to));
 }
 
 #[test]
