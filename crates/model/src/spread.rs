@@ -46,8 +46,9 @@ impl Spread {
 }
 
 impl Write {
-    /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
-    pub fn spread(&self) -> Spread {
+    /// The keys that it changes; none for one that is about a whole keyspace.
+    pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        let (mut one, mut pairs, mut many) = (None, &[][..], &[][..]);
         match self {
             Write::Put { key, .. }
             | Write::Append { key, .. }
@@ -59,11 +60,17 @@ impl Write {
             | Write::HashSet { key, .. }
             | Write::HashSetIfAbsent { key, .. }
             | Write::HashDelete { key, .. }
-            | Write::HashAdd { key, .. } => Spread::of([key]),
-            Write::PutMany { pairs, .. } => Spread::of(pairs.iter().map(|(key, _)| key)),
-            Write::Delete { keys } => Spread::of(keys),
-            Write::Clear => Spread::Nowhere,
+            | Write::HashAdd { key, .. } => one = Some(key),
+            Write::PutMany { pairs: all, .. } => pairs = all,
+            Write::Delete { keys } => many = keys,
+            Write::Clear => {}
         }
+        one.into_iter().chain(pairs.iter().map(|(key, _)| key)).chain(many)
+    }
+
+    /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
+    pub fn spread(&self) -> Spread {
+        Spread::of(self.keys())
     }
 }
 

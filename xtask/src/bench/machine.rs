@@ -1,5 +1,6 @@
 //! The machine that figures come from, in the words that a reader needs to judge them.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
@@ -18,6 +19,17 @@ pub(super) struct Machine {
     pub(super) filesystem: String,
     /// Processes that wanted to run in the minute before the first measurement.
     pub(super) load_average: f64,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { processor, cores, memory_gib, kernel, filesystem, load_average } = self;
+        write!(
+            f,
+            "{processor}, {cores} cores, {memory_gib:.0} GiB of memory, {kernel}, {filesystem}; load average \
+             before: {load_average}"
+        )
+    }
 }
 
 /// Describes this machine; `data` is where the stores will keep their data.

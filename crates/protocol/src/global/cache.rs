@@ -151,26 +151,6 @@ pub(crate) fn copied_key(query: &Query) -> Option<&Bytes> {
     }
 }
 
-/// The keys that a write changes.
-fn written_keys(write: &Write) -> Vec<&Bytes> {
-    match write {
-        Write::Put { key, .. }
-        | Write::Append { key, .. }
-        | Write::Add { key, .. }
-        | Write::DeleteIf { key, .. }
-        | Write::Take { key }
-        | Write::GetAndExpire { key, .. }
-        | Write::SetExpiry { key, .. }
-        | Write::HashSet { key, .. }
-        | Write::HashSetIfAbsent { key, .. }
-        | Write::HashDelete { key, .. }
-        | Write::HashAdd { key, .. } => vec![key],
-        Write::PutMany { pairs, .. } => pairs.iter().map(|(key, _)| key).collect(),
-        Write::Delete { keys } => keys.iter().collect(),
-        Write::Clear => Vec::new(),
-    }
-}
-
 fn size_bytes(place: &Place, reply: &Bytes) -> u64 {
     (2 * (place.key.len() + place.query.len()) + reply.len()) as u64 + OVERHEAD_BYTES
 }
@@ -278,7 +258,7 @@ impl Cache {
     pub(crate) fn written(&mut self, keyspace: KeyspaceId, write: &Write) {
         let turn = self.turn();
         let Some(space) = self.spaces.get_mut(&keyspace) else { return };
-        for key in written_keys(write) {
+        for key in write.keys() {
             let slot = Slot::of_key(key);
             self.written.insert(slot, turn);
             let first = Place { keyspace, slot, key: key.clone(), query: Bytes::new() };

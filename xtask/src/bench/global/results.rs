@@ -99,16 +99,9 @@ impl Results {
     }
 
     fn surroundings(&self, page: &mut String, samples: &str) {
-        let m = &self.machine;
         line(page, "");
         line(page, &format!("- {}; samples: [{samples}]({samples})", self.date));
-        line(
-            page,
-            &format!(
-                "- {}, {} cores, {:.0} GiB of memory, {}, {}; load average before: {}",
-                m.processor, m.cores, m.memory_gib, m.kernel, m.filesystem, m.load_average
-            ),
-        );
+        line(page, &format!("- {}", self.machine));
         line(page, &format!("- {}", self.versions.join("; ")));
         if let Some(p50) = Spread::of(self.disk.iter().map(|d| d.p50_us)) {
             let took = p50.text(grouped);

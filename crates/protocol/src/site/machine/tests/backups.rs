@@ -7,8 +7,7 @@ use crate::global::promotion::{Promotions, Sight, Wanted, Wish as Promoted};
 use crate::site::{Origin, Ticket};
 use model::{
     BackupError, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
-    MoveError, MoveId, Receiving, Registry, RegistryChange, SiteEntry, SiteId, SiteName, Slot,
-    SlotEpochs, SlotSet,
+    MoveError, MoveId, Receiving, Registry, RegistryChange, Slot, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
 
@@ -17,17 +16,6 @@ const CARS: KeyspaceId = KeyspaceId(1);
 const A: SiteId = SiteId(1);
 const B: SiteId = SiteId(2);
 const C: SiteId = SiteId(3);
-
-fn entry(name: &str) -> SiteEntry {
-    SiteEntry {
-        id: SiteId(0),
-        name: SiteName::new(name).unwrap(),
-        incarnation: 1,
-        capacity_percent: 100,
-        leaving: false,
-        nodes: Vec::new(),
-    }
-}
 
 fn slot(key: &str) -> Slot {
     Slot::of_key(key.as_bytes())

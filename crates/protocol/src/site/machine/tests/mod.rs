@@ -17,7 +17,7 @@ use super::records::Record;
 use super::{Committed, Machine, Stopped, tables};
 use model::{
     Answer, Bytes, Change, Command, Condition, Expiry, KeyspaceId, Query, Refusal, RequestId,
-    Revision, Write,
+    Revision, SiteEntry, SiteId, SiteName, Write,
 };
 use std::collections::BTreeMap;
 use storage::state::Read;
@@ -200,4 +200,16 @@ fn check_state(state: &impl Read) {
         assert_eq!(count, there, "a log knows its changes");
     }
     assert!(changes.is_empty(), "changes of no log: {changes:?}");
+}
+
+/// A site of a deployment, as it is stated when it joins.
+fn entry(name: &str) -> SiteEntry {
+    SiteEntry {
+        id: SiteId(0),
+        name: SiteName::new(name).unwrap(),
+        incarnation: 1,
+        capacity_percent: 100,
+        leaving: false,
+        nodes: Vec::new(),
+    }
 }

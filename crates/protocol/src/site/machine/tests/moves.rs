@@ -5,23 +5,12 @@ use super::super::tokens::Token;
 use super::*;
 use model::{
     ClientId, DeploymentId, Epoch, Giving, KeyspaceSpec, MoveError, MoveId, Receiving, Registry,
-    RegistryChange, SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet,
+    RegistryChange, Slot, SlotEpochs, SlotSet,
 };
 
 const CARS: KeyspaceId = KeyspaceId(1);
 const A: SiteId = SiteId(1);
 const B: SiteId = SiteId(2);
-
-fn entry(name: &str) -> SiteEntry {
-    SiteEntry {
-        id: SiteId(0),
-        name: SiteName::new(name).unwrap(),
-        incarnation: 1,
-        capacity_percent: 100,
-        leaving: false,
-        nodes: Vec::new(),
-    }
-}
 
 impl Site {
     fn registry(&self) -> Box<Registry> {
