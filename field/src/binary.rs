@@ -25,20 +25,23 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--workspace", "--bin", "portolan", "--target-dir"]);
     cargo.arg(target).current_dir(root());
-    // What cargo tells a test about its own package would make build scripts run again, and with
-    // them much of the tree be compiled again, for every test program.
-    for (name, _) in std::env::vars_os() {
-        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|p| starts_with(&name, p));
-        if of_package {
-            cargo.env_remove(&name);
-        }
-    }
+    forget_package(&mut cargo);
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "`{cargo:?}` failed: see above");
     profile.join("portolan")
+}
+
+/// Takes out of a cargo command's environment what another cargo told this program about its package: it
+/// would make build scripts run again, and with them much of the tree be compiled again.
+pub fn forget_package(cargo: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| starts_with(&name, prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
 }
 
 fn starts_with(name: &std::ffi::OsStr, prefix: &str) -> bool {

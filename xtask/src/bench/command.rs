@@ -20,6 +20,7 @@ pub(super) fn build() -> Result<Programs, String> {
     if given.is_none() {
         build.args(["-p", "portolan"]);
     }
+    field::binary::forget_package(&mut build);
     run(build.arg("--target-dir").arg(&target).current_dir(field::binary::root()))?;
     let release = target.join("release");
     Ok(Programs {

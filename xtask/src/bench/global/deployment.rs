@@ -135,7 +135,24 @@ impl Deployment {
         Ok(())
     }
 
-    /// What a counter says, all nodes of a site together.
+    /// Waits until the sites' backups have everything, so that what is measured is not what was written before.
+    pub(super) fn mirrored(&self) -> Result<(), String> {
+        for site in 0..self.sites.len() {
+            eventually(SETTLED_MAX, || {
+                let behind = self.counter(site, "portolan_mirror_behind_revisions")?;
+                let age_ms = self.counter(site, "portolan_mirror_in_step_age_milliseconds")?;
+                match behind == 0.0 && age_ms >= 0.0 {
+                    true => Ok(()),
+                    false => {
+                        Err(format!("{}'s mirror is {behind} revisions behind", self.name(site)))
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What a counter or gauge says, all nodes of a site together.
     pub(super) fn counter(&self, site: usize, name: &str) -> Result<f64, String> {
         let mut sum = 0.0;
         for node in &self.sites[site].nodes {

@@ -34,6 +34,7 @@ pub(super) fn measure(
     let sites = Deployment::start(programs, 2, 1)?;
     sites.gather(SLOTS, 0)?;
     loads::fill(programs, &sites.redis(&[0]), SLOTS, KEYS, VALUE_BYTES)?;
+    sites.mirrored()?;
     let mut all = Vec::new();
     for pipeline in PIPELINES {
         let gets = |site: usize| {

@@ -81,6 +81,7 @@ pub(super) fn measure(programs: &Programs, nodes: u64, extent: Extent) -> Result
     let (giver, receiver) = (sites.redis(&[0]), sites.redis(&[1]));
     loads::fill(programs, &giver, SLOTS, extent.moved_keys, LARGE_BYTES)?;
     loads::fill(programs, &receiver, RESTING, 1_000, LARGE_BYTES)?;
+    sites.mirrored()?;
 
     let leader = |site: usize| -> Result<String, String> {
         Ok(sites.leader(site)?.options.redis.to_string())
@@ -136,6 +137,7 @@ pub(super) fn slots(programs: &Programs) -> Result<Handover, String> {
     let sites = Deployment::start(programs, 2, 1)?;
     sites.gather(SLOTS, 0)?;
     loads::fill(programs, &sites.redis(&[0]), SLOTS, FEW_KEYS, SMALL_BYTES)?;
+    sites.mirrored()?;
     let handover = hand_over(&sites, FEW_KEYS, SMALL_BYTES)?;
     eprintln!(
         "  slots      Portolan {:.1} ms (begin to release: {:.1} ms)",
