@@ -34,6 +34,11 @@ pub(crate) fn desk_of(ticket: Ticket) -> usize {
     (ticket.0 >> DESK_SHIFT) as usize
 }
 
+/// Whether two tickets belong to one call.
+pub(crate) fn is_same_call(a: Ticket, b: Ticket) -> bool {
+    a.0 >> CALL_SHIFT == b.0 >> CALL_SHIFT
+}
+
 struct Call {
     outcomes: Vec<Option<Outcome>>,
     missing: usize,
@@ -84,12 +89,19 @@ impl Desk {
     }
 
     /// Hands requests to the site and answers out, for as long as the desk is there. Runs on the
-    /// front's thread.
-    pub(crate) async fn run(self: Arc<Desk>, site: mpsc::Sender<Event>) {
+    /// front's thread. `straight` takes out what goes to other sites without troubling this one.
+    pub(crate) async fn run(
+        self: Arc<Desk>,
+        site: mpsc::Sender<Event>,
+        straight: impl Fn(&mut Vec<(Ticket, Request)>) + Send,
+    ) {
         let mut answers = Vec::new();
         loop {
             self.work.notified().await;
-            let requests = std::mem::take(&mut *lock(&self.outbox));
+            let mut requests = std::mem::take(&mut *lock(&self.outbox));
+            if !requests.is_empty() {
+                straight(&mut requests);
+            }
             if !requests.is_empty()
                 && let Err(unsent) = site.send(Event::Requests(requests))
             {
@@ -188,7 +200,7 @@ mod tests {
     async fn a_call_gets_all_its_answers_in_order() {
         let desk = Desk::new(DESKS_MAX - 1);
         let (site, _events) = mpsc::channel();
-        tokio::spawn(desk.clone().run(site));
+        tokio::spawn(desk.clone().run(site, |_| {}));
         let call = desk.open(2);
         assert_eq!(desk_of(call.ticket(0)), DESKS_MAX - 1);
         let mut answers = vec![
@@ -203,7 +215,7 @@ mod tests {
     async fn a_late_answer_never_reaches_another_call() {
         let desk = Desk::new(0);
         let (site, _events) = mpsc::channel();
-        tokio::spawn(desk.clone().run(site));
+        tokio::spawn(desk.clone().run(site, |_| {}));
         let given_up = desk.open(1);
         let late = given_up.ticket(0);
         drop(given_up);
@@ -219,7 +231,7 @@ mod tests {
     async fn requests_of_one_round_leave_together_and_a_site_that_stops_refuses_them() {
         let desk = Desk::new(0);
         let (site, events) = mpsc::channel();
-        tokio::spawn(desk.clone().run(site));
+        tokio::spawn(desk.clone().run(site, |_| {}));
         let calls = [desk.open(1), desk.open(1)];
         let request = || Request::write(model::Command::ClearAll);
         for call in &calls {

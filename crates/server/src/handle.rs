@@ -9,10 +9,10 @@ use crate::node::Event;
 use crate::users::Users;
 use crate::watch::{Watch, Watched};
 use model::{
-    Answer, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Refusal,
-    Request, Revision, SiteId, SiteName, Slot, SlotSet, limits,
+    Answer, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Request,
+    Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
-use protocol::site::machine::{self, Reader};
+use protocol::site::machine::Reader;
 use protocol::site::{ReadGate, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,27 +62,8 @@ impl Handle {
         consistency: ReadConsistency,
     ) -> Option<Outcome> {
         let shared = &*self.shared;
-        let here = match shared.gate.get() {
-            ReadGate::Open => true,
-            ReadGate::Closed => false,
-            _ if consistency == ReadConsistency::Stale => true,
-            ReadGate::Lease(until) => {
-                shared.clock.monotonic() < until
-                    && shared.reader.catalog().by_id(keyspace).is_some_and(|k| k.spec.lease_reads)
-            }
-            ReadGate::Stale => false,
-        };
-        if !here {
-            return None;
-        }
-        match shared.reader.query(keyspace, query) {
-            Ok(answer) => Some(Ok(answer)),
-            // Another site is to be asked, or it comes back in a moment.
-            Err(machine::Stopped::Refused(Refusal::NotHeld(_))) => None,
-            Err(machine::Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
-            // The site's thread meets the same error and says what happens next.
-            Err(machine::Stopped::Failed(_)) => None,
-        }
+        let now = || shared.clock.monotonic();
+        shared.gate.get().answer(now, &shared.reader, keyspace, query, consistency)
     }
 
     /// Asks the site and waits for its answer.

@@ -23,7 +23,7 @@ use crate::engine::fenced::Ended;
 use crate::handle::{Gate, Handle, Shared};
 use crate::identity::{self, Identity, IdentityError};
 use crate::links::enter::{self, Found};
-use crate::links::{self, Links, Porter, join};
+use crate::links::{self, Links, Porter, StraightReads, join};
 use crate::metrics::Metrics;
 use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{PeerTls, TlsError};
@@ -180,6 +180,7 @@ impl From<Ended> for StartError {
 pub struct Node {
     shared: Arc<Shared>,
     desks: Desks,
+    links: Links,
     stopped: tokio::sync::watch::Receiver<Option<Stopped>>,
     threads: Vec<JoinHandle<()>>,
     runtime: Option<tokio::runtime::Runtime>,
@@ -359,7 +360,10 @@ impl Node {
             durable: kept.is_none(),
         };
         let (kept, flusher) = kept.map(|kept| kept.run(events.clone())).unzip();
-        let porting = links.clone();
+        if kept.is_none() {
+            links.open_straight(StraightReads::new(site.straight(), desks.clone()));
+        }
+        let links_of_node = links.clone();
         let site_loop = SiteLoop {
             site,
             events: inbox,
@@ -382,16 +386,19 @@ impl Node {
             threads.push(spawn("etcd", flusher)?);
         }
         let runtime = Some(runtime);
-        let node = Node { shared, desks, stopped, threads, runtime, peer_address, _lock: lock };
-        node.start_drivers(config, porting, entering);
+        let links = links_of_node;
+        let node =
+            Node { shared, desks, links, stopped, threads, runtime, peer_address, _lock: lock };
+        node.start_drivers(config, entering);
         Ok(node)
     }
 
     /// What runs beside the site for as long as the node does, and begins anew when it does.
-    fn start_drivers(&self, config: &Config, links: Links, entering: Option<(Links, SiteEntry)>) {
+    fn start_drivers(&self, config: &Config, entering: Option<(Links, SiteEntry)>) {
         let Some(runtime) = &self.runtime else { return };
         let handle = runtime.block_on(async { self.handle() });
-        links.post(Porter(handle.clone()));
+        self.links.post(Porter(handle.clone()));
+        runtime.spawn(self.links.clone().turn_from_silent());
         if let Some((links, site)) = entering {
             runtime.spawn(enter_deployment(handle.clone(), links, config.join.clone(), site));
         }
@@ -408,7 +415,9 @@ impl Node {
         assert!(desks.len() < DESKS_MAX, "a node has at most {DESKS_MAX} front threads");
         let desk = Desk::new(desks.len());
         desks.push(desk.clone());
-        tokio::spawn(desk.clone().run(self.shared.events.clone()));
+        let links = self.links.clone();
+        let straight = move |requests: &mut Vec<_>| links.send_straight(requests);
+        tokio::spawn(desk.clone().run(self.shared.events.clone(), straight));
         Handle { shared: self.shared.clone(), desk }
     }
 

@@ -257,7 +257,15 @@ impl SiteLoop {
             }
             // It is published with the round that makes it true.
             Some(kept) if !kept.withheld.is_even() => return,
-            _ => self.site.status(),
+            _ => {
+                let mut status = self.site.status();
+                // Each that came back is counted by the core, as if it had begun there.
+                let (answered, came_back) = self.links.straight_counts();
+                let (straight, astray) = &mut status.routed_straight;
+                *straight = (*straight + answered).saturating_sub(came_back);
+                *astray += came_back;
+                status
+            }
         };
         self.set_status(Arc::new(status));
     }

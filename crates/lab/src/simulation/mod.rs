@@ -35,20 +35,19 @@ pub mod node;
 pub mod presence;
 mod queue;
 mod shell;
+mod straight;
 mod text;
 
 use crate::link::Link;
 use crate::random::Random;
 use between::Between;
-use model::{
-    Answer, Failure, NodeId, Query, ReadConsistency, Request, SiteId, Slot, SlotEpochs, Time,
-};
+use model::{Answer, Failure, NodeId, Request, SiteId, Slot, SlotEpochs, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use presence::{Course, Errand, Presence};
 use protocol::Core;
 use protocol::site::trial::Planted;
-use protocol::site::{Input, ReadGate, Status, Ticket};
+use protocol::site::{Input, Status, Ticket};
 use queue::Queue;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -556,6 +555,7 @@ impl<C> Simulation<C> {
         if let Some(process) = &mut self.nodes[node].process {
             process.site.timeout(now);
         }
+        self.turn_from_silent(node);
         self.perform_all(node);
     }
 
@@ -594,36 +594,14 @@ impl<C> Simulation<C> {
         let Some(process) = &mut self.nodes[node].process else { return };
         if self.settings.answer_at_front
             && let model::Body::Read { keyspace, query, consistency } = &request.body
-            && let Some(answer) = process.answer_here(now, *keyspace, query, *consistency)
+            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency)
         {
-            return self.answer(node, ticket, Ok(answer));
+            return self.answer(node, ticket, outcome);
         }
-        process.site.handle(now, Input::Request { ticket, request });
+        if let Some(request) = self.send_straight(node, ticket, request) {
+            let Some(process) = &mut self.nodes[node].process else { return };
+            process.site.handle(now, Input::Request { ticket, request });
+        }
         self.perform_all(node);
-    }
-}
-
-impl node::Process {
-    /// Answers a query as a front does on its own thread, if that is allowed now: see
-    /// `server::Handle::answer_here`.
-    fn answer_here(
-        &self,
-        now: Time,
-        keyspace: model::KeyspaceId,
-        query: &Query,
-        consistency: ReadConsistency,
-    ) -> Option<Answer> {
-        let reader = self.site.reader();
-        let here = match self.gate {
-            ReadGate::Open => true,
-            ReadGate::Closed => false,
-            _ if consistency == ReadConsistency::Stale => true,
-            ReadGate::Lease(until) => {
-                now.monotonic < until
-                    && reader.catalog().by_id(keyspace).is_some_and(|k| k.spec.lease_reads)
-            }
-            ReadGate::Stale => false,
-        };
-        here.then(|| reader.query(keyspace, query).ok()).flatten()
     }
 }

@@ -4,6 +4,7 @@ use super::Settings;
 use super::clock::Clock;
 use crate::random::Random;
 use model::{ClientId, NodeId, Time};
+use protocol::global::straight::Straight;
 use protocol::site::raft::Persist;
 use protocol::site::recovery::{self, RecoveryError};
 use protocol::site::{Options, ReadGate, Site, Ticket};
@@ -72,6 +73,8 @@ pub(super) struct Process {
     pub(super) chore_busy: bool,
     /// Which reads need not ask the core.
     pub(super) gate: ReadGate,
+    /// Reads that passed the core by on their way to other sites.
+    pub(super) straight: Straight,
     /// Requests it was given and has not answered.
     pub(super) tickets: BTreeSet<Ticket>,
 }
@@ -190,6 +193,7 @@ impl Node {
             ..Options::new(NodeId(self.id), client, seed)
         };
         let site = Site::new(options, now, &recovered, reader, snapshots.clone(), replica);
+        let straight = site.straight();
         self.process = Some(Process {
             site,
             writer,
@@ -201,6 +205,7 @@ impl Node {
             chores: VecDeque::new(),
             chore_busy: false,
             gate: ReadGate::Closed,
+            straight,
             tickets: BTreeSet::new(),
         });
         Ok(())

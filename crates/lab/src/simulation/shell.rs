@@ -56,8 +56,9 @@ impl<C> Simulation<C> {
 
     pub(super) fn schedule_wake(&mut self, node: NodeIndex) {
         let one = &self.nodes[node];
-        let deadline = one.process.as_ref().and_then(|process| process.site.deadline());
-        let Some(deadline) = deadline else { return };
+        let Some(process) = &one.process else { return };
+        let deadlines = [process.site.deadline(), process.straight.deadline()];
+        let Some(deadline) = deadlines.into_iter().flatten().min() else { return };
         let at = one.clock.when(deadline).max(self.now);
         if one.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
             self.nodes[node].wakes_at = Some(at);
@@ -93,11 +94,7 @@ impl<C> Simulation<C> {
                 }
             }
             Output::SendAcross { site, node: other, message } => {
-                let group = self.sites.iter().find(|group| group.id == Some(site));
-                let place = (other.0 as usize).wrapping_sub(1);
-                if let Some(to) = group.and_then(|group| group.nodes.get(place)).copied() {
-                    self.send_across(node, to, Say::Across(*message).into());
-                }
+                self.say_to(node, site, other, *message);
             }
             Output::Deployment { own, registry } => {
                 let site = self.nodes[node].site;
@@ -214,7 +211,9 @@ impl<C> Simulation<C> {
         let site = self.sites[self.nodes[from].site].id;
         if let (Some(site), Some(Say::Across(message))) = (site, message.say) {
             let node = NodeId(self.nodes[from].id);
-            self.input(to, Input::Across { site, node, message });
+            if let Some(message) = self.hear_across(to, (site, node), message) {
+                self.input(to, Input::Across { site, node, message });
+            }
         }
     }
 
@@ -226,6 +225,7 @@ impl<C> Simulation<C> {
         }
         if let Some(site) = self.sites[self.nodes[other].site].id {
             let other = NodeId(self.nodes[other].id);
+            self.lost_straight(node, (site, other));
             self.input(node, Input::AcrossLost { site, node: other });
         }
     }

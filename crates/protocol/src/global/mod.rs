@@ -7,6 +7,7 @@
 //!
 //! - [`cache`]: copies of keys that other sites hold;
 //! - [`routing`]: requests on their way to the site that holds their slot;
+//! - [`straight`]: reads that need no core on the way there;
 //! - [`handover`]: slots on their way to another site, carried by the giver's leader;
 //! - [`backups`]: which site is whose backup;
 //! - [`mirroring`]: this site's mirror, told to its backup;
@@ -25,3 +26,4 @@ pub mod mirroring;
 pub mod promotion;
 pub mod ring;
 pub mod routing;
+pub mod straight;

@@ -12,12 +12,14 @@
 mod copies;
 
 use super::cache::{Asked, Copies};
+use super::straight::Routes;
 use crate::site::Origin;
 use model::{
     Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Receiving,
     Request, RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::entry;
 use wire::peer::ForwardedRequest;
@@ -85,6 +87,7 @@ pub(crate) struct Routing {
     /// To be looked at then.
     resting: BTreeSet<(Duration, u64)>,
     hints: BTreeMap<Slot, (SiteId, Epoch)>,
+    routes: Arc<Routes>,
     /// Whom to ask at a site: who led it lately.
     near: BTreeMap<SiteId, NodeId>,
     /// Requests about slots that ended at other sites: those that went straight to a holder, and all
@@ -105,10 +108,26 @@ impl Routing {
             due: Vec::new(),
             resting: BTreeSet::new(),
             hints: BTreeMap::new(),
+            routes: Arc::default(),
             near: BTreeMap::new(),
             straight: 0,
             astray: 0,
         }
+    }
+
+    /// The number that a request has at other sites. Another process of this node will use others;
+    /// what goes past the core ([`super::straight`]) uses those from 2^63 on.
+    fn id_there(&self, id: u64) -> u64 {
+        id + (self.client.0 >> 2)
+    }
+
+    fn id_here(&self, id_there: u64) -> u64 {
+        id_there.wrapping_sub(self.client.0 >> 2)
+    }
+
+    /// Which nodes answered last.
+    pub(crate) fn routes(&self) -> &Arc<Routes> {
+        &self.routes
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -153,6 +172,7 @@ impl Routing {
         if known.1 <= epoch {
             *known = (site, epoch);
         }
+        self.routes.forget(slot);
     }
 
     /// A site said that it does not hold a slot at this epoch.
@@ -160,17 +180,21 @@ impl Routing {
         if self.hints.get(&slot).is_some_and(|(known, _)| *known == site) {
             self.hints.remove(&slot);
         }
+        self.routes.forget(slot);
     }
 
     /// Forgets what was said of sites that are gone: whoever they were said to hold is elsewhere.
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.hints.retain(|_, (site, _)| is_there(*site));
         self.near.retain(|site, _| is_there(*site));
+        self.routes.forget_all();
     }
 
     /// Somebody leads a site.
     pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId) {
-        self.near.insert(site, node);
+        if self.near.insert(site, node) != Some(node) {
+            self.routes.forget_all();
+        }
     }
 
     /// Whom to ask at the sites that were heard from.
@@ -259,7 +283,7 @@ impl Routing {
         };
         let encoded = entry::encode_request(&request);
         one.body = request.body;
-        let id = id.wrapping_add(client.0);
+        let id = self.id_there(id);
         Some(ForwardedRequest { id, request: encoded, ..Default::default() })
     }
 
@@ -313,6 +337,7 @@ impl Routing {
 
     /// Tokens changed hands: what rests is looked at now.
     pub(crate) fn wake(&mut self) {
+        self.routes.forget_all();
         let resting = std::mem::take(&mut self.resting);
         self.due.extend(resting.into_iter().map(|(_, id)| id));
     }
@@ -349,7 +374,7 @@ impl Routing {
 
     /// The slot that a request is about which another site answers.
     pub(crate) fn slot_of(&self, wire_id: u64) -> Option<Slot> {
-        match self.routed.get(&wire_id.wrapping_sub(self.client.0))?.target {
+        match self.routed.get(&self.id_here(wire_id))?.target {
             Target::Slot(slot) => Some(slot),
             Target::Site(_) => None,
         }
@@ -363,7 +388,7 @@ impl Routing {
         hint: Option<(SiteId, Epoch)>,
         now: Duration,
     ) -> Option<(Origin, Outcome)> {
-        let id = wire_id.wrapping_sub(self.client.0);
+        let id = self.id_here(wire_id);
         let one = self.routed.get_mut(&id)?;
         let At::Sent(site, ..) = one.at else { return None };
         match (&outcome, one.target) {

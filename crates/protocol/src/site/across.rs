@@ -241,7 +241,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.take_request_across(site, node, request);
                 }
             }
-            Some(AcrossSay::Answered(answered)) => self.take_answers_across(site, answered),
+            Some(AcrossSay::Answered(answered)) => self.take_answers_across(site, node, answered),
             Some(AcrossSay::Registry(news)) => self.take_news(site, node, news),
             Some(AcrossSay::Ring(say)) => self.take_ring(site, node, say),
             None => {}
@@ -269,7 +269,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.settle(vec![(origin, Err(Failure::NotServing(failure)))]);
     }
 
-    fn take_answers_across(&mut self, site: SiteId, answered: AnsweredAcross) {
+    fn take_answers_across(&mut self, site: SiteId, node: NodeId, answered: AnsweredAcross) {
+        let leads = answered.leader == node.0;
         if answered.leader != 0 {
             self.routing.learn_leader(site, NodeId(answered.leader));
         }
@@ -293,6 +294,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 && let Some(slot) = self.routing.slot_of(answer.id)
             {
                 self.learn_by_detour(slot, site);
+                if leads && !self.machine.token(slot).serves() {
+                    self.routing.routes().set(slot, site, node);
+                }
             }
             settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }

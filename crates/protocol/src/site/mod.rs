@@ -31,6 +31,7 @@ mod copies;
 mod deployment;
 mod farewell;
 mod forwarding;
+mod gate;
 mod handover;
 pub mod machine;
 pub mod membership;
@@ -53,12 +54,14 @@ use crate::global::handover::Handovers;
 use crate::global::homes::Homes;
 use crate::global::mirroring::MirrorDriver;
 use crate::global::routing::Routing;
+use crate::global::straight::Straight;
 use across::Outbox;
 use backups::Backups;
 pub use backups::Kept;
 use deployment::News;
 use farewell::Farewells;
 use forwarding::Forwarding;
+pub use gate::ReadGate;
 use handover::Handover;
 use machine::{Machine, Reader};
 use membership::Membership;
@@ -303,20 +306,6 @@ pub enum Output<V> {
     Fatal(String),
 }
 
-/// Which reads may be answered from the state, on any thread, without asking the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadGate {
-    /// None: the state is being replaced, or this node holds none.
-    Closed,
-    /// Stale ones.
-    Stale,
-    /// Stale ones, and until this moment (monotonic) linearizable ones of keyspaces with lease
-    /// reads.
-    Lease(Duration),
-    /// All: this node is the only voter, so nobody else can have acknowledged anything.
-    Open,
-}
-
 /// A site's replica. See the module's documentation.
 pub struct Site<S: State, R: LogReader, N: Snapshots> {
     options: Options,
@@ -482,6 +471,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Reads the state on any thread, as far as [`Output::Gate`] allows.
     pub fn reader(&self) -> Reader<S> {
         self.machine.reader()
+    }
+
+    /// What sends reads past this core.
+    pub fn straight(&self) -> Straight {
+        Straight::new(self.options.client, self.routing.routes().clone())
     }
 
     /// The state itself, for a snapshot's loading.

@@ -80,7 +80,7 @@ impl Links {
             Ok(connection) => {
                 let attached = link.attach_keeping();
                 let (mut reader, mut writer) = connection.split();
-                let event = |message| heard(remote, message);
+                let event = |message| self.heard(remote, message);
                 let error = tokio::select! {
                     // Little is said to us here; it ends when the other side does.
                     error = reader.run(event, &self.0.events, &self.0.waiting) => error,
@@ -97,6 +97,7 @@ impl Links {
         };
         let (site, node) = remote;
         tracing::debug!(%site, %node, "no connection to another site: {error}");
+        self.lost_straight(remote);
         let _ = self.0.events.send(Event::AcrossLost { site, node });
     }
 
@@ -116,7 +117,7 @@ impl Links {
         let hello = connection.hello();
         let (site, node) = (SiteId(hello.site_id), NodeId(hello.node));
         let (mut reader, mut writer) = connection.split();
-        let event = |message| heard((site, node), message);
+        let event = |message| self.heard((site, node), message);
         let (back, attached) = self.begin_way_back((site, node));
         let error = tokio::select! {
             error = reader.run(event, &self.0.events, &self.0.waiting) => error,
@@ -124,6 +125,13 @@ impl Links {
         };
         self.end_way_back((site, node), &back, attached);
         tracing::debug!(%site, %node, "a connection from another site broke: {error}");
+    }
+
+    /// What a node of another site said, for this site.
+    fn heard(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
+        let Some(Say::Across(message)) = message.say else { return None };
+        let message = self.hear_across((site, node), message)?;
+        Some(Event::Across { site, node, message })
     }
 
     fn begin_way_back(&self, remote: Remote) -> (Arc<Link>, u64) {
@@ -138,13 +146,5 @@ impl Links {
         if back.detach(attached) {
             all.remove(&remote);
         }
-    }
-}
-
-/// What a node of another site said, for this site.
-fn heard((site, node): Remote, message: peer::Message) -> Option<Event> {
-    match message.say {
-        Some(Say::Across(message)) => Some(Event::Across { site, node, message }),
-        _ => None,
     }
 }

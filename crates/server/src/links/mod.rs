@@ -3,8 +3,8 @@
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
-//! `across` holds the connections to nodes of other sites, which are another matter; `join` and `enter`
-//! are how a node comes to a site and a site to a deployment.
+//! `across` holds the connections to nodes of other sites, which are another matter, and `straight` what
+//! passes the site's thread by over them; `join` and `enter` are how a node comes to a site and a site to a deployment.
 //!
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
 //! matters, and whoever waits for an answer has a deadline.
@@ -13,8 +13,10 @@ mod across;
 mod connection;
 pub(crate) mod enter;
 pub(crate) mod join;
+mod straight;
 mod strangers;
 
+pub(crate) use straight::StraightReads;
 pub(crate) use strangers::Porter;
 
 use crate::desk::lock;
@@ -161,6 +163,7 @@ struct Inner {
     others: Others,
     /// Who lets in sites that want to join the deployment, once there is somebody.
     porter: OnceLock<Porter>,
+    straight: OnceLock<StraightReads>,
     runtime: tokio::runtime::Handle,
 }
 
@@ -173,7 +176,7 @@ impl Links {
         runtime: tokio::runtime::Handle,
     ) -> Links {
         let (waiting, links, dialled) = (Arc::default(), Mutex::default(), Mutex::default());
-        let (others, porter) = (Others::default(), OnceLock::new());
+        let (others, porter, straight) = (Others::default(), OnceLock::new(), OnceLock::new());
         Links(Arc::new(Inner {
             identity,
             tls,
@@ -183,6 +186,7 @@ impl Links {
             dialled,
             others,
             porter,
+            straight,
             runtime,
         }))
     }

@@ -35,6 +35,8 @@ use model::{
 
 /// The version byte of everything this version writes.
 const FORMAT: u8 = 1;
+/// What a request that is a read begins with, behind that.
+const READ: u8 = 1;
 /// The version byte and the log time.
 const HEAD_BYTES: usize = 9;
 
@@ -198,6 +200,11 @@ pub fn encode_request(request: &Request) -> Bytes {
         _ => 0,
     };
     encode_with(request, bulk_bytes)
+}
+
+/// Whether an encoded request is a read, as its first bytes say.
+pub fn is_read(request: &[u8]) -> bool {
+    request.first_chunk() == Some(&[FORMAT, READ])
 }
 
 /// Reads a request.

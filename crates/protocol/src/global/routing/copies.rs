@@ -7,10 +7,6 @@ use model::Body;
 use wire::across;
 
 impl Routing {
-    fn id_of(&self, wire_id: u64) -> u64 {
-        wire_id.wrapping_sub(self.client.0)
-    }
-
     /// What a request asks.
     pub(crate) fn body(&self, id: u64) -> Option<&Body> {
         self.routed.get(&id).map(|one| &one.body)
@@ -18,7 +14,7 @@ impl Routing {
 
     /// The same, by the number that it has at another site.
     pub(crate) fn body_there(&self, wire_id: u64) -> Option<&Body> {
-        self.body(self.id_of(wire_id))
+        self.body(self.id_here(wire_id))
     }
 
     /// A request leaves for the holder of a key that may be copied: which question it is, and since
@@ -31,13 +27,13 @@ impl Routing {
 
     /// Which question a request is that was sent to another site.
     pub(crate) fn asked_there(&self, wire_id: u64) -> Option<&Asked> {
-        let one = self.routed.get(&self.id_of(wire_id))?;
+        let one = self.routed.get(&self.id_here(wire_id))?;
         one.asked.as_ref().filter(|_| matches!(one.at, At::Sent(..)))
     }
 
     /// Its holder knows of a copy that is not here any more: now for the value.
     pub(crate) fn ask_anew(&mut self, wire_id: u64) {
-        let id = self.id_of(wire_id);
+        let id = self.id_here(wire_id);
         let Some(one) = self.routed.get_mut(&id) else { return };
         if let (Some(asked), At::Sent(..)) = (&mut one.asked, one.at) {
             asked.anew = true;

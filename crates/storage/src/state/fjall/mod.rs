@@ -49,8 +49,8 @@ pub struct Options {
     /// New changes kept in memory: so much before they go to the tree, and so much there before they
     /// are written to a sorted file.
     pub memtable_bytes: u64,
-    /// Threads that flush and compact. With one, changes wait while it compacts; with more, one of
-    /// them only flushes.
+    /// Threads that flush and compact. With one, a flush waits while it compacts; with more, the first
+    /// only flushes, but spins for as long as all the others compact, which takes a core.
     pub workers: usize,
 }
 
@@ -60,7 +60,7 @@ impl Default for Options {
             block_cache_bytes: 16 << 20,
             row_cache_bytes: 48 << 20,
             memtable_bytes: 8 << 20,
-            workers: 2,
+            workers: 1,
         }
     }
 }

@@ -1,0 +1,121 @@
+//! What passes the cores by, as fronts and links do it on their own threads: reads answered by the gate,
+//! and reads that go straight to other sites. The counterpart of `server::links::straight`.
+
+use super::node::Process;
+use super::{NodeIndex, Simulation};
+use model::{Answer, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time};
+use protocol::global::straight::{Came, answer_reads};
+use protocol::site::{Input, Ticket};
+use wire::across::{Across, AcrossSay, AnsweredAcross};
+use wire::peer::{Forward, Say};
+
+impl Process {
+    /// Answers a query as a front does on its own thread, if that is allowed now: see
+    /// `server::Handle::answer_here`.
+    pub(super) fn answer_here(
+        &self,
+        now: Time,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Result<Answer, Failure>> {
+        let reader = self.site.reader();
+        self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency)
+    }
+}
+
+impl<C> Simulation<C> {
+    /// Sends a read straight to another site, if it may; gives back what is for the core.
+    pub(super) fn send_straight(
+        &mut self,
+        node: NodeIndex,
+        ticket: Ticket,
+        request: Request,
+    ) -> Option<Request> {
+        if !self.settings.answer_at_front {
+            return Some(request);
+        }
+        let now = self.time(node).monotonic;
+        let Some(process) = &mut self.nodes[node].process else { return Some(request) };
+        let mut requests = vec![(ticket, request)];
+        let catalog = process.site.reader().catalog();
+        let sent = process.straight.take(now, &mut requests, &catalog, |a, b| a == b);
+        for ((site, other), requests) in sent {
+            self.say_to(node, site, other, AcrossSay::Forward(Forward { requests }).into());
+        }
+        requests.pop().map(|(_, request)| request)
+    }
+
+    /// Says something to a node of another site, if there is one.
+    pub(super) fn say_to(&mut self, node: NodeIndex, site: SiteId, other: NodeId, message: Across) {
+        let group = self.sites.iter().find(|group| group.id == Some(site));
+        let place = (other.0 as usize).wrapping_sub(1);
+        if let Some(to) = group.and_then(|group| group.nodes.get(place)).copied() {
+            self.send_across(node, to, Say::Across(message).into());
+        }
+    }
+
+    /// What a node of another site says: what the core need not hear is dealt with here.
+    pub(super) fn hear_across(
+        &mut self,
+        node: NodeIndex,
+        (site, other): (SiteId, NodeId),
+        message: Across,
+    ) -> Option<Across> {
+        if !self.settings.answer_at_front {
+            return Some(message);
+        }
+        let now = self.time(node);
+        let own = NodeId(self.nodes[node].id);
+        let process = self.nodes[node].process.as_mut()?;
+        match message.say {
+            Some(AcrossSay::Forward(Forward { mut requests })) => {
+                let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
+                    process.answer_here(now, keyspace, query, consistency)
+                });
+                let leader = if process.gate.leads() { own.0 } else { 0 };
+                if !answers.is_empty() {
+                    let answered = AnsweredAcross { answers, leader };
+                    self.say_to(node, site, other, AcrossSay::Answered(answered).into());
+                }
+                let is_left = !requests.is_empty();
+                is_left.then(|| AcrossSay::Forward(Forward { requests }).into())
+            }
+            Some(AcrossSay::Answered(mut answered)) => {
+                let mut came = Vec::new();
+                let straight = &mut process.straight;
+                let is_left = straight.answered(now.monotonic, other, &mut answered, &mut came);
+                self.settle_straight(node, came);
+                is_left.then(|| AcrossSay::Answered(answered).into())
+            }
+            _ => Some(message),
+        }
+    }
+
+    /// The connection to a node of another site broke.
+    pub(super) fn lost_straight(&mut self, node: NodeIndex, place: (SiteId, NodeId)) {
+        let (now, mut came) = (self.time(node).monotonic, Vec::new());
+        if let Some(process) = &mut self.nodes[node].process {
+            process.straight.lost(now, place, &mut came);
+        }
+        self.settle_straight(node, came);
+    }
+
+    /// Gives back to the core what was sent to somebody who is silent.
+    pub(super) fn turn_from_silent(&mut self, node: NodeIndex) {
+        let (now, mut came) = (self.time(node).monotonic, Vec::new());
+        if let Some(process) = &mut self.nodes[node].process {
+            process.straight.turn_from_silent(now, &mut came);
+        }
+        self.settle_straight(node, came);
+    }
+
+    fn settle_straight(&mut self, node: NodeIndex, came: Vec<Came>) {
+        for one in came {
+            match one {
+                Came::Answer(ticket, outcome) => self.answer(node, ticket, outcome),
+                Came::Back(ticket, request) => self.input(node, Input::Request { ticket, request }),
+            }
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Reads of keys that other sites hold, past the cores of both sites.
+//!
+//! Most requests about remote keys are reads of a slot whose holder has not changed for hours. A core
+//! need not think about them: the front's thread sends them straight to the node that answered last,
+//! and there the thread that hears them answers, if a front there might do so by the
+//! [`ReadGate`](crate::site::ReadGate). What is not that simple goes the ordinary way, by the cores
+//! ([`super::routing`]): the asking end hands a read to its core when the answer is not *the* answer
+//! (the slot has moved, there is no leader), when the node is silent, and when its connection breaks. A
+//! read can be asked twice without harm.
+//!
+//! The promise is the ordinary one. [`Routes`] are hints: whoever is asked answers by its own token of the
+//! slot, at one moment between the question and the answer. The core forgets a route whenever it learns
+//! anything about the slot, so that after a promotion ([`super::promotion`]) nobody asks the site that was
+//! lost.
+//!
+//! Left out: writes, which are numbered by the core; transactions; keyspaces with copies of remote keys,
+//! whose reads bring a validator along; clients that want to be redirected. A call with a write in it goes
+//! the ordinary way as a whole, so that its reads see what is before them and nothing behind.
+//!
+//! EdgeKV's clients ask a gateway for each key (§4.2 of the paper); this is its location cache taken to
+//! the end.
+
+use super::routing::{Outcome, PATIENCE};
+use crate::site::Ticket;
+use model::{
+    Body, Cache, Catalog, ClientId, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Refusal,
+    Request, SiteId, Slot, Spread, limits,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use wire::across::{AnswerAcross, AnsweredAcross};
+use wire::entry;
+use wire::peer::ForwardedRequest;
+
+/// What tells the numbers of these reads, at another site, from those of a core's requests.
+const STRAIGHT: u64 = 1 << 63;
+/// Bits of a node's id in a route; no node of a greater one has one.
+const NODE_BITS: u32 = 32;
+
+/// Which node answered for a slot last. The core writes, any thread reads.
+#[derive(Debug, Default)]
+pub struct Routes(OnceLock<Box<[AtomicU64]>>);
+
+impl Routes {
+    fn has_any(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Whom to ask about a slot.
+    pub fn of(&self, slot: Slot) -> Option<(SiteId, NodeId)> {
+        let route = self.0.get()?[place(slot)].load(Ordering::Acquire);
+        let site = u32::try_from(route >> NODE_BITS).unwrap_or_default();
+        (site != 0).then_some((SiteId(site), NodeId(route & ((1 << NODE_BITS) - 1))))
+    }
+
+    /// A node has answered for a slot, and leads its site.
+    pub(crate) fn set(&self, slot: Slot, site: SiteId, node: NodeId) {
+        if node.0 >> NODE_BITS == 0 {
+            let all = self.0.get_or_init(|| Slot::all().map(|_| AtomicU64::new(0)).collect());
+            all[place(slot)].store(u64::from(site.0) << NODE_BITS | node.0, Ordering::Release);
+        }
+    }
+
+    /// Something else is known of a slot, or nothing any more.
+    pub(crate) fn forget(&self, slot: Slot) {
+        if let Some(all) = self.0.get() {
+            all[place(slot)].store(0, Ordering::Release);
+        }
+    }
+
+    /// Of all slots.
+    pub(crate) fn forget_all(&self) {
+        for route in self.0.get().into_iter().flatten() {
+            route.store(0, Ordering::Release);
+        }
+    }
+}
+
+fn place(slot: Slot) -> usize {
+    usize::from(slot.number())
+}
+
+// ---- at the site that asks -------------------------------------------------------------------------
+
+/// A read on its way.
+#[derive(Debug)]
+struct Asked {
+    ticket: Ticket,
+    request: Request,
+    place: (SiteId, NodeId),
+    since: Duration,
+}
+
+/// What came of a read.
+#[derive(Debug, PartialEq)]
+pub enum Came {
+    /// This is its answer.
+    Answer(Ticket, Outcome),
+    /// The core is to be asked.
+    Back(Ticket, Request),
+}
+
+/// The reads of a node that were sent straight and are not answered.
+#[derive(Debug)]
+pub struct Straight {
+    routes: Arc<Routes>,
+    last_id: u64,
+    asked: BTreeMap<u64, Asked>,
+    /// Reads that were answered so, and that came back, since the start.
+    pub answered: u64,
+    /// See above.
+    pub came_back: u64,
+}
+
+/// Where a request may go past the core, if it may.
+fn way_of(request: &Request, catalog: &Catalog, routes: &Routes) -> Option<(SiteId, NodeId)> {
+    let Body::Read { keyspace, query, consistency } = &request.body else { return None };
+    let Spread::One(slot) = query.spread() else { return None };
+    let route = routes.of(slot)?;
+    let spec = &catalog.by_id(*keyspace)?.spec;
+    let may = spec.is_global()
+        && spec.cache == Cache::Off
+        && !request.redirect
+        && *consistency != ReadConsistency::Backup;
+    may.then_some(route)
+}
+
+impl Straight {
+    /// None yet. `process`: this process; an answer that was meant for an earlier one must not be
+    /// taken for one to this one's.
+    pub(crate) fn new(process: ClientId, routes: Arc<Routes>) -> Straight {
+        let (last_id, asked) = (process.0 >> 2, BTreeMap::new());
+        Straight { routes, last_id, asked, answered: 0, came_back: 0 }
+    }
+
+    /// Where reads go.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// Takes those requests out that go past the core, as they are to be sent. Those of one call stand
+    /// behind each other.
+    pub fn take(
+        &mut self,
+        now: Duration,
+        requests: &mut Vec<(Ticket, Request)>,
+        catalog: &Catalog,
+        is_same_call: impl Fn(Ticket, Ticket) -> bool,
+    ) -> BTreeMap<(SiteId, NodeId), Vec<ForwardedRequest>> {
+        let mut sent: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        if !self.routes.has_any() || self.asked.len() + requests.len() > limits::ROUTED_MAX {
+            return sent;
+        }
+        let mut ways = Vec::with_capacity(requests.len());
+        for call in requests.chunk_by(|a, b| is_same_call(a.0, b.0)) {
+            let of_call = call.iter().map(|(_, request)| way_of(request, catalog, &self.routes));
+            match of_call.collect::<Option<Vec<_>>>() {
+                Some(all) => ways.extend(all.into_iter().map(Some)),
+                None => ways.extend(call.iter().map(|_| None)),
+            }
+        }
+        let mut left = Vec::new();
+        for ((ticket, request), way) in requests.drain(..).zip(ways) {
+            match way {
+                Some(place) => {
+                    let request = self.send(now, ticket, request, place);
+                    sent.entry(place).or_default().push(request);
+                }
+                None => left.push((ticket, request)),
+            }
+        }
+        *requests = left;
+        sent
+    }
+
+    fn send(
+        &mut self,
+        now: Duration,
+        ticket: Ticket,
+        request: Request,
+        place: (SiteId, NodeId),
+    ) -> ForwardedRequest {
+        self.last_id += 1;
+        let id = self.last_id | STRAIGHT;
+        let encoded = entry::encode_request(&request);
+        self.asked.insert(id, Asked { ticket, request, place, since: now });
+        ForwardedRequest { id, request: encoded, ..ForwardedRequest::default() }
+    }
+
+    /// Takes the answers to straight reads out of what a node of another site says. Whether there is
+    /// anything left for the core.
+    pub fn answered(
+        &mut self,
+        now: Duration,
+        node: NodeId,
+        answered: &mut AnsweredAcross,
+        came: &mut Vec<Came>,
+    ) -> bool {
+        if answered.answers.iter().all(|answer| answer.id & STRAIGHT == 0) {
+            return true;
+        }
+        for answer in std::mem::take(&mut answered.answers) {
+            if answer.id & STRAIGHT == 0 {
+                answered.answers.push(answer);
+            } else if let Some(asked) = self.asked.remove(&answer.id) {
+                came.push(self.settle(now, asked, entry::decode_reply(answer.outcome)));
+            }
+        }
+        // Somebody else leads there: the core is to know.
+        !answered.answers.is_empty() || ![0, node.0].contains(&answered.leader)
+    }
+
+    fn settle(
+        &mut self,
+        now: Duration,
+        asked: Asked,
+        outcome: Result<Outcome, entry::EntryError>,
+    ) -> Came {
+        match outcome {
+            Ok(Ok(answer)) => {
+                self.answered += 1;
+                Came::Answer(asked.ticket, Ok(answer))
+            }
+            // What is wrong with the read itself is as wrong the other way.
+            Ok(Err(Failure::Refused(refusal))) if !matches!(refusal, Refusal::NotHeld(_)) => {
+                self.answered += 1;
+                Came::Answer(asked.ticket, Err(Failure::Refused(refusal)))
+            }
+            _ => self.give_back(now, asked),
+        }
+    }
+
+    /// The connection to a node broke.
+    pub fn lost(&mut self, now: Duration, place: (SiteId, NodeId), came: &mut Vec<Came>) {
+        self.give_back_all(now, came, |asked| asked.place == place);
+    }
+
+    /// Gives back what nobody has answered for the patience.
+    pub fn turn_from_silent(&mut self, now: Duration, came: &mut Vec<Came>) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.give_back_all(now, came, |asked| asked.since + PATIENCE <= now);
+        }
+    }
+
+    /// When [`Straight::turn_from_silent`] has something to do, if nothing is answered.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.asked.first_key_value().map(|(_, asked)| asked.since + PATIENCE)
+    }
+
+    fn give_back_all(
+        &mut self,
+        now: Duration,
+        came: &mut Vec<Came>,
+        is_wanted: impl Fn(&Asked) -> bool,
+    ) {
+        let wanted = self.asked.extract_if(.., |_, asked| is_wanted(asked));
+        let wanted: Vec<Asked> = wanted.map(|(_, asked)| asked).collect();
+        for asked in wanted {
+            let back = self.give_back(now, asked);
+            came.push(back);
+        }
+    }
+
+    fn give_back(&mut self, now: Duration, asked: Asked) -> Came {
+        let Asked { ticket, mut request, place, since } = asked;
+        if let Body::Read { query, .. } = &request.body
+            && let Spread::One(slot) = query.spread()
+            && self.routes.of(slot) == Some(place)
+        {
+            self.routes.forget(slot);
+        }
+        let full_ms = request.deadline_ms.unwrap_or(limits::REQUEST_DEADLINE.as_millis() as u64);
+        let took_ms = now.saturating_sub(since).as_millis() as u64;
+        request.deadline_ms = Some(full_ms.saturating_sub(took_ms).max(1));
+        self.came_back += 1;
+        Came::Back(ticket, request)
+    }
+}
+
+// ---- at the site that is asked ---------------------------------------------------------------------
+
+/// Answers the reads that requests from another site begin with, for as long as `answer` can. What it
+/// cannot stays in `requests`, as does all behind a write: that may be the same client's.
+pub fn answer_reads(
+    requests: &mut Vec<ForwardedRequest>,
+    mut answer: impl FnMut(KeyspaceId, &Query, ReadConsistency) -> Option<Outcome>,
+) -> Vec<AnswerAcross> {
+    let mut answers = Vec::new();
+    for request in requests.iter() {
+        // Whoever keeps copies wants to know more than the answer.
+        if request.known.is_some() || !entry::is_read(&request.request) {
+            break;
+        }
+        let decoded = entry::decode_request(request.request.clone());
+        let Ok(Request { body: Body::Read { keyspace, query, consistency }, .. }) = decoded else {
+            break;
+        };
+        let Some(outcome) = answer(keyspace, &query, consistency) else { break };
+        let outcome = entry::encode_reply(&outcome);
+        answers.push(AnswerAcross { id: request.id, outcome, ..AnswerAcross::default() });
+    }
+    requests.drain(..answers.len());
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Answer, Command, Keyspace, KeyspaceSpec, Scope, Write};
+
+    const CARS: KeyspaceId = KeyspaceId(1);
+    const PLACE: (SiteId, NodeId) = (SiteId(2), NodeId(1));
+
+    fn catalog(cache: Cache) -> Catalog {
+        let spec = KeyspaceSpec::linearizable_site("cars", "car:");
+        let spec = KeyspaceSpec { scope: Scope::Global, cache, ..spec };
+        Catalog::new(vec![Keyspace { id: CARS, spec }])
+    }
+
+    fn get(key: &'static str) -> Request {
+        let query = Query::Get { key: key.into() };
+        Request::read(CARS, query, ReadConsistency::Linearizable)
+    }
+
+    fn routes_to(key: &str) -> Routes {
+        let routes = Routes::default();
+        routes.set(Slot::of_key(key.as_bytes()), PLACE.0, PLACE.1);
+        routes
+    }
+
+    fn straight(key: &str) -> Straight {
+        Straight::new(ClientId(u64::MAX), Arc::new(routes_to(key)))
+    }
+
+    fn send(straight: &mut Straight, at_ms: u64, ticket: u64, request: Request) -> u64 {
+        let mut requests = vec![(Ticket(ticket), request)];
+        let now = Duration::from_millis(at_ms);
+        let sent = straight.take(now, &mut requests, &catalog(Cache::Off), |_, _| false);
+        sent[&PLACE][0].id
+    }
+
+    /// How many of some requests of one call go straight.
+    fn sent(requests: &[Request], cache: Cache, routes: Routes) -> usize {
+        let mut all: Vec<_> = requests.iter().map(|one| (Ticket(1), one.clone())).collect();
+        let mut straight = Straight::new(ClientId(1), Arc::new(routes));
+        let sent = straight.take(Duration::ZERO, &mut all, &catalog(cache), |a, b| a == b);
+        let sent = sent.values().map(Vec::len).sum();
+        assert_eq!(sent + all.len(), requests.len());
+        sent
+    }
+
+    #[test]
+    fn only_calls_of_plain_reads_with_a_route_go_straight() {
+        assert_eq!(sent(&[get("a"), get("a")], Cache::Off, routes_to("a")), 2);
+        assert_eq!(sent(&[get("a"), get("b")], Cache::Off, routes_to("a")), 0);
+        let redirect = Request { redirect: true, ..get("a") };
+        assert_eq!(sent(&[redirect], Cache::Off, routes_to("a")), 0);
+        let copied = Cache::Validated { bytes_max: 1 << 20 };
+        assert_eq!(sent(&[get("a")], copied, routes_to("a")), 0);
+        let write = Write::Take { key: "a".into() };
+        let write = Request::write(Command::Write { keyspace: CARS, write, request: None });
+        assert_eq!(sent(&[get("a"), write], Cache::Off, routes_to("a")), 0);
+        let routes = routes_to("a");
+        routes.forget_all();
+        assert_eq!(sent(&[get("a")], Cache::Off, routes), 0);
+    }
+
+    fn answers(id: u64, outcome: &Outcome) -> AnsweredAcross {
+        let outcome = entry::encode_reply(outcome);
+        let answer = AnswerAcross { id, outcome, ..AnswerAcross::default() };
+        let of_core = AnswerAcross { id: 7, ..AnswerAcross::default() };
+        AnsweredAcross { answers: vec![of_core, answer], leader: 1 }
+    }
+
+    #[test]
+    fn an_answer_is_handed_out_once_and_a_core_keeps_its_own() {
+        let mut straight = straight("a");
+        let id = send(&mut straight, 0, 3, get("a"));
+        let outcome = Ok(Answer::Integer(1));
+        for expected in [vec![Came::Answer(Ticket(3), outcome.clone())], vec![]] {
+            let (mut said, mut came) = (answers(id, &outcome), Vec::new());
+            assert!(straight.answered(Duration::ZERO, NodeId(1), &mut said, &mut came));
+            assert_eq!(came, expected);
+            assert_eq!(said.answers.len(), 1, "the core's own");
+        }
+        assert_eq!((straight.answered, straight.came_back, straight.deadline()), (1, 0, None));
+    }
+
+    #[test]
+    fn a_core_hears_who_leads() {
+        let mut straight = straight("a");
+        for (leader, is_left) in [(0, false), (1, false), (2, true)] {
+            let id = send(&mut straight, 0, 3, get("a"));
+            let mut said = answers(id, &Ok(Answer::Integer(1)));
+            said.answers.remove(0);
+            said.leader = leader;
+            let left = straight.answered(Duration::ZERO, NodeId(1), &mut said, &mut Vec::new());
+            assert_eq!(left, is_left, "leader {leader}");
+        }
+    }
+
+    #[test]
+    fn a_read_whose_slot_has_moved_goes_to_the_core_with_the_time_that_is_left() {
+        let mut straight = straight("a");
+        let request = Request { deadline_ms: Some(500), ..get("a") };
+        let id = send(&mut straight, 0, 3, request);
+        let slot = Slot::of_key(b"a");
+        let moved = Err(Failure::Refused(Refusal::NotHeld(slot)));
+        let (now, mut came) = (Duration::from_millis(200), Vec::new());
+        straight.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
+        let left = Request { deadline_ms: Some(300), ..get("a") };
+        assert_eq!(came, [Came::Back(Ticket(3), left)]);
+        assert_eq!(straight.routes().of(slot), None, "nobody else goes there");
+    }
+
+    #[test]
+    fn what_a_silent_or_lost_node_was_asked_comes_back() {
+        let mut straight = straight("a");
+        send(&mut straight, 0, 1, get("a"));
+        send(&mut straight, 600, 2, get("a"));
+        let mut came = Vec::new();
+        straight.turn_from_silent(PATIENCE - Duration::from_millis(1), &mut came);
+        assert_eq!(came, []);
+        straight.turn_from_silent(PATIENCE, &mut came);
+        assert!(matches!(came[..], [Came::Back(Ticket(1), _)]));
+        straight.lost(PATIENCE, (SiteId(2), NodeId(2)), &mut came);
+        assert_eq!(came.len(), 1, "another node was lost");
+        straight.lost(PATIENCE, PLACE, &mut came);
+        assert!(matches!(came[..], [_, Came::Back(Ticket(2), _)]));
+    }
+
+    #[test]
+    fn reads_behind_a_write_wait_for_the_core() {
+        let write = Write::Take { key: "a".into() };
+        let write = Request::write(Command::Write { keyspace: CARS, write, request: None });
+        let forwarded = |id, request: &Request| ForwardedRequest {
+            id,
+            request: entry::encode_request(request),
+            ..ForwardedRequest::default()
+        };
+        let all = [(1, get("a")), (2, write), (3, get("a"))];
+        let mut requests: Vec<_> = all.iter().map(|(id, one)| forwarded(*id, one)).collect();
+        let mut asked = 0;
+        let answers = answer_reads(&mut requests, |_, _, _| {
+            asked += 1;
+            Some(Ok(Answer::Integer(1)))
+        });
+        let ids = |all: &[u64]| all.to_vec();
+        assert_eq!(answers.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[1]));
+        assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[2, 3]));
+        assert_eq!(asked, 1);
+        let none = answer_reads(&mut requests.split_off(1), |_, _, _| None);
+        assert_eq!(none, []);
+    }
+}

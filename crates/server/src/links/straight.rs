@@ -1,0 +1,163 @@
+//! Reads past the site's thread, at both ends: [`protocol::global::straight`] put on threads.
+//!
+//! A desk's task offers what has gathered there before it goes to the site's thread; what may go straight
+//! is encoded on the front's thread and laid into the links. The links' thread answers what other sites
+//! ask, hands answers out, and gives back to the site's thread what nobody has answered.
+
+use super::Links;
+use super::across::Remote;
+use crate::desk::{desk_of, is_same_call, lock};
+use crate::node::{Desks, Event};
+use model::{NodeId, Request, SiteId};
+use protocol::global::straight::{Came, Straight, answer_reads};
+use protocol::site::Ticket;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use wire::across::{Across, AcrossSay, AnsweredAcross};
+use wire::peer::Forward;
+
+/// How often it is looked whether somebody is silent.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The reads of a node's clients that went straight to other sites.
+pub(crate) struct StraightReads {
+    reads: Mutex<Straight>,
+    desks: Desks,
+}
+
+impl StraightReads {
+    pub(crate) fn new(reads: Straight, desks: Desks) -> StraightReads {
+        StraightReads { reads: Mutex::new(reads), desks }
+    }
+}
+
+impl Links {
+    /// From now on reads may pass the site's thread by.
+    pub(crate) fn open_straight(&self, reads: StraightReads) {
+        let _ = self.0.straight.set(reads);
+    }
+
+    /// Sends those requests of one desk off that go straight; the others stay.
+    pub(crate) fn send_straight(&self, requests: &mut Vec<(Ticket, Request)>) {
+        let (Some(straight), Some(porter)) = (self.0.straight.get(), self.0.porter.get()) else {
+            return;
+        };
+        let shared = &porter.0.shared;
+        let now = shared.clock.monotonic();
+        let count = requests.len();
+        let catalog = shared.reader.catalog();
+        let sent = lock(&straight.reads).take(now, requests, &catalog, is_same_call);
+        if sent.is_empty() {
+            return;
+        }
+        shared.requests_waiting.fetch_sub(count - requests.len(), Ordering::Relaxed);
+        for ((site, node), requests) in sent {
+            self.send_across(site, node, AcrossSay::Forward(Forward { requests }).into());
+        }
+        self.flush_across();
+    }
+
+    /// What a node of another site says: what the site's thread need not hear is dealt with here.
+    pub(super) fn hear_across(&self, (site, node): Remote, message: Across) -> Option<Across> {
+        match message.say {
+            Some(AcrossSay::Forward(Forward { mut requests })) => {
+                self.answer_reads((site, node), &mut requests);
+                let is_left = !requests.is_empty();
+                is_left.then(|| AcrossSay::Forward(Forward { requests }).into())
+            }
+            Some(AcrossSay::Answered(mut answered)) => {
+                let is_left = self.hand_out(node, &mut answered);
+                is_left.then(|| AcrossSay::Answered(answered).into())
+            }
+            _ => Some(message),
+        }
+    }
+
+    fn answer_reads(&self, (site, node): Remote, requests: &mut Vec<wire::peer::ForwardedRequest>) {
+        let Some(porter) = self.0.porter.get() else { return };
+        let here = &porter.0;
+        let answers = answer_reads(requests, |keyspace, query, consistency| {
+            here.answer_here(keyspace, query, consistency)
+        });
+        if answers.is_empty() {
+            return;
+        }
+        let leads = here.shared.gate.get().leads();
+        let leader = if leads { self.0.identity.node.0 } else { 0 };
+        let answered = AcrossSay::Answered(AnsweredAcross { answers, leader });
+        self.send_across(site, node, answered.into());
+        self.flush_across();
+    }
+
+    fn hand_out(&self, node: NodeId, answered: &mut AnsweredAcross) -> bool {
+        let Some(straight) = self.0.straight.get() else { return true };
+        let mut came = Vec::new();
+        let now = self.monotonic();
+        let is_left = lock(&straight.reads).answered(now, node, answered, &mut came);
+        self.settle(straight, came);
+        is_left
+    }
+
+    /// The connection to a node of another site broke.
+    pub(super) fn lost_straight(&self, place: (SiteId, NodeId)) {
+        let Some(straight) = self.0.straight.get() else { return };
+        let mut came = Vec::new();
+        lock(&straight.reads).lost(self.monotonic(), place, &mut came);
+        self.settle(straight, came);
+    }
+
+    /// Gives back what was sent to somebody who is silent, for as long as the runtime runs.
+    pub(crate) async fn turn_from_silent(self) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let Some(straight) = self.0.straight.get() else { return };
+            let mut came = Vec::new();
+            lock(&straight.reads).turn_from_silent(self.monotonic(), &mut came);
+            self.settle(straight, came);
+        }
+    }
+
+    /// How many reads were answered straight, and how many came back, since the start.
+    pub(crate) fn straight_counts(&self) -> (u64, u64) {
+        self.0.straight.get().map_or((0, 0), |straight| {
+            let reads = lock(&straight.reads);
+            (reads.answered, reads.came_back)
+        })
+    }
+
+    fn monotonic(&self) -> Duration {
+        let porter = self.0.porter.get();
+        porter.map_or(Duration::ZERO, |porter| porter.0.shared.clock.monotonic())
+    }
+
+    fn settle(&self, straight: &StraightReads, came: Vec<Came>) {
+        let mut answers: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+        let mut back = Vec::new();
+        for one in came {
+            match one {
+                Came::Answer(ticket, outcome) => {
+                    answers.entry(desk_of(ticket)).or_default().push((ticket, outcome));
+                }
+                Came::Back(ticket, request) => back.push((ticket, request)),
+            }
+        }
+        if !answers.is_empty() {
+            let desks = lock(&straight.desks);
+            for (desk, mut answers) in answers {
+                if let Some(desk) = desks.get(desk) {
+                    desk.deliver(&mut answers);
+                }
+            }
+        }
+        if back.is_empty() {
+            return;
+        }
+        if let Some(porter) = self.0.porter.get() {
+            porter.0.shared.requests_waiting.fetch_add(back.len(), Ordering::Relaxed);
+        }
+        // A site's thread that is gone has stopped its node.
+        let _ = self.0.events.send(Event::Requests(back));
+    }
+}
