@@ -13,8 +13,9 @@
 //! anything about the slot, so that after a promotion ([`super::promotion`]) nobody asks the site that was
 //! lost.
 //!
-//! Left out: writes, which are numbered by the core; transactions; keyspaces with copies of remote keys,
-//! whose reads bring a validator along; clients that want to be redirected. A call with a write in it goes
+//! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
+//! or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator along; clients
+//! that want to be redirected. A call with a write in it goes
 //! the ordinary way as a whole, so that its reads see what is before them and nothing behind.
 //!
 //! EdgeKV's clients ask a gateway for each key (§4.2 of the paper); this is its location cache taken to
@@ -123,7 +124,7 @@ fn way_of(request: &Request, catalog: &Catalog, routes: &Routes) -> Option<(Site
     let may = spec.is_global()
         && spec.cache == Cache::Off
         && !request.redirect
-        && *consistency != ReadConsistency::Backup;
+        && *consistency == ReadConsistency::Linearizable;
     may.then_some(route)
 }
 

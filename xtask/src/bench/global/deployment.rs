@@ -152,6 +152,13 @@ impl Deployment {
         Ok(())
     }
 
+    /// How often, and how long, the logs of a site were made durable.
+    pub(super) fn fsyncs(&self, site: usize) -> Result<Fsyncs, String> {
+        let of =
+            |name: &str| self.counter(site, &format!("portolan_log_fsync_duration_seconds_{name}"));
+        Ok(Fsyncs { count: of("count")?, sum_s: of("sum")? })
+    }
+
     /// What a counter or gauge says, all nodes of a site together.
     pub(super) fn counter(&self, site: usize, name: &str) -> Result<f64, String> {
         let mut sum = 0.0;
@@ -162,6 +169,20 @@ impl Deployment {
             sum += line.trim().parse::<f64>().map_err(|e| format!("{name} {line}: {e}"))?;
         }
         Ok(sum)
+    }
+}
+
+/// What a site's nodes say of their disks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fsyncs {
+    count: f64,
+    sum_s: f64,
+}
+
+impl Fsyncs {
+    /// The mean of those since then.
+    pub(super) fn mean_us_since(self, before: Fsyncs) -> f64 {
+        (self.sum_s - before.sum_s) / (self.count - before.count).max(1.0) * 1e6
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Handover {
     /// From the freeze until the giver knows that the receiver serves, as the giver says.
     pub(super) paused_us: f64,
     pub(super) sent_bytes: f64,
+    /// What making a batch durable took on average meanwhile: at the giver, and at the receiver.
+    pub(super) fsync_us: [f64; 2],
 }
 
 /// 100 MB that move under load.
@@ -153,6 +155,7 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
         Ok::<_, String>([of("seconds")?, of("paused_seconds")?, of("sent_bytes")?])
     };
     let before = counters()?;
+    let fsyncs = [sites.fsyncs(0)?, sites.fsyncs(1)?];
     let mut asker = Asker::new(sites.cluster(1))?;
     let (began, seen) = thread::scope(|scope| {
         let began = Instant::now();
@@ -162,6 +165,8 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
         command.join().map_err(|_| "the command's thread failed")??;
         Ok::<_, String>((began, seen?))
     })?;
+    let fsync_us =
+        [sites.fsyncs(0)?.mean_us_since(fsyncs[0]), sites.fsyncs(1)?.mean_us_since(fsyncs[1])];
     // What is published is up to a moment old.
     let after = field::eventually(HANDOVER_MAX, || match counters()? {
         after if after[0] > before[0] => Ok(after),
@@ -174,6 +179,7 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
         took_s: after[0] - before[0],
         paused_us: (after[1] - before[1]) * 1e6,
         sent_bytes: after[2] - before[2],
+        fsync_us,
     })
 }
 

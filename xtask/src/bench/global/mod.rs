@@ -12,6 +12,7 @@
 //! | `slots` | 500 slots with 20,000 keys, beside Valkey's `CLUSTER MIGRATESLOTS` |
 //! | `forward` | GETs through the site that does not hold the keys, beside GETs at the one that does |
 //! | `known` | how often a request goes straight to whoever holds its key |
+//! | `paper` | the bars that the lab measures in virtual time, once |
 //! | `three` | three sites of three nodes under load; no bar |
 
 mod deployment;
@@ -19,6 +20,7 @@ mod forward;
 mod handover;
 mod known;
 mod loads;
+mod paper;
 mod results;
 mod valkey;
 
@@ -31,7 +33,7 @@ use super::{disk, machine, systems};
 use results::Results;
 
 /// All rows, in the order in which they are measured.
-const ROWS: [&str; 6] = ["move-1", "move-3", "slots", "forward", "known", "three"];
+const ROWS: [&str; 7] = ["paper", "move-1", "move-3", "slots", "forward", "known", "three"];
 
 /// The row without a bar need not be measured as often as the others.
 const THREE_REPETITIONS_MAX: usize = 2;
@@ -95,6 +97,9 @@ pub(crate) fn global(options: &Options) -> Result<(), String> {
     let extent = options.extent();
     let mut results = Results::new(machine::describe(&systems::root()?)?, options.wants("slots"))?;
     let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { 5 });
+    if options.wants("paper") {
+        results.paper = Some(paper::measure(&programs, options.quick)?);
+    }
     for repetition in 1..=repetitions {
         eprintln!("repetition {repetition} of {repetitions}");
         results.disk.push(disk::fdatasync(&systems::root()?)?);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::forward::{self, Forwarded};
 use super::handover::{self, Handover, Move};
 use super::known::{Known, Routed, Three};
+use super::paper::{Hops, Paper};
 use super::valkey::{self, Migration};
 use crate::bench::command::output;
 use crate::bench::disk::Fdatasync;
@@ -32,6 +33,7 @@ pub(super) struct Results {
     pub(super) forward: Vec<Forwarded>,
     pub(super) known: Vec<Known>,
     pub(super) three: Vec<Three>,
+    pub(super) paper: Option<Paper>,
 }
 
 const INTRODUCTION: &str = "\
@@ -68,6 +70,7 @@ impl Results {
             forward: Vec::new(),
             known: Vec::new(),
             three: Vec::new(),
+            paper: None,
         })
     }
 
@@ -115,6 +118,7 @@ impl Results {
 
     fn bars(&self) -> Vec<Bar> {
         let mut bars = Vec::new();
+        self.paper_bars(&mut bars);
         for nodes in [1, 3] {
             self.move_bars(nodes, &mut bars);
         }
@@ -142,6 +146,25 @@ impl Results {
         }
         self.known_bars(&mut bars);
         bars
+    }
+
+    fn paper_bars(&self, bars: &mut Vec<Bar>) {
+        let Some(paper) = &self.paper else { return };
+        bars.extend(paper.goals.iter().map(|goal| Bar {
+            work: format!("in the lab, {}", goal.what),
+            bar: goal.bar.clone(),
+            measured: goal.is.clone(),
+            met: goal.met,
+        }));
+        if let Some(most) = paper.hops.last() {
+            let is_within = |one: &Hops| one.mean <= one.mean_max();
+            bars.push(Bar {
+                work: format!("in the lab, cold lookup on rings of up to {} sites", grouped(most.sites)),
+                bar: format!("mean hops ≤ ½ log2 m + 1 (then {:.2})", most.mean_max()),
+                measured: format!("{:.2} hops with {} sites", most.mean, grouped(most.sites)),
+                met: paper.hops.iter().all(is_within),
+            });
+        }
     }
 
     fn move_bars(&self, nodes: u64, bars: &mut Vec<Bar>) {
@@ -241,7 +264,7 @@ impl Results {
         line(page, "| nodes a site | 1 | 3 |");
         line(page, "| --- | --: | --: |");
         type Figure = fn(&Move) -> f64;
-        let rows: [(&str, Figure); 13] = [
+        let rows: [(&str, Figure); 15] = [
             ("seen, s", |one| one.handover.seen_s),
             ("begin to release, s", |one| one.handover.took_s),
             ("MB/s", Move::mb_per_s),
@@ -250,6 +273,8 @@ impl Results {
             ("round trip, µs", |one| one.round_trip_us),
             ("commit at the giver, µs", |one| one.commits_us[0]),
             ("commit at the receiver, µs", |one| one.commits_us[1]),
+            ("fsync of the giver's log meanwhile, mean, µs", |one| one.handover.fsync_us[0]),
+            ("fsync of the receiver's log meanwhile, mean, µs", |one| one.handover.fsync_us[1]),
             ("longest write, µs", |one| one.moving.longest_put_us()),
             ("longest write without a move, µs", |one| one.quiet.longest_put_us()),
             ("writes, 99.9th percentile, µs", |one| p999(&one.moving)),
