@@ -33,6 +33,7 @@ use model::{
     ClientId, Command, DeploymentId, Failure, NodeEntry, NodeId, Refusal, Request, SiteEntry,
     SiteId, SiteName, SlotSet,
 };
+use protocol::global::straight::Moved;
 use protocol::site::raft::Ticks;
 use protocol::site::recovery::{self, RecoveryError};
 use protocol::site::{Options, Ticket};
@@ -71,6 +72,8 @@ pub(crate) enum Event {
         site: SiteId,
         node: NodeId,
     },
+    /// A site does not hold a slot that it was asked about past the site's thread.
+    Moved(Moved),
     /// Somebody wants to know who holds which slots, and who leads the sites.
     SlotMap(tokio::sync::oneshot::Sender<SlotMap>),
     Persisted(u64),

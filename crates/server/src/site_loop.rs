@@ -157,6 +157,7 @@ impl SiteLoop {
                 Input::Across { site, node, message }
             }
             Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
+            Event::Moved(moved) => Input::Moved(moved),
             Event::SlotMap(asker) => {
                 // Moves are shown beside it: not those of a moment ago, before they had begun.
                 self.publish(now);

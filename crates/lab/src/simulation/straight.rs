@@ -46,6 +46,13 @@ impl<C> Simulation<C> {
         requests.pop().map(|(_, request)| request)
     }
 
+    /// How many reads a node's process has sent straight that were answered so, and that came back.
+    #[must_use]
+    pub fn straight(&self, node: NodeIndex) -> (u64, u64) {
+        let process = self.nodes[node].process.as_ref();
+        process.map_or((0, 0), |one| (one.straight.answered, one.straight.came_back))
+    }
+
     /// Says something to a node of another site, if there is one.
     pub(super) fn say_to(&mut self, node: NodeIndex, site: SiteId, other: NodeId, message: Across) {
         let group = self.sites.iter().find(|group| group.id == Some(site));
@@ -114,6 +121,7 @@ impl<C> Simulation<C> {
         for one in came {
             match one {
                 Came::Answer(ticket, outcome) => self.answer(node, ticket, outcome),
+                Came::Moved(moved) => self.input(node, Input::Moved(moved)),
                 Came::Back(ticket, request) => self.input(node, Input::Request { ticket, request }),
             }
         }

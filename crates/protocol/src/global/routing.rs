@@ -183,6 +183,22 @@ impl Routing {
         self.routes.forget(slot);
     }
 
+    /// A site said that it does not hold a slot, and who does, if it knows. Whether there is somebody else
+    /// to ask.
+    pub(crate) fn not_held(
+        &mut self,
+        slot: Slot,
+        site: SiteId,
+        hint: Option<(SiteId, Epoch)>,
+    ) -> bool {
+        self.forget(slot, site);
+        let hint = hint.filter(|(holder, _)| *holder != site);
+        if let Some((holder, epoch)) = hint {
+            self.learn(slot, holder, epoch);
+        }
+        hint.is_some()
+    }
+
     /// Forgets what was said of sites that are gone: whoever they were said to hold is elsewhere.
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.hints.retain(|_, (site, _)| is_there(*site));
@@ -325,6 +341,15 @@ impl Routing {
         request
     }
 
+    /// A request that came back goes on at once.
+    fn follow(&mut self, id: u64) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.returns += 1;
+            one.at = At::Due;
+            self.due.push(id);
+        }
+    }
+
     /// A request is looked at again after a while, longer each time.
     pub(crate) fn rest(&mut self, id: u64, now: Duration) {
         if let Some(one) = self.routed.get_mut(&id) {
@@ -393,23 +418,12 @@ impl Routing {
         let At::Sent(site, ..) = one.at else { return None };
         match (&outcome, one.target) {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
-                match hint.filter(|(holder, _)| *holder != site) {
-                    Some((holder, epoch)) => {
-                        // The first few follow at once; who is sent in circles rests.
-                        let rests = one.returns >= 4;
-                        one.returns += u32::from(!rests);
-                        one.at = At::Due;
-                        self.forget(slot, site);
-                        self.learn(slot, holder, epoch);
-                        match rests {
-                            true => self.rest(id, now),
-                            false => self.due.push(id),
-                        }
-                    }
-                    None => {
-                        self.forget(slot, site);
-                        self.rest(id, now);
-                    }
+                // The first few follow at once; who is sent in circles rests.
+                let rests = one.returns >= 4;
+                if self.not_held(slot, site, hint) && !rests {
+                    self.follow(id);
+                } else {
+                    self.rest(id, now);
                 }
                 None
             }

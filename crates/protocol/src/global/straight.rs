@@ -24,8 +24,8 @@
 use super::routing::{Outcome, PATIENCE};
 use crate::site::Ticket;
 use model::{
-    Body, Cache, Catalog, ClientId, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Refusal,
-    Request, SiteId, Slot, Spread, limits,
+    Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency,
+    Refusal, Request, SiteId, Slot, Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,8 +99,21 @@ struct Asked {
 pub enum Came {
     /// This is its answer.
     Answer(Ticket, Outcome),
+    /// A site does not hold its slot; the core is to hear of it, before the read comes back.
+    Moved(Moved),
     /// The core is to be asked.
     Back(Ticket, Request),
+}
+
+/// A site's word that it does not hold a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Which slot.
+    pub slot: Slot,
+    /// Who says so.
+    pub by: SiteId,
+    /// Who does, by its knowledge, and since which epoch. Site 0: nobody is known.
+    pub holder: (SiteId, Epoch),
 }
 
 /// The reads of a node that were sent straight and are not answered.
@@ -206,30 +219,26 @@ impl Straight {
             if answer.id & STRAIGHT == 0 {
                 answered.answers.push(answer);
             } else if let Some(asked) = self.asked.remove(&answer.id) {
-                came.push(self.settle(now, asked, entry::decode_reply(answer.outcome)));
+                self.settle(now, asked, answer, came);
             }
         }
         // Somebody else leads there: the core is to know.
         !answered.answers.is_empty() || ![0, node.0].contains(&answered.leader)
     }
 
-    fn settle(
-        &mut self,
-        now: Duration,
-        asked: Asked,
-        outcome: Result<Outcome, entry::EntryError>,
-    ) -> Came {
-        match outcome {
-            Ok(Ok(answer)) => {
-                self.answered += 1;
-                Came::Answer(asked.ticket, Ok(answer))
+    fn settle(&mut self, now: Duration, asked: Asked, answer: AnswerAcross, came: &mut Vec<Came>) {
+        let holder = (SiteId(answer.holder), Epoch(answer.epoch));
+        match entry::decode_reply(answer.outcome) {
+            Ok(Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
+                came.push(Came::Moved(Moved { slot, by: asked.place.0, holder }));
+                came.push(self.give_back(now, asked));
             }
             // What is wrong with the read itself is as wrong the other way.
-            Ok(Err(Failure::Refused(refusal))) if !matches!(refusal, Refusal::NotHeld(_)) => {
+            Ok(outcome @ (Ok(_) | Err(Failure::Refused(_)))) => {
                 self.answered += 1;
-                Came::Answer(asked.ticket, Err(Failure::Refused(refusal)))
+                came.push(Came::Answer(asked.ticket, outcome));
             }
-            _ => self.give_back(now, asked),
+            _ => came.push(self.give_back(now, asked)),
         }
     }
 
@@ -256,11 +265,12 @@ impl Straight {
         came: &mut Vec<Came>,
         is_wanted: impl Fn(&Asked) -> bool,
     ) {
-        let wanted = self.asked.extract_if(.., |_, asked| is_wanted(asked));
-        let wanted: Vec<Asked> = wanted.map(|(_, asked)| asked).collect();
-        for asked in wanted {
-            let back = self.give_back(now, asked);
-            came.push(back);
+        let wanted = self.asked.iter().filter(|(_, asked)| is_wanted(asked));
+        let wanted: Vec<u64> = wanted.map(|(id, _)| *id).collect();
+        for id in wanted {
+            if let Some(asked) = self.asked.remove(&id) {
+                came.push(self.give_back(now, asked));
+            }
         }
     }
 
@@ -412,7 +422,8 @@ mod tests {
         let (now, mut came) = (Duration::from_millis(200), Vec::new());
         straight.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
         let left = Request { deadline_ms: Some(300), ..get("a") };
-        assert_eq!(came, [Came::Back(Ticket(3), left)]);
+        let told = Moved { slot, by: PLACE.0, holder: (SiteId(0), Epoch(0)) };
+        assert_eq!(came, [Came::Moved(told), Came::Back(Ticket(3), left)]);
         assert_eq!(straight.routes().of(slot), None, "nobody else goes there");
     }
 

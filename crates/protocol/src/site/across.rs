@@ -7,6 +7,7 @@
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::routing::{GUESSED, PATIENCE, Target, may_come_across};
+use crate::global::straight::Moved;
 use model::{
     Answer, Body, Command, Epoch, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet,
     Spread, limits,
@@ -275,20 +276,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.routing.learn_leader(site, NodeId(answered.leader));
         }
         let mut settled = Vec::new();
-        let registry = self.machine.membership().map(|member| member.registry.clone());
-        let own = self.machine.membership().map_or(SiteId(0), |member| member.own);
-        // One that is gone holds nothing; one that came lately may not be known here yet.
-        let is_there = |site: SiteId| {
-            let known = |registry: &Registry| registry.site(site).is_some();
-            registry.as_deref().is_none_or(|all| known(all) || site.0 >= all.site_next)
-        };
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
-            let holder = SiteId(answer.holder);
-            // Who knows no better sends askers to this site; that is no news here.
-            let hint = Some((holder, Epoch(answer.epoch)));
-            let hint =
-                hint.filter(|(holder, _)| holder.0 != 0 && *holder != own && is_there(*holder));
+            let hint = self.hint_told((SiteId(answer.holder), Epoch(answer.epoch)));
             let now = self.now.monotonic;
             if outcome.is_ok()
                 && let Some(slot) = self.routing.slot_of(answer.id)
@@ -301,6 +291,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }
         self.settle(settled);
+    }
+
+    /// What another site says of a slot that it does not hold, if that is any use.
+    fn hint_told(&self, (holder, epoch): (SiteId, Epoch)) -> Option<(SiteId, Epoch)> {
+        let member = self.machine.membership();
+        // Who knows no better sends askers to this site; that is no news here.
+        let own = member.map_or(SiteId(0), |member| member.own);
+        // One that is gone holds nothing; one that came lately may not be known here yet.
+        let registry = member.map(|member| &member.registry);
+        let is_there =
+            registry.is_none_or(|all| all.site(holder).is_some() || holder.0 >= all.site_next);
+        (holder.0 != 0 && holder != own && is_there).then_some((holder, epoch))
+    }
+
+    /// A site said to a read that passed by that it does not hold a slot.
+    pub(super) fn hear_moved(&mut self, moved: Moved) {
+        let hint = self.hint_told(moved.holder);
+        self.routing.not_held(moved.slot, moved.by, hint);
     }
 
     /// A site has answered for a slot. If somebody else was thought to hold it, this one has had it

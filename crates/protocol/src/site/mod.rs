@@ -54,7 +54,7 @@ use crate::global::handover::Handovers;
 use crate::global::homes::Homes;
 use crate::global::mirroring::MirrorDriver;
 use crate::global::routing::Routing;
-use crate::global::straight::Straight;
+use crate::global::straight::{Moved, Straight};
 use across::Outbox;
 use backups::Backups;
 pub use backups::Kept;
@@ -231,6 +231,8 @@ pub enum Input {
         /// Who.
         node: NodeId,
     },
+    /// A site does not hold a slot, as it said to a read that passed this core by.
+    Moved(Moved),
     /// A [`Output::Persist`] is durable, and all before it.
     Persisted(u64),
     /// There is no room for a persist (it goes on being tried), or writing altogether should stop
@@ -512,6 +514,7 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             Input::LinkLost(node) => self.link_lost(node),
             Input::Across { site, node, message } => self.take_across(site, node, message),
             Input::AcrossLost { site, node } => self.across_lost(site, node),
+            Input::Moved(moved) => self.hear_moved(moved),
             Input::Persisted(number) => self.raft.persisted(number),
             Input::DiskFull(why) => self.disk_is_full(why),
             Input::DiskHasRoom => self.disk_full = None,

@@ -5,6 +5,8 @@
 mod copies;
 mod crashes;
 mod moves;
+mod pair;
 mod scripts;
+mod straight;
 mod workload;
 mod world;

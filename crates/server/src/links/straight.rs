@@ -140,6 +140,7 @@ impl Links {
                 Came::Answer(ticket, outcome) => {
                     answers.entry(desk_of(ticket)).or_default().push((ticket, outcome));
                 }
+                Came::Moved(moved) => drop(self.0.events.send(Event::Moved(moved))),
                 Came::Back(ticket, request) => back.push((ticket, request)),
             }
         }

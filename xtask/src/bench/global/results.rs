@@ -159,7 +159,10 @@ impl Results {
         if let Some(most) = paper.hops.last() {
             let is_within = |one: &Hops| one.mean <= one.mean_max();
             bars.push(Bar {
-                work: format!("in the lab, cold lookup on rings of up to {} sites", grouped(most.sites)),
+                work: format!(
+                    "in the lab, cold lookup on rings of up to {} sites",
+                    grouped(most.sites)
+                ),
                 bar: format!("mean hops ≤ ½ log2 m + 1 (then {:.2})", most.mean_max()),
                 measured: format!("{:.2} hops with {} sites", most.mean, grouped(most.sites)),
                 met: paper.hops.iter().all(is_within),
