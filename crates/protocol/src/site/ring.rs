@@ -183,9 +183,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 LookupOutput::Done { id, site, hops, .. } => {
                     let own = self.machine.membership().map(|member| member.own);
                     self.hops = (self.hops.0 + 1, self.hops.1 + u64::from(hops));
-                    if let Some(slot) = self.on_ring.wanted.remove(&id)
-                        && Some(site) != own
-                    {
+                    let Some(slot) = self.on_ring.wanted.remove(&id) else { continue };
+                    // A slot that this site would have been told of and was not is at home.
+                    let site = if Some(site) == own { self.homes.of(slot) } else { Some(site) };
+                    if let Some(site) = site.filter(|site| Some(*site) != own) {
                         self.routing.learn(slot, site, GUESSED);
                         self.routing.wake();
                     }
