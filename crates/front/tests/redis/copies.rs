@@ -5,7 +5,7 @@ use crate::support::Client;
 use model::{Cache, KeyspaceSpec};
 
 /// The value of a line of Prometheus's text.
-fn metric(text: &str, name: &str) -> u64 {
+pub(crate) fn metric(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("portolan_{name} ")));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
 }

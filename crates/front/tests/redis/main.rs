@@ -7,6 +7,7 @@ mod conformance;
 mod copies;
 mod door;
 mod sites;
+mod straight;
 mod strain;
 mod support;
 mod tls;

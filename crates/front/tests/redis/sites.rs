@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 pub(crate) struct Deployment {
     pub(crate) sites: Vec<Place>,
     keyspace: KeyspaceSpec,
+    configure: Box<dyn Fn(&mut Config)>,
     runtime: Runtime,
     data: TempDir,
 }
@@ -39,13 +40,23 @@ impl Deployment {
 
     /// The same with another keyspace `cars`.
     pub(crate) fn start_with(with_port: &[bool], keyspace: KeyspaceSpec) -> Deployment {
+        Deployment::start_configured(with_port, keyspace, |_| {})
+    }
+
+    /// The same with nodes that are configured otherwise.
+    pub(crate) fn start_configured(
+        with_port: &[bool],
+        keyspace: KeyspaceSpec,
+        configure: impl Fn(&mut Config) + 'static,
+    ) -> Deployment {
+        let configure = Box::new(configure);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
         let data = tempfile::tempdir().unwrap();
-        let mut deployment = Deployment { sites: Vec::new(), keyspace, runtime, data };
+        let mut deployment = Deployment { sites: Vec::new(), keyspace, configure, runtime, data };
         for with_port in with_port {
             deployment.add(*with_port);
         }
@@ -129,7 +140,7 @@ impl Deployment {
             ..Ports::default()
         };
         let keyspaces = vec![self.keyspace.clone()];
-        Config {
+        let mut config = Config {
             site: SiteName::new(format!("s{site}")).unwrap(),
             node: NodeId(node),
             data: self.data.path().join(format!("{site}-{node}")),
@@ -137,7 +148,9 @@ impl Deployment {
             join: join.into_iter().collect(),
             ports,
             ..Config::default()
-        }
+        };
+        (self.configure)(&mut config);
+        config
     }
 
     /// Every site knows all of them with their addresses, and the keyspace.
