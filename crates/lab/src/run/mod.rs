@@ -518,7 +518,7 @@ impl<'w> Run<'w> {
         let judged = match &self.failure {
             // What was broken off is not judged by what it did not come to.
             Some(_) => Vec::new(),
-            None => verdict::judge(&history, &[], &verdict::Options::default()),
+            None => verdict::judge_patiently(&history),
         };
         crowd.measure.advance(self.duration);
         // Faults are bands in a report; what is marked is their end.

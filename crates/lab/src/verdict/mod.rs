@@ -125,6 +125,25 @@ impl Default for Options {
     }
 }
 
+/// Steps of a search that was given up once: minutes at most, and a gigabyte.
+const PATIENT_STEPS_MAX: u64 = 100_000_000;
+
+/// Judges a history by the promises of its header, and takes its time where the first search for an
+/// order is given up: many writes of one key without an answer have many orders.
+#[must_use]
+pub fn judge_patiently(history: &History) -> Vec<Judged> {
+    let mut judged = judge(history, &[], &Options::default());
+    for one in &mut judged {
+        if one.promise == Promise::Linearizable && matches!(one.verdict, Verdict::Undecided { .. })
+        {
+            let options = Options { search_steps_max: PATIENT_STEPS_MAX, ..Options::default() };
+            let again = judge(history, &[Promise::Linearizable], &options);
+            one.verdict = again.into_iter().next().map_or(one.verdict.clone(), |one| one.verdict);
+        }
+    }
+    judged
+}
+
 /// Judges a history by these promises; without any, by those of its header; if that has none
 /// either, by all that its lines allow ([`allowed`]).
 #[must_use]
