@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::{KeyspaceSpec, Slot};
+use model::{KeyspaceSpec, SiteId, Slot};
 
 use super::Run;
 use crate::faults::Kind;
@@ -32,24 +32,36 @@ impl Run<'_> {
             return;
         }
         let Some(id) = self.lab.sites[site].id else { return };
-        let is_known = self.losing.get(&site).is_some_and(|(_, slots)| !slots.is_empty());
-        let registries = (0..self.world.sites.len())
-            .filter_map(|site| self.lab.registry(self.lab.leader(site)?))
-            .collect::<Vec<_>>();
-        let promotions = registries.iter().filter_map(|registry| registry.backups.promotion(id));
-        let taken: BTreeSet<Slot> =
-            promotions.flat_map(|one| one.taken.iter().map(|(slot, _)| slot)).collect();
-        if let Some((_, slots)) = self.losing.get_mut(&site) {
-            slots.extend(taken.iter().copied());
-        }
+        let Some(version) = self.note_promotions(site, id) else { return };
         // Whoever was lost knows it, if nobody waits for that any more.
-        let has_returned = is_known && taken.is_empty();
+        let is_known = version > 0;
+        let leaders = (0..self.world.sites.len()).filter_map(|site| self.lab.leader(site));
+        let mut registries = leaders.filter_map(|leader| self.lab.registry(leader));
+        let has_returned = is_known
+            && registries.any(|registry| {
+                registry.version > version && registry.backups.promotion(id).is_none()
+            });
         if is_over || has_returned {
             self.end_loss(site);
         }
     }
 
+    /// Notes which slots a lost site's backup has taken. The last version of the registry in which it
+    /// waits for the lost one to hear of it; 0: it has taken nothing.
+    fn note_promotions(&mut self, site: usize, id: SiteId) -> Option<u64> {
+        let (from_us, slots) = self.losing.get_mut(&site)?;
+        let mut version = 0;
+        for one in self.lab.promotions_of(id, Duration::from_micros(*from_us)) {
+            slots.extend(one.promotion.taken.iter().map(|(slot, _)| slot));
+            version = version.max(one.version);
+        }
+        Some(version)
+    }
+
     fn end_loss(&mut self, site: usize) {
+        if let Some(id) = self.lab.sites[site].id {
+            self.note_promotions(site, id);
+        }
         let Some((from_us, slots)) = self.losing.remove(&site) else { return };
         if !slots.is_empty() {
             let until_us = self.lab.now().as_micros() as u64;

@@ -33,6 +33,7 @@ mod lives;
 pub mod network;
 pub mod node;
 pub mod presence;
+mod promoted;
 mod queue;
 mod shell;
 mod straight;
@@ -45,6 +46,7 @@ use model::{Answer, Failure, NodeId, Request, SiteId, Slot, SlotEpochs, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use presence::{Course, Errand, Presence};
+use promoted::Promoted;
 use protocol::Core;
 use protocol::site::trial::Planted;
 use protocol::site::{Input, Status, Ticket};
@@ -224,6 +226,7 @@ pub struct Simulation<C = ()> {
     pub led: Vec<Led>,
     /// Who was seen to hold slots since somebody took it.
     pub held: Vec<Held>,
+    promoted: Vec<Promoted>,
     /// Outputs performed so far, by all nodes.
     pub outputs: u64,
     /// Events that happened so far.
@@ -258,6 +261,7 @@ impl<C> Simulation<C> {
             lost: Vec::new(),
             led: Vec::new(),
             held: Vec::new(),
+            promoted: Vec::new(),
             outputs: 0,
             events: 0,
             crash_at: None,

@@ -15,7 +15,7 @@
 //!
 //! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
 //! or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator along; clients
-//! that want to be redirected. A call with a write in it goes
+//! that want to be redirected, or an answer within the patience. A call with a write in it goes
 //! the ordinary way as a whole, so that its reads see what is before them and nothing behind.
 //!
 //! EdgeKV's clients ask a gateway for each key (§4.2 of the paper); this is its location cache taken to
@@ -137,6 +137,8 @@ fn way_of(request: &Request, catalog: &Catalog, routes: &Routes) -> Option<(Site
     let may = spec.is_global()
         && spec.cache == Cache::Off
         && !request.redirect
+        // It is to be given up before anybody would look whether the node is silent.
+        && request.deadline_ms.is_none_or(|ms| Duration::from_millis(ms) > PATIENCE)
         && *consistency == ReadConsistency::Linearizable;
     may.then_some(route)
 }
@@ -368,6 +370,8 @@ mod tests {
         assert_eq!(sent(&[get("a"), get("b")], Cache::Off, routes_to("a")), 0);
         let redirect = Request { redirect: true, ..get("a") };
         assert_eq!(sent(&[redirect], Cache::Off, routes_to("a")), 0);
+        let hurried = Request { deadline_ms: Some(1_000), ..get("a") };
+        assert_eq!(sent(&[hurried], Cache::Off, routes_to("a")), 0);
         let copied = Cache::Validated { bytes_max: 1 << 20 };
         assert_eq!(sent(&[get("a")], copied, routes_to("a")), 0);
         let write = Write::Take { key: "a".into() };
@@ -415,13 +419,13 @@ mod tests {
     #[test]
     fn a_read_whose_slot_has_moved_goes_to_the_core_with_the_time_that_is_left() {
         let mut straight = straight("a");
-        let request = Request { deadline_ms: Some(500), ..get("a") };
+        let request = Request { deadline_ms: Some(5_000), ..get("a") };
         let id = send(&mut straight, 0, 3, request);
         let slot = Slot::of_key(b"a");
         let moved = Err(Failure::Refused(Refusal::NotHeld(slot)));
         let (now, mut came) = (Duration::from_millis(200), Vec::new());
         straight.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
-        let left = Request { deadline_ms: Some(300), ..get("a") };
+        let left = Request { deadline_ms: Some(4_800), ..get("a") };
         let told = Moved { slot, by: PLACE.0, holder: (SiteId(0), Epoch(0)) };
         assert_eq!(came, [Came::Moved(told), Came::Back(Ticket(3), left)]);
         assert_eq!(straight.routes().of(slot), None, "nobody else goes there");
