@@ -28,7 +28,7 @@ enum Bench {
     /// One site: throughput and latency beside etcd and Valkey, memory, start, a killed leader.
     Site(bench::Options),
     /// Global keys: slots that move, beside Valkey's; forwarding; how often holders are known.
-    Global(bench::global::Options),
+    Global(bench::Options),
 }
 
 fn main() -> ExitCode {

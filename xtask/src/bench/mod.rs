@@ -30,10 +30,10 @@ use clap::Args;
 use results::{LoadSample, Results};
 use systems::{Running, System};
 
-/// How `bench site` is run.
+/// How a bench is run.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Few and short repetitions, to see whether everything works; not a result.
+    /// One short repetition with less data, to see whether everything works; not a result.
     #[arg(long)]
     quick: bool,
 
@@ -53,30 +53,32 @@ pub(crate) struct Options {
 /// How long each measurement of a run is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    repetitions: usize,
     warmup_s: f64,
     duration_s: f64,
     /// Keys of the row that asks for a million.
     keys_many: u64,
 }
 
+impl Extent {
+    fn of(options: &Options) -> Extent {
+        match options.quick {
+            true => Extent { warmup_s: 0.5, duration_s: 1.5, keys_many: 100_000 },
+            false => Extent { warmup_s: 1.0, duration_s: 5.0, keys_many: 1_000_000 },
+        }
+    }
+}
+
 impl Options {
-    fn extent(&self) -> Extent {
-        let mut extent = if self.quick {
-            Extent { repetitions: 1, warmup_s: 0.5, duration_s: 1.5, keys_many: 100_000 }
-        } else {
-            Extent { repetitions: 5, warmup_s: 1.0, duration_s: 5.0, keys_many: 1_000_000 }
-        };
-        extent.repetitions = self.repetitions.unwrap_or(extent.repetitions);
-        extent
+    fn repetitions(&self) -> usize {
+        self.repetitions.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
     fn wants(&self, row: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == row)
     }
 
-    fn check(&self) -> Result<(), String> {
-        let known = plan::names();
+    /// Whether the rows that are wanted exist.
+    fn check(&self, known: &[&str]) -> Result<(), String> {
         match self.only.iter().find(|only| !known.contains(&only.as_str())) {
             Some(row) => Err(format!("there is no row {row:?}; there are {}", known.join(", "))),
             None => Ok(()),
@@ -89,7 +91,7 @@ pub(crate) fn site(options: &Options) -> Result<(), String> {
     if let Some(path) = &options.from {
         return publish(&Results::read(path)?, false);
     }
-    options.check()?;
+    options.check(&plan::names())?;
     let programs = command::build()?;
     let mut wanted: Vec<System> = plan::LOADS
         .iter()
@@ -102,10 +104,10 @@ pub(crate) fn site(options: &Options) -> Result<(), String> {
         system.install()?;
     }
 
-    let extent = options.extent();
+    let extent = Extent::of(options);
     let mut results = Results::new(machine::describe(&systems::root()?)?, &wanted)?;
-    for repetition in 1..=extent.repetitions {
-        eprintln!("repetition {repetition} of {}", extent.repetitions);
+    for repetition in 1..=options.repetitions() {
+        eprintln!("repetition {repetition} of {}", options.repetitions());
         results.disk.push(disk::fdatasync(&systems::root()?)?);
         // There and back again, so that a disk that gets slower or faster favours nobody.
         if repetition > 1 {
@@ -146,7 +148,7 @@ fn loads(
     let running = Running::start(system, shape, programs)?;
     load::fill(programs, &running, contestant.protocol, first.value_bytes)?;
     for (row, contestant) in rows {
-        let command = load::arguments(row, contestant, &running, options.extent())?;
+        let command = load::arguments(row, contestant, &running, Extent::of(options))?;
         let report = load::run(programs, &command)?;
         eprintln!("  {:10} {:22} {}", row.name, contestant.label, report.line());
         let second = load::second_opinion(row, &running, report.ops_per_s);

@@ -24,12 +24,7 @@ mod paper;
 mod results;
 mod valkey;
 
-use std::path::PathBuf;
-
-use clap::Args;
-
-use super::command;
-use super::{disk, machine, systems};
+use super::{Options, command, disk, machine, systems};
 use results::Results;
 
 /// All rows, in the order in which they are measured.
@@ -37,26 +32,6 @@ const ROWS: [&str; 7] = ["paper", "move-1", "move-3", "slots", "forward", "known
 
 /// The row without a bar need not be measured as often as the others.
 const THREE_REPETITIONS_MAX: usize = 2;
-
-/// How `bench global` is run.
-#[derive(Args, Debug)]
-pub(crate) struct Options {
-    /// One repetition with less data, to see whether everything works; not a result.
-    #[arg(long)]
-    quick: bool,
-
-    /// Only this row of the table; may be given more than once.
-    #[arg(long = "only", value_name = "ROW")]
-    only: Vec<String>,
-
-    /// Repetitions [default: 5, with --quick 1].
-    #[arg(long)]
-    repetitions: Option<usize>,
-
-    /// Write the tables again from the samples of an earlier run, and measure nothing.
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["quick", "only", "repetitions"])]
-    from: Option<PathBuf>,
-}
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -69,16 +44,12 @@ struct Extent {
     measured_s: f64,
 }
 
-impl Options {
-    fn extent(&self) -> Extent {
-        match self.quick {
+impl Extent {
+    fn of(options: &Options) -> Extent {
+        match options.quick {
             true => Extent { moved_keys: 20_000, load_s: 4.0, measured_s: 1.0 },
             false => Extent { moved_keys: 100_000, load_s: 5.0, measured_s: 2.0 },
         }
-    }
-
-    fn wants(&self, row: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == row)
     }
 }
 
@@ -87,16 +58,14 @@ pub(crate) fn global(options: &Options) -> Result<(), String> {
     if let Some(path) = &options.from {
         return publish(&Results::read(path)?, false);
     }
-    if let Some(row) = options.only.iter().find(|row| !ROWS.contains(&row.as_str())) {
-        return Err(format!("there is no row {row:?}; there are {}", ROWS.join(", ")));
-    }
+    options.check(&ROWS)?;
     let programs = command::build()?;
     if options.wants("slots") {
         valkey::install()?;
     }
-    let extent = options.extent();
+    let extent = Extent::of(options);
     let mut results = Results::new(machine::describe(&systems::root()?)?, options.wants("slots"))?;
-    let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { 5 });
+    let repetitions = options.repetitions();
     if options.wants("paper") {
         results.paper = Some(paper::measure(&programs, options.quick)?);
     }
