@@ -53,7 +53,7 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Begin,
-    Piece { bytes: usize },
+    Piece { sequence: u64, bytes: usize },
     Install,
     Refuse,
 }
@@ -83,6 +83,8 @@ struct Carried {
     /// Pieces that are not known to have come, and how much they bring.
     unanswered: usize,
     unanswered_bytes: usize,
+    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are answered.
+    lacks: bool,
     /// Nothing is asked or proposed before.
     not_before: Duration,
     /// When the next piece may go, by the throttle.
@@ -189,6 +191,7 @@ impl Handovers {
                 sequence: 0,
                 unanswered: 0,
                 unanswered_bytes: 0,
+                lacks: false,
                 not_before: now,
                 next_piece: now,
                 bytes: 0,
@@ -276,7 +279,7 @@ impl Handovers {
         loop {
             let moves = self.carried.len().max(1) as u64;
             let Some(carried) = self.carried.get_mut(&number) else { return };
-            if one.paused && one.frozen.is_none() {
+            if carried.lacks || one.paused && one.frozen.is_none() {
                 return;
             }
             let is_held_up = one.frozen.is_none() && carried.next_piece > now;
@@ -295,8 +298,8 @@ impl Handovers {
                 carried.at = piece.next;
                 break;
             }
-            let resume = piece.next.encode();
-            let step = Receiving::Piece { sequence: carried.sequence, resume, items: piece.items };
+            let (resume, sequence) = (piece.next.encode(), carried.sequence);
+            let step = Receiving::Piece { sequence, resume, items: piece.items };
             carried.at = piece.next;
             carried.sequence += 1;
             carried.unanswered += 1;
@@ -311,7 +314,7 @@ impl Handovers {
                 };
                 carried.next_piece = now + span.max(BREATH);
             }
-            let asked = Asked::Piece { bytes: piece.bytes };
+            let asked = Asked::Piece { sequence, bytes: piece.bytes };
             wishes.push(self.ask(id, one.to, asked, step));
         }
         let Some(carried) = self.carried.get_mut(&number) else { return };
@@ -372,7 +375,8 @@ impl Handovers {
             }
             Ok(Answer::Staged { pieces, resume }) => {
                 let is_begin = asked == Asked::Begin;
-                if let Asked::Piece { bytes } = asked {
+                if let Asked::Piece { sequence, bytes } = asked {
+                    carried.lacks |= pieces <= sequence;
                     carried.unanswered = carried.unanswered.saturating_sub(1);
                     carried.unanswered_bytes = carried.unanswered_bytes.saturating_sub(bytes);
                 }
@@ -382,9 +386,10 @@ impl Handovers {
                     carried.not_before = now;
                     return None;
                 }
-                // It lacks a piece that was sent before this one: go back to what it has.
-                let lacks = carried.unanswered == 0 && pieces < carried.sequence;
-                if is_begin || lacks {
+                // What it lacks may be on its way yet, until everything is answered: go back to what it has.
+                let is_short = carried.lacks || pieces < carried.sequence;
+                if is_begin || carried.unanswered == 0 && is_short {
+                    carried.lacks = false;
                     carried.sequence = pieces;
                     carried.unanswered = 0;
                     carried.unanswered_bytes = 0;
@@ -419,6 +424,7 @@ impl Handovers {
             // Nobody knows; the receiver is asked what it has.
             _ => {
                 carried.stage = Stage::Ask;
+                carried.lacks = false;
                 carried.unanswered = 0;
                 carried.unanswered_bytes = 0;
                 carried.not_before = now + PATIENCE;

@@ -59,7 +59,10 @@ enum Stage {
 enum Asked {
     Begin,
     /// A piece; when it was sent, if the mirror is in step after it.
-    Piece(Option<Duration>),
+    Piece {
+        sequence: u64,
+        in_step: Option<Duration>,
+    },
 }
 
 /// One mirror under way.
@@ -71,6 +74,8 @@ struct Carried {
     sequence: u64,
     /// Pieces that are not known to have come.
     unanswered: usize,
+    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are answered.
+    lacks: bool,
     told: Told,
     /// What the backup has for sure.
     known: Told,
@@ -206,9 +211,11 @@ impl MirrorDriver {
             let bytes_per_s_max = self.bytes_per_s_max;
             let Some(carried) = &mut self.carried else { return };
             let own = carried.own;
-            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || carried.next_piece > now {
+            let is_full = carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX;
+            if is_full || carried.lacks || carried.next_piece > now {
                 return;
             }
+            let sequence = carried.sequence;
             let (piece, bytes, is_step) = match carried.piece(machine, now) {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
@@ -229,7 +236,7 @@ impl MirrorDriver {
             if let Some(span) = (bytes as u64 * 1_000_000).checked_div(bytes_per_s_max) {
                 carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
             }
-            let asked = Asked::Piece(is_step.then_some(now));
+            let asked = Asked::Piece { sequence, in_step: is_step.then_some(now) };
             wishes.push(self.ask(from, own, piece, asked));
         }
         let Some(carried) = &mut self.carried else { return };
@@ -271,11 +278,14 @@ impl MirrorDriver {
                 if let Some(told) = Told::decode(&resume) {
                     carried.known = told;
                 }
-                if let Asked::Piece(Some(at)) = asked {
-                    carried.in_step = Some(at);
+                if let Asked::Piece { sequence, in_step } = asked {
+                    match pieces > sequence {
+                        true => carried.in_step = in_step.or(carried.in_step),
+                        false => carried.lacks = true,
+                    }
                 }
-                // It lacks a piece that was sent before this one.
-                if carried.unanswered == 0 && pieces < carried.sequence {
+                // What it lacks may be on its way yet, until everything is answered.
+                if carried.unanswered == 0 && (carried.lacks || pieces < carried.sequence) {
                     carried.stage = Stage::Ask;
                 }
             }
@@ -334,6 +344,7 @@ impl Carried {
             stage: Stage::Ask,
             sequence: 0,
             unanswered: 0,
+            lacks: false,
             told: Told::default(),
             known: Told::default(),
             held: BTreeMap::new(),
@@ -363,6 +374,7 @@ impl Carried {
         self.stage = Stage::Telling;
         self.sequence = pieces;
         self.unanswered = 0;
+        self.lacks = false;
         self.told = Told::decode(resume).filter(|_| pieces > 0).unwrap_or_default();
         self.known = self.told.clone();
         self.whole = whole.iter().collect();
