@@ -206,7 +206,8 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
             .unwrap();
         }
     }
-    eventually(LIMIT, || match slots(&a)? {
+    // Others hear of it when they ask for one of its keys.
+    eventually(LIMIT, || match slots(&c)? {
         all if all.iter().any(|(site, slots)| site == "c" && *slots > 0) => Ok(()),
         all => Err(format!("{all:?}")),
     })

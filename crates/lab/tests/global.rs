@@ -58,12 +58,12 @@ fn seeds_that_found_something_find_nothing_any_more() {
     }
 }
 
-/// The last of them has found that the lab itself overlooked a promotion.
+/// The last two have found something: see docs/reliability.md.
 #[test]
 fn a_site_that_is_lost_comes_back_as_a_ghost_and_nothing_else_is_lost() {
     let world = ready::load("lost-site", None).unwrap();
     let mut totals = Totals::default();
-    for seed in [1, 2, 60] {
+    for seed in [1, 60, 183] {
         let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
         let tried = lab::explore::one(&world, &options);
         assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
