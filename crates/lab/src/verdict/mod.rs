@@ -138,7 +138,9 @@ pub fn judge_patiently(history: &History) -> Vec<Judged> {
         {
             let options = Options { search_steps_max: PATIENT_STEPS_MAX, ..Options::default() };
             let again = judge(history, &[Promise::Linearizable], &options);
-            one.verdict = again.into_iter().next().map_or(one.verdict.clone(), |one| one.verdict);
+            if let Some(again) = again.into_iter().next() {
+                *one = again;
+            }
         }
     }
     judged

@@ -45,7 +45,8 @@ const NODE_BITS: u32 = 32;
 pub struct Routes(OnceLock<Box<[AtomicU64]>>);
 
 impl Routes {
-    fn has_any(&self) -> bool {
+    /// Whether there ever was one.
+    pub fn has_any(&self) -> bool {
         self.0.get().is_some()
     }
 

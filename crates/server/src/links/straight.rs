@@ -8,28 +8,34 @@ use super::Links;
 use super::across::Remote;
 use crate::desk::{desk_of, is_same_call, lock};
 use crate::node::{Desks, Event};
-use model::{NodeId, Request, SiteId};
-use protocol::global::straight::{Came, Straight, answer_reads};
+use model::{NodeId, Request};
+use protocol::global::straight::{Came, Routes, Straight, answer_reads};
 use protocol::site::Ticket;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 use wire::across::{Across, AcrossSay, AnsweredAcross};
-use wire::peer::Forward;
+use wire::peer::{Forward, ForwardedRequest};
 
-/// How often it is looked whether somebody is silent.
+/// How often it is looked whether somebody is silent, while anything is on its way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The reads of a node's clients that went straight to other sites.
 pub(crate) struct StraightReads {
+    /// Looked at without the lock: a site that belongs to no deployment has none.
+    routes: Arc<Routes>,
     reads: Mutex<Straight>,
+    /// Some were sent.
+    sent: Notify,
     desks: Desks,
 }
 
 impl StraightReads {
     pub(crate) fn new(reads: Straight, desks: Desks) -> StraightReads {
-        StraightReads { reads: Mutex::new(reads), desks }
+        let routes = reads.routes().clone();
+        StraightReads { routes, reads: Mutex::new(reads), sent: Notify::new(), desks }
     }
 }
 
@@ -44,6 +50,9 @@ impl Links {
         let (Some(straight), Some(porter)) = (self.0.straight.get(), self.0.porter.get()) else {
             return;
         };
+        if !straight.routes.has_any() {
+            return;
+        }
         let shared = &porter.0.shared;
         let now = shared.clock.monotonic();
         let count = requests.len();
@@ -57,6 +66,7 @@ impl Links {
             self.send_across(site, node, AcrossSay::Forward(Forward { requests }).into());
         }
         self.flush_across();
+        straight.sent.notify_one();
     }
 
     /// What a node of another site says: what the site's thread need not hear is dealt with here.
@@ -75,7 +85,7 @@ impl Links {
         }
     }
 
-    fn answer_reads(&self, (site, node): Remote, requests: &mut Vec<wire::peer::ForwardedRequest>) {
+    fn answer_reads(&self, (site, node): Remote, requests: &mut Vec<ForwardedRequest>) {
         let Some(porter) = self.0.porter.get() else { return };
         let here = &porter.0;
         let answers = answer_reads(requests, |keyspace, query, consistency| {
@@ -92,31 +102,43 @@ impl Links {
     }
 
     fn hand_out(&self, node: NodeId, answered: &mut AnsweredAcross) -> bool {
-        let Some(straight) = self.0.straight.get() else { return true };
-        let mut came = Vec::new();
-        let now = self.monotonic();
-        let is_left = lock(&straight.reads).answered(now, node, answered, &mut came);
-        self.settle(straight, came);
-        is_left
+        let is_left = self.go_on(|reads, now, came| reads.answered(now, node, answered, came));
+        is_left.unwrap_or(true)
     }
 
     /// The connection to a node of another site broke.
-    pub(super) fn lost_straight(&self, place: (SiteId, NodeId)) {
-        let Some(straight) = self.0.straight.get() else { return };
-        let mut came = Vec::new();
-        lock(&straight.reads).lost(self.monotonic(), place, &mut came);
-        self.settle(straight, came);
+    pub(super) fn lost_straight(&self, place: Remote) {
+        self.go_on(|reads, now, came| reads.lost(now, place, came));
     }
 
     /// Gives back what was sent to somebody who is silent, for as long as the runtime runs.
     pub(crate) async fn turn_from_silent(self) {
+        let Some(straight) = self.0.straight.get() else { return };
         loop {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-            let Some(straight) = self.0.straight.get() else { return };
-            let mut came = Vec::new();
-            lock(&straight.reads).turn_from_silent(self.monotonic(), &mut came);
-            self.settle(straight, came);
+            straight.sent.notified().await;
+            let mut is_waiting = true;
+            while is_waiting {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                is_waiting = self
+                    .go_on(|reads, now, came| {
+                        reads.turn_from_silent(now, came);
+                        reads.deadline().is_some()
+                    })
+                    .unwrap_or(false);
+            }
         }
+    }
+
+    /// Something has become of reads; those that it is over with are handed out or given back.
+    fn go_on<T>(
+        &self,
+        what: impl FnOnce(&mut Straight, Duration, &mut Vec<Came>) -> T,
+    ) -> Option<T> {
+        let (straight, porter) = (self.0.straight.get()?, self.0.porter.get()?);
+        let (now, mut came) = (porter.0.shared.clock.monotonic(), Vec::new());
+        let done = what(&mut lock(&straight.reads), now, &mut came);
+        self.settle(straight, came);
+        Some(done)
     }
 
     /// How many reads were answered straight, and how many came back, since the start.
@@ -125,11 +147,6 @@ impl Links {
             let reads = lock(&straight.reads);
             (reads.answered, reads.came_back)
         })
-    }
-
-    fn monotonic(&self) -> Duration {
-        let porter = self.0.porter.get();
-        porter.map_or(Duration::ZERO, |porter| porter.0.shared.clock.monotonic())
     }
 
     fn settle(&self, straight: &StraightReads, came: Vec<Came>) {
