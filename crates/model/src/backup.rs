@@ -40,6 +40,9 @@ pub struct Promotion {
     pub taken: SlotEpochs,
     /// Those of them that begin with what the mirror had; the others begin empty.
     pub mirrored: SlotSet,
+    /// The slots that had come to the lost site too late for the mirror: their givers, who have kept
+    /// them, hold them again, at these epochs.
+    pub kept: Vec<(SiteId, SlotEpochs)>,
 }
 
 impl Backups {
@@ -169,6 +172,8 @@ pub struct Fenced {
     pub known: SlotEpochs,
     /// The registry it has.
     pub registry: Box<Registry>,
+    /// The slots that it has handed to the lost site and keeps yet, and the epochs they have there.
+    pub kept: SlotEpochs,
 }
 
 /// What an operator is told about a promotion, before it and after it.
@@ -242,7 +247,7 @@ mod tests {
         let mut backups = Backups::default();
         let (lost, by) = (SiteId(2), SiteId(1));
         let (taken, mirrored) = (SlotEpochs::default(), SlotSet::default());
-        backups.promote(Promotion { lost, by, number: 7, taken, mirrored });
+        backups.promote(Promotion { lost, by, number: 7, taken, mirrored, kept: Vec::new() });
         assert!(backups.disowns(lost, 1_000_000) && !backups.disowns(by, 1));
         assert!(!backups.take_back(lost, 6, Revision(90)), "another promotion");
         assert!(backups.take_back(lost, 7, Revision(90)));

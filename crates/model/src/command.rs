@@ -83,12 +83,15 @@ pub enum Giving {
     Begin { slots: SlotSet, to: SiteId, pinned: bool },
     /// The slots are not served here any more.
     Freeze,
-    /// The receiver serves them: what is here is forgotten but for the pointer.
+    /// The receiver serves them: what is here is read no more, but kept until the receiver's mirror
+    /// has it, too.
     Release,
     /// The slots are served here again: the receiver has refused for ever, or they were never frozen.
     TakeBack { refused: bool },
     /// Stops copying for the time being, or goes on.
     Pause(bool),
+    /// The receiver's mirror has the slots, or it has none: what was kept of them is forgotten.
+    Forget,
 }
 
 /// A write to one keyspace.

@@ -100,7 +100,10 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
         let may_be_promoted = since < BACK_MAX + 2 * ATTEMPT;
         return if promoted || may_be_promoted { Begun::For(LOOK_AGAIN) } else { Begun::Over };
     }
-    if !promoted && let Some(lost) = simulation.sites[fault.site].id {
+    // Once: a site that is back and has no leader for a moment is not lost again.
+    let began = simulation.now().saturating_sub(since);
+    let was_promoted = |lost| simulation.promotions_of(lost, began).next().is_some();
+    if let Some(lost) = simulation.sites[fault.site].id.filter(|lost| !was_promoted(*lost)) {
         let asked = (0..simulation.sites.len()).find(|site| *site != fault.site);
         if let Some(leader) = asked.and_then(|site| simulation.leader(site)) {
             let body = Body::Promote { lost, by: None, without: Vec::new(), accept: true };

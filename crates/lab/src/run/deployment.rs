@@ -12,6 +12,17 @@ use super::form::PATIENCE;
 use crate::history::{Owner, RingMember};
 use crate::verdict::{self, Verdict};
 
+/// Who was seen to hold a slot at an epoch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holder {
+    /// By its place in the world.
+    pub(super) site: usize,
+    /// Which life of it.
+    life: u64,
+    /// When it was seen first, in true time.
+    pub(super) at_us: u64,
+}
+
 impl Run<'_> {
     /// Whether the sites of this world know each other.
     pub(super) fn is_deployment(&self) -> bool {
@@ -138,19 +149,21 @@ impl Run<'_> {
     /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.
     pub(super) fn note_holders(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {
-            let who = (held.site, held.life);
+            let at_us = held.at.as_micros() as u64;
+            let who = Holder { site: held.site, life: held.life, at_us };
             let name = self.world.sites[held.site].name.as_str();
             let name = match held.life {
                 0 | 1 => name.to_owned(),
                 life => format!("{name}#{life}"),
             };
             for (slot, epoch) in held.slots.iter() {
-                let known = self.holders.insert((slot, epoch), who);
-                if known == Some(who) {
+                let known = self.holders.get(&(slot, epoch));
+                if known.is_some_and(|known| (known.site, known.life) == (who.site, who.life)) {
                     continue;
                 }
+                self.holders.insert((slot, epoch), who);
                 self.history.owners.push(Owner {
-                    at_us: held.at.as_micros() as u64,
+                    at_us,
                     unit: format!("slot/{slot}"),
                     epoch: epoch.0,
                     owner: name.clone(),

@@ -59,14 +59,29 @@ impl Run<'_> {
     }
 
     fn end_loss(&mut self, site: usize) {
-        if let Some(id) = self.lab.sites[site].id {
-            self.note_promotions(site, id);
-        }
+        let id = self.lab.sites[site].id;
+        let version = id.and_then(|id| self.note_promotions(site, id));
         let Some((from_us, slots)) = self.losing.remove(&site) else { return };
-        if !slots.is_empty() {
+        if version.is_some_and(|version| version > 0) {
             let until_us = self.lab.now().as_micros() as u64;
             self.history.lost.push(Lost { from_us, until_us, keys: Vec::new() });
-            self.lost_slots.push(slots);
+            self.lost_slots.push((site, slots));
+        }
+    }
+
+    /// Adds the slots that had just arrived at a lost site: who gave them had not heard of it, and took
+    /// them back, at epochs far above.
+    pub(super) fn note_taken_back(&mut self) {
+        for (lost, (site, slots)) in self.history.lost.iter().zip(&mut self.lost_slots) {
+            let held = self.holders.iter();
+            for (((slot, epoch), before), ((next, later), after)) in held.clone().zip(held.skip(1))
+            {
+                let was_passed_by = slot == next && later.next() >= epoch.far_on();
+                let is_in_time = before.at_us <= lost.until_us && after.at_us >= lost.from_us;
+                if was_passed_by && before.site == *site && is_in_time {
+                    slots.insert(*slot);
+                }
+            }
         }
     }
 
@@ -80,7 +95,7 @@ impl Run<'_> {
 /// Names the keys that lie in slots that were lost: keys of global keyspaces, by their prefixes.
 pub(super) fn name_keys(
     history: &mut History,
-    slots: &[BTreeSet<Slot>],
+    slots: &[(usize, BTreeSet<Slot>)],
     keyspaces: &[KeyspaceSpec],
 ) {
     let is_global = |key: &String| {
@@ -91,7 +106,7 @@ pub(super) fn name_keys(
     let keys: BTreeSet<&String> = keys.filter(|key| is_global(key)).collect();
     let keys: Vec<(Slot, String)> =
         keys.into_iter().map(|key| (Slot::of_key(key.as_bytes()), key.clone())).collect();
-    for (lost, slots) in history.lost.iter_mut().zip(slots) {
+    for (lost, (_, slots)) in history.lost.iter_mut().zip(slots) {
         let of_slots = keys.iter().filter(|(slot, _)| slots.contains(slot));
         lost.keys = of_slots.map(|(_, key)| key.clone()).collect();
     }

@@ -208,11 +208,11 @@ struct Run<'w> {
     elections: u64,
     across_bytes: u64,
     /// Which site was seen to hold a slot at an epoch.
-    holders: BTreeMap<(Slot, Epoch), (usize, u64)>,
+    holders: BTreeMap<(Slot, Epoch), deployment::Holder>,
     /// Sites that are lost: since when (µs) what they acknowledge may be lost, and which slots.
     losing: BTreeMap<usize, (u64, BTreeSet<Slot>)>,
-    /// Of each line of the history about what was lost, the slots.
-    lost_slots: Vec<BTreeSet<Slot>>,
+    /// Of each line of the history about what was lost, the site and its slots.
+    lost_slots: Vec<(usize, BTreeSet<Slot>)>,
     failure: Option<String>,
 }
 
@@ -481,6 +481,7 @@ impl<'w> Run<'w> {
     fn finish(mut self) -> Ran {
         self.failed();
         self.end_losses();
+        self.note_taken_back();
         let mut crowd = self
             .crowd
             .take()

@@ -338,7 +338,12 @@ impl<C> Simulation<C> {
     /// A replica as it is now; `None`: it is down.
     #[must_use]
     pub fn status(&self, node: NodeIndex) -> Option<Status> {
-        Some(self.nodes.get(node)?.process.as_ref()?.site.status())
+        let mut status = self.nodes.get(node)?.process.as_ref()?.site.status();
+        let since = self.time(node).monotonic.saturating_sub(status.as_of);
+        if let Some(ago) = status.mirror.as_mut().and_then(|mirror| mirror.in_step_ago.as_mut()) {
+            *ago += since;
+        }
+        Some(status)
     }
 
     /// Whether a node leads, as it thinks itself. Cheap.

@@ -170,9 +170,15 @@ impl<C> Simulation<C> {
         }
         let leader = self.leader(site);
         if leader.is_some_and(|leader| self.registry(leader).is_some()) {
-            let label = self.label(site);
-            self.note(|| format!("{label} is in"));
-            self.sites[site].presence = Presence::Inside;
+            // Clients are told of a site when all of its nodes serve for the deployment. A witness
+            // holds no registry.
+            let serves =
+                |node: &NodeIndex| self.nodes[*node].witness || self.registry(*node).is_some();
+            if self.sites[site].nodes.iter().all(serves) {
+                let label = self.label(site);
+                self.note(|| format!("{label} is in"));
+                self.sites[site].presence = Presence::Inside;
+            }
             return;
         }
         let asked = match self.sites[site].course.let_in.clone() {

@@ -185,6 +185,7 @@ fn command(command: &Command) -> String {
             Giving::Pause(false) => format!("give {number} go on"),
             Giving::Freeze => format!("give {number} freeze"),
             Giving::Release => format!("give {number} release"),
+            Giving::Forget => format!("give {number} forget"),
             Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
             Giving::TakeBack { refused: false } => format!("give {number} take back"),
         },

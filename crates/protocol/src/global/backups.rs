@@ -94,7 +94,8 @@ mod tests {
         let second = backup_of(&registry, SiteId(1)).unwrap();
         assert!(second != first && second != SiteId(1));
         let (taken, mirrored) = (SlotEpochs::default(), SlotSet::default());
-        let promotion = Promotion { lost: second, by: SiteId(1), number: 1, taken, mirrored };
+        let promotion =
+            Promotion { lost: second, by: SiteId(1), number: 1, taken, mirrored, kept: Vec::new() };
         registry.change(&RegistryChange::Promote(promotion)).unwrap();
         assert_eq!(backup_of(&registry, SiteId(1)), None);
         assert_eq!(backup_of(&registry, SiteId(7)), None, "there is no such site");

@@ -207,7 +207,7 @@ impl Handovers {
                 continue;
             }
             let id = MoveId { from: member.own, number };
-            let open_from = moves.keys().next().copied().unwrap_or(number);
+            let open_from = machine.open_from().unwrap_or(number);
             self.go_on(machine, id, one, open_from, now, &mut wishes);
         }
         wishes

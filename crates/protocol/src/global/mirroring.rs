@@ -305,6 +305,13 @@ impl MirrorDriver {
         None
     }
 
+    /// The latest moment of which this leader knows that the backup had everything there was.
+    pub(crate) fn in_step<S: State>(&self, machine: &Machine<S>) -> Option<Duration> {
+        let own = machine.own_mirror()?;
+        let carried = self.carried.as_ref().filter(|carried| carried.own == own);
+        carried.and_then(|carried| carried.in_step)
+    }
+
     /// How far the mirror has come.
     pub(crate) fn progress<S: State>(
         &self,
@@ -322,7 +329,7 @@ impl MirrorDriver {
             }
             None => machine.revision().0.saturating_sub(own.number),
         };
-        let in_step = carried.and_then(|carried| carried.in_step);
+        let in_step = self.in_step(machine);
         Some(Progress {
             to: own.to,
             holds: carried.map_or(0, |carried| carried.held.len() as u32),

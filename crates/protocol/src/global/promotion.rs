@@ -253,7 +253,10 @@ impl Promotions {
         let slots = promotion.taken.slots();
         one.loss.empty = (slots.len() - promotion.mirrored.len()) as u32;
         one.loss.mirrored = promotion.mirrored.len() as u32;
-        if slots.contains(Registry::slot()) {
+        // Whoever holds it from then on has to hear of this first.
+        let is_kept =
+            promotion.kept.iter().any(|(_, kept)| kept.slots().contains(Registry::slot()));
+        if is_kept || slots.contains(Registry::slot()) {
             let latest = fenced.into_values().map(|said| said.registry);
             let latest = latest.max_by_key(|registry| registry.version);
             let registry = latest.unwrap_or_else(|| Box::new(sight.registry.clone()));
@@ -318,6 +321,10 @@ fn describe(loss: &mut Loss, sight: &Sight<'_>) {
 
 /// What is taken: whatever none of those that were asked holds. When somebody was not asked, only
 /// what the mirror has: the rest may be with whoever was left out.
+///
+/// Who was handing a slot to the lost site holds it until it hears that it has arrived. If the mirror has
+/// it at a higher epoch, it has arrived, and what was written there since is in the mirror alone. If it
+/// knows that it has arrived and the mirror does not have it, the giver has kept it, and gets it back.
 fn plan(
     (lost, by, number): (SiteId, SiteId, u64),
     mirror: Option<&Mirror>,
@@ -325,28 +332,44 @@ fn plan(
     somebody_was_left_out: bool,
 ) -> Promotion {
     let mut known: BTreeMap<Slot, Epoch> = BTreeMap::new();
-    let mut held: BTreeSet<Slot> = BTreeSet::new();
+    let mut held: BTreeMap<Slot, Epoch> = BTreeMap::new();
     for said in fenced.values() {
-        held.extend(said.held.iter().map(|(slot, _)| slot));
+        held.extend(said.held.iter());
         for (slot, epoch) in said.known.iter() {
             let highest = known.entry(slot).or_default();
             *highest = epoch.max(*highest);
         }
     }
+    let mut copies: BTreeMap<Slot, (Epoch, SiteId)> = BTreeMap::new();
+    for (site, said) in fenced {
+        for (slot, epoch) in said.kept.iter() {
+            let copy = copies.entry(slot).or_insert((epoch, *site));
+            *copy = (epoch, *site).max(*copy);
+        }
+    }
     let (mut taken, mut mirrored) = (Vec::new(), Vec::new());
-    for slot in Slot::all().filter(|slot| !held.contains(slot)) {
-        let known = known.get(&slot).copied().unwrap_or_default();
+    let mut kept: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+    for slot in Slot::all() {
         let whole = mirror.and_then(|mirror| mirror.whole.get(&slot)).copied();
+        if held.get(&slot).is_some_and(|held| whole.is_none_or(|whole| whole <= *held)) {
+            continue;
+        }
+        let known = known.get(&slot).copied().unwrap_or_default();
         // What was mirrored at a lower epoch has been elsewhere since.
         match whole.filter(|epoch| *epoch >= known) {
             Some(_) => mirrored.push(slot),
+            None if let Some((epoch, site)) = copies.get(&slot).filter(|(e, _)| *e >= known) => {
+                kept.entry(*site).or_default().push((slot, epoch.far_on()));
+                continue;
+            }
             None if somebody_was_left_out => continue,
             None => {}
         }
         taken.push((slot, known.max(whole.unwrap_or_default()).far_on()));
     }
     let (taken, mirrored) = (SlotEpochs::gather(taken), mirrored.into_iter().collect());
-    Promotion { lost, by, number, taken, mirrored }
+    let kept = kept.into_iter().map(|(site, slots)| (site, SlotEpochs::gather(slots))).collect();
+    Promotion { lost, by, number, taken, mirrored, kept }
 }
 
 #[cfg(test)]
@@ -368,7 +391,8 @@ mod tests {
             keyspace_next: 2,
             backups: Backups::default(),
         };
-        Fenced { held: slots(held, 2), known, registry: Box::new(registry) }
+        let kept = SlotEpochs::default();
+        Fenced { held: slots(held, 2), known, registry: Box::new(registry), kept }
     }
 
     const WHO: (SiteId, SiteId, u64) = (SiteId(1), SiteId(2), 5);
@@ -393,6 +417,19 @@ mod tests {
             (of(0), of(5), of(12)),
             (Epoch(3).far_on(), Epoch(6).far_on(), Epoch(0).far_on())
         );
+    }
+
+    #[test]
+    fn what_has_arrived_at_the_lost_site_unheard_is_taken_from_the_mirror() {
+        let mut mirror = Mirror::default();
+        mirror.whole = slots("0-9", 3).iter().collect();
+        // On their way to the lost site, all of them; of 5 to 12 the site waits for an answer.
+        let giver = |epoch| Fenced { held: slots("5-12", epoch), ..fenced("20", slots("0", 2)) };
+        let planned = |epoch| plan(WHO, Some(&mirror), &[(SiteId(3), giver(epoch))].into(), true);
+        assert_eq!(planned(2).taken.slots(), "0-9".parse().unwrap());
+        assert_eq!(planned(2).mirrored, "0-9".parse().unwrap());
+        assert!(planned(2).taken.iter().all(|(_, epoch)| epoch > Epoch(2).far_on()));
+        assert_eq!(planned(3).taken.slots(), "0-4".parse().unwrap(), "it was there, and came back");
     }
 
     #[test]

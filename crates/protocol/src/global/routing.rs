@@ -558,6 +558,7 @@ fn is_repeatable(body: &mut Body) -> bool {
                 Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. }
             )
             | Body::Write(Command::Mirror { .. } | Command::Fence { .. })
+            | Body::Write(Command::Giving { step: model::Giving::Forget, .. })
     )
 }
 
@@ -581,7 +582,9 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                 | Command::Fence { .. }
                 | Command::Register { .. }
                 | Command::Giving {
-                    step: model::Giving::Begin { .. } | model::Giving::Pause(_),
+                    step: model::Giving::Begin { .. }
+                        | model::Giving::Pause(_)
+                        | model::Giving::Forget,
                     ..
                 }
                 | Command::Receiving {

@@ -102,6 +102,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.backups.next_news = now + NEWS_INTERVAL;
         self.say_returned();
+        self.send_receipts();
         let Some(progress) = self.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);

@@ -2,8 +2,8 @@
 //!
 //! The giver of a move that this site has installed, or refused, may not have heard so yet: it keeps
 //! the slots frozen until it has. If this site were gone by then, nobody could ever tell. So before it
-//! goes, the givers are asked whether they have such a move still. They are asked to go on with it,
-//! which is nothing new to a move that is frozen, and one that has ended is told as such.
+//! goes, the givers are asked whether they have such a move still. They are asked to forget what they keep
+//! of it, which is not done to a move that is frozen, and one that has ended is told as such.
 //!
 //! What was heard is kept in memory: the next leader asks again.
 
@@ -39,14 +39,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let is_open = |id: &MoveId| {
             registry.site(id.from).is_some() && id.from != own && !self.farewells.ended.contains(id)
         };
-        let open: Vec<MoveId> = self.machine.settled_moves().filter(is_open).collect();
+        let moves = self.machine.settled_moves().map(|(id, _)| id);
+        let open: Vec<MoveId> = moves.filter(is_open).collect();
         for id in open.iter().take(ASKED_MAX).copied() {
             let asked = self.farewells.asked.get(&id);
             if asked.is_some_and(|at| *at + PATIENCE > now) {
                 continue;
             }
             self.farewells.asked.insert(id, now);
-            let command = Command::Giving { number: id.number, step: Giving::Pause(false) };
+            let command = Command::Giving { number: id.number, step: Giving::Forget };
             let body = Body::AtSite { site: id.from, command: Box::new(command) };
             self.take_any(Origin::Farewell(id), body, now + PATIENCE);
         }

@@ -7,7 +7,7 @@
 
 use super::Origin;
 use super::writes::{Settled, unknown};
-use model::{Answer, Body, ClientId, Command, Failure, NodeId, Request, RequestId, limits};
+use model::{Answer, Body, ClientId, Command, Failure, Giving, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::entry;
@@ -209,6 +209,7 @@ fn is_repeatable(body: &mut Body) -> bool {
         Body::Write(Command::SetRing(_) | Command::Register { .. } | Command::Receiving { .. }) => {
             true
         }
+        Body::Write(Command::Giving { step: Giving::Forget, .. }) => true,
         Body::Write(Command::Mirror { .. } | Command::Fence { .. } | Command::Promote { .. }) => {
             true
         }

@@ -38,6 +38,7 @@ pub mod membership;
 pub mod raft;
 mod reach;
 pub mod reads;
+mod receipts;
 pub mod recovery;
 mod registering;
 mod requests;
@@ -72,6 +73,7 @@ use model::{
 use raft::{Committed, Persist, Raft, Ticks};
 use reach::Reach;
 use reads::Reads;
+use receipts::Receipts;
 use registering::Registering;
 use ring::OnRing;
 pub use status::Status;
@@ -109,6 +111,8 @@ pub(crate) enum Origin {
     Handover(u64),
     /// A giver is asked whether a move has ended.
     Farewell(MoveId),
+    /// The giver of a move that this site has installed.
+    Receipt(MoveId),
     /// This site's mirror.
     Mirror(u64),
     /// A promotion that this site sees to.
@@ -346,6 +350,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     outbox: Outbox,
     news: News,
     farewells: Farewells,
+    receipts: Receipts,
     membership: Membership,
     handover: Handover,
     last_log_time_ms: u64,
@@ -433,6 +438,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             outbox: Outbox::default(),
             news: News::default(),
             farewells: Farewells::default(),
+            receipts: Receipts::default(),
             membership: Membership::default(),
             handover: Handover::default(),
             tick_proposed: false,

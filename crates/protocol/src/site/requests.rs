@@ -318,6 +318,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
                 Origin::Farewell(id) => self.giver_answered(id, &outcome),
+                Origin::Receipt(id) => self.receipt_answered(id, &outcome),
                 Origin::Mirror(id) => self.mirror_answered(id, outcome),
                 Origin::Promotion(id) => self.promotion_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.

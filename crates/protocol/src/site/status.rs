@@ -6,6 +6,7 @@ use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
 use crate::global::mirroring::Progress as MirrorProgress;
 use model::{NodeId, Revision};
+use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -18,6 +19,8 @@ pub struct Status {
     pub node: NodeId,
     /// What it is now.
     pub role: Role,
+    /// What its monotonic clock showed when it last heard anything: ages in here are as of then.
+    pub as_of: Duration,
     /// Whether it holds no data.
     pub witness: bool,
     /// Who leads, as far as it knows.
@@ -94,6 +97,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         Status {
             node: self.options.node,
             role: self.raft.role(),
+            as_of: self.now.monotonic,
             witness: self.options.witness,
             leader,
             term: self.raft.term(),

@@ -95,7 +95,7 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
 /// be here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 10] = [
+const PHRASES: [&str; 11] = [
     "keyspaces",
     "cursors",
     "steps of one transaction",
@@ -106,6 +106,7 @@ const PHRASES: [&str; 10] = [
     "the move was not begun there",
     "pieces are missing",
     "a keyspace is not known there",
+    "the move has not ended here",
 ];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.

@@ -8,13 +8,19 @@
 //!          | 0 ‖ the same ‖ backups
 //! ```
 //!
-//! A deployment's id is never drawn as 0.
+//! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
+//! longer one tells what givers have kept.
+//!
+//! ```text
+//! promotion = lost ‖ by ‖ number ‖ taken ‖ mirrored
+//!           | 0 ‖ the same ‖ kept
+//! ```
 
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, DeploymentId, Fenced, Fencing, Loss, Mirroring, Promotion,
-    Reached, Registry,
+    Reached, Registry, SiteId,
 };
 
 code_enum!(BackupChoice as "choice of a backup" {
@@ -24,7 +30,6 @@ code_enum!(BackupChoice as "choice of a backup" {
 });
 
 code_struct!(Backups { chosen, promotions, returned });
-code_struct!(Promotion { lost, by, number, taken, mirrored });
 
 code_enum!(Mirroring as "step of a mirror" {
     1 => Begin,
@@ -38,7 +43,7 @@ code_enum!(Fencing as "step of a fence" {
     2 => Lift,
 });
 
-code_struct!(Fenced { held, known, registry });
+code_struct!(Fenced { held, known, registry, kept });
 code_struct!(Loss {
     lost,
     by,
@@ -107,12 +112,53 @@ impl Code for Registry {
     }
 }
 
+/// What stands in the place of a lost site's id when it is told what givers have kept.
+const WITH_KEPT: SiteId = SiteId(0);
+
+impl Code for Promotion {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Promotion { lost, by, number, taken, mirrored, kept } = self;
+        let is_long = !kept.is_empty() || *lost == WITH_KEPT;
+        if is_long {
+            WITH_KEPT.put(out);
+        }
+        lost.put(out);
+        by.put(out);
+        number.put(out);
+        taken.put(out);
+        mirrored.put(out);
+        if is_long {
+            kept.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<Promotion, EntryError> {
+        let first = SiteId::take(from)?;
+        let is_long = first == WITH_KEPT;
+        let mut promotion = Promotion {
+            lost: if is_long { Code::take(from)? } else { first },
+            by: Code::take(from)?,
+            number: Code::take(from)?,
+            taken: Code::take(from)?,
+            mirrored: Code::take(from)?,
+            kept: Vec::new(),
+        };
+        if is_long {
+            promotion.kept = Code::take(from)?;
+            if promotion.kept.is_empty() && promotion.lost != WITH_KEPT {
+                return Err(from.malformed("promotion of the shorter form"));
+            }
+        }
+        Ok(promotion)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{decode_command, encode_command};
     use super::super::{decode_registry, decode_reply, encode_registry, encode_reply};
     use super::*;
-    use model::{Answer, Bytes, Command, Epoch, Refusal, Revision, SiteId, SlotEpochs, StagedItem};
+    use model::{Answer, Bytes, Command, Epoch, Refusal, Revision, SlotEpochs, StagedItem};
 
     fn registry(backups: Backups) -> Registry {
         Registry {
@@ -132,7 +178,12 @@ mod tests {
 
     fn promotion() -> Promotion {
         let mirrored = "0-2".parse().unwrap();
-        Promotion { lost: SiteId(2), by: SiteId(1), number: 300, taken: slots(), mirrored }
+        let (lost, by, kept) = (SiteId(2), SiteId(1), Vec::new());
+        Promotion { lost, by, number: 300, taken: slots(), mirrored, kept }
+    }
+
+    fn promotion_with_kept() -> Promotion {
+        Promotion { kept: vec![(SiteId(3), slots())], ..promotion() }
     }
 
     #[test]
@@ -160,6 +211,23 @@ mod tests {
     }
 
     #[test]
+    fn a_promotion_says_what_was_kept_in_a_form_of_its_own() {
+        let promotions = |one: Promotion| Backups { promotions: vec![one], ..Backups::default() };
+        let short = encode_registry(&registry(promotions(promotion())));
+        let long = encode_registry(&registry(promotions(promotion_with_kept())));
+        let of_both = b"\x02\x01\xac\x02\x01\x02\x00\x03\x09\x09\x02\x01\x00\x02";
+        let at = |bytes: &[u8]| bytes.windows(of_both.len()).position(|some| some == of_both);
+        let (in_short, in_long) = (at(&short).unwrap(), at(&long).unwrap());
+        assert_eq!(in_long, in_short + 1);
+        assert_eq!(long[in_short], 0);
+        let kept = &long[in_long + of_both.len()..];
+        assert_eq!(kept, b"\x01\x03\x01\x02\x00\x03\x09\x09\x02\x00");
+        assert_eq!(decode_registry(long), Ok(registry(promotions(promotion_with_kept()))));
+        let empty = [&short[..in_short], b"\x00", of_both, b"\x00\x00"].concat();
+        assert!(decode_registry(empty.into()).is_err(), "there is one form of each promotion");
+    }
+
+    #[test]
     fn every_step_comes_back_and_none_is_another_when_it_is_cut() {
         let items = vec![StagedItem::Cleared { keyspace: model::KeyspaceId(1) }];
         let reached = Reached { revision: Revision(5), log_time_ms: 6, whole: slots(), holds: 7 };
@@ -178,6 +246,7 @@ mod tests {
             Command::Mirror { from, number, step: piece },
             Command::Fence { lost, by, number, step: Fencing::Set },
             Command::Promote { promotion: promotion(), registry: registry.clone() },
+            Command::Promote { promotion: promotion_with_kept(), registry: registry.clone() },
         ] {
             let bytes = encode_command(&command);
             for cut in 0..bytes.len() {
@@ -185,7 +254,8 @@ mod tests {
             }
             assert_eq!(decode_command(bytes), Ok(command));
         }
-        let fenced = Fenced { held: slots(), known: SlotEpochs::default(), registry };
+        let fenced =
+            Fenced { held: slots(), known: SlotEpochs::default(), registry, kept: slots() };
         for answer in [
             Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
             Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },

@@ -46,6 +46,7 @@ code_enum!(Giving as "step of giving slots" {
     3 => Release,
     4 => TakeBack { refused },
     5 => Pause(paused),
+    6 => Forget,
 });
 
 code_enum!(Receiving as "step of receiving slots" {

@@ -12,6 +12,7 @@
 use super::apply::Applying;
 use super::keys::Place;
 use super::keyspaces::Owner;
+use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
 use storage::state::{Read, State};
@@ -79,6 +80,12 @@ impl<S: State> Applying<'_, S> {
                 }
                 Some(Owner::Mirrored { from, keyspace, slot }) => {
                     self.expire_mirrored(from, (keyspace, slot), &key);
+                    continue;
+                }
+                Some(Owner::Slot(keyspace, slot))
+                    if matches!(self.known.slots.token(slot), Token::Gone { .. }) =>
+                {
+                    self.expire_kept((keyspace, slot), generation, &key);
                     continue;
                 }
                 Some(Owner::Space(keyspace)) => Place { keyspace, slot: None, generation },

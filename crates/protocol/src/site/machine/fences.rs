@@ -10,7 +10,9 @@
 //! site follows it when it learns of it, by that same command:
 //!
 //! - the backup turns its mirror into slots that it holds;
-//! - whoever was handing slots to the lost site takes them back;
+//! - whoever was handing slots to the lost site takes them back, but for those of which the mirror
+//!   shows that they had arrived;
+//! - whoever had handed it slots that the mirror has not, and keeps them yet, holds them again;
 //! - the lost site, should it come back (a *ghost*), gives up all it held, and throws it away.
 //!
 //! It says so by another change of the registry, and is a site like any other from then on: what it
@@ -115,7 +117,8 @@ impl<S: State> Applying<'_, S> {
             SlotEpochs::gather(slots.into_iter().map(|(slot, token)| (slot, token.epoch())))
         };
         let registry = Box::new((*registry).clone());
-        let fenced = Fenced { held: epochs(held), known: epochs(known), registry };
+        let kept = self.kept_from(lost);
+        let fenced = Fenced { held: epochs(held), known: epochs(known), registry, kept };
         Ok(Answer::Fenced(Box::new(fenced)))
     }
 
@@ -172,8 +175,9 @@ impl<S: State> Applying<'_, S> {
             }
             self.lift_fence(promotion.lost);
             self.refuse_arrivals(|id| id.from == promotion.lost);
-            self.take_back_from(promotion.lost);
             self.point_to(promotion, member.own);
+            self.take_back_from(promotion.lost);
+            self.hold_kept_again(promotion, member.own);
         }
         self.follow_backups();
         Ok(())
@@ -196,10 +200,7 @@ impl<S: State> Applying<'_, S> {
         };
         let head = &mut self.known.head;
         head.log_time_ms = head.log_time_ms.max(log_time_ms);
-        // Versions that the lost site gave unseen are not given again.
-        let revision = head.revision.0.max(revision).saturating_add(NUMBERS_SKIPPED);
-        head.revision = Revision(revision);
-        self.next_revision();
+        self.skip_versions(revision);
         let globals = self.known.keyspaces.globals();
         for (slot, epoch) in taken {
             for keyspace in &globals {
@@ -221,6 +222,7 @@ impl<S: State> Applying<'_, S> {
         self.refuse_arrivals(|_| true);
         let moves: Vec<u64> = self.known.giving.keys().copied().collect();
         moves.into_iter().for_each(|number| self.end_giving(number));
+        self.drop_all_kept();
         let held = |slot: &Slot| {
             matches!(self.known.slots.token(*slot), Token::Held(_) | Token::Leaving { .. })
         };
@@ -232,9 +234,11 @@ impl<S: State> Applying<'_, S> {
         self.pin(&held.into_iter().collect(), false);
     }
 
-    /// Slots were on their way to the lost site: they stay. Those that were frozen may have been
-    /// installed there, so they go on at an epoch far above that.
+    /// Slots were on their way to the lost site: they stay, unless somebody else has them by now. Those
+    /// that were frozen may have been installed there, so they go on at an epoch far above that, and
+    /// at versions that were not given there.
     fn take_back_from(&mut self, lost: SiteId) {
+        let mut any_frozen = false;
         let moves: Vec<u64> =
             self.known.giving.iter().filter(|(_, m)| m.to == lost).map(|(n, _)| *n).collect();
         for number in moves {
@@ -242,6 +246,7 @@ impl<S: State> Applying<'_, S> {
             for slot in one.slots.iter() {
                 match self.known.slots.token(slot) {
                     Token::Leaving { epoch, number: of, frozen } if of == number => {
+                        any_frozen |= frozen;
                         let epoch = if frozen { epoch.far_on() } else { epoch };
                         self.set_token(slot, Token::Held(epoch));
                     }
@@ -250,17 +255,28 @@ impl<S: State> Applying<'_, S> {
             }
             self.end_giving(number);
         }
+        if any_frozen {
+            self.skip_versions(0);
+        }
+    }
+
+    /// Versions that a lost site gave unseen are not given again.
+    pub(super) fn skip_versions(&mut self, known: u64) {
+        let head = &mut self.known.head;
+        head.revision = Revision(head.revision.0.max(known).saturating_add(NUMBERS_SKIPPED));
+        self.next_revision();
     }
 
     /// Remembers where the slots are. Who holds one of them at a lower epoch was not asked, and holds
     /// it no more.
     fn point_to(&mut self, promotion: &Promotion, own: SiteId) {
-        if promotion.by == own {
-            return;
-        }
-        for (slot, epoch) in promotion.taken.iter() {
-            if self.known.slots.token(slot).epoch() < epoch {
-                self.drop_slot(slot, Token::Gone { epoch, to: promotion.by });
+        let taken = (&promotion.by, &promotion.taken);
+        let kept = promotion.kept.iter().map(|(site, slots)| (site, slots));
+        for (to, slots) in std::iter::once(taken).chain(kept).filter(|(to, _)| **to != own) {
+            for (slot, epoch) in slots.iter() {
+                if self.known.slots.token(slot).epoch() < epoch {
+                    self.drop_slot(slot, Token::Gone { epoch, to: *to });
+                }
             }
         }
     }

@@ -3,8 +3,9 @@
 //! A move is begun, and its slots are copied while they go on being served: this site's driver reads
 //! the records and then the change log behind them, for which every global keyspace has a cursor in
 //! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
-//! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer. A frozen slot
-//! is taken back only if the receiver has refused the move, durably and for ever.
+//! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer, and what lay
+//! here stays until it is safe there ([`super::keeping`]). A frozen slot is taken back only if the
+//! receiver has refused the move, durably and for ever.
 //!
 //! ```text
 //! o number → format 1 ‖ to (varint) ‖ flags ‖ frozen at (varint; 0: not) ‖ ranges of slots
@@ -102,10 +103,13 @@ impl<S: State> Applying<'_, S> {
         if let Giving::Begin { slots, to, pinned } = step {
             return self.begin_giving(slots, *to, *pinned);
         }
+        if *step == Giving::Forget {
+            return self.forget_kept(number);
+        }
         let one = self.known.giving.get(&number).cloned();
         let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
         match step {
-            Giving::Begin { .. } => {}
+            Giving::Begin { .. } | Giving::Forget => {}
             Giving::Pause(paused) => {
                 one.paused = *paused;
                 self.set_move(number, one);
@@ -143,12 +147,9 @@ impl<S: State> Applying<'_, S> {
                     epoch: token.epoch().next(),
                     to: one.to,
                 });
-                let stores = self.known.slots.stores();
-                let gone: Vec<_> =
-                    stores.map(|(at, _)| at).filter(|(_, slot)| leaving.contains(*slot)).collect();
-                for (keyspace, slot) in gone {
-                    self.set_store(keyspace, slot, None);
-                }
+                let epoch = |slot: Slot| (slot, self.known.slots.token(slot).epoch());
+                let kept = SlotEpochs::gather(leaving.iter().map(epoch));
+                self.keep(number, one.to, kept);
                 self.pin(&leaving, false);
                 self.end_giving(number);
             }

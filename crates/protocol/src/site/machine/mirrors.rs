@@ -18,6 +18,7 @@ use super::keyspaces::Owner;
 use super::query::{self, Sight};
 use super::requests::Asker;
 use super::stores::{EMPTY, Store};
+use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
 use model::{
     Answer, BackupError, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached, Refusal,
@@ -94,34 +95,9 @@ impl Mirror {
 
     fn encode_whole(&self) -> Vec<u8> {
         let mut row = Vec::new();
-        for (slots, epoch) in SlotEpochs::gather(self.whole.iter().map(|(s, e)| (*s, *e))).0 {
-            put_varint(epoch.0, &mut row);
-            put_varint(slots.ranges().len() as u64, &mut row);
-            for (first, last) in slots.ranges() {
-                put_varint(u64::from(*first), &mut row);
-                put_varint(u64::from(*last), &mut row);
-            }
-        }
+        let whole = SlotEpochs::gather(self.whole.iter().map(|(slot, epoch)| (*slot, *epoch)));
+        put_epochs(&whole, &mut row);
         row
-    }
-
-    fn decode_whole(mut row: &[u8]) -> Option<BTreeMap<Slot, Epoch>> {
-        let take = |rest: &mut &[u8]| -> Option<u64> {
-            let (number, len) = take_varint(rest)?;
-            *rest = &rest[len..];
-            Some(number)
-        };
-        let mut whole = BTreeMap::new();
-        while !row.is_empty() {
-            let epoch = Epoch(take(&mut row)?);
-            let mut ranges = Vec::new();
-            for _ in 0..take(&mut row)? {
-                let first = u16::try_from(take(&mut row)?).ok()?;
-                ranges.push((first, u16::try_from(take(&mut row)?).ok()?));
-            }
-            whole.extend(SlotSet::from_ranges(ranges)?.iter().map(|slot| (slot, epoch)));
-        }
-        Some(whole)
     }
 }
 
@@ -138,7 +114,7 @@ impl Mirrors {
                 let (from, part) = tables::parse_mirror(&key)?;
                 match part {
                     0 => drop(all.insert(from, Mirror::decode(&row)?)),
-                    _ => all.get_mut(&from)?.whole = Mirror::decode_whole(&row)?,
+                    _ => all.get_mut(&from)?.whole = take_epochs(&row)?.iter().collect(),
                 }
                 Some(())
             })();
@@ -460,9 +436,9 @@ mod tests {
         let mut read = Mirror::decode(&row.into()).unwrap();
         let whole = mirror.encode_whole();
         assert_eq!(whole, [3, 2, 1, 2, 9, 9]);
-        read.whole = Mirror::decode_whole(&whole).unwrap();
+        read.whole = take_epochs(&whole).unwrap().iter().collect();
         assert_eq!(read, mirror);
         assert_eq!(Mirror::decode(&Bytes::from_static(&[2, 5, 6, 0, 0, 0, 0])), None);
-        assert_eq!(Mirror::decode_whole(&[3, 2, 1]), None);
+        assert_eq!(take_epochs(&[3, 2, 1]), None);
     }
 }

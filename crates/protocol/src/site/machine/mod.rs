@@ -14,6 +14,7 @@
 //! | [`deployment`] | this site's place in its deployment, and the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
+//! | [`keeping`] | what has left and is kept until it is safe |
 //! | [`mirrors`], [`mirroring`] | what this site keeps of others, and others of it |
 //! | [`fences`] | a lost site's backup takes over |
 //! | `changes` | the change log and its cursors |
@@ -34,6 +35,7 @@ pub mod giving;
 mod hashes;
 mod head;
 mod integer;
+pub mod keeping;
 mod keys;
 mod keyspaces;
 pub mod mirroring;
@@ -63,6 +65,7 @@ use expiry::NextExpiry;
 use fences::Fences;
 use giving::Move;
 use head::Head;
+use keeping::KeptMove;
 use keyspaces::Keyspaces;
 use mirroring::OwnMirror;
 use mirrors::Mirrors;
@@ -153,6 +156,7 @@ struct Known {
     deployment: Deployment,
     slots: Slots,
     giving: BTreeMap<u64, Move>,
+    kept: BTreeMap<u64, KeptMove>,
     arrivals: Arrivals,
     mirrors: Mirrors,
     own_mirror: Option<OwnMirror>,
@@ -182,6 +186,7 @@ impl Known {
             deployment,
             slots,
             giving: giving::load(state)?,
+            kept: keeping::load(state)?,
             arrivals,
             mirrors,
             own_mirror: mirroring::load(state)?,
@@ -356,6 +361,18 @@ impl<S: State> Machine<S> {
         &self.known.giving
     }
 
+    /// What is kept of moves that are over, by their numbers.
+    pub fn kept(&self) -> &BTreeMap<u64, KeptMove> {
+        &self.known.kept
+    }
+
+    /// The lowest number of a move of which its receiver must remember how it ended.
+    pub fn open_from(&self) -> Option<u64> {
+        let first = self.known.giving.keys().next().copied();
+        let kept = self.known.kept.keys().next().copied();
+        first.into_iter().chain(kept).min()
+    }
+
     /// The epochs that a move's slots are going to have with their receiver.
     pub fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
         self.known.epochs_to_give(one)
@@ -366,8 +383,9 @@ impl<S: State> Machine<S> {
         &self.known.arrivals.under_way
     }
 
-    /// The moves that have brought slots, or were refused, as far as they are remembered.
-    pub fn settled_moves(&self) -> impl Iterator<Item = MoveId> + '_ {
+    /// The moves that have brought slots, or were refused, as far as they are remembered, and whether
+    /// they have.
+    pub fn settled_moves(&self) -> impl Iterator<Item = (MoveId, bool)> + '_ {
         self.known.arrivals.settled_moves()
     }
 

@@ -25,11 +25,11 @@ use super::keyspaces::Owner;
 use super::records::Record;
 use super::requests::Asker;
 use super::stores::Store;
-use super::tokens::Token;
+use super::tokens::{Token, put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
 use model::{
     Answer, Bytes, Epoch, KeyspaceId, MoveError, MoveId, Receiving, SiteId, Slot, SlotEpochs,
-    SlotSet, StagedItem,
+    StagedItem,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -99,10 +99,11 @@ impl Arrivals {
         Ok(all)
     }
 
-    /// The moves of which it is remembered how they ended.
-    pub(super) fn settled_moves(&self) -> impl Iterator<Item = MoveId> + '_ {
+    /// The moves of which it is remembered how they ended, and whether they were installed.
+    pub(super) fn settled_moves(&self) -> impl Iterator<Item = (MoveId, bool)> + '_ {
         self.settled.iter().flat_map(|(from, settled)| {
-            settled.installed.keys().map(|number| MoveId { from: *from, number: *number })
+            let id = |number: &u64| MoveId { from: *from, number: *number };
+            settled.installed.iter().map(move |(number, installed)| (id(number), *installed))
         })
     }
 
@@ -120,14 +121,7 @@ fn encode(arrival: &Arrival) -> Vec<u8> {
     put_varint(arrival.pieces, &mut row);
     put_varint(arrival.resume.len() as u64, &mut row);
     row.extend_from_slice(&arrival.resume);
-    for (slots, epoch) in &arrival.slots.0 {
-        put_varint(epoch.0, &mut row);
-        put_varint(slots.ranges().len() as u64, &mut row);
-        for (first, last) in slots.ranges() {
-            put_varint(u64::from(*first), &mut row);
-            put_varint(u64::from(*last), &mut row);
-        }
-    }
+    put_epochs(&arrival.slots, &mut row);
     row
 }
 
@@ -141,17 +135,7 @@ fn decode(row: &[u8]) -> Option<Arrival> {
     let pieces = take(&mut rest)?;
     let resume_bytes = usize::try_from(take(&mut rest)?).ok()?;
     let resume = Bytes::copy_from_slice(rest.get(..resume_bytes)?);
-    rest = &rest[resume_bytes..];
-    let mut slots = SlotEpochs::default();
-    while !rest.is_empty() {
-        let epoch = Epoch(take(&mut rest)?);
-        let mut ranges = Vec::new();
-        for _ in 0..take(&mut rest)? {
-            let first = u16::try_from(take(&mut rest)?).ok()?;
-            ranges.push((first, u16::try_from(take(&mut rest)?).ok()?));
-        }
-        slots.0.push((SlotSet::from_ranges(ranges)?, epoch));
-    }
+    let slots = take_epochs(&rest[resume_bytes..])?;
     let stores = BTreeMap::new();
     (format == FORMAT).then_some(Arrival { slots, pinned: pinned == 1, pieces, resume, stores })
 }
@@ -384,6 +368,7 @@ impl<S: State> Applying<'_, S> {
                 }
             }
             self.set_token(slot, Token::Held(epoch));
+            self.keep_no_more(slot);
         }
         self.pin(&arrival.slots.slots(), arrival.pinned);
         for (keyspace, slot) in arrival.stores.keys() {

@@ -14,6 +14,7 @@
 //! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
 //! t slot                           → the right to serve a slot                      (tokens.rs)
 //! o number                         → a move that gives slots away                   (giving.rs)
+//! v number                         → what is kept of a move that gave slots away   (keeping.rs)
 //! i from number                    → a move that brings slots                       (receiving.rs)
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
@@ -71,6 +72,7 @@ pub(super) const ANSWERS: u8 = b'a';
 pub(super) const STORES: u8 = b's';
 pub(super) const TOKENS: u8 = b't';
 pub(super) const GIVING: u8 = b'o';
+pub(super) const KEPT: u8 = b'v';
 pub(super) const ARRIVALS: u8 = b'i';
 pub(super) const STAGED: u8 = b'j';
 pub(super) const SETTLED: u8 = b'x';
@@ -242,12 +244,21 @@ pub(super) fn parse_store(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
 
 /// The key of a move that gives slots away.
 pub(super) fn giving(number: u64) -> Vec<u8> {
-    let mut key = vec![GIVING];
+    numbered(GIVING, number)
+}
+
+/// The key of what is kept of one.
+pub(super) fn kept(number: u64) -> Vec<u8> {
+    numbered(KEPT, number)
+}
+
+fn numbered(table: u8, number: u64) -> Vec<u8> {
+    let mut key = vec![table];
     key.extend_from_slice(&number.to_be_bytes());
     key
 }
 
-/// The number in the key of one.
+/// The number in the key of either.
 pub(super) fn parse_giving(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }

@@ -4,7 +4,7 @@
 //! is that site's own record of it, replicated among its nodes: a token changes hands by commands
 //! and by nothing else, and what others believe about it is a hint.
 
-use model::{Epoch, SiteId, Slot};
+use model::{Epoch, SiteId, Slot, SlotEpochs, SlotSet};
 use wire::entry::{put_varint, take_varint};
 
 /// What a site knows of its right to serve a slot.
@@ -100,6 +100,42 @@ impl Tokens {
             *place = token;
         }
     }
+}
+
+/// Appends slots with their epochs:
+///
+/// ```text
+/// (epoch (varint) ‖ count of ranges (varint) ‖ (first, last)*)*
+/// ```
+pub(super) fn put_epochs(slots: &SlotEpochs, row: &mut Vec<u8>) {
+    for (slots, epoch) in &slots.0 {
+        put_varint(epoch.0, row);
+        put_varint(slots.ranges().len() as u64, row);
+        for (first, last) in slots.ranges() {
+            put_varint(u64::from(*first), row);
+            put_varint(u64::from(*last), row);
+        }
+    }
+}
+
+/// Slots with their epochs, up to the end of a row.
+pub(super) fn take_epochs(mut rest: &[u8]) -> Option<SlotEpochs> {
+    let take = |rest: &mut &[u8]| -> Option<u64> {
+        let (number, len) = take_varint(rest)?;
+        *rest = &rest[len..];
+        Some(number)
+    };
+    let mut slots = SlotEpochs::default();
+    while !rest.is_empty() {
+        let epoch = Epoch(take(&mut rest)?);
+        let mut ranges = Vec::new();
+        for _ in 0..take(&mut rest)? {
+            let first = u16::try_from(take(&mut rest)?).ok()?;
+            ranges.push((first, u16::try_from(take(&mut rest)?).ok()?));
+        }
+        slots.0.push((SlotSet::from_ranges(ranges)?, epoch));
+    }
+    Some(slots)
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ fn status() -> Status {
     Status {
         node: NodeId(1),
         role: Role::Leader,
+        as_of: Duration::ZERO,
         witness: false,
         leader: Some(NodeId(1)),
         term: 1,

@@ -197,6 +197,11 @@ impl Three {
         number
     }
 
+    /// What a site keeps of a move is safe elsewhere.
+    fn forget(&mut self, site: SiteId, number: u64) -> Result<Answer, Refusal> {
+        self.at(site).run(Command::Giving { number, step: Giving::Forget })
+    }
+
     fn install(&self, from: SiteId, pieces: u64) -> Receiving {
         let machine = &self.sites[&from].machine;
         Receiving::Install {
@@ -406,12 +411,92 @@ fn slots_that_are_not_mirrored_whole_begin_empty_and_that_is_said() {
     let mut three = Three::new();
     three.give("x", A, C, "released");
     three.mirror();
-    three.give("x", C, A, "released");
+    let number = three.give("x", C, A, "released");
     three.put("x", "never mirrored");
+    // Too early: the mirror does not have it.
+    three.forget(C, number).unwrap();
     let done = three.promote(true, &[], &[]).unwrap();
     assert_eq!((done.mirrored, done.empty), (16_383, 1));
     assert_eq!(three.held(B, "x"), Ok(None));
     assert_eq!(three.sites[&B].machine.token(slot("x")), Token::Held(Epoch(3).far_on()));
+}
+
+#[test]
+fn what_comes_too_late_for_the_mirror_is_with_its_giver_again() {
+    let mut three = Three::new();
+    for key in ["x", "y"] {
+        three.give(key, A, C, "released");
+    }
+    three.at(C).write_in(CARS, put("x", "at c")).unwrap();
+    let versions = three.sites[&C].machine.revision();
+    three.mirror();
+    let number = three.give("x", C, A, "released");
+    three.give("y", C, A, "released");
+    assert_eq!(three.held(C, "x"), Err(Refusal::NotHeld(slot("x"))), "it is A's");
+    assert_eq!(three.sites[&C].machine.reader().count(CARS).unwrap(), 0);
+    three.at(C).reopen();
+    three.put("x", "in the lag");
+    let done = three.promote(true, &[], &[]).unwrap();
+    assert_eq!((done.mirrored, done.empty), (16_382, 0));
+    // Who was fenced may say what it likes.
+    assert_eq!(three.forget(C, number), Err(Refusal::Move(MoveError::NoReceiver)));
+    let far = Epoch(3).far_on();
+    assert_eq!(three.sites[&B].machine.holder(slot("x")), Some((C, far)));
+    three.hears(C);
+    assert_eq!(three.sites[&C].machine.token(slot("x")), Token::Held(far));
+    assert_eq!(three.held(C, "x"), Ok(Some("at c".into())));
+    assert_eq!(three.held(C, "y"), Ok(None));
+    assert_eq!(three.forget(C, number), Err(Refusal::Move(MoveError::NoMove(number))));
+    let Ok(Answer::Put { version, .. }) = three.at(C).write_in(CARS, put("x", "after")) else {
+        panic!("not put")
+    };
+    assert!(version.0 > versions.0 + (1 << 31), "no version is given twice");
+    three.at(C).reopen();
+    // The ghost knows where to send whoever asks.
+    three.hears(A);
+    assert_eq!(three.sites[&A].machine.holder(slot("x")), Some((C, far)));
+}
+
+#[test]
+fn the_right_to_change_the_registry_comes_back_to_its_giver_too() {
+    let mut three = Three::new();
+    let key = (0..).map(|n| format!("{n}")).find(|key| slot(key) == Registry::slot()).unwrap();
+    three.give(&key, A, C, "released");
+    three.mirror();
+    three.give(&key, C, A, "released");
+    three.promote(true, &[], &[]).unwrap();
+    three.hears(C);
+    assert!(three.sites[&C].machine.token(Registry::slot()).serves());
+    let spec = KeyspaceSpec::linearizable_global("late", "late:");
+    assert!(three.at(C).run(Command::CreateKeyspace(spec)).is_ok());
+}
+
+#[test]
+fn what_is_safe_or_has_come_back_is_kept_no_more() {
+    let mut three = Three::new();
+    for key in ["x", "y", "z"] {
+        three.give(key, A, C, "released");
+        three.at(C).write_in(CARS, put(key, "at c")).unwrap();
+    }
+    let timed = put_with("z", "t", Condition::Always, Expiry::AtMs(5_000));
+    three.at(C).write_in(CARS, timed).unwrap();
+    let before = three.sites[&C].rows(tables::RECORDS);
+    let numbers = ["x", "y", "z"].map(|key| three.give(key, C, A, "released"));
+    assert_eq!(three.sites[&C].rows(tables::RECORDS), before, "all of it is kept");
+    three.forget(C, numbers[0]).unwrap();
+    three.give("y", A, C, "released");
+    assert_eq!(three.sites[&C].machine.kept().keys().collect::<Vec<_>>(), [&numbers[2]]);
+    assert_eq!(three.sites[&C].machine.open_from(), Some(numbers[2]));
+    assert_eq!(three.held(C, "y"), Ok(None), "what came back is what is there");
+    three.at(C).now_ms = 6_000;
+    for _ in 0..3 {
+        three.at(C).tick();
+    }
+    assert_eq!(three.sites[&C].rows(tables::RECORDS), 0, "kept records expire, too");
+    three.at(C).reopen();
+    let open = three.give("y", C, A, "installed");
+    let not_ready = Refusal::Move(MoveError::NotReady("the move has not ended here"));
+    assert_eq!(three.forget(C, open), Err(not_ready));
 }
 
 #[test]
