@@ -147,7 +147,11 @@ fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> Str
         None => format!("It was never in step: what {name} held is lost."),
     });
     if mirrored < holds {
-        lines.push(format!("{} slots are not mirrored whole and begin empty.", holds - mirrored));
+        lines.push(format!(
+            "{} slots are not mirrored whole: each goes back to the site that has just handed it over, \
+             or begins empty.",
+            holds - mirrored
+        ));
     }
     if !loss.silent.is_empty() {
         lines.push(format!("Sites that do not answer: {}.", loss.silent.join(", ")));
