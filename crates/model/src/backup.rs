@@ -1,6 +1,9 @@
 //! A site's backup: which other site mirrors what it holds, and what is decided when it is lost.
 
-use crate::{Bytes, Epoch, Registry, Revision, SiteEntry, SiteId, SlotEpochs, SlotSet, StagedItem};
+use crate::{
+    Bytes, Epoch, Registry, Revision, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet, StagedItem,
+};
+use std::collections::BTreeMap;
 
 /// Which site is to be a site's backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +46,14 @@ pub struct Promotion {
     /// The slots that had come to the lost site too late for the mirror: their givers, who have kept
     /// them, hold them again, at these epochs.
     pub kept: Vec<(SiteId, SlotEpochs)>,
+}
+
+impl Promotion {
+    /// The slots that a giver holds again, and their epochs.
+    pub fn kept_by(&self, site: SiteId) -> BTreeMap<Slot, Epoch> {
+        let of_site = self.kept.iter().filter(|(giver, _)| *giver == site);
+        of_site.flat_map(|(_, slots)| slots.iter()).collect()
+    }
 }
 
 impl Backups {
@@ -166,14 +177,15 @@ pub enum Fencing {
 /// What a site says when it has fenced another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenced {
-    /// The slots it holds, those on their way from it among them.
+    /// The slots it holds, those on their way from it among them, but for [`Fenced::kept`].
     pub held: SlotEpochs,
-    /// The highest epochs that it knows of other slots.
-    pub known: SlotEpochs,
+    /// The slots that it has given away: to whom, and the epochs they have there.
+    pub given: Vec<(SiteId, SlotEpochs)>,
+    /// The slots that it has handed to the lost site, perhaps, and could hold again: those that are
+    /// frozen, and those that it keeps yet. With the epochs they have there.
+    pub kept: SlotEpochs,
     /// The registry it has.
     pub registry: Box<Registry>,
-    /// The slots that it has handed to the lost site and keeps yet, and the epochs they have there.
-    pub kept: SlotEpochs,
 }
 
 /// What an operator is told about a promotion, before it and after it.

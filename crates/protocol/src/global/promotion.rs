@@ -248,8 +248,9 @@ impl Promotions {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let stage = std::mem::replace(&mut one.stage, Stage::Deciding);
         let Stage::Fencing { fenced, .. } = stage else { return Vec::new() };
-        let promotion =
-            plan((lost, sight.own, one.number), sight.mirror, &fenced, !one.without.is_empty());
+        let is_there = |site| sight.registry.site(site).is_some() && !sight.registry.is_lost(site);
+        let which = (lost, sight.own, one.number);
+        let promotion = plan(which, sight.mirror, &fenced, is_there, !one.without.is_empty());
         let slots = promotion.taken.slots();
         one.loss.empty = (slots.len() - promotion.mirrored.len()) as u32;
         one.loss.mirrored = promotion.mirrored.len() as u32;
@@ -319,53 +320,71 @@ fn describe(loss: &mut Loss, sight: &Sight<'_>) {
     }
 }
 
-/// What is taken: whatever none of those that were asked holds. When somebody was not asked, only
-/// what the mirror has: the rest may be with whoever was left out.
+/// What sites that were fenced know of one slot, together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    /// The highest epoch at which somebody holds it, or has given it to a site that is there, other
+    /// than the lost one. Fences are not one moment: whoever gets it may have been asked before.
+    elsewhere: Epoch,
+    /// The highest at which the lost site, or one that is gone, may hold it.
+    lost: Epoch,
+    /// Who could hold it again, and the epoch it has with the lost site.
+    copy: Option<(Epoch, SiteId)>,
+}
+
+/// What is taken: whatever is nowhere else. When somebody was not asked, only what the mirror or a giver has:
+/// the rest may be with whoever was left out.
 ///
-/// Who was handing a slot to the lost site holds it until it hears that it has arrived. If the mirror has
-/// it at a higher epoch, it has arrived, and what was written there since is in the mirror alone. If it
-/// knows that it has arrived and the mirror does not have it, the giver has kept it, and gets it back.
+/// What a giver has handed to the lost site, or was about to, the mirror may have at the same epoch: then it
+/// has arrived, and what was written there since is in the mirror alone. If the mirror does not have
+/// it, its giver holds it again.
 fn plan(
     (lost, by, number): (SiteId, SiteId, u64),
     mirror: Option<&Mirror>,
     fenced: &BTreeMap<SiteId, Fenced>,
+    is_there: impl Fn(SiteId) -> bool,
     somebody_was_left_out: bool,
 ) -> Promotion {
-    let mut known: BTreeMap<Slot, Epoch> = BTreeMap::new();
-    let mut held: BTreeMap<Slot, Epoch> = BTreeMap::new();
-    for said in fenced.values() {
-        held.extend(said.held.iter());
-        for (slot, epoch) in said.known.iter() {
-            let highest = known.entry(slot).or_default();
-            *highest = epoch.max(*highest);
-        }
-    }
-    let mut copies: BTreeMap<Slot, (Epoch, SiteId)> = BTreeMap::new();
+    let mut words: BTreeMap<Slot, Word> = BTreeMap::new();
     for (site, said) in fenced {
+        for (slot, epoch) in said.held.iter() {
+            let word = words.entry(slot).or_default();
+            word.elsewhere = word.elsewhere.max(epoch);
+        }
+        for (to, slots) in &said.given {
+            let is_elsewhere = *to != lost && is_there(*to);
+            for (slot, epoch) in slots.iter() {
+                let word = words.entry(slot).or_default();
+                let heard = if is_elsewhere { &mut word.elsewhere } else { &mut word.lost };
+                *heard = epoch.max(*heard);
+            }
+        }
         for (slot, epoch) in said.kept.iter() {
-            let copy = copies.entry(slot).or_insert((epoch, *site));
-            *copy = (epoch, *site).max(*copy);
+            let word = words.entry(slot).or_default();
+            word.lost = word.lost.max(epoch);
+            word.copy = word.copy.max(Some((epoch, *site)));
         }
     }
     let (mut taken, mut mirrored) = (Vec::new(), Vec::new());
     let mut kept: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
     for slot in Slot::all() {
+        let word = words.get(&slot).copied().unwrap_or_default();
         let whole = mirror.and_then(|mirror| mirror.whole.get(&slot)).copied();
-        if held.get(&slot).is_some_and(|held| whole.is_none_or(|whole| whole <= *held)) {
+        let highest = word.lost.max(whole.unwrap_or_default());
+        if word.elsewhere > highest {
             continue;
         }
-        let known = known.get(&slot).copied().unwrap_or_default();
-        // What was mirrored at a lower epoch has been elsewhere since.
-        match whole.filter(|epoch| *epoch >= known) {
-            Some(_) => mirrored.push(slot),
-            None if let Some((epoch, site)) = copies.get(&slot).filter(|(e, _)| *e >= known) => {
-                kept.entry(*site).or_default().push((slot, epoch.far_on()));
+        // What is of a lower epoch has been elsewhere since.
+        match (whole.filter(|epoch| *epoch == highest), word.copy) {
+            (Some(_), _) => mirrored.push(slot),
+            (None, Some((epoch, site))) if epoch == highest => {
+                kept.entry(site).or_default().push((slot, epoch.far_on()));
                 continue;
             }
-            None if somebody_was_left_out => continue,
-            None => {}
+            (None, _) if somebody_was_left_out => continue,
+            (None, _) => {}
         }
-        taken.push((slot, known.max(whole.unwrap_or_default()).far_on()));
+        taken.push((slot, highest.far_on()));
     }
     let (taken, mirrored) = (SlotEpochs::gather(taken), mirrored.into_iter().collect());
     let kept = kept.into_iter().map(|(site, slots)| (site, SlotEpochs::gather(slots))).collect();
@@ -375,13 +394,14 @@ fn plan(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Backups, DeploymentId};
+    use model::{Backups, DeploymentId, SlotSet};
 
     fn slots(text: &str, epoch: u64) -> SlotEpochs {
         SlotEpochs(vec![(text.parse().unwrap(), Epoch(epoch))])
     }
 
-    fn fenced(held: &str, known: SlotEpochs) -> Fenced {
+    /// Of a site that holds some slots at epoch 2, and has given others away.
+    fn fenced(held: &str, given: Vec<(SiteId, SlotEpochs)>) -> Fenced {
         let registry = Registry {
             deployment: DeploymentId(7),
             version: 9,
@@ -392,23 +412,37 @@ mod tests {
             backups: Backups::default(),
         };
         let kept = SlotEpochs::default();
-        Fenced { held: slots(held, 2), known, registry: Box::new(registry), kept }
+        Fenced { held: slots(held, 2), given, kept, registry: Box::new(registry) }
     }
 
-    const WHO: (SiteId, SiteId, u64) = (SiteId(1), SiteId(2), 5);
+    const LOST: SiteId = SiteId(1);
+    const BY: SiteId = SiteId(2);
+    const OTHERS: [SiteId; 2] = [SiteId(3), SiteId(4)];
+    const GONE: SiteId = SiteId(9);
+
+    /// What is planned if the mirror has slots 0 to 9 at epoch 3.
+    fn planned(all: &[(SiteId, Fenced)], somebody_was_left_out: bool) -> Promotion {
+        let mut mirror = Mirror::default();
+        mirror.whole = slots("0-9", 3).iter().collect();
+        let all = all.iter().cloned().collect();
+        let is_there = |site| site != GONE;
+        plan((LOST, BY, 5), Some(&mirror), &all, is_there, somebody_was_left_out)
+    }
+
+    fn set(text: &str) -> SlotSet {
+        text.parse().unwrap()
+    }
 
     #[test]
     fn what_nobody_holds_is_taken_and_what_the_mirror_lacks_begins_empty() {
-        let mut mirror = Mirror::default();
-        mirror.whole = slots("0-9", 3).iter().collect();
         let all = [
-            (SiteId(2), fenced("20-16383", SlotEpochs::default())),
+            (BY, fenced("20-16383", Vec::new())),
             // Slot 5 was here after the mirror had it, and went back to the lost site.
-            (SiteId(3), fenced("15-19", slots("5", 6))),
+            (OTHERS[0], fenced("15-19", vec![(LOST, slots("5", 6))])),
         ];
-        let planned = plan(WHO, Some(&mirror), &all.into(), false);
-        assert_eq!(planned.taken.slots(), "0-14".parse().unwrap());
-        assert_eq!(planned.mirrored, "0-4,6-9".parse().unwrap());
+        let planned = planned(&all, false);
+        assert_eq!(planned.taken.slots(), set("0-14"));
+        assert_eq!(planned.mirrored, set("0-4,6-9"));
         let of = |slot: u16| {
             let wanted = Slot::new(slot).unwrap();
             planned.taken.iter().find(|(slot, _)| *slot == wanted).unwrap().1
@@ -420,25 +454,47 @@ mod tests {
     }
 
     #[test]
-    fn what_has_arrived_at_the_lost_site_unheard_is_taken_from_the_mirror() {
-        let mut mirror = Mirror::default();
-        mirror.whole = slots("0-9", 3).iter().collect();
-        // On their way to the lost site, all of them; of 5 to 12 the site waits for an answer.
-        let giver = |epoch| Fenced { held: slots("5-12", epoch), ..fenced("20", slots("0", 2)) };
-        let planned = |epoch| plan(WHO, Some(&mirror), &[(SiteId(3), giver(epoch))].into(), true);
-        assert_eq!(planned(2).taken.slots(), "0-9".parse().unwrap());
-        assert_eq!(planned(2).mirrored, "0-9".parse().unwrap());
-        assert!(planned(2).taken.iter().all(|(_, epoch)| epoch > Epoch(2).far_on()));
-        assert_eq!(planned(3).taken.slots(), "0-4".parse().unwrap(), "it was there, and came back");
+    fn what_a_giver_could_hold_again_is_its_own_if_the_mirror_lacks_it() {
+        // On their way to the lost site, all of them; it has installed some.
+        for (epoch, mirrored, kept) in [(3, "0-9", "10-12"), (4, "0-4", "5-12")] {
+            let giver =
+                Fenced { kept: slots("5-12", epoch), ..fenced("20", vec![(LOST, slots("0", 2))]) };
+            let planned = planned(&[(OTHERS[0], giver)], true);
+            assert_eq!(planned.taken.slots(), set(mirrored));
+            assert_eq!(planned.mirrored, set(mirrored));
+            let again = SlotEpochs(vec![(set(kept), Epoch(epoch).far_on())]);
+            assert_eq!(planned.kept, [(OTHERS[0], again)]);
+        }
+    }
+
+    #[test]
+    fn the_highest_epoch_counts_whoever_says_it_first() {
+        for (giver, holder) in [(OTHERS[0], OTHERS[1]), (OTHERS[1], OTHERS[0])] {
+            // It has not heard that slots 5 and 12 have arrived; both have gone on from there.
+            let gave = Fenced { kept: slots("5,12", 3), ..fenced("20", Vec::new()) };
+            let holds = Fenced { held: slots("5,12", 4), ..fenced("21", Vec::new()) };
+            let planned = planned(&[(giver, gave), (holder, holds)], false);
+            assert_eq!(planned.taken.slots(), set("0-4,6-11,13-19,21-16383"));
+            assert!(planned.kept.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_on_its_way_between_others_is_theirs() {
+        // Who gets it was asked before it came, and who gave it after it went.
+        let gave = |to| fenced("20-16383", vec![(to, slots("5,12", 6))]);
+        let all = |to| [(OTHERS[0], gave(to)), (OTHERS[1], fenced("19", Vec::new()))];
+        assert_eq!(planned(&all(OTHERS[1]), false).taken.slots(), set("0-4,6-11,13-18"));
+        // Whoever has left gave it to somebody else, who is not among those that were asked.
+        assert_eq!(planned(&all(GONE), false).taken.slots(), set("0-18"));
+        assert_eq!(planned(&all(GONE), false).mirrored, set("0-4,6-9"));
     }
 
     #[test]
     fn who_is_left_out_may_hold_what_the_mirror_lacks() {
-        let mut mirror = Mirror::default();
-        mirror.whole = slots("0-9", 3).iter().collect();
-        let all = [(SiteId(2), fenced("20-16383", slots("5", 6)))];
-        let planned = plan(WHO, Some(&mirror), &all.clone().into(), true);
-        assert_eq!(planned.taken.slots(), "0-4,6-9".parse().unwrap());
-        assert_eq!(plan(WHO, None, &all.into(), true).taken.slots().len(), 0);
+        let all = [(BY, fenced("20-16383", vec![(LOST, slots("5", 6))]))];
+        assert_eq!(planned(&all, true).taken.slots(), set("0-4,6-9"));
+        let none = plan((LOST, BY, 5), None, &all.into(), |_| true, true);
+        assert_eq!(none.taken.slots().len(), 0);
     }
 }

@@ -44,14 +44,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         let stages = std::mem::take(&mut self.receipts.0);
         let seen = |id: MoveId| (id, stages.get(&id).copied().unwrap_or(Stage::Seen(now)));
-        // A giver that is gone keeps nothing.
+        // A giver that is gone keeps nothing, and one that is lost does not listen.
         let is_waiting = |(id, installed): &(MoveId, bool)| {
-            *installed && id.from != own && registry.site(id.from).is_some()
+            let is_there = registry.site(id.from).is_some() && !registry.is_lost(id.from);
+            *installed && id.from != own && is_there
         };
         let moves = self.machine.settled_moves().filter(is_waiting);
         self.receipts.0 = moves.map(|(id, _)| seen(id)).collect();
-        let safe = match self.backup {
-            Some(_) => self.mirror.in_step(&self.machine),
+        // Without global keyspaces no mirror is kept.
+        let is_mirrored = |to| self.machine.own_mirror().is_some_and(|own| own.to == to);
+        let safe = match self.backup.filter(|_| self.machine.has_globals()) {
+            Some(to) if is_mirrored(to) => self.mirror.in_step(&self.machine),
+            Some(_) => None,
             None => Some(Duration::MAX),
         };
         let due = |stage: &Stage| match *stage {
@@ -59,9 +63,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Stage::Told(at) => at + PATIENCE <= now,
             Stage::Known => false,
         };
-        let due: Vec<MoveId> =
-            self.receipts.0.iter().filter(|(_, stage)| due(stage)).map(|(id, _)| *id).collect();
-        for id in due.into_iter().take(TOLD_MAX) {
+        // Who was not told yet comes first, then who was told longest ago: nobody who is silent takes
+        // the place of others.
+        let told_at = |stage: Stage| if let Stage::Told(at) = stage { Some(at) } else { None };
+        let due = self.receipts.0.iter().filter(|(_, stage)| due(stage));
+        let mut due: Vec<_> = due.map(|(id, stage)| (told_at(*stage), *id)).collect();
+        due.sort_unstable();
+        for (_, id) in due.into_iter().take(TOLD_MAX) {
             self.receipts.0.insert(id, Stage::Told(now));
             let command = Command::Giving { number: id.number, step: Giving::Forget };
             let body = Body::AtSite { site: id.from, command: Box::new(command) };

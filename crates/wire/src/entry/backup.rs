@@ -43,7 +43,7 @@ code_enum!(Fencing as "step of a fence" {
     2 => Lift,
 });
 
-code_struct!(Fenced { held, known, registry, kept });
+code_struct!(Fenced { held, given, kept, registry });
 code_struct!(Loss {
     lost,
     by,
@@ -254,8 +254,8 @@ mod tests {
             }
             assert_eq!(decode_command(bytes), Ok(command));
         }
-        let fenced =
-            Fenced { held: slots(), known: SlotEpochs::default(), registry, kept: slots() };
+        let given = vec![(SiteId(3), slots())];
+        let fenced = Fenced { held: slots(), given, kept: slots(), registry };
         for answer in [
             Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
             Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },

@@ -108,17 +108,25 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(tables::fence(lost), row);
         self.known.fences.insert(lost, (by, number));
         self.refuse_arrivals(|id| id.from == lost);
-        let token = |slot: Slot| (slot, self.known.slots.token(slot));
-        let (held, known): (Vec<_>, Vec<_>) = Slot::all()
-            .map(token)
-            .filter(|(_, token)| token.epoch() > Epoch(0))
-            .partition(|(_, token)| matches!(token, Token::Held(_) | Token::Leaving { .. }));
-        let epochs = |slots: Vec<(Slot, Token)>| {
-            SlotEpochs::gather(slots.into_iter().map(|(slot, token)| (slot, token.epoch())))
-        };
+        let (mut held, mut kept) = (Vec::new(), self.kept_from(lost));
+        let mut given: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+        for slot in Slot::all() {
+            match self.known.slots.token(slot) {
+                Token::Never => {}
+                Token::Gone { epoch, to } => given.entry(to).or_default().push((slot, epoch)),
+                // Whether it has arrived, nobody knows.
+                Token::Leaving { epoch, number, frozen: true }
+                    if self.known.giving.get(&number).is_some_and(|one| one.to == lost) =>
+                {
+                    kept.push((slot, epoch.next()));
+                }
+                Token::Held(epoch) | Token::Leaving { epoch, .. } => held.push((slot, epoch)),
+            }
+        }
+        let given = given.into_iter().map(|(to, slots)| (to, SlotEpochs::gather(slots))).collect();
+        let (held, kept) = (SlotEpochs::gather(held), SlotEpochs::gather(kept));
         let registry = Box::new((*registry).clone());
-        let kept = self.kept_from(lost);
-        let fenced = Fenced { held: epochs(held), known: epochs(known), registry, kept };
+        let fenced = Fenced { held, given, kept, registry };
         Ok(Answer::Fenced(Box::new(fenced)))
     }
 
@@ -173,10 +181,12 @@ impl<S: State> Applying<'_, S> {
             if promotion.by == member.own {
                 self.take_over(promotion);
             }
+            let fence = (promotion.by, promotion.number);
+            let was_asked = self.known.fences.get(&promotion.lost) == Some(&fence);
             self.lift_fence(promotion.lost);
             self.refuse_arrivals(|id| id.from == promotion.lost);
             self.point_to(promotion, member.own);
-            self.take_back_from(promotion.lost);
+            self.take_back(promotion, member.own, was_asked);
             self.hold_kept_again(promotion, member.own);
         }
         self.follow_backups();
@@ -234,23 +244,31 @@ impl<S: State> Applying<'_, S> {
         self.pin(&held.into_iter().collect(), false);
     }
 
-    /// Slots were on their way to the lost site: they stay, unless somebody else has them by now. Those
-    /// that were frozen may have been installed there, so they go on at an epoch far above that, and
-    /// at versions that were not given there.
-    fn take_back_from(&mut self, lost: SiteId) {
+    /// Slots were on their way to the lost site: they stay. Those that were frozen may have been
+    /// installed there, and have gone on from there. Who was asked has said so, and the promotion says
+    /// whose they are; who was not holds them. They go on at an epoch far above the lost site's, and at
+    /// versions that were not given there.
+    fn take_back(&mut self, promotion: &Promotion, own: SiteId, was_asked: bool) {
+        let lost = promotion.lost;
+        let again = promotion.kept_by(own);
         let mut any_frozen = false;
         let moves: Vec<u64> =
             self.known.giving.iter().filter(|(_, m)| m.to == lost).map(|(n, _)| *n).collect();
         for number in moves {
             let one = self.known.giving[&number].clone();
             for slot in one.slots.iter() {
-                match self.known.slots.token(slot) {
-                    Token::Leaving { epoch, number: of, frozen } if of == number => {
-                        any_frozen |= frozen;
-                        let epoch = if frozen { epoch.far_on() } else { epoch };
-                        self.set_token(slot, Token::Held(epoch));
-                    }
-                    _ => {}
+                let (epoch, frozen) = match self.known.slots.token(slot) {
+                    Token::Leaving { epoch, number: of, frozen } if of == number => (epoch, frozen),
+                    _ => continue,
+                };
+                let there = epoch.next();
+                if !frozen {
+                    self.set_token(slot, Token::Held(epoch));
+                } else if !was_asked || again.get(&slot) == Some(&there.far_on()) {
+                    any_frozen = true;
+                    self.set_token(slot, Token::Held(there.far_on()));
+                } else {
+                    self.drop_slot(slot, Token::Gone { epoch: there, to: lost });
                 }
             }
             self.end_giving(number);

@@ -35,7 +35,7 @@ pub struct KeptMove {
 pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, KeptMove>, MachineError> {
     let mut all = BTreeMap::new();
     for (key, row) in super::rows(state, tables::KEPT)? {
-        let read = tables::parse_giving(&key).zip(decode(&row));
+        let read = tables::parse_number(&key).zip(decode(&row));
         let (number, kept) = read.ok_or(MachineError::Damaged { table: tables::KEPT as char })?;
         all.insert(number, kept);
     }
@@ -78,9 +78,9 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// What is kept of all moves to a site.
-    pub(super) fn kept_from(&self, to: SiteId) -> SlotEpochs {
+    pub(super) fn kept_from(&self, to: SiteId) -> Vec<(Slot, Epoch)> {
         let of_site = self.known.kept.values().filter(|kept| kept.to == to);
-        SlotEpochs::gather(of_site.flat_map(|kept| kept.slots.iter()))
+        of_site.flat_map(|kept| kept.slots.iter()).collect()
     }
 
     /// A slot has come back.
@@ -111,14 +111,13 @@ impl<S: State> Applying<'_, S> {
         if numbers.is_empty() {
             return;
         }
-        let left = promotion.kept.iter().filter(|(site, _)| *site == own);
-        let left: BTreeMap<Slot, Epoch> = left.flat_map(|(_, slots)| slots.iter()).collect();
+        let again = promotion.kept_by(own);
         let mut any = false;
         for number in numbers {
             for (slot, epoch) in self.known.kept[&number].slots.clone().iter() {
                 let is_gone =
                     matches!(self.token(slot), Token::Gone { epoch: gone, .. } if gone == epoch);
-                if is_gone && left.get(&slot) == Some(&epoch.far_on()) {
+                if is_gone && again.get(&slot) == Some(&epoch.far_on()) {
                     self.set_token(slot, Token::Held(epoch.far_on()));
                     any = true;
                 }

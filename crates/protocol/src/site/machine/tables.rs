@@ -259,7 +259,7 @@ fn numbered(table: u8, number: u64) -> Vec<u8> {
 }
 
 /// The number in the key of either.
-pub(super) fn parse_giving(key: &[u8]) -> Option<u64> {
+pub(super) fn parse_number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }
 

@@ -108,6 +108,10 @@ pub struct Raft<R: LogReader> {
     /// Withheld messages that may leave now.
     released: Vec<peer::Raft>,
     last_persisting_index: u64,
+    /// The members are others than before. That this is committed is to be durable, too, and soon:
+    /// elections go by the members that a node knows of when it starts, and one that was replaced
+    /// since cannot vote for those that the others have forgotten again.
+    must_keep_commit: bool,
     planted: Planted,
 }
 
@@ -155,6 +159,7 @@ impl<R: LogReader> Raft<R> {
             persisting,
             released: Vec::new(),
             last_persisting_index,
+            must_keep_commit: false,
             planted: Planted::default(),
         };
         raft.fix_election_timeout();
@@ -224,12 +229,13 @@ impl<R: LogReader> Raft<R> {
 
     /// What follows from everything since the last call; `None`: nothing.
     pub fn ready(&mut self) -> Option<Effects> {
-        if !self.node.has_ready() && self.released.is_empty() {
+        let has_news = self.node.has_ready() || self.must_keep_commit;
+        if !has_news && self.released.is_empty() {
             return None;
         }
         let mut effects =
             Effects { send: std::mem::take(&mut self.released), ..Effects::default() };
-        if !self.node.has_ready() {
+        if !has_news {
             return Some(effects);
         }
         let mut ready = self.node.ready();
@@ -261,7 +267,7 @@ impl<R: LogReader> Raft<R> {
         }
         let withheld: Vec<_> =
             ready.take_persisted_messages().into_iter().map(convert::message_to_wire).collect();
-        if ready.must_sync() {
+        if std::mem::take(&mut self.must_keep_commit) || ready.must_sync() {
             let append = Append {
                 hard_state: Some(self.hard_state()),
                 entries: entries.iter().map(convert::entry_to_log).collect(),
@@ -319,6 +325,7 @@ impl<R: LogReader> Raft<R> {
         // An error is a change that means nothing here (leaving a joint configuration twice, say):
         // every node finds the same and none changes.
         let Ok(state) = self.node.apply_conf_change(&convert::conf_change(change)) else { return };
+        self.must_keep_commit = true;
         // The library goes on leading, and would panic when it counts its own progress.
         let raft = &mut self.node.raft;
         if raft.state == StateRole::Leader && raft.prs().get(raft.id).is_none() {

@@ -392,7 +392,7 @@ fn what_others_hold_is_not_taken_and_what_was_on_its_way_is_settled() {
     assert_eq!((done.mirrored, done.empty), (16_382, 0));
     three.hears(C);
     assert_eq!(three.sites[&C].machine.token(slot("to c")), Token::Held(Epoch(2)));
-    assert_eq!(three.sites[&C].machine.token(slot("from c")), Token::Held(Epoch(2).far_on()));
+    assert_eq!(three.sites[&C].machine.token(slot("from c")), Token::Held(Epoch(3).far_on()));
     assert_eq!(three.sites[&B].machine.token(slot("frozen to c")), Token::Held(Epoch(1).far_on()));
     let id = MoveId { from: A, number: frozen };
     let install = three.install(A, 0);
