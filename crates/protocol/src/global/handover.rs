@@ -12,6 +12,8 @@
 //! tell the rest ─ Piece n ──────────────▶ staged
 //!              ── Install ──────────────▶ the slots are its own
 //! release: what waited is sent on
+//!              ◀──────────────── Forget ── its mirror has the slots (crate::site::receipts)
+//! forget: the copy is thrown away
 //! ```
 //!
 //! Nothing fails on the way, and a crash of either side at any step leaves a state from which the
