@@ -50,13 +50,7 @@ pub(super) fn cursor(number: u64) -> String {
 
 /// The moves under way, by number.
 pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, Move>, MachineError> {
-    let mut moves = BTreeMap::new();
-    for (key, row) in super::rows(state, tables::GIVING)? {
-        let read = tables::parse_number(&key).zip(decode(&row));
-        let (number, one) = read.ok_or(MachineError::Damaged { table: tables::GIVING as char })?;
-        moves.insert(number, one);
-    }
-    Ok(moves)
+    super::numbered(state, tables::GIVING, decode)
 }
 
 fn encode(one: &Move) -> Vec<u8> {

@@ -33,13 +33,7 @@ pub struct KeptMove {
 
 /// What is kept, by the moves' numbers.
 pub(super) fn load(state: &impl Read) -> Result<BTreeMap<u64, KeptMove>, MachineError> {
-    let mut all = BTreeMap::new();
-    for (key, row) in super::rows(state, tables::KEPT)? {
-        let read = tables::parse_number(&key).zip(decode(&row));
-        let (number, kept) = read.ok_or(MachineError::Damaged { table: tables::KEPT as char })?;
-        all.insert(number, kept);
-    }
-    Ok(all)
+    super::numbered(state, tables::KEPT, decode)
 }
 
 fn encode(kept: &KeptMove) -> Vec<u8> {
@@ -59,7 +53,9 @@ fn decode(row: &[u8]) -> Option<KeptMove> {
 impl<S: State> Applying<'_, S> {
     /// A move is over; its slots have these epochs with their receiver.
     pub(super) fn keep(&mut self, number: u64, to: SiteId, slots: SlotEpochs) {
-        self.set_kept(number, KeptMove { to, slots });
+        let kept = KeptMove { to, slots };
+        self.overlay.put(tables::kept(number), encode(&kept));
+        self.known.kept.insert(number, kept);
     }
 
     /// The receiver says that a move's slots are safe with it.
@@ -93,7 +89,7 @@ impl<S: State> Applying<'_, S> {
             let others = SlotEpochs::gather(slots.iter().filter(|(other, _)| *other != slot));
             match others.0.is_empty() {
                 true => self.remove_kept(number),
-                false => self.set_kept(number, KeptMove { to, slots: others }),
+                false => self.keep(number, to, others),
             }
         }
     }
@@ -166,11 +162,6 @@ impl<S: State> Applying<'_, S> {
             }
         }
         self.remove_kept(number);
-    }
-
-    fn set_kept(&mut self, number: u64, kept: KeptMove) {
-        self.overlay.put(tables::kept(number), encode(&kept));
-        self.known.kept.insert(number, kept);
     }
 
     fn remove_kept(&mut self, number: u64) {

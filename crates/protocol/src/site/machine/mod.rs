@@ -436,3 +436,16 @@ fn rows(state: &impl Read, table: u8) -> Result<Vec<(Bytes, Bytes)>, StateError>
     })?;
     Ok(rows)
 }
+
+/// The rows of a table of moves, by their numbers.
+fn numbered<T>(
+    state: &impl Read,
+    table: u8,
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Result<BTreeMap<u64, T>, MachineError> {
+    let read = |(key, row): (Bytes, Bytes)| {
+        let found = tables::parse_number(&key).zip(decode(&row));
+        found.ok_or(MachineError::Damaged { table: table as char })
+    };
+    rows(state, table)?.into_iter().map(read).collect()
+}

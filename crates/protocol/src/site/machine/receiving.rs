@@ -9,8 +9,8 @@
 //! that none of an earlier leader of the giver, which may have cut its pieces elsewhere, is taken among
 //! them: between its pieces and those of the next leader something might be missing.
 //!
-//! How a move ended is remembered until its giver says that it has none open with so low a number,
-//! so that no late message can begin or install it again.
+//! How a move ended is remembered until its giver says that it has none open with so low a number, and
+//! keeps nothing of one, so that no late message can begin or install it again.
 //!
 //! ```text
 //! i from number                → format 1 ‖ pinned ‖ pieces (varint) ‖ length of resume (varint) ‖ resume ‖
