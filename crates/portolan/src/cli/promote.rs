@@ -51,7 +51,7 @@ pub(crate) struct Promote {
     #[arg(long)]
     accept_loss: bool,
     /// Do not ask this other site, which cannot be reached. Slots that the lost site handed to it of
-    /// late are taken from it; slots that only it or the lost site can have stay where they are
+    /// late are taken from it; of slots that only it or the lost site can have nobody takes any
     #[arg(long, value_name = "SITE")]
     without: Vec<String>,
     #[command(flatten)]
@@ -159,7 +159,8 @@ fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> Str
     for site in without {
         lines.push(format!(
             "{site} is not asked: what {name} handed to it since the mirror heard of it is lost, and slots \
-             that the mirror lacks stay unserved until {site} or {name} is back."
+             that neither the mirror nor their giver has are not served until {site} is back, if it has \
+             them; what only {name} has of them it gives up when it comes back."
         ));
     }
     lines.push(format!(
