@@ -69,7 +69,7 @@ pub struct RequestId {
 
 /// A site of a deployment: 1 for the one that began it, then one more for each that joined. Never
 /// used again after its site has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteId(pub u32);
 
 impl fmt::Display for SiteId {

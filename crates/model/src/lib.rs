@@ -9,6 +9,7 @@
 
 mod answer;
 mod backup;
+mod ballot;
 mod cache;
 mod catalog;
 mod change;
@@ -31,6 +32,7 @@ pub use backup::{
     BackupChoice, Backups, Fenced, Fencing, IDS_SKIPPED, Loss, Mirroring, NUMBERS_SKIPPED,
     Promotion, Reached,
 };
+pub use ballot::{Ballot, RegistrarSet, Registrars, Term};
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;

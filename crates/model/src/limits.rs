@@ -36,6 +36,8 @@ pub const CACHE_AGE_MS_DEFAULT: u64 = 1_000;
 pub const CACHE_AGE_MS_MAX: u64 = 60 * 60 * 1_000;
 /// Sites of a deployment.
 pub const SITES_MAX: usize = 10_000;
+/// Sites that hold the registry.
+pub const REGISTRARS_MAX: usize = 5;
 /// Moves of slots that one site has under way at once.
 pub const MOVES_MAX: usize = 64;
 /// Slots of one move.

@@ -1,0 +1,132 @@
+//! Versions of the registry, and the sites that hold it.
+
+use crate::{SiteId, limits};
+use std::fmt;
+
+/// A chain of versions of the registry. A recovery begins the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term {
+    /// One more than the highest that the recovering site had promised.
+    pub number: u32,
+    /// The site that recovered: two recoveries begin two terms. 0: the first one.
+    pub site: SiteId,
+}
+
+/// An attempt to change the registry, and the version that it writes. No two attempts share one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// The chain that it is of.
+    pub term: Term,
+    /// Counts within it.
+    pub round: u64,
+    /// The site that made it. 0: a version of before there were registrars.
+    pub site: SiteId,
+}
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ballot { term, round, site } = self;
+        if *term != Term::default() {
+            write!(f, "{}@{}/", term.number, term.site)?;
+        }
+        write!(f, "{round}@{site}")
+    }
+}
+
+/// The sites that hold the registry: a few, in order of their ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegistrarSet {
+    sites: [SiteId; limits::REGISTRARS_MAX],
+    len: u8,
+}
+
+impl RegistrarSet {
+    /// The sites.
+    pub fn sites(&self) -> &[SiteId] {
+        &self.sites[..usize::from(self.len)]
+    }
+
+    /// Whether there is none: a registry of before there were registrars.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether a site is among them.
+    pub fn contains(&self, site: SiteId) -> bool {
+        self.sites().contains(&site)
+    }
+
+    /// Whether these sites are more than half of them.
+    pub fn has_majority(&self, of: impl Fn(SiteId) -> bool) -> bool {
+        let count = self.sites().iter().filter(|site| of(**site)).count();
+        2 * count > self.sites().len()
+    }
+
+    /// How many registrars so many sites have: the only site, both of two, three, and five from nine.
+    pub fn size_for(sites: usize) -> usize {
+        match sites {
+            0..=2 => sites,
+            3..=8 => 3,
+            _ => limits::REGISTRARS_MAX,
+        }
+    }
+}
+
+/// The first ones, up to the limit.
+impl FromIterator<SiteId> for RegistrarSet {
+    fn from_iter<I: IntoIterator<Item = SiteId>>(sites: I) -> RegistrarSet {
+        let mut set = RegistrarSet::default();
+        for site in sites.into_iter().take(limits::REGISTRARS_MAX) {
+            if !set.contains(site) {
+                set.sites[usize::from(set.len)] = site;
+                set.len += 1;
+            }
+        }
+        set.sites[..usize::from(set.len)].sort_unstable();
+        set
+    }
+}
+
+/// Which sites hold the registry, since when, and which held it before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Registrars {
+    /// The sites.
+    pub set: RegistrarSet,
+    /// The version that made them so. Two sets of the same sites are told apart by it.
+    pub since: Ballot,
+    /// The sites before.
+    pub before: RegistrarSet,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(sites: &[u32]) -> RegistrarSet {
+        sites.iter().map(|site| SiteId(*site)).collect()
+    }
+
+    #[test]
+    fn a_majority_is_more_than_half() {
+        assert!(set(&[1]).has_majority(|site| site == SiteId(1)));
+        assert!(!set(&[1, 2]).has_majority(|site| site == SiteId(1)));
+        assert!(set(&[1, 2, 3]).has_majority(|site| site != SiteId(2)));
+        assert!(!set(&[1, 2, 3, 4]).has_majority(|site| site.0 <= 2));
+        assert_eq!(set(&[3, 1, 2, 1]).sites(), [SiteId(1), SiteId(2), SiteId(3)]);
+        let sizes: Vec<usize> = [1, 2, 3, 8, 9, 10_000].map(RegistrarSet::size_for).into();
+        assert_eq!(sizes, [1, 2, 3, 3, 5, 5]);
+    }
+
+    #[test]
+    fn a_term_comes_before_a_round_and_a_round_before_a_site() {
+        let ballot = |number, round, site| Ballot {
+            term: Term { number, site: SiteId(u32::from(number > 0)) },
+            round,
+            site: SiteId(site),
+        };
+        assert!(ballot(1, 0, 1) > ballot(0, 9, 9) && ballot(0, 2, 1) > ballot(0, 1, 9));
+        assert!(ballot(0, 1, 2) > ballot(0, 1, 1));
+        assert_eq!(ballot(0, 7, 2).to_string(), "7@s2");
+        assert_eq!(ballot(2, 7, 2).to_string(), "2@s1/7@s2");
+    }
+}

@@ -1,0 +1,5 @@
+//! What the sites of a deployment have in common.
+//!
+//! - [`registry`]: one value that all sites agree on, held by a few of them.
+
+pub mod registry;

@@ -1,0 +1,555 @@
+//! Sites and attempts, and every step that can come next.
+//!
+//! A message may be late, lost or repeated: any acceptor may take what any attempt asks for at any time,
+//! and its answer is read or lost. An attempt that never goes on has crashed. Any site may learn at any
+//! time what any site has learned (R1).
+
+use super::small::{self, Applied, Number, Small};
+use model::{Ballot, SiteId};
+use protocol::deployment::registry::trial::{Bug, Planted};
+use protocol::deployment::registry::{Acceptor, Asked, Needs, Proposer, Value, Work};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+pub const SITES_MAX: usize = 5;
+pub const ATTEMPTS_MAX: usize = 5;
+
+/// How far the search goes.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    pub sites: u32,
+    pub attempts: usize,
+    pub rounds: u64,
+    pub recoveries: usize,
+    /// The sites that make attempts.
+    pub proposers: Vec<u32>,
+    pub commands: Vec<Number>,
+}
+
+/// A state: numbers of acceptors, and of attempts, in order. 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub sites: [u32; SITES_MAX],
+    pub attempts: [u32; ATTEMPTS_MAX],
+}
+
+/// One that can get no majority any more.
+const DEAD: u32 = 1;
+/// The same, of a recovery.
+const DEAD_RECOVERY: u32 = 2;
+
+#[derive(Clone, Debug)]
+struct Attempt {
+    site: SiteId,
+    proposer: Proposer<Small>,
+    /// Of a recovery: the sites that it does without, and the highest version that it has read.
+    recovery: Option<(Vec<SiteId>, Ballot)>,
+    /// The acceptors that have accepted.
+    acked: u8,
+    /// Its site knows that it is chosen.
+    learned: bool,
+    /// A site accepted it that had a copy of a higher term.
+    outlived: bool,
+}
+
+impl Attempt {
+    fn new(
+        site: SiteId,
+        proposer: Proposer<Small>,
+        recovery: Option<(Vec<SiteId>, Ballot)>,
+    ) -> Attempt {
+        Attempt { site, proposer, recovery, acked: 0, learned: false, outlived: false }
+    }
+}
+
+/// What is known of an attempt, for judging.
+struct Facts {
+    ballot: Ballot,
+    value: Option<Small>,
+    chosen: bool,
+    is_recovery: bool,
+    decisions: Vec<Applied>,
+    /// A fault in itself.
+    fault: Option<&'static str>,
+    asked: Vec<SiteId>,
+    needs: Needs,
+}
+
+struct SiteFacts {
+    promised: Ballot,
+    decisions: Vec<Applied>,
+}
+
+fn bit(site: SiteId) -> u8 {
+    1 << (site.0 - 1)
+}
+
+pub struct World {
+    pub bounds: Bounds,
+    planted: Planted,
+    acceptors: Vec<(Acceptor<Small>, SiteFacts)>,
+    acceptor_numbers: HashMap<String, u32>,
+    attempts: Vec<(Attempt, Facts)>,
+    attempt_numbers: HashMap<String, u32>,
+    /// The outcome of a step of an acceptor with an attempt.
+    memo: HashMap<(u8, u32, u32), Option<(u32, u32)>>,
+    /// The attempts that a site can begin, by its acceptor: that acceptor then, and the attempt.
+    starts: HashMap<(u32, u32, bool), Rc<Vec<(u32, u32)>>>,
+    pairs: HashMap<(u32, u32), Option<&'static str>>,
+    /// Whether an attempt can still get what it needs, by who may answer.
+    alive: HashMap<(u32, u8), bool>,
+}
+
+impl World {
+    pub fn new(bounds: Bounds, planted: Planted) -> World {
+        World {
+            bounds,
+            planted,
+            acceptors: Vec::new(),
+            acceptor_numbers: HashMap::new(),
+            attempts: Vec::new(),
+            attempt_numbers: HashMap::new(),
+            memo: HashMap::new(),
+            starts: HashMap::new(),
+            pairs: HashMap::new(),
+            alive: HashMap::new(),
+        }
+    }
+
+    pub fn begin(&mut self, acceptors: Vec<Acceptor<Small>>) -> State {
+        let mut state = State { sites: [0; SITES_MAX], attempts: [0; ATTEMPTS_MAX] };
+        for (at, acceptor) in acceptors.into_iter().enumerate() {
+            state.sites[at] = self.keep_acceptor(acceptor);
+        }
+        state
+    }
+
+    fn keep_acceptor(&mut self, acceptor: Acceptor<Small>) -> u32 {
+        let key = format!("{acceptor:?}");
+        if let Some(number) = self.acceptor_numbers.get(&key) {
+            return *number;
+        }
+        let copy = acceptor.copy().content().applied.into_iter();
+        let all = copy.chain(acceptor.kept().iter().copied());
+        let decisions = all.filter(|one| small::is_decision(one.0)).collect();
+        let facts = SiteFacts { promised: acceptor.promised(), decisions };
+        let number = self.acceptors.len() as u32;
+        self.acceptors.push((acceptor, facts));
+        self.acceptor_numbers.insert(key, number);
+        number
+    }
+
+    fn keep_attempt(&mut self, attempt: Attempt) -> u32 {
+        let key = format!("{attempt:?}");
+        if let Some(number) = self.attempt_numbers.get(&key) {
+            return *number;
+        }
+        let (asked, sites) = attempt.proposer.asked();
+        let needs = attempt.proposer.needs_now();
+        let value = if let Asked::Accept(value) = asked { Some(value) } else { None };
+        let acked = attempt.acked;
+        let has = |site: SiteId| acked & bit(site) != 0;
+        let chosen = value.is_some() && (attempt.learned || needs.are_met(has));
+        let outlived = "a site that has learned of a higher term accepts in a lower one";
+        let mut fault = attempt.outlived.then_some(outlived);
+        let mut decisions = Vec::new();
+        if let Some(value) = value.filter(|_| chosen) {
+            let applied = value.content().applied;
+            for (at, one) in applied.iter().enumerate() {
+                let same = |other: &&Applied| other.0 == one.0 && other.1.term == one.1.term;
+                if applied[..at].iter().find(same).is_some() {
+                    fault = Some("a command took effect twice");
+                }
+            }
+            if attempt.learned {
+                decisions = applied.into_iter().filter(|one| small::is_decision(one.0)).collect();
+            }
+        }
+        let facts = Facts {
+            ballot: attempt.proposer.ballot(),
+            value,
+            chosen,
+            is_recovery: attempt.recovery.is_some(),
+            decisions,
+            fault,
+            asked: sites,
+            needs,
+        };
+        // 0 to 2 stand for none and for the dead.
+        let number = self.attempts.len() as u32 + DEAD_RECOVERY + 1;
+        self.attempts.push((attempt, facts));
+        self.attempt_numbers.insert(key, number);
+        number
+    }
+
+    fn attempt(&self, number: u32) -> Option<&(Attempt, Facts)> {
+        self.attempts.get((number.checked_sub(DEAD_RECOVERY + 1)?) as usize)
+    }
+
+    fn sites(&self) -> impl Iterator<Item = (usize, SiteId)> + use<> {
+        (0..self.bounds.sites as usize).map(|at| (at, SiteId(at as u32 + 1)))
+    }
+
+    // ---- steps -------------------------------------------------------------------------------------
+
+    /// Calls `emit` with every state that can come next, and what happened.
+    pub fn expand(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
+        let used: Vec<u32> = state.attempts.iter().copied().filter(|one| *one != 0).collect();
+        let is_recovery = |number: &&u32| match self.attempt(**number) {
+            Some((_, facts)) => facts.is_recovery,
+            None => **number == DEAD_RECOVERY,
+        };
+        let recoveries = used.iter().filter(is_recovery).count();
+        if used.len() - recoveries < self.bounds.attempts {
+            self.start(state, used.len(), emit);
+        }
+        if recoveries < self.bounds.recoveries {
+            self.start_recovery(state, used.len(), emit);
+        }
+        for at in 0..used.len() {
+            self.go_on(state, at, emit);
+        }
+    }
+
+    fn start(&mut self, state: &State, at: usize, emit: &mut dyn FnMut(State, &'static str)) {
+        for proposer in self.bounds.proposers.clone() {
+            let index = proposer as usize - 1;
+            let key = (proposer, state.sites[index], false);
+            if !self.starts.contains_key(&key) {
+                let found = Rc::new(self.starts_of(SiteId(proposer), state.sites[index]));
+                self.starts.insert(key, found);
+            }
+            for (acceptor, attempt) in self.starts[&key].clone().iter() {
+                let mut next = *state;
+                next.sites[index] = *acceptor;
+                next.attempts[at] = *attempt;
+                // Together with its first message: what was not sent is not there.
+                self.prepare(&next, at, emit);
+            }
+        }
+    }
+
+    fn starts_of(&mut self, own: SiteId, acceptor: u32) -> Vec<(u32, u32)> {
+        let acceptor = self.acceptors[acceptor as usize].0.clone();
+        let copy = *acceptor.copy();
+        let no_ids = self.planted.is(Bug::NoIds);
+        let commands = self.bounds.commands.iter().copied();
+        let commands = commands.filter(|number| no_ids || !copy.has(*number));
+        let mut works: Vec<Work<Small>> =
+            commands.map(|id| Work::Change { id, change: () }).collect();
+        if !acceptor.kept().is_empty() {
+            works.push(Work::HandIn(acceptor.kept().clone()));
+        }
+        let mut ballots: Vec<Ballot> = Vec::new();
+        let mut found = Vec::new();
+        for round in 0..self.bounds.rounds {
+            let mut acceptor = acceptor.clone();
+            let above = Ballot { round, ..copy.version() };
+            let ballot = acceptor.reserve(own, above, self.planted);
+            if ballot.round > self.bounds.rounds || ballots.contains(&ballot) {
+                continue;
+            }
+            ballots.push(ballot);
+            let acceptor = self.keep_acceptor(acceptor);
+            for work in &works {
+                let proposer = Proposer::new(ballot, copy, work.clone(), self.planted);
+                found.push((acceptor, self.keep_attempt(Attempt::new(own, proposer, None))));
+            }
+        }
+        found
+    }
+
+    fn start_recovery(
+        &mut self,
+        state: &State,
+        at: usize,
+        emit: &mut dyn FnMut(State, &'static str),
+    ) {
+        for proposer in self.bounds.proposers.clone() {
+            let index = proposer as usize - 1;
+            let key = (proposer, state.sites[index], true);
+            if !self.starts.contains_key(&key) {
+                let found = Rc::new(self.recoveries_of(SiteId(proposer), state.sites[index]));
+                self.starts.insert(key, found);
+            }
+            for (acceptor, attempt) in self.starts[&key].clone().iter() {
+                let mut next = *state;
+                next.sites[index] = *acceptor;
+                next.attempts[at] = *attempt;
+                emit(next, "a recovery begins");
+            }
+        }
+    }
+
+    fn recoveries_of(&mut self, own: SiteId, acceptor: u32) -> Vec<(u32, u32)> {
+        let acceptor = self.acceptors[acceptor as usize].0.clone();
+        let copy = *acceptor.copy();
+        let mut found = Vec::new();
+        for mask in 1u8..1 << self.bounds.sites {
+            let is_without = |site: SiteId| mask & bit(site) != 0;
+            if is_without(own) || copy.registrars().set.has_majority(|site| !is_without(site)) {
+                continue;
+            }
+            let mut acceptor = acceptor.clone();
+            let (ballot, accepted) = acceptor.reserve_term(own, self.planted);
+            if ballot.term.number > 2 {
+                continue;
+            }
+            let without: Vec<SiteId> =
+                self.sites().map(|(_, site)| site).filter(|site| is_without(*site)).collect();
+            let work = Work::Recover { without: without.clone() };
+            let mut proposer = Proposer::new(ballot, copy, work, self.planted);
+            proposer.promised(own, accepted);
+            let read = accepted.version().max(copy.version());
+            let attempt = Attempt::new(own, proposer, Some((without, read)));
+            found.push((self.keep_acceptor(acceptor), self.keep_attempt(attempt)));
+        }
+        found
+    }
+
+    fn go_on(&mut self, state: &State, at: usize, emit: &mut dyn FnMut(State, &'static str)) {
+        let number = state.attempts[at];
+        let Some((attempt, facts)) = self.attempt(number) else { return };
+        if facts.value.is_none() {
+            return self.prepare(state, at, emit);
+        }
+        let (learned, own) = (attempt.learned, attempt.site);
+        let acked = attempt.acked;
+        for site in facts.asked.clone() {
+            if acked & bit(site) == 0 {
+                self.step(state, at, (Step::Accept, site), "a site accepts", emit);
+            }
+        }
+        if !learned {
+            self.step(state, at, (Step::Chosen, own), "a proposer knows its value chosen", emit);
+        } else {
+            for (_, site) in self.sites() {
+                self.step(state, at, (Step::Learn, site), "a site takes a copy over", emit);
+            }
+        }
+    }
+
+    fn prepare(&mut self, state: &State, at: usize, emit: &mut dyn FnMut(State, &'static str)) {
+        let Some((_, facts)) = self.attempt(state.attempts[at]) else { return };
+        for site in facts.asked.clone() {
+            self.step(state, at, (Step::Prepare, site), "a site promises", emit);
+            self.step(state, at, (Step::Lose, site), "a site promises, its answer is lost", emit);
+        }
+    }
+
+    fn step(
+        &mut self,
+        state: &State,
+        at: usize,
+        (step, site): (Step, SiteId),
+        what: &'static str,
+        emit: &mut dyn FnMut(State, &'static str),
+    ) {
+        let index = site.0 as usize - 1;
+        let key = (step as u8 * 8 + index as u8, state.sites[index], state.attempts[at]);
+        let next = match self.memo.get(&key) {
+            Some(next) => *next,
+            None => {
+                let next = self.take(step, site, state.sites[index], state.attempts[at]);
+                self.memo.insert(key, next);
+                next
+            }
+        };
+        if let Some((acceptor, attempt)) = next {
+            let mut next = *state;
+            next.sites[index] = acceptor;
+            next.attempts[at] = attempt;
+            emit(next, what);
+        }
+    }
+
+    fn take(
+        &mut self,
+        step: Step,
+        site: SiteId,
+        acceptor: u32,
+        attempt: u32,
+    ) -> Option<(u32, u32)> {
+        let planted = self.planted;
+        let mut acceptor = self.acceptors[acceptor as usize].0.clone();
+        let mut attempt_now = self.attempt(attempt)?.0.clone();
+        let ballot = attempt_now.proposer.ballot();
+        match step {
+            Step::Prepare => {
+                let accepted = acceptor.prepare(ballot, planted).ok()?;
+                attempt_now.proposer.promised(site, accepted);
+                if let Some((_, read)) = &mut attempt_now.recovery {
+                    *read = (*read).max(accepted.version());
+                }
+            }
+            Step::Lose => {
+                let before = acceptor.promised();
+                acceptor.prepare(ballot, planted).ok()?;
+                if acceptor.promised() == before {
+                    return None;
+                }
+            }
+            Step::Accept => {
+                let (Asked::Accept(value), _) = attempt_now.proposer.asked() else { return None };
+                acceptor.accept(ballot, value).ok()?;
+                attempt_now.outlived = acceptor.copy().version().term > ballot.term;
+                attempt_now.acked |= bit(site);
+            }
+            Step::Chosen => {
+                let mut proposer = attempt_now.proposer.clone();
+                let acked = self.sites().filter(|(_, site)| attempt_now.acked & bit(*site) != 0);
+                let (value, _) = acked.filter_map(|(_, site)| proposer.accepted(site)).last()?;
+                if !acceptor.learn(value, planted) {
+                    return None;
+                }
+                attempt_now.learned = true;
+            }
+            Step::Learn => {
+                let (Asked::Accept(value), _) = attempt_now.proposer.asked() else { return None };
+                if !acceptor.learn(value, planted) {
+                    return None;
+                }
+            }
+        }
+        Some((self.keep_acceptor(acceptor), self.keep_attempt(attempt_now)))
+    }
+
+    // ---- what can no longer matter -----------------------------------------------------------------
+
+    /// Clears attempts that can get no majority any more, and orders the rest.
+    pub fn reduce(&mut self, state: &mut State) {
+        for at in 0..ATTEMPTS_MAX {
+            let number = state.attempts[at];
+            let Some((_, facts)) = self.attempt(number) else { continue };
+            let (ballot, is_recovery) = (facts.ballot, facts.is_recovery);
+            let open = self
+                .sites()
+                .filter(|(at, _)| self.acceptors[state.sites[*at] as usize].1.promised <= ballot);
+            let open = open.fold(0, |open, (_, site)| open | bit(site));
+            let alive = match self.alive.get(&(number, open)) {
+                Some(alive) => *alive,
+                None => {
+                    let alive = self.is_alive(number, open);
+                    self.alive.insert((number, open), alive);
+                    alive
+                }
+            };
+            if !alive {
+                state.attempts[at] = if is_recovery { DEAD_RECOVERY } else { DEAD };
+            }
+        }
+        // The unused ones stay behind.
+        state.attempts.sort_unstable_by_key(|number| if *number == 0 { u32::MAX } else { *number });
+    }
+
+    fn is_alive(&self, number: u32, open: u8) -> bool {
+        let Some((attempt, facts)) = self.attempt(number) else { return false };
+        let is_open = |site: SiteId| open & bit(site) != 0;
+        if facts.value.is_some() {
+            let may = |site| is_open(site) || attempt.acked & bit(site) != 0;
+            return attempt.learned
+                || facts.needs.are_met(may)
+                || self.planted.is(Bug::SpreadUnchosen);
+        }
+        match attempt.recovery.is_some() {
+            true => facts.asked.iter().all(|site| is_open(*site)),
+            // Whoever has answered is not asked again.
+            false => facts.needs.are_met(|site| is_open(site) || !facts.asked.contains(&site)),
+        }
+    }
+
+    /// A state, for people.
+    pub fn show(&self, state: &State) -> String {
+        let mut text = String::new();
+        for (at, site) in self.sites() {
+            text += &format!("{site}: {:?}\n", self.acceptors[state.sites[at] as usize].0);
+        }
+        for (attempt, _) in state.attempts.iter().filter_map(|number| self.attempt(*number)) {
+            let (asked, _) = attempt.proposer.asked();
+            let value = if let Asked::Accept(value) = asked { Some(value.content()) } else { None };
+            text += &format!("{attempt:?} {value:?}\n");
+        }
+        text
+    }
+
+    // ---- what must hold ----------------------------------------------------------------------------
+
+    /// What is wrong with a state.
+    pub fn fault(&mut self, state: &State) -> Option<&'static str> {
+        for (at, one) in state.attempts.iter().enumerate() {
+            let Some((_, facts)) = self.attempt(*one) else { continue };
+            if facts.fault.is_some() {
+                return facts.fault;
+            }
+            let is_there = |decision: &Applied| {
+                self.sites().any(|(at, _)| {
+                    self.acceptors[state.sites[at] as usize].1.decisions.contains(decision)
+                })
+            };
+            if !facts.decisions.iter().all(is_there) {
+                return Some("a decision that was acted on is named nowhere");
+            }
+            if !facts.chosen {
+                continue;
+            }
+            for (other_at, other) in state.attempts.iter().enumerate() {
+                if at == other_at || self.attempt(*other).is_none_or(|(_, facts)| !facts.chosen) {
+                    continue;
+                }
+                let fault = match self.pairs.get(&(*one, *other)) {
+                    Some(fault) => *fault,
+                    None => {
+                        let fault = self.fault_of(*one, *other);
+                        self.pairs.insert((*one, *other), fault);
+                        fault
+                    }
+                };
+                if fault.is_some() {
+                    return fault;
+                }
+            }
+        }
+        None
+    }
+
+    /// What is wrong with two chosen values. Asked for both orders.
+    fn fault_of(&self, one: u32, other: u32) -> Option<&'static str> {
+        let ((a, one), (b, other)) = (self.attempt(one)?, self.attempt(other)?);
+        let (v, w) = (one.value?, other.value?);
+        if one.ballot.term == other.ballot.term {
+            if one.ballot <= other.ballot && !v.begins(w) {
+                return Some("two chosen values of one term are no chain");
+            }
+            if one.ballot < other.ballot && v.version() > w.version() {
+                return Some("a later value has the lower version");
+            }
+        }
+        for first in v.content().applied {
+            for second in w.content().applied {
+                if first.1 == second.1 && first.0 != second.0 {
+                    return Some("one version names two changes");
+                }
+            }
+        }
+        if let Some((without, read)) = &a.recovery
+            && read.term != one.ballot.term
+            && other.ballot.term == read.term
+            && !w.begins(v)
+        {
+            let named = without.iter().fold(0, |named, site| named | bit(*site));
+            if b.acked & !named != 0 {
+                return Some("a recovery lost a change that a site not named took part in");
+            }
+        }
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Prepare,
+    Lose,
+    Accept,
+    Chosen,
+    Learn,
+}
