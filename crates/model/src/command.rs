@@ -74,6 +74,37 @@ pub enum Command {
     Promote { promotion: Promotion, registry: Box<Registry> },
 }
 
+impl Command {
+    /// Whether applying it twice is the same as applying it once: it bears a number, or names all
+    /// that it changes.
+    pub fn is_repeatable(&self) -> bool {
+        match self {
+            Command::Write { request, .. } | Command::Transaction { request, .. } => {
+                request.is_some()
+            }
+            Command::SetCursor { .. }
+            | Command::Tick
+            | Command::Found { .. }
+            | Command::Enter { .. }
+            | Command::ChangeRegistry(_)
+            | Command::LearnRegistry(_)
+            | Command::SetRing(_)
+            | Command::Register { .. }
+            | Command::Receiving { .. }
+            | Command::Giving { step: Giving::Forget, .. }
+            | Command::Mirror { .. }
+            | Command::Fence { .. }
+            | Command::Promote { .. } => true,
+            Command::ClearAll
+            | Command::CreateKeyspace(_)
+            | Command::DropKeyspace { .. }
+            | Command::DropCursor { .. }
+            | Command::Giving { .. }
+            | Command::SetMirror { .. } => false,
+        }
+    }
+}
+
 /// A step of a handover, taken by the giving site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Giving {

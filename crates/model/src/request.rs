@@ -77,6 +77,19 @@ impl Body {
             _ => None,
         }
     }
+
+    /// Whether doing it twice is the same as doing it once.
+    ///
+    /// A promotion is: a second request joins the one that is under way, and once the registry has
+    /// it, the answer says so.
+    pub fn is_repeatable(&self) -> bool {
+        match self {
+            Body::Read { .. } | Body::Promote { .. } | Body::TransferLeader { .. } => true,
+            Body::Write(command) => command.is_repeatable(),
+            Body::AtSite { command, .. } => command.is_repeatable(),
+            Body::AddNode { .. } | Body::RemoveNode { .. } => false,
+        }
+    }
 }
 
 /// How fresh a read's answer must be.

@@ -56,6 +56,17 @@ enum At {
     Resting(Duration),
 }
 
+/// What is known of a node that was sent a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contact {
+    /// Its answer is not due yet.
+    Recent,
+    /// Its answer is due; the site was in contact since, or is not known to be lost.
+    Overdue,
+    /// The link to it broke, or its site cannot be reached.
+    Lost,
+}
+
 #[derive(Debug)]
 struct Routed {
     origin: Origin,
@@ -387,7 +398,7 @@ impl Routing {
         let one = self.routed.get_mut(&id)?;
         let not_held = matches!(outcome, Err(Failure::Refused(model::Refusal::NotHeld(_))));
         if not_held && !matches!(one.origin, Origin::Across { .. }) {
-            if in_doubt && !is_repeatable(&mut one.body) {
+            if in_doubt && !one.body.is_repeatable() {
                 let why = "its slot moved on while a leader was lost that may have carried it out";
                 return self.settle(id, Err(Failure::Unknown { why }));
             }
@@ -433,7 +444,7 @@ impl Routing {
                 None
             }
             // It may have been done there, and asking again does it once.
-            (Err(Failure::Unknown { .. }), Target::Slot(_)) if is_repeatable(&mut one.body) => {
+            (Err(Failure::Unknown { .. }), Target::Slot(_)) if one.body.is_repeatable() => {
                 one.in_doubt = true;
                 self.rest(id, now);
                 None
@@ -448,18 +459,26 @@ impl Routing {
         }
     }
 
-    /// A node of another site is lost, or is silent: what it was sent is sent again, or is in doubt
-    /// for ever. Whom nobody answered are the nodes to turn from.
-    pub(crate) fn lost(
+    /// What was sent to other sites and has no answer: by what is known of the node that was asked,
+    /// it is sent again (to another node), or in doubt for ever, or waits. The nodes to turn from, and
+    /// the sites that something waits for which may be done once only.
+    pub(crate) fn unanswered(
         &mut self,
-        is_lost: impl Fn(SiteId, NodeId, Duration) -> bool,
+        contact: impl Fn(SiteId, NodeId, Duration) -> Contact,
         settled: &mut Vec<(Origin, Outcome)>,
-    ) -> Vec<(SiteId, NodeId)> {
-        let (mut given_up, mut silent) = (Vec::new(), Vec::new());
+    ) -> (Vec<(SiteId, NodeId)>, BTreeSet<SiteId>) {
+        let (mut given_up, mut silent, mut awaited) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (id, one) in &mut self.routed {
             let At::Sent(site, node, since) = one.at else { continue };
-            if !is_lost(site, node, since) {
-                continue;
+            let is_repeatable = one.body.is_repeatable();
+            match contact(site, node, since) {
+                Contact::Recent => continue,
+                // The site may be busy. Nothing is gained by doubt, which no later answer takes back.
+                Contact::Overdue if !is_repeatable => {
+                    awaited.insert(site);
+                    continue;
+                }
+                Contact::Overdue | Contact::Lost => {}
             }
             silent.push((site, node));
             one.in_doubt |= !matches!(one.body, Body::Read { .. });
@@ -472,7 +491,7 @@ impl Routing {
             }
             one.at = At::Due;
             self.due.push(*id);
-            if !is_repeatable(&mut one.body) {
+            if !is_repeatable {
                 given_up.push(*id);
             }
         }
@@ -482,7 +501,7 @@ impl Routing {
         }
         silent.sort_unstable();
         silent.dedup();
-        silent
+        (silent, awaited)
     }
 
     /// Gives up what has waited past its deadline.
@@ -545,23 +564,6 @@ fn says_nothing_done(failure: &Failure) -> bool {
     )
 }
 
-/// Whether doing it twice is the same as doing it once: it has a number, or says so by itself.
-fn is_repeatable(body: &mut Body) -> bool {
-    if let Some(request) = body.request_id_mut() {
-        return request.is_some();
-    }
-    matches!(
-        body,
-        Body::Read { .. }
-            | Body::Promote { .. }
-            | Body::Write(
-                Command::Receiving { .. } | Command::ChangeRegistry(_) | Command::Register { .. }
-            )
-            | Body::Write(Command::Mirror { .. } | Command::Fence { .. })
-            | Body::Write(Command::Giving { step: model::Giving::Forget, .. })
-    )
-}
-
 /// Whether a request may come from another site at all.
 pub(crate) fn may_come_across(body: &Body) -> bool {
     match body {
@@ -596,5 +598,64 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                 }
         ),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::Ticket;
+    use model::Giving;
+
+    const AT: (SiteId, NodeId) = (SiteId(2), NodeId(1));
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    fn with_one_sent(command: Command) -> Routing {
+        let mut routing = Routing::new(ClientId(7));
+        let origin = Origin::Client(Ticket(1));
+        let target = Target::Site(AT.0);
+        let id = routing.push(origin, Body::Write(command), target, DEADLINE).unwrap();
+        assert_eq!(routing.take_due(Duration::ZERO), [(id, target)]);
+        assert!(routing.go_away(id, AT.0, AT.1, Duration::ZERO).is_some());
+        routing
+    }
+
+    fn once_only() -> Command {
+        let step = Giving::Begin { slots: "0-9".parse().unwrap(), to: SiteId(3), pinned: true };
+        Command::Giving { number: 0, step }
+    }
+
+    #[test]
+    fn what_may_be_done_once_only_waits_for_a_busy_site() {
+        let mut routing = with_one_sent(once_only());
+        let mut settled = Vec::new();
+        let unanswered = routing.unanswered(|_, _, _| Contact::Overdue, &mut settled);
+        assert_eq!(
+            unanswered,
+            (Vec::new(), BTreeSet::from([AT.0])),
+            "its site is asked for a sign"
+        );
+        assert_eq!((settled.len(), routing.waiting()), (0, 1));
+        let wire_id = routing.id_there(1);
+        let done = Ok(model::Answer::Done(model::Revision(5)));
+        let answered = routing.answered(wire_id, done.clone(), None, DEADLINE);
+        assert_eq!(answered, Some((Origin::Client(Ticket(1)), done)));
+    }
+
+    #[test]
+    fn what_may_be_done_once_only_is_in_doubt_when_its_site_is_lost() {
+        let mut routing = with_one_sent(once_only());
+        let mut settled = Vec::new();
+        routing.unanswered(|_, _, _| Contact::Lost, &mut settled);
+        assert!(matches!(settled[..], [(_, Err(Failure::Unknown { .. }))]));
+    }
+
+    #[test]
+    fn what_may_be_repeated_is_sent_to_another_node() {
+        let mut routing = with_one_sent(Command::Tick);
+        let mut settled = Vec::new();
+        let unanswered = routing.unanswered(|_, _, _| Contact::Overdue, &mut settled);
+        assert_eq!((unanswered, settled.len()), ((vec![AT], BTreeSet::new()), 0));
+        assert_eq!(routing.take_due(Duration::ZERO).len(), 1);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::global::routing::{GUESSED, PATIENCE, Target, may_come_across};
+use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, may_come_across};
 use crate::global::straight::Moved;
 use model::{
     Answer, Body, Command, Epoch, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet,
@@ -359,20 +359,33 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn across_lost(&mut self, site: SiteId, node: NodeId) {
         self.ring_lost(site);
-        self.turn_from(|lost, lost_node, _| (lost, lost_node) == (site, node));
+        self.turn_from(|lost, lost_node, _| match (lost, lost_node) == (site, node) {
+            true => Contact::Lost,
+            false => Contact::Recent,
+        });
     }
 
-    /// Asks others instead of those that are silent for too long.
+    /// Asks others instead of those that do not answer in time. Whether a site can be reached is not
+    /// decided by one request: a busy one answers late.
     pub(super) fn turn_from_silent(&mut self) {
         let now = self.now.monotonic;
-        self.turn_from(|_, _, since| since + PATIENCE <= now);
+        let lost = self.reach.lost(now);
+        self.turn_from(|site, _, since| match since + PATIENCE <= now {
+            false => Contact::Recent,
+            true if lost.contains(&site) => Contact::Lost,
+            true => Contact::Overdue,
+        });
     }
 
-    fn turn_from(&mut self, is_lost: impl Fn(SiteId, NodeId, Duration) -> bool) {
+    fn turn_from(&mut self, contact: impl Fn(SiteId, NodeId, Duration) -> Contact) {
         let mut settled = Vec::new();
-        for (site, node) in self.routing.lost(is_lost, &mut settled) {
+        let (silent, awaited) = self.routing.unanswered(contact, &mut settled);
+        for (site, node) in silent {
             let nodes = self.nodes_of(site);
             self.routing.turn_from(site, node, &nodes);
+        }
+        for site in awaited {
+            self.reach.asked(site, self.now.monotonic);
         }
         self.settle(settled);
     }

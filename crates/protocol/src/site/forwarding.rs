@@ -7,7 +7,7 @@
 
 use super::Origin;
 use super::writes::{Settled, unknown};
-use model::{Answer, Body, ClientId, Command, Failure, Giving, NodeId, Request, RequestId, limits};
+use model::{Answer, Body, ClientId, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::entry;
@@ -119,7 +119,7 @@ impl Forwarding {
             }
             self.unsent += 1;
             one.origin = one.origin.in_doubt();
-            if !is_repeatable(&mut one.body) {
+            if !one.body.is_repeatable() {
                 given_up.push(*id);
             }
         }
@@ -199,33 +199,11 @@ fn own_number(one: &mut Outstanding, client: ClientId) -> Option<u64> {
     (request.client == client).then_some(request.sequence)
 }
 
-/// Whether doing it twice is the same as doing it once.
-fn is_repeatable(body: &mut Body) -> bool {
-    match body {
-        Body::Write(Command::SetCursor { .. } | Command::Tick) => true,
-        Body::Write(Command::Write { .. } | Command::Transaction { .. }) => true,
-        Body::Write(Command::Found { .. } | Command::Enter { .. }) => true,
-        Body::Write(Command::ChangeRegistry(_) | Command::LearnRegistry(_)) => true,
-        Body::Write(Command::SetRing(_) | Command::Register { .. } | Command::Receiving { .. }) => {
-            true
-        }
-        Body::Write(Command::Giving { step: Giving::Forget, .. }) => true,
-        Body::Write(Command::Mirror { .. } | Command::Fence { .. } | Command::Promote { .. }) => {
-            true
-        }
-        Body::Write(_) => false,
-        Body::Read { .. } => true,
-        Body::TransferLeader { .. } => true,
-        Body::AddNode { .. } | Body::RemoveNode { .. } | Body::AtSite { .. } => false,
-        Body::Promote { .. } => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Ticket;
     use super::*;
-    use model::{KeyspaceId, Write};
+    use model::{Command, KeyspaceId, Write};
 
     const CLIENT: ClientId = ClientId(7);
     const DEADLINE: Duration = Duration::from_secs(1);

@@ -7,13 +7,16 @@
 use super::Site;
 use crate::global::routing::PATIENCE;
 use model::SiteId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::across::{AcrossSay, Alive};
 
+/// A site that was asked and has said nothing for this long cannot be reached: what was sent there and
+/// may be done once only is in doubt.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 /// How often a site that says nothing is asked whether it is there.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -41,6 +44,12 @@ impl Reach {
     /// Whether a site was asked and has said nothing for the patience.
     pub(super) fn is_silent(&self, site: SiteId, now: Duration) -> bool {
         self.asked.get(&site).is_some_and(|since| *since + PATIENCE <= now)
+    }
+
+    /// The sites that cannot be reached: each was asked several times and has said nothing at all.
+    pub(super) fn lost(&self, now: Duration) -> BTreeSet<SiteId> {
+        let lost = self.asked.iter().filter(|(_, since)| **since + LOST_AFTER <= now);
+        lost.map(|(site, _)| *site).collect()
     }
 
     /// Whether a site has said something since then.

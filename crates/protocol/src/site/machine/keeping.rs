@@ -15,7 +15,9 @@
 use super::apply::Applying;
 use super::tokens::{Token, put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
-use model::{Answer, Bytes, Epoch, KeyspaceId, MoveError, Promotion, SiteId, Slot, SlotEpochs};
+use model::{
+    Answer, Bytes, Epoch, KeyspaceId, MoveError, Promotion, SiteId, Slot, SlotEpochs, SlotSet,
+};
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
@@ -79,14 +81,14 @@ impl<S: State> Applying<'_, S> {
         of_site.flat_map(|kept| kept.slots.iter()).collect()
     }
 
-    /// A slot has come back.
-    pub(super) fn keep_no_more(&mut self, slot: Slot) {
-        let has = |kept: &KeptMove| kept.slots.iter().any(|(other, _)| other == slot);
+    /// Slots have come back. All of a move at once: each alone would read all that is kept.
+    pub(super) fn keep_no_more(&mut self, back: &SlotSet) {
+        let has = |kept: &KeptMove| kept.slots.iter().any(|(slot, _)| back.contains(slot));
         let numbers: Vec<u64> =
             self.known.kept.iter().filter(|(_, kept)| has(kept)).map(|(n, _)| *n).collect();
         for number in numbers {
             let KeptMove { to, slots } = self.known.kept[&number].clone();
-            let others = SlotEpochs::gather(slots.iter().filter(|(other, _)| *other != slot));
+            let others = SlotEpochs::gather(slots.iter().filter(|(slot, _)| !back.contains(*slot)));
             match others.0.is_empty() {
                 true => self.remove_kept(number),
                 false => self.keep(number, to, others),

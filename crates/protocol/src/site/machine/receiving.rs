@@ -350,6 +350,7 @@ impl<S: State> Applying<'_, S> {
 
     fn install(&mut self, id: MoveId, arrival: &Arrival) {
         let globals = self.known.keyspaces.globals();
+        let mut installed = Vec::new();
         for (slot, epoch) in arrival.slots.iter() {
             // A backup that was promoted without asking the giver has it at a higher one.
             if self.known.slots.token(slot).epoch() >= epoch {
@@ -368,8 +369,9 @@ impl<S: State> Applying<'_, S> {
                 }
             }
             self.set_token(slot, Token::Held(epoch));
-            self.keep_no_more(slot);
+            installed.push(slot);
         }
+        self.keep_no_more(&installed.into_iter().collect());
         self.pin(&arrival.slots.slots(), arrival.pinned);
         for (keyspace, slot) in arrival.stores.keys() {
             self.overlay.remove(tables::staged(id, *keyspace, *slot));
