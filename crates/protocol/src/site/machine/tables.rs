@@ -3,7 +3,7 @@
 //! ```text
 //! k keyspace                       → generation, id and spec of a keyspace       (keyspaces.rs)
 //! c keyspace                       → how many keys it holds
-//! g generation                     → nothing: records of a cleared generation    (garbage.rs)
+//! g generation                     → nothing: records of a cleared generation    (keyspaces.rs)
 //! r generation key                 → record                                      (records.rs)
 //! e expires_ms generation key      → nothing: the record expires then            (expiry.rs)
 //! l keyspace                       → what its change log still holds             (changes.rs)
