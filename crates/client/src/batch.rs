@@ -1,6 +1,6 @@
 //! Several steps at one moment, or none of them.
 
-use crate::keyspace::{PutOutcome, expiry, put_outcome, versioned};
+use crate::keyspace::{PutOutcome, Watched, expiry, put_outcome, versioned};
 use crate::v1;
 use model::{Bytes, Expiry, Revision, Versioned};
 
@@ -52,7 +52,19 @@ impl Batch {
 
     /// Do nothing at all unless the key has this version; 0: is absent.
     pub fn only_if(mut self, key: impl Into<Bytes>, version: Revision) -> Batch {
-        self.guards.push(v1::Guard { key: key.into(), version: version.0 });
+        self.guards.push(v1::Guard { key: key.into(), version: version.0, absent_since: None });
+        self
+    }
+
+    /// Do nothing at all unless the key is as [`crate::Keyspace::watch_key`] found it: not written
+    /// since, nor, if it was absent, made and removed. In doubt the guard does not hold; read again
+    /// then.
+    pub fn only_if_unchanged(mut self, key: impl Into<Bytes>, watched: &Watched) -> Batch {
+        let (version, absent_since) = match &watched.found {
+            Some(found) => (found.version.0, None),
+            None => (0, watched.point),
+        };
+        self.guards.push(v1::Guard { key: key.into(), version, absent_since });
         self
     }
 

@@ -42,6 +42,14 @@ pub struct PutOutcome {
     pub old: Option<Bytes>,
 }
 
+/// What a key held, for a batch that depends on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watched {
+    /// Its string and version; `None`: there is no such key.
+    pub found: Option<Versioned>,
+    pub(crate) point: Option<v1::ReadPoint>,
+}
+
 impl Keyspace {
     pub(crate) fn new(caller: Arc<Caller>, name: String) -> Keyspace {
         Keyspace { caller, name, consistency: ReadConsistency::Linearizable }
@@ -69,11 +77,26 @@ impl Keyspace {
             keyspace: self.name.clone(),
             key: key.into(),
             consistency: self.consistency(),
+            with_point: false,
         };
         let get = |channel, request| async move { kv(channel).get(request).await };
         let got = self.caller.call(Repeat::Read, message, get).await?.into_inner();
         let age = got.backup_age_ms.map(Duration::from_millis);
         Ok((got.found.map(versioned), age))
+    }
+
+    /// A key as it is now, never stale, for a batch that is done only if it has not changed
+    /// ([`Batch::only_if_unchanged`]).
+    pub async fn watch_key(&self, key: impl Into<Bytes>) -> Result<Watched, Error> {
+        let message = v1::GetRequest {
+            keyspace: self.name.clone(),
+            key: key.into(),
+            consistency: v1::Consistency::Linearizable.into(),
+            with_point: true,
+        };
+        let get = |channel, request| async move { kv(channel).get(request).await };
+        let got = self.caller.call(Repeat::Read, message, get).await?.into_inner();
+        Ok(Watched { found: got.found.map(versioned), point: got.point })
     }
 
     /// Puts a string. Returns its version.

@@ -53,7 +53,7 @@ pub use batch::{Batch, BatchOutcome, StepOutcome};
 pub use cluster::{Backup, Cluster, KeyspaceInfo};
 pub use deployment::Deployment;
 pub use error::{ConnectError, Error};
-pub use keyspace::{Keyspace, Put, PutOutcome};
+pub use keyspace::{Keyspace, Put, PutOutcome, Watched};
 pub use stream::{Change, News, Scan, ScanRange, Watch};
 pub use wire::grpc::v1;
 

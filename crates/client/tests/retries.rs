@@ -140,7 +140,7 @@ type Streamed<T> = Result<Response<Stream<T>>, Status>;
 impl v1::kv_server::Kv for Node {
     async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         self.play(None).await?;
-        Ok(Response::new(v1::GetResponse { found: None, backup_age_ms: None }))
+        Ok(Response::new(v1::GetResponse { found: None, backup_age_ms: None, point: None }))
     }
 
     async fn put(

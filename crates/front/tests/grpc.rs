@@ -122,6 +122,33 @@ fn a_batch_is_done_at_one_moment_or_not_at_all() {
 }
 
 #[test]
+fn a_batch_sees_that_an_absent_key_was_there_meanwhile() {
+    let site = site(|_| {}, None);
+    run(async {
+        let keys = client(&site).keyspace("default");
+        let lock = |seen: &client::Watched| {
+            let batch = Batch::new().only_if_unchanged("lock", seen).put("lock", "mine");
+            keys.batch(batch)
+        };
+        let seen = keys.watch_key("lock").await.unwrap();
+        assert_eq!(seen.found, None);
+        keys.put("lock", "theirs").await.unwrap();
+        keys.delete("lock").await.unwrap();
+        assert_eq!(lock(&seen).await.unwrap(), BatchOutcome::NotApplied);
+
+        let seen = keys.watch_key("lock").await.unwrap();
+        keys.put("other", "1").await.unwrap();
+        keys.delete("other").await.unwrap();
+        assert!(matches!(lock(&seen).await.unwrap(), BatchOutcome::Applied(_)));
+        assert_eq!(lock(&seen).await.unwrap(), BatchOutcome::NotApplied, "it is there now");
+
+        let seen = keys.watch_key("lock").await.unwrap();
+        assert!(matches!(lock(&seen).await.unwrap(), BatchOutcome::Applied(_)));
+        assert_eq!(lock(&seen).await.unwrap(), BatchOutcome::NotApplied, "its version is another");
+    });
+}
+
+#[test]
 fn a_scan_goes_over_pages() {
     let site = site(|_| {}, None);
     run(async {

@@ -1,6 +1,8 @@
 //! What comes back when all went well.
 
-use crate::{Bytes, Fenced, Keyspace, Loss, Refusal, Registry, Revision, SiteId, SlotEpochs};
+use crate::{
+    Bytes, Fenced, Keyspace, Loss, ReadPoint, Refusal, Registry, Revision, SiteId, SlotEpochs,
+};
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
 /// and each [`crate::Write`].
@@ -24,6 +26,13 @@ pub enum Answer {
     Expiry(Expiring),
     /// Versions of keys, in the order asked; revision 0 for an absent one.
     Versions(Vec<Revision>),
+    /// Versions of keys as [`Answer::Versions`], and the state in which they had them.
+    Watched {
+        /// One a key.
+        versions: Vec<Revision>,
+        /// When.
+        point: ReadPoint,
+    },
     /// The outcome of a put.
     Put {
         /// Whether its condition held.

@@ -3,7 +3,7 @@
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
 use crate::{
-    Bytes, DeploymentId, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId, Promotion, Query,
+    Bytes, DeploymentId, Epoch, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId, Promotion, Query,
     Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs,
     SlotSet,
 };
@@ -221,8 +221,21 @@ pub enum ExpiryCondition {
 pub struct Guard {
     /// The key.
     pub key: Bytes,
-    /// The version it must still have; revision 0: it must still be absent.
+    /// The version it must still have; revision 0: it must be absent.
     pub version: Revision,
+    /// With revision 0: it must not have been there since this point either. `None`: absent at the
+    /// moment of the transaction is enough.
+    pub absent_since: Option<ReadPoint>,
+}
+
+/// The state that a read saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadPoint {
+    /// How far the site's log had come.
+    pub revision: Revision,
+    /// Of a key in a slot: the epoch at which the site owned the slot. Revisions of two owners say
+    /// nothing about each other.
+    pub epoch: Epoch,
 }
 
 /// One step of a transaction.

@@ -37,7 +37,9 @@ pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
-pub use command::{Command, Condition, Expiry, ExpiryCondition, Giving, Guard, Step, Write};
+pub use command::{
+    Command, Condition, Expiry, ExpiryCondition, Giving, Guard, ReadPoint, Step, Write,
+};
 pub use deployment::{DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, SiteEntry};
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{MoveId, Receiving, SlotEpochs, StagedItem};
@@ -45,6 +47,6 @@ pub use id::{ClientId, Epoch, KeyspaceId, NodeId, RequestId, Revision, SiteId, S
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use query::{Query, ScanFilter};
 pub use request::{Body, ReadConsistency, Request};
-pub use slot::{Slot, SlotSet, tag};
+pub use slot::{Slot, SlotSet, crc16, tag};
 pub use spread::Spread;
 pub use time::Time;

@@ -20,9 +20,11 @@ pub enum Query {
     Kind { key: Bytes },
     /// The length of a key's string in bytes, 0 when absent. [`crate::Answer::Integer`].
     Length { key: Bytes },
-    /// The versions of keys ([`crate::Revision`] 0 for an absent one), for a transaction's guards.
-    /// [`crate::Answer::Versions`].
+    /// The versions of keys ([`crate::Revision`] 0 for an absent one). [`crate::Answer::Versions`].
     Versions { keys: Vec<Bytes> },
+    /// The versions of keys and the state in which they had them, for a transaction's guards.
+    /// [`crate::Answer::Watched`].
+    Watch { keys: Vec<Bytes> },
     /// One field of a hash. [`crate::Answer::Value`].
     HashGet { key: Bytes, field: Bytes },
     /// Several fields of a hash. [`crate::Answer::Values`].

@@ -68,8 +68,11 @@ const CRC16: [u16; 256] = {
     table
 };
 
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
+/// A checksum of 16 bits (XMODEM), that which Redis Cluster makes slots of.
+pub fn crc16<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u16 {
+    bytes
+        .into_iter()
+        .fold(0, |crc: u16, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
 /// A set of slots, small where its slots are neighbours.

@@ -87,9 +87,10 @@ impl Query {
             | Query::HashGetAll { key }
             | Query::HashExists { key, .. }
             | Query::HashLen { key } => Spread::of([key]),
-            Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
-                Spread::of(keys)
-            }
+            Query::GetMany { keys }
+            | Query::Exists { keys }
+            | Query::Versions { keys }
+            | Query::Watch { keys } => Spread::of(keys),
             Query::Count | Query::Scan { .. } => Spread::Nowhere,
         }
     }

@@ -23,12 +23,20 @@ impl v1::kv_server::Kv for Callee {
             let keyspace = self.keyspace(&request, |get| &get.keyspace, Right::Read).await?;
             let deadline_ms = deadline_ms(&request);
             let get = request.into_inner();
-            let consistency = convert::consistency(get.consistency)?;
+            let mut consistency = convert::consistency(get.consistency)?;
+            let mut point = None;
+            if get.with_point {
+                // Before the value: what changes in between the guard then does not overlook.
+                consistency = model::ReadConsistency::Linearizable;
+                let query = convert::point_of_get(&get)?;
+                let answer = self.read(keyspace.id, query, consistency, deadline_ms).await?;
+                point = Some(convert::point(answer));
+            }
             let query = convert::get(get)?;
             let (answer, age) =
                 self.read_marked(keyspace.id, query, consistency, deadline_ms).await?;
             let backup_age_ms = age.map(|age| age.as_millis() as u64);
-            Ok(v1::GetResponse { backup_age_ms, ..convert::got(answer) })
+            Ok(v1::GetResponse { backup_age_ms, point, ..convert::got(answer) })
         })
         .await
     }

@@ -13,8 +13,8 @@ use super::step::{Op, Shape, write_outcome};
 use super::table::{CommandNumber, CommandSpec, Own, Run};
 use bytes::Bytes;
 use model::{
-    Answer, Command, Failure, Guard, Keyspace, KeyspaceId, Query, ReadConsistency, Revision, Step,
-    limits,
+    Answer, Command, Failure, Guard, Keyspace, KeyspaceId, Query, ReadConsistency, ReadPoint,
+    Revision, Step, limits,
 };
 use server::users::Right;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -144,13 +144,14 @@ impl Watched {
         Ok(new)
     }
 
-    /// Watches keys at the versions they have.
-    fn add(&mut self, keys: Vec<Bytes>, versions: Vec<Revision>) {
-        // A key is kept for long: not with the buffer that it came in.
-        let guards = keys
-            .iter()
-            .zip(versions)
-            .map(|(key, version)| Guard { key: Bytes::copy_from_slice(key), version });
+    /// Watches keys at the versions that they had at this point.
+    fn add(&mut self, keys: Vec<Bytes>, versions: Vec<Revision>, point: ReadPoint) {
+        let guards = keys.iter().zip(versions).map(|(key, version)| Guard {
+            // A key is kept for long: not with the buffer that it came in.
+            key: Bytes::copy_from_slice(key),
+            version,
+            absent_since: (version == Revision(0)).then_some(point),
+        });
         self.guards.extend(guards);
     }
 }
@@ -266,12 +267,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let watched = self.session.watched.get_or_insert_default();
         let keys = watched.missing(keyspace, (1..frame.len()).map(|at| frame.bytes(at)))?;
         if !keys.is_empty() {
-            let query = Query::Versions { keys: keys.clone() };
+            let query = Query::Watch { keys: keys.clone() };
             // Never stale: a transaction that depends on an old version could not be done.
             let outcome = self.ask(keyspace.id, query, ReadConsistency::Linearizable).await;
             let watched = self.session.watched.get_or_insert_default();
             match outcome.map_err(refused)? {
-                Answer::Versions(versions) => watched.add(keys, versions),
+                Answer::Watched { versions, point } => watched.add(keys, versions, point),
                 other => return Err(Refused(format!("ERR WATCH was answered {other:?}").into())),
             }
         }
@@ -304,8 +305,11 @@ mod tests {
     fn steps_and_guards_become_one_command() {
         let cars = keyspace(1, "cars");
         let mut watched = Watched::default();
+        let point = ReadPoint { revision: Revision(9), epoch: model::Epoch(0) };
+        let keys = watched.missing(&cars, [Bytes::from("cars:2")].into_iter()).unwrap();
+        watched.add(keys, vec![Revision(0)], point);
         let keys = watched.missing(&cars, [Bytes::from("cars:1")].into_iter()).unwrap();
-        watched.add(keys, vec![Revision(7)]);
+        watched.add(keys, vec![Revision(7)], point);
         let again = watched.missing(&cars, [Bytes::from("cars:1")].into_iter()).unwrap();
         assert!(again.is_empty(), "its first version counts");
         let mut transaction = Transaction::default();
@@ -314,7 +318,10 @@ mod tests {
         assert_eq!(replies.len(), 1);
         let expect = Command::Transaction {
             keyspace: KeyspaceId(1),
-            guards: vec![Guard { key: "cars:1".into(), version: Revision(7) }],
+            guards: vec![
+                Guard { key: "cars:2".into(), version: Revision(0), absent_since: Some(point) },
+                Guard { key: "cars:1".into(), version: Revision(7), absent_since: None },
+            ],
             steps: vec![get("cars:1").step],
             request: None,
         };

@@ -147,7 +147,11 @@ pub(crate) fn copied_key(query: &Query) -> Option<&Bytes> {
             _ => None,
         },
         // When a key expires is asked by the clock; a version is no longer than its validator.
-        Query::Expiry { .. } | Query::Versions { .. } | Query::Count | Query::Scan { .. } => None,
+        Query::Expiry { .. }
+        | Query::Versions { .. }
+        | Query::Watch { .. }
+        | Query::Count
+        | Query::Scan { .. } => None,
     }
 }
 

@@ -26,6 +26,7 @@ code_enum!(Answer as "answer" {
     21 => Mirrored { pieces, resume, whole },
     22 => Fenced(fenced),
     23 => Loss(loss),
+    73 => Watched { versions, point },
 });
 
 code_struct!(Versioned { value, version });

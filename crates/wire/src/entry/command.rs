@@ -4,7 +4,7 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard,
-    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, Request,
+    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, ReadPoint, Request,
     RequestId, Revision, ScanFilter, Scope, Step, Write,
 };
 
@@ -77,7 +77,7 @@ code_enum!(Step as "step" {
     2 => Write(write),
 });
 
-code_struct!(Guard { key, version });
+code_struct!(ReadPoint { revision, epoch });
 code_struct!(RequestId { client, sequence, acknowledged_below });
 
 code_enum!(Query as "query" {
@@ -95,6 +95,7 @@ code_enum!(Query as "query" {
     12 => HashLen { key },
     13 => Count,
     14 => Scan { from, until, examine_max, filter, with_values },
+    64 => Watch { keys },
 });
 
 code_struct!(ScanFilter { glob, kind });
@@ -103,6 +104,42 @@ code_enum!(Kind as "kind" {
     1 => String,
     2 => Hash,
 });
+
+/// What stands in the place of a guard's version when it says since when its key must be absent. A
+/// guard has two forms, so that logs of before there were such guards are read:
+///
+/// ```text
+/// guard = key ‖ version
+///       | key ‖ 2^64 - 1 ‖ version ‖ absent since
+/// ```
+const WITH_ABSENT_SINCE: Revision = Revision(u64::MAX);
+
+impl Code for Guard {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Guard { key, version, absent_since } = self;
+        key.put(out);
+        let is_long = absent_since.is_some() || *version == WITH_ABSENT_SINCE;
+        if is_long {
+            WITH_ABSENT_SINCE.put(out);
+        }
+        version.put(out);
+        if is_long {
+            absent_since.put(out);
+        }
+    }
+
+    fn take(from: &mut Input) -> Result<Guard, EntryError> {
+        let (key, version) = <(_, Revision)>::take(from)?;
+        if version != WITH_ABSENT_SINCE {
+            return Ok(Guard { key, version, absent_since: None });
+        }
+        let (version, absent_since): (Revision, Option<_>) = Code::take(from)?;
+        if absent_since.is_none() && version != WITH_ABSENT_SINCE {
+            return Err(from.malformed("guard of the shorter form"));
+        }
+        Ok(Guard { key, version, absent_since })
+    }
+}
 
 code_struct!(Keyspace { id, spec });
 /// Keyspaces that were stated before there were caches end with whether reads go by lease, a byte of 0

@@ -4,7 +4,7 @@ use super::*;
 use model::{
     Body, Cache, ClientId, Condition, Consistency, Expiring, Expiry, ExpiryCondition, Guard, Item,
     Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId, Placement,
-    Query, ReadConsistency, RequestId, Revision, ScanFilter, Scope, Step, Versioned, Write,
+    Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter, Scope, Step, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -21,6 +21,11 @@ fn list() -> impl Strategy<Value = Vec<Bytes>> {
 
 fn pairs() -> impl Strategy<Value = Vec<(Bytes, Bytes)>> {
     vec((bytes(), bytes()), 0..4)
+}
+
+fn read_point() -> impl Strategy<Value = ReadPoint> {
+    (revision(), any::<u64>())
+        .prop_map(|(revision, epoch)| ReadPoint { revision, epoch: model::Epoch(epoch) })
 }
 
 fn revision() -> impl Strategy<Value = Revision> + Clone {
@@ -144,6 +149,7 @@ fn query() -> impl Strategy<Value = Query> {
         bytes().prop_map(|key| Query::Kind { key }),
         bytes().prop_map(|key| Query::Length { key }),
         list().prop_map(|keys| Query::Versions { keys }),
+        list().prop_map(|keys| Query::Watch { keys }),
         (bytes(), bytes()).prop_map(|(key, field)| Query::HashGet { key, field }),
         (bytes(), list()).prop_map(|(key, fields)| Query::HashGetMany { key, fields }),
         bytes().prop_map(|key| Query::HashGetAll { key }),
@@ -163,7 +169,8 @@ fn query() -> impl Strategy<Value = Query> {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    let guard = (bytes(), revision()).prop_map(|(key, version)| Guard { key, version });
+    let guard = (bytes(), revision(), proptest::option::of(read_point()))
+        .prop_map(|(key, version, absent_since)| Guard { key, version, absent_since });
     let step = prop_oneof![query().prop_map(Step::Read), write().prop_map(Step::Write)];
     prop_oneof![
         (keyspace_id(), write(), request_id())
@@ -252,6 +259,8 @@ fn plain_answer() -> impl Strategy<Value = Answer> {
         option::of(kind()).prop_map(Answer::Kind),
         expiring.prop_map(Answer::Expiry),
         vec(revision(), 0..4).prop_map(Answer::Versions),
+        (vec(revision(), 0..4), read_point())
+            .prop_map(|(versions, point)| Answer::Watched { versions, point }),
         (any::<bool>(), revision(), option::of(bytes()))
             .prop_map(|(applied, version, old)| Answer::Put { applied, version, old }),
         (vec(item, 0..4), option::of(bytes()))
@@ -368,7 +377,7 @@ fn format_1_stays_as_it_is() {
             },
             Command::Transaction {
                 keyspace: KeyspaceId(0),
-                guards: vec![Guard { key: "a".into(), version: Revision(0) }],
+                guards: vec![Guard { key: "a".into(), version: Revision(0), absent_since: None }],
                 steps: vec![
                     Step::Read(Query::Count),
                     Step::Write(Write::Add { key: "n".into(), delta: -1 }),
@@ -520,4 +529,27 @@ fn an_unknown_phrase_points_to_the_log() {
         "the outcome is unknown (see the log of the node that answered): a write may or may not \
          have been applied"
     );
+}
+
+#[test]
+fn a_guard_on_what_was_absent_has_a_form_of_its_own() {
+    let point = ReadPoint { revision: Revision(300), epoch: model::Epoch(2) };
+    let transaction = |version, absent_since| Command::Transaction {
+        keyspace: KeyspaceId(0),
+        guards: vec![Guard { key: "a".into(), version: Revision(version), absent_since }],
+        steps: Vec::new(),
+        request: None,
+    };
+    let max = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    for (command, guard) in [
+        (transaction(7, None), b"\x01a\x07".to_vec()),
+        (transaction(0, Some(point)), [b"\x01a", &max[..], b"\x00\x01\xac\x02\x02"].concat()),
+        (transaction(u64::MAX, None), [b"\x01a", &max[..], &max[..], b"\x00"].concat()),
+    ] {
+        let expected = [b"\x02\x00\x01", &guard[..], b"\x00\x00"].concat();
+        assert_eq!(encode_command(&command), expected);
+        assert_eq!(decode_command(expected.into()), Ok(command));
+    }
+    let longer = [b"\x02\x00\x01\x01a", &max[..], b"\x07\x00\x00\x00"].concat();
+    assert!(decode_command(longer.into()).is_err(), "there is one form of each guard");
 }

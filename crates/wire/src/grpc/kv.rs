@@ -5,8 +5,8 @@
 
 use super::{Invalid, v1};
 use model::{
-    Answer, Bytes, ClientId, Command, Condition, Expiry, Failure, Guard, KeyspaceId, Query,
-    ReadConsistency, RequestId, Revision, Step, Versioned, Write, limits,
+    Answer, Bytes, ClientId, Command, Condition, Epoch, Expiry, Failure, Guard, KeyspaceId, Query,
+    ReadConsistency, ReadPoint, RequestId, Revision, Step, Versioned, Write, limits,
 };
 
 mod scan;
@@ -24,6 +24,19 @@ pub fn consistency(asked: i32) -> Result<ReadConsistency, Invalid> {
 /// A get.
 pub fn get(request: v1::GetRequest) -> Result<Query, Invalid> {
     Ok(Query::Get { key: key(request.key)? })
+}
+
+/// Where the state is that a get is going to read from, or a later one.
+pub fn point_of_get(request: &v1::GetRequest) -> Result<Query, Invalid> {
+    Ok(Query::Watch { keys: vec![key(request.key.clone())?] })
+}
+
+/// The answer to that.
+pub fn point(answer: Answer) -> v1::ReadPoint {
+    let Answer::Watched { point, .. } = answer else {
+        unreachable!("a watch is answered with the point at which it read");
+    };
+    v1::ReadPoint { revision: point.revision.0, epoch: point.epoch.0 }
 }
 
 /// A put.
@@ -71,7 +84,18 @@ pub fn batch(keyspace: KeyspaceId, request: v1::BatchRequest) -> Result<Command,
         return Err(Invalid::Missing("steps"));
     }
     let guard = |guard: v1::Guard| -> Result<Guard, Invalid> {
-        Ok(Guard { key: key(guard.key)?, version: Revision(guard.version) })
+        let version = Revision(guard.version);
+        if guard.absent_since.is_some() && version != Revision(0) {
+            return Err(Invalid::Value {
+                field: "guards.absent_since",
+                what: "is for an absent key, of version 0".to_owned(),
+            });
+        }
+        let absent_since = guard.absent_since.map(|point| ReadPoint {
+            revision: Revision(point.revision),
+            epoch: Epoch(point.epoch),
+        });
+        Ok(Guard { key: key(guard.key)?, version, absent_since })
     };
     Ok(Command::Transaction {
         keyspace,
@@ -99,7 +123,7 @@ fn step(step: v1::Step) -> Result<Step, Invalid> {
 /// The answer to a get.
 pub fn got(answer: Answer) -> v1::GetResponse {
     let Answer::Value(found) = answer else { unreachable!("a get is answered with a value") };
-    v1::GetResponse { found: found.map(versioned), backup_age_ms: None }
+    v1::GetResponse { found: found.map(versioned), backup_age_ms: None, point: None }
 }
 
 /// The answer to a put or a compare-and-set.

@@ -71,6 +71,7 @@ impl<'a, S: State> Applying<'a, S> {
     pub(super) fn finish(mut self) -> Batch {
         self.write_counts();
         self.write_stores();
+        self.write_removals();
         self.write_logs();
         self.overlay.put(tables::HEAD, self.known.head.encode());
         self.overlay.into_batch()
@@ -173,7 +174,9 @@ impl<'a, S: State> Applying<'a, S> {
         }
         for guard in guards {
             check_key(&guard.key)?;
-            if self.cell_unread(place, &guard.key)?.version() != guard.version {
+            let version = self.cell_unread(place, &guard.key)?.version();
+            let was_absent = |point| self.was_absent_since(place, &guard.key, point);
+            if version != guard.version || !guard.absent_since.is_none_or(was_absent) {
                 return Ok(Answer::Aborted);
             }
         }
@@ -194,6 +197,7 @@ impl<'a, S: State> Applying<'a, S> {
             generation,
             log_time_ms: self.known.head.log_time_ms,
             count: matches!(query, Query::Count).then(|| self.known.count(keyspace)),
+            point: self.read_point(),
         };
         query::answer(&sight, query, &mut self.answer_bytes)
     }

@@ -81,7 +81,7 @@ impl<S: State> Applying<'_, S> {
     /// One key more or less.
     fn recount(&mut self, place: Place, by: i64) {
         match place.slot {
-            None => self.known.keyspaces.recount(place.keyspace, by),
+            None => self.known.keyspaces.recount(place.keyspace, by, self.known.head.revision),
             Some(slot) => self.known.slots.recount(place.keyspace, slot, by),
         }
     }
@@ -124,7 +124,9 @@ impl<S: State> Applying<'_, S> {
         change: ChangeKind,
     ) -> Revision {
         if expires_ms.is_some_and(|ms| ms <= self.known.head.log_time_ms) {
-            self.erase(&mut cell, ChangeKind::Delete);
+            if !self.erase(&mut cell, ChangeKind::Delete) {
+                self.note_removal(cell.place.keyspace, cell.key(), self.known.head.revision);
+            }
             return Revision(0);
         }
         let version = self.known.head.revision;
@@ -156,6 +158,7 @@ impl<S: State> Applying<'_, S> {
             self.overlay.remove(tables::expiry(ms, cell.place.generation, key));
         }
         self.recount(cell.place, -1);
+        self.note_removal(cell.place.keyspace, key, record.version);
         self.log_change(cell.place.keyspace, key, change);
         self.overlay.remove(cell.at.clone());
         true
@@ -165,6 +168,8 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn expire(&mut self, place: Place, key: &Bytes) {
         self.overlay.remove(tables::record(place.generation, key));
         self.recount(place, -1);
+        // To look what it held would cost a read.
+        self.note_removal(place.keyspace, key, self.known.head.revision);
         self.log_change(place.keyspace, key, ChangeKind::Expire);
     }
 }

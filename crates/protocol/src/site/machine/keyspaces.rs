@@ -8,12 +8,14 @@
 //!
 //! ```text
 //! k keyspace   → format 1 ‖ generation (varint) ‖ the keyspace (wire::entry)
-//! c keyspace   → how many keys (varint)
+//! c keyspace   → how many keys ‖ when the last one was made ‖ as of what it was cleared (varints)
 //! g generation → nothing
 //! ```
 //!
 //! A global keyspace's records lie under generations of its slots instead (`stores`); its own stays
 //! unused.
+//!
+//! Rows of `c` that were written before guards asked what has been there end with the number of keys.
 //!
 //! The default keyspace has no row before it is cleared for the first time: its generation is 0.
 
@@ -21,8 +23,8 @@ use super::apply::Applying;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, SiteId, Slot,
-    limits,
+    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Revision, SiteId,
+    Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -46,7 +48,18 @@ pub(super) struct Keyspaces {
 struct Space {
     keyspace: Keyspace,
     generation: u64,
-    count: u64,
+    tally: Tally,
+}
+
+/// What is counted of a keyspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// How many keys it holds; 0 for a global one, whose slots are counted.
+    pub(super) count: u64,
+    /// The revision that made a key of it last.
+    created: Revision,
+    /// Of the keys that were there when it was cleared last, none was made after this revision.
+    cleared: Revision,
 }
 
 /// Whose records lie under a generation.
@@ -69,15 +82,15 @@ impl Keyspaces {
         for (_, row) in super::rows(state, tables::KEYSPACES)? {
             let (generation, keyspace) =
                 decode_row(row).ok_or_else(|| damaged(tables::KEYSPACES))?;
-            spaces.insert(keyspace.id, Space { keyspace, generation, count: 0 });
+            spaces.insert(keyspace.id, Space { keyspace, generation, tally: Tally::default() });
         }
         spaces.entry(KeyspaceId::DEFAULT).or_insert_with(|| Space {
             keyspace: Keyspace { id: KeyspaceId::DEFAULT, spec: KeyspaceSpec::default_keyspace() },
             generation: 0,
-            count: 0,
+            tally: Tally::default(),
         });
         for space in spaces.values_mut() {
-            space.count = count(state, space.keyspace.id)?;
+            space.tally = tally(state, space.keyspace.id)?;
         }
         let mut garbage = BTreeSet::new();
         for (key, _) in super::rows(state, tables::GARBAGE)? {
@@ -124,15 +137,24 @@ impl Keyspaces {
     }
 
     pub(super) fn count(&self, id: KeyspaceId) -> u64 {
-        self.spaces.get(&id).map_or(0, |space| space.count)
+        self.spaces.get(&id).map_or(0, |space| space.tally.count)
     }
 
-    /// One key more or less.
-    pub(super) fn recount(&mut self, id: KeyspaceId, by: i64) {
+    /// One key more or less, at this revision.
+    pub(super) fn recount(&mut self, id: KeyspaceId, by: i64, revision: Revision) {
         if let Some(space) = self.spaces.get_mut(&id) {
-            space.count = space.count.saturating_add_signed(by);
+            let tally = &mut space.tally;
+            tally.count = tally.count.saturating_add_signed(by);
+            if by > 0 {
+                tally.created = revision;
+            }
             self.recounted.insert(id);
         }
+    }
+
+    /// Of the keys that were there when a keyspace was cleared last, none was made after this.
+    pub(super) fn cleared(&self, id: KeyspaceId) -> Revision {
+        self.spaces.get(&id).map_or(Revision(0), |space| space.tally.cleared)
     }
 
     pub(super) fn has_garbage(&self) -> bool {
@@ -148,15 +170,33 @@ impl Keyspaces {
     }
 }
 
-/// How many keys a keyspace holds, by the state.
-pub(super) fn count(state: &impl Read, id: KeyspaceId) -> Result<u64, MachineError> {
+/// What is counted of a keyspace, by the state.
+pub(super) fn tally(state: &impl Read, id: KeyspaceId) -> Result<Tally, MachineError> {
     match state.get(&tables::of_keyspace(tables::COUNTS, id))? {
-        Some(bytes) => match take_varint(&bytes) {
-            Some((count, _)) => Ok(count),
-            None => Err(MachineError::Damaged { table: tables::COUNTS as char }),
-        },
-        None => Ok(0),
+        Some(row) => decode_tally(&row)
+            .ok_or(MachineError::Damaged { table: tables::COUNTS as char }),
+        None => Ok(Tally::default()),
     }
+}
+
+fn encode_tally(tally: Tally) -> Vec<u8> {
+    let mut row = Vec::with_capacity(3 * wire::entry::VARINT_BYTES_MAX);
+    for number in [tally.count, tally.created.0, tally.cleared.0] {
+        put_varint(number, &mut row);
+    }
+    row
+}
+
+fn decode_tally(row: &[u8]) -> Option<Tally> {
+    let (count, len) = take_varint(row)?;
+    let rest = &row[len..];
+    if rest.is_empty() {
+        return Some(Tally { count, ..Tally::default() });
+    }
+    let (created, len) = take_varint(rest)?;
+    let (cleared, end) = take_varint(&rest[len..])?;
+    let tally = Tally { count, created: Revision(created), cleared: Revision(cleared) };
+    (len + end == rest.len()).then_some(tally)
 }
 
 /// The generation of a keyspace by the state, and whether its keys belong to slots; `None`: there
@@ -213,7 +253,7 @@ impl<S: State> Applying<'_, S> {
         let is_global = keyspace.spec.is_global();
         let generation = self.next_generation();
         let keyspaces = &mut self.known.keyspaces;
-        keyspaces.spaces.insert(id, Space { keyspace, generation, count: 0 });
+        keyspaces.spaces.insert(id, Space { keyspace, generation, tally: Tally::default() });
         keyspaces.owners.insert(generation, Owner::Space(id));
         self.write_keyspace(id);
         if is_global {
@@ -248,7 +288,7 @@ impl<S: State> Applying<'_, S> {
         keyspaces.owners.remove(&space.generation);
         keyspaces.recounted.remove(&id);
         keyspaces.changed = true;
-        if space.count > 0 {
+        if space.tally.count > 0 {
             self.discard(space.generation);
         }
         self.overlay.remove(tables::of_keyspace(tables::KEYSPACES, id));
@@ -260,12 +300,18 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn clear(&mut self, id: KeyspaceId) -> Result<(), Refusal> {
         if self.known.keyspaces.is_global(id) {
             self.clear_slots(id)?;
+            let cleared = self.known.head.revision;
+            let keyspaces = &mut self.known.keyspaces;
+            let space = keyspaces.spaces.get_mut(&id).expect("a global keyspace is there");
+            space.tally.cleared = cleared;
+            keyspaces.recounted.insert(id);
         } else if self.known.keyspaces.count(id) > 0 {
             let generation = self.next_generation();
             let keyspaces = &mut self.known.keyspaces;
             let space = keyspaces.spaces.get_mut(&id).expect("a keyspace with keys is there");
             let old = std::mem::replace(&mut space.generation, generation);
-            space.count = 0;
+            space.tally.count = 0;
+            space.tally.cleared = space.tally.created;
             keyspaces.recounted.insert(id);
             keyspaces.owners.remove(&old);
             keyspaces.owners.insert(generation, Owner::Space(id));
@@ -327,9 +373,8 @@ impl<S: State> Applying<'_, S> {
     /// Brings the counts that changed into the state.
     pub(super) fn write_counts(&mut self) {
         for id in std::mem::take(&mut self.known.keyspaces.recounted) {
-            let mut row = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX);
-            put_varint(self.known.keyspaces.count(id), &mut row);
-            self.overlay.put(tables::of_keyspace(tables::COUNTS, id), row);
+            let Some(space) = self.known.keyspaces.spaces.get(&id) else { continue };
+            self.overlay.put(tables::of_keyspace(tables::COUNTS, id), encode_tally(space.tally));
         }
     }
 
@@ -352,5 +397,19 @@ impl<S: State> Applying<'_, S> {
         put_varint(space.generation, &mut row);
         row.extend_from_slice(&encode_keyspace(&space.keyspace));
         self.overlay.put(tables::of_keyspace(tables::KEYSPACES, id), row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_of_before_guards_asked_what_has_been_there_is_read() {
+        assert_eq!(decode_tally(b"\x05"), Some(Tally { count: 5, ..Tally::default() }));
+        let tally = Tally { count: 5, created: Revision(300), cleared: Revision(2) };
+        assert_eq!(encode_tally(tally), b"\x05\xac\x02\x02");
+        assert_eq!(decode_tally(b"\x05\xac\x02\x02"), Some(tally));
+        assert_eq!(decode_tally(b"\x05\x01\x02\x03"), None);
     }
 }

@@ -404,6 +404,8 @@ impl<S: State> Machine<S> {
             generation: store.map_or(EMPTY, |store| store.generation),
             log_time_ms: self.known.head.log_time_ms,
             count: None,
+            // A mirror is behind its site, so nothing can be built on what it lacks.
+            point: model::ReadPoint::default(),
         };
         query::answer(&sight, query, &mut 0)
     }

@@ -10,6 +10,7 @@
 //! | `apply` | one entry: time does its share, then the commands, each with its answer |
 //! | `keys` | one key under change, and everything that depends on it |
 //! | `strings`, `hashes`, `expiry` | the families of writes, as Redis does them |
+//! | `removals` | whether an absent key has been there meanwhile |
 //! | `keyspaces` | generations: clearing a million keys is one small command |
 //! | [`deployment`] | this site's place in its deployment, and the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
@@ -46,6 +47,7 @@ mod query;
 mod reader;
 pub mod receiving;
 mod records;
+mod removals;
 mod requests;
 mod stores;
 mod strings;
@@ -74,6 +76,7 @@ use model::{
 };
 use published::Published;
 use receiving::{Arrival, Arrivals};
+use removals::Removals;
 use requests::Clients;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -150,6 +153,7 @@ pub struct Machine<S> {
 struct Known {
     head: Head,
     keyspaces: Keyspaces,
+    removals: Removals,
     expiry: NextExpiry,
     logs: Logs,
     clients: Clients,
@@ -183,6 +187,7 @@ impl Known {
         Ok(Known {
             head: Head::load(state)?,
             keyspaces,
+            removals: Removals::load(state)?,
             deployment,
             slots,
             giving: giving::load(state)?,

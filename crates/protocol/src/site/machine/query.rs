@@ -7,8 +7,8 @@ use super::records::{Record, fields};
 use super::{MachineError, Stopped, tables};
 use model::glob::{literal_prefix, matches};
 use model::{
-    Answer, Bytes, Expiring, Item, Kind, Query, Refusal, Revision, ScanFilter, Slot, Versioned,
-    limits,
+    Answer, Bytes, Expiring, Item, Kind, Query, ReadPoint, Refusal, Revision, ScanFilter, Slot,
+    Versioned, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::Read;
@@ -18,8 +18,10 @@ pub(super) struct Sight<'a, R> {
     pub(super) read: &'a R,
     pub(super) generation: u64,
     pub(super) log_time_ms: u64,
-    /// How many keys there are, for whoever asks that.
+    /// How many keys there are, if that is asked.
     pub(super) count: Option<u64>,
+    /// How far the state has come, if that is asked.
+    pub(super) point: ReadPoint,
 }
 
 /// Counts what an answer is going to carry.
@@ -47,6 +49,8 @@ pub(super) fn reach(query: &Query) -> Reach {
         Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
             if keys.len() > 1 { Reach::Rows } else { Reach::Row }
         }
+        // The keys, and how far the state has come.
+        Query::Watch { .. } => Reach::Rows,
         Query::Scan { .. } | Query::Count => Reach::Range,
         _ => Reach::Row,
     }
@@ -89,12 +93,9 @@ pub(super) fn answer<R: Read>(
             let record = sight.record_of(key, Kind::String)?;
             Answer::Integer(record.map_or(0, |record| record.payload.len() as i64))
         }
-        Query::Versions { keys } => {
-            let mut versions = Vec::new();
-            for key in keys {
-                versions.push(sight.record(key)?.map_or(Revision(0), |record| record.version));
-            }
-            Answer::Versions(versions)
+        Query::Versions { keys } => Answer::Versions(sight.versions(keys)?),
+        Query::Watch { keys } => {
+            Answer::Watched { versions: sight.versions(keys)?, point: sight.point }
         }
         Query::HashGet { key, field } => {
             let Some(record) = sight.record_of(key, Kind::Hash)? else {
@@ -171,9 +172,9 @@ pub(super) fn scan_slots<R: Read>(
     }
     let first = Slot::of_key(from);
     let mut left = (*examine_max).clamp(1, limits::SCAN_PAGE_ITEMS_MAX);
-    let (mut all, mut answer_bytes) = (Vec::new(), 0);
+    let (mut all, mut answer_bytes, point) = (Vec::new(), 0, ReadPoint::default());
     for (slot, generation) in generations.iter().filter(|(slot, _)| *slot >= first) {
-        let sight = Sight { read, generation: *generation, log_time_ms, count: None };
+        let sight = Sight { read, generation: *generation, log_time_ms, count: None, point };
         let from = if *slot == first { &from[..] } else { b"" };
         let is_full = left == 0 || answer_bytes >= limits::SCAN_PAGE_BYTES_MAX;
         let page =
@@ -213,6 +214,12 @@ impl<R: Read> Sight<'_, R> {
         let Some(row) = self.read.get(&at).map_err(MachineError::from)? else { return Ok(None) };
         let record = Record::decode(row)?;
         Ok((!record.is_expired(self.log_time_ms)).then_some(record))
+    }
+
+    /// The versions of keys, 0 for an absent one.
+    fn versions(&self, keys: &[Bytes]) -> Result<Vec<Revision>, Stopped> {
+        let version = |key: &Bytes| Ok(self.record(key)?.map_or(Revision(0), |r| r.version));
+        keys.iter().map(version).collect()
     }
 
     /// What a key holds if that is of this kind.

@@ -11,7 +11,10 @@ use super::query::{self, Reach, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, keyspaces, stores, tables};
-use model::{Answer, Bytes, Catalog, Change, KeyspaceId, Query, Refusal, Revision, Slot, Spread};
+use model::{
+    Answer, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision, Slot,
+    Spread,
+};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use storage::state::{Read, State};
@@ -28,16 +31,17 @@ pub struct Reader<S> {
 
 /// Answers a query from a state that does not change.
 fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
-    let log_time_ms = Head::load(read)?.log_time_ms;
+    let Head { log_time_ms, revision, .. } = Head::load(read)?;
     let Some((generation, is_global)) = keyspaces::look(read, keyspace)? else {
         return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
     };
     if !is_global {
         let count = match query {
-            Query::Count => Some(keyspaces::count(read, keyspace)?),
+            Query::Count => Some(keyspaces::tally(read, keyspace)?.count),
             _ => None,
         };
-        return query::answer(&Sight { read, generation, log_time_ms, count }, query, &mut 0);
+        let point = ReadPoint { revision, epoch: Epoch(0) };
+        return query::answer(&Sight { read, generation, log_time_ms, count, point }, query, &mut 0);
     }
     let holds_all = deployment::is_founder(read)?;
     let slot = match query.spread() {
@@ -61,7 +65,8 @@ fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<An
         return Err(Refusal::NotHeld(slot).into());
     }
     let generation = store.map_or(EMPTY, |store| store.generation);
-    query::answer(&Sight { read, generation, log_time_ms, count: None }, query, &mut 0)
+    let point = ReadPoint { revision, epoch: token.epoch() };
+    query::answer(&Sight { read, generation, log_time_ms, count: None, point }, query, &mut 0)
 }
 
 /// Where a global keyspace's records lie, in the slots that the state serves.
@@ -113,7 +118,8 @@ impl<S: State> Reader<S> {
         }
         let answer = self.published.generation(keyspace, query).and_then(|generation| {
             let log_time_ms = self.log_time_ms();
-            let sight = Sight { read: &self.state, generation, log_time_ms, count: None };
+            let point = ReadPoint::default();
+            let sight = Sight { read: &self.state, generation, log_time_ms, count: None, point };
             query::answer(&sight, query, &mut 0)
         });
         fence(Ordering::SeqCst);

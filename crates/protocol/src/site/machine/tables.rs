@@ -24,6 +24,7 @@
 //! w lost                           → a fence against a site                      (fences.rs)
 //! d m                              → who keeps the mirror of this site        (mirroring.rs)
 //! d d, d f, d p, d r               → the deployment; the ring's pointers
+//! W bucket                         → until when keys of it were written that are gone  (removals.rs)
 //! Q slot client                    → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
 //! z a                              → head: how far the state has come            (head.rs)
@@ -80,6 +81,7 @@ pub(super) const REGISTERED: u8 = b'y';
 pub(super) const MIRRORS: u8 = b'm';
 pub(super) const MIRRORED: u8 = b'n';
 pub(super) const FENCES: u8 = b'w';
+pub(super) const REMOVALS: u8 = b'W';
 pub(super) const SLOT_CLIENTS: u8 = b'Q';
 pub(super) const SLOT_ANSWERS: u8 = b'A';
 
@@ -94,6 +96,12 @@ pub(super) fn of_keyspace(table: u8, keyspace: KeyspaceId) -> Vec<u8> {
     key.push(table);
     key.extend_from_slice(&keyspace.0.to_be_bytes());
     key
+}
+
+/// The key of a bucket of removals.
+pub(super) fn removals(bucket: u16) -> Vec<u8> {
+    let [high, low] = bucket.to_be_bytes();
+    vec![REMOVALS, high, low]
 }
 
 /// The key of a garbage mark.

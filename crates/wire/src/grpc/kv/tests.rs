@@ -82,14 +82,26 @@ fn a_batch_keeps_its_order() {
         Asked::Delete(v1::DeleteStep { key: b("b") }),
     ];
     let request = v1::BatchRequest {
-        guards: vec![v1::Guard { key: b("g"), version: 7 }],
+        guards: vec![
+            v1::Guard { key: b("g"), version: 7, absent_since: None },
+            v1::Guard {
+                key: b("h"),
+                version: 0,
+                absent_since: Some(v1::ReadPoint { revision: 9, epoch: 2 }),
+            },
+        ],
         steps: steps.map(|step| v1::Step { step: Some(step) }).into(),
         ..Default::default()
     };
     let Ok(Command::Transaction { guards, steps, .. }) = batch(KeyspaceId(2), request) else {
         panic!("a transaction was asked for");
     };
-    assert_eq!(guards, [Guard { key: b("g"), version: Revision(7) }]);
+    let point = ReadPoint { revision: Revision(9), epoch: Epoch(2) };
+    let expected = [
+        Guard { key: b("g"), version: Revision(7), absent_since: None },
+        Guard { key: b("h"), version: Revision(0), absent_since: Some(point) },
+    ];
+    assert_eq!(guards, expected);
     assert!(matches!(&steps[0], Step::Read(Query::Get { .. })));
     assert!(matches!(&steps[1], Step::Write(Write::Put { .. })));
     assert!(matches!(&steps[2], Step::Write(Write::Delete { .. })));

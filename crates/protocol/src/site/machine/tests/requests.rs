@@ -44,7 +44,7 @@ fn refusals_and_transactions_are_remembered_too() {
     site.write(put("n", "1")).unwrap();
     assert_eq!(site.write_as(request(7, 1, 1), add()), refused);
 
-    let guards = vec![Guard { key: "n".into(), version: site.version("n") }];
+    let guards = vec![Guard { key: "n".into(), version: site.version("n"), absent_since: None }];
     let transaction = Command::Transaction {
         keyspace: SPACE,
         guards,

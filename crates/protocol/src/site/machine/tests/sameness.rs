@@ -2,7 +2,7 @@
 
 use super::simple::Simple;
 use super::*;
-use model::{ClientId, ExpiryCondition, Guard, KeyspaceSpec, ScanFilter, Step};
+use model::{ClientId, ExpiryCondition, Guard, KeyspaceSpec, ReadPoint, ScanFilter, Step};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -96,7 +96,11 @@ fn command() -> impl Strategy<Value = Command> {
             }),
         )
     };
-    let guard = (key(), revision()).prop_map(|(key, version)| Guard { key, version });
+    let point = revision().prop_map(|revision| ReadPoint { revision, ..ReadPoint::default() });
+    let absent_since = proptest::option::of(point);
+    let version = prop_oneof![Just(Revision(0)), revision()];
+    let guard = (key(), version, absent_since)
+        .prop_map(|(key, version, absent_since)| Guard { key, version, absent_since });
     let step = prop_oneof![query().prop_map(Step::Read), some_write().prop_map(Step::Write),];
     let cursor = || "[uvw]";
     prop_oneof![

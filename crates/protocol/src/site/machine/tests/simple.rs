@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::site::machine::integer;
-use model::{ChangeKind, ClientId, Expiring, ExpiryCondition, Item, Kind, Step, Versioned};
+use model::{ChangeKind, ClientId, Expiring, ExpiryCondition, Guard, Item, Kind, Step, Versioned};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,10 @@ struct Thing {
 pub(super) struct Simple {
     things: BTreeMap<(KeyspaceId, Bytes), Thing>,
     outcomes: BTreeMap<(ClientId, u64), Result<Answer, Refusal>>,
+    /// Up to when keys were written that are gone.
+    written: BTreeMap<(KeyspaceId, Bytes), Revision>,
+    /// When a key was made last, and when the last one was that went with its keyspace.
+    tallies: BTreeMap<KeyspaceId, (Revision, Revision)>,
     revision: u64,
     log_time_ms: u64,
     /// Every change there ever was.
@@ -43,6 +47,7 @@ impl Simple {
         self.revision += u64::from(!due.is_empty());
         for (_, keyspace, key) in due {
             self.things.remove(&(keyspace, key.clone()));
+            self.gone(keyspace, &key, Revision(self.revision));
             self.change(keyspace, &key, ChangeKind::Expire);
         }
         batch.commands.iter().map(|command| self.command(command)).collect()
@@ -72,8 +77,18 @@ impl Simple {
             }
             Command::Transaction { keyspace, guards, steps, .. } => {
                 self.revision += 1;
-                let version = |key: &Bytes| self.version(*keyspace, key);
-                if guards.iter().any(|guard| version(&guard.key) != guard.version) {
+                let holds = |guard: &Guard| {
+                    self.version(*keyspace, &guard.key) == guard.version
+                        && guard.absent_since.is_none_or(|point| {
+                            let at = (*keyspace, guard.key.clone());
+                            let written = self.written.get(&at).copied().unwrap_or_default();
+                            let (_, cleared) =
+                                self.tallies.get(keyspace).copied().unwrap_or_default();
+                            written.max(cleared) <= point.revision
+                                && point.revision.0 <= self.revision
+                        })
+                };
+                if !guards.iter().all(holds) {
                     return Ok(Answer::Aborted);
                 }
                 let mut step = |step: &Step| match step {
@@ -99,6 +114,10 @@ impl Simple {
     }
 
     fn clear(&mut self, keyspace: KeyspaceId) {
+        if self.things.keys().any(|(of, _)| *of == keyspace) {
+            let (created, cleared) = self.tallies.entry(keyspace).or_default();
+            *cleared = *created;
+        }
         self.things.retain(|(of, _), _| *of != keyspace);
         self.change(keyspace, &Bytes::new(), ChangeKind::Clear);
     }
@@ -144,16 +163,29 @@ impl Simple {
             Expiry::AtMs(ms) => Some(ms),
         };
         if expires_ms.is_some_and(|ms| ms <= self.log_time_ms) {
-            self.remove(keyspace, key);
+            if !self.remove(keyspace, key) {
+                self.gone(keyspace, key, Revision(self.revision));
+            }
             return;
+        }
+        if !self.things.contains_key(&at) {
+            self.tallies.entry(keyspace).or_default().0 = Revision(self.revision);
         }
         self.things.insert(at, Thing { held, version: Revision(self.revision), expires_ms });
         self.change(keyspace, key, kind);
     }
 
+    /// A key is gone that was written last at this revision.
+    fn gone(&mut self, keyspace: KeyspaceId, key: &Bytes, written: Revision) {
+        let latest = self.written.entry((keyspace, key.clone())).or_default();
+        *latest = written.max(*latest);
+    }
+
     fn remove(&mut self, keyspace: KeyspaceId, key: &Bytes) -> bool {
+        let version = self.version(keyspace, key);
         let was_there = self.things.remove(&(keyspace, key.clone())).is_some();
         if was_there {
+            self.gone(keyspace, key, version);
             self.change(keyspace, key, ChangeKind::Delete);
         }
         was_there

@@ -1,12 +1,16 @@
 //! Several steps at one moment.
 
 use super::*;
-use model::{Expiring, Guard, Step, Versioned, limits};
+use model::{Expiring, Guard, ReadPoint, Step, Versioned, limits};
 
 fn transaction(guards: Vec<(&'static str, u64)>, steps: Vec<Step>) -> Command {
     let guards = guards
         .into_iter()
-        .map(|(key, version)| Guard { key: key.into(), version: Revision(version) })
+        .map(|(key, version)| Guard {
+            key: key.into(),
+            version: Revision(version),
+            absent_since: None,
+        })
         .collect();
     Command::Transaction { keyspace: SPACE, guards, steps, request: None }
 }
@@ -111,4 +115,120 @@ fn there_is_a_limit_on_steps_and_on_what_they_answer() {
     assert!(answers[0].is_ok());
     assert_eq!(answers[1], Err(Refusal::AnswerTooLong));
     assert_eq!(answers[2], Ok(Answer::Integer(1)), "what is refused changes nothing");
+}
+
+/// What a read of these keys says for a transaction's guards.
+fn watch(site: &mut Site, keys: &[&'static str]) -> Vec<Guard> {
+    let names: Vec<Bytes> = keys.iter().map(|key| Bytes::from(*key)).collect();
+    let Ok(Answer::Watched { versions, point }) = site.ask(Query::Watch { keys: names.clone() })
+    else {
+        panic!("a watch says what it saw")
+    };
+    let guard = |(key, version)| Guard {
+        key,
+        version,
+        absent_since: (version == Revision(0)).then_some(point),
+    };
+    names.into_iter().zip(versions).map(guard).collect()
+}
+
+/// Whether guards hold now.
+fn hold(site: &mut Site, guards: &[Guard]) -> bool {
+    let (guards, steps) = (guards.to_vec(), vec![Step::Read(Query::Count)]);
+    let command = Command::Transaction { keyspace: SPACE, guards, steps, request: None };
+    match site.run(command) {
+        Ok(Answer::Steps(_)) => true,
+        Ok(Answer::Aborted) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn delete(key: &'static str) -> Write {
+    Write::Delete { keys: vec![key.into()] }
+}
+
+#[test]
+fn a_key_that_was_made_and_removed_meanwhile_is_not_still_absent() {
+    let gone = [
+        vec![put("k", "1"), delete("k")],
+        vec![put("k", "1"), Write::Take { key: "k".into() }],
+        vec![put("k", "1"), Write::Clear],
+        vec![put_with("k", "1", Condition::Always, Expiry::AtMs(1))],
+        vec![
+            put("k", "1"),
+            Write::SetExpiry {
+                key: "k".into(),
+                expiry: Expiry::AtMs(1),
+                condition: model::ExpiryCondition::Always,
+            },
+        ],
+        vec![
+            Write::HashSet { key: "k".into(), fields: vec![("f".into(), "1".into())] },
+            Write::HashDelete { key: "k".into(), fields: vec!["f".into()] },
+        ],
+    ];
+    for writes in gone {
+        let mut site = Site::new();
+        site.write(put("other", "1")).unwrap();
+        let guards = watch(&mut site, &["k"]);
+        assert!(hold(&mut site, &guards));
+        for write in &writes {
+            site.write(write.clone()).unwrap();
+        }
+        assert_eq!(site.text("k"), None);
+        assert!(!hold(&mut site, &guards), "{writes:?}");
+        site.reopen();
+        assert!(!hold(&mut site, &guards), "{writes:?}, after a restart");
+        let guards = watch(&mut site, &["k"]);
+        assert!(hold(&mut site, &guards), "{writes:?} was before");
+    }
+}
+
+#[test]
+fn a_key_that_expired_meanwhile_is_not_still_absent() {
+    let mut site = Site::new();
+    let guards = watch(&mut site, &["k"]);
+    site.write(put_with("k", "1", Condition::Always, Expiry::AfterMs(5))).unwrap();
+    site.now_ms += 5;
+    assert!(!hold(&mut site, &guards));
+}
+
+#[test]
+fn what_others_remove_does_not_disturb_an_absent_key() {
+    let mut site = Site::new();
+    site.write(put("other", "1")).unwrap();
+    site.write(put("k", "1")).unwrap();
+    site.write(delete("k")).unwrap();
+    let guards = watch(&mut site, &["k"]);
+    site.write(put("another", "1")).unwrap();
+    site.write(delete("another")).unwrap();
+    site.write(delete("k")).unwrap();
+    assert!(hold(&mut site, &guards));
+    // Nothing was made since the keyspace's last key was seen, so nothing of it was the watched one.
+    let guards = watch(&mut site, &["k"]);
+    site.write(Write::Clear).unwrap();
+    assert!(hold(&mut site, &guards));
+}
+
+#[test]
+fn a_point_that_the_log_has_not_reached_proves_nothing() {
+    let mut site = Site::new();
+    let mut guards = watch(&mut site, &["k"]);
+    for guard in &mut guards {
+        guard.absent_since = Some(ReadPoint { revision: Revision(99), ..ReadPoint::default() });
+    }
+    assert!(!hold(&mut site, &guards));
+}
+
+#[test]
+fn what_is_kept_of_removed_keys_does_not_grow_without_end() {
+    let mut site = Site::new();
+    for batch in 0..70u32 {
+        let keys: Vec<Bytes> = (0..1_000u32).map(|i| format!("{batch}:{i}").into()).collect();
+        let pairs = keys.iter().map(|key| (key.clone(), Bytes::new())).collect();
+        site.write(Write::PutMany { pairs, if_all_absent: false }).unwrap();
+        site.write(Write::Delete { keys }).unwrap();
+    }
+    let rows = dump(site.machine.state()).iter().filter(|(key, _)| key.starts_with(b"W")).count();
+    assert!((40_000..=65_536).contains(&rows), "{rows}");
 }
