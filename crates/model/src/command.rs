@@ -3,8 +3,8 @@
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
 use crate::{
-    Bytes, DeploymentId, Epoch, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId, Promotion, Query,
-    Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs,
+    Bytes, DeploymentId, Epoch, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId, Promotion,
+    Query, Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs,
     SlotSet,
 };
 
@@ -170,6 +170,9 @@ pub enum Write {
     HashAdd { key: Bytes, field: Bytes, delta: i64 },
     /// Removes every key of the keyspace. [`crate::Answer::Done`].
     Clear,
+    /// Removes every key of every keyspace of the site, as a step of a transaction.
+    /// [`crate::Answer::Done`].
+    ClearAll,
 }
 
 /// When a put is done.
@@ -214,6 +217,8 @@ pub enum ExpiryCondition {
     IfLater,
     /// If the new one is earlier.
     IfEarlier,
+    /// If the key has one and the new one is earlier (XX with LT; no expiry is not "one").
+    IfSomeEarlier,
 }
 
 /// What must still hold for a transaction to be done (WATCH).
@@ -245,4 +250,7 @@ pub enum Step {
     Read(Query),
     /// A write.
     Write(Write),
+    /// [`Query::Count`] or [`Query::Scan`] of a keyspace that need not be the transaction's: what the
+    /// site that does it holds of it.
+    ReadIn { keyspace: KeyspaceId, query: Query },
 }

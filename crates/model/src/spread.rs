@@ -63,7 +63,7 @@ impl Write {
             | Write::HashAdd { key, .. } => one = Some(key),
             Write::PutMany { pairs: all, .. } => pairs = all,
             Write::Delete { keys } => many = keys,
-            Write::Clear => {}
+            Write::Clear | Write::ClearAll => {}
         }
         one.into_iter().chain(pairs.iter().map(|(key, _)| key)).chain(many)
     }
@@ -102,6 +102,8 @@ impl Step {
         match self {
             Step::Read(query) => query.spread(),
             Step::Write(write) => write.spread(),
+            // It is about a whole keyspace.
+            Step::ReadIn { .. } => Spread::Nowhere,
         }
     }
 }

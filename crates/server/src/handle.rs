@@ -240,6 +240,16 @@ impl Handle {
         counts.map(Result::unwrap_or_default).sum()
     }
 
+    /// How many keys of all keyspaces expire.
+    pub fn expiring_count(&self) -> u64 {
+        let catalog = self.catalog();
+        let counts = catalog
+            .all()
+            .into_iter()
+            .map(|keyspace| self.shared.reader.expiring_count(keyspace.id));
+        counts.map(Result::unwrap_or_default).sum()
+    }
+
     /// Writes a backup of the state as it is here and now to `path` (which must not exist), while
     /// everything goes on. Long: call it on a thread that may block. Returns the revision it is of.
     pub fn write_backup(&self, path: &std::path::Path) -> Result<Revision, SnapshotError> {

@@ -3,7 +3,7 @@
 use super::refused::Refused;
 use super::step::Unit;
 use model::Expiry;
-use wire::resp::{Frame, parse_i64};
+use wire::resp::{Encoder, Frame, parse_i64};
 
 /// A whole number.
 pub(super) fn integer(arg: &[u8]) -> Result<i64, Refused> {
@@ -13,6 +13,25 @@ pub(super) fn integer(arg: &[u8]) -> Result<i64, Refused> {
 /// Whether an argument is this word, in any case.
 pub(super) fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// Checks how long a command with a subcommand is.
+pub(super) fn takes(frame: &Frame, len: usize, name: &str) -> Result<(), Refused> {
+    if frame.len() == len { Ok(()) } else { Err(Refused::arity(name)) }
+}
+
+/// How a subcommand is called and what it does.
+pub(super) type Help = (&'static str, &'static str);
+
+/// What HELP answers.
+pub(super) fn write_help(command: &str, subcommands: &[Help], out: &mut Encoder<'_>) {
+    out.array(3 + 2 * subcommands.len());
+    let head = "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:";
+    out.simple(&format!("{command} {head}"));
+    for (usage, what) in subcommands.iter().chain(&[("HELP", "Print this help.")]) {
+        out.simple(usage);
+        out.simple(&format!("    {what}"));
+    }
 }
 
 /// An argument as text for a message.
@@ -37,7 +56,10 @@ pub(super) fn expiry_option(
     if at + 1 >= frame.len() {
         return Err(Refused::SYNTAX);
     }
-    let time = positive_time(frame.arg(at + 1), unit, command)?;
+    let time = match is_moment {
+        true => moment(frame.arg(at + 1), unit, command)?,
+        false => positive_time(frame.arg(at + 1), unit, command)?,
+    };
     Ok(Some(if is_moment { Expiry::AtMs(time) } else { Expiry::AfterMs(time) }))
 }
 
@@ -45,6 +67,12 @@ pub(super) fn expiry_option(
 pub(super) fn positive_time(arg: &[u8], unit: Unit, command: &str) -> Result<u64, Refused> {
     let time = integer(arg)?;
     let ms = time.checked_mul(unit.ms()).filter(|ms| *ms > 0 && *ms < TIME_MS_MAX);
+    ms.map(|ms| ms as u64).ok_or_else(|| Refused::expire_time(command))
+}
+
+/// A moment after the beginning of 1970, in milliseconds since then.
+fn moment(arg: &[u8], unit: Unit, command: &str) -> Result<u64, Refused> {
+    let ms = integer(arg)?.checked_mul(unit.ms()).filter(|ms| *ms > 0);
     ms.map(|ms| ms as u64).ok_or_else(|| Refused::expire_time(command))
 }
 

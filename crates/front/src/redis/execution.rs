@@ -5,6 +5,7 @@
 //! command of another sort comes, or when nothing more has arrived. So the effects and replies of
 //! a connection keep the order of its commands, and a read behind a write sees it.
 
+use super::args::is;
 use super::cluster::place;
 use super::commands::connection::Credentials;
 use super::commands::scan::check_flush;
@@ -66,6 +67,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let table::Run::Data(parse) = spec.run else { return false };
         let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
         match op.step {
+            // A step of transactions, which no command is by itself.
+            Step::ReadIn { .. } => return false,
             Step::Read(query) => {
                 let consistency = self.session.consistency;
                 let redirect = self.session.goes_to_keys();
@@ -96,6 +99,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn do_in_turn(&mut self, frame: &Frame) {
         self.finish_run().await;
         self.catalog = None;
+        self.do_and_answer(frame).await;
+        let is_data = |spec: &CommandSpec| matches!(spec.run, table::Run::Data(_));
+        let found = table().find(frame.arg(0)).map(|(_, spec)| spec);
+        if self.session.transaction.is_some() || !found.is_some_and(is_data) {
+            self.session.publish();
+        }
+    }
+
+    async fn do_and_answer(&mut self, frame: &Frame) {
         if let Err(Refused(text)) = self.do_alone(frame).await {
             self.encoder().error(&text);
             if let Some(transaction) = &mut self.session.transaction {
@@ -108,7 +120,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn do_alone(&mut self, frame: &Frame) -> Result<(), Refused> {
-        let Admitted { number, spec } = self.admit(frame)?;
+        let Admitted { number, spec } = match self.admit(frame) {
+            Err(refused) if is(frame.arg(0), "exec") => {
+                (self.session.transaction, self.session.watched) = (None, None);
+                return Err(refused.ends_transaction());
+            }
+            admitted => admitted?,
+        };
         if self.session.transaction.is_some() {
             return self.queue_or_end(frame, number, spec).await;
         }

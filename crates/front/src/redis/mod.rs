@@ -25,6 +25,7 @@
 //! commands, client-side caching, MONITOR.
 
 mod args;
+mod clients;
 mod cluster;
 mod commands;
 mod connection;

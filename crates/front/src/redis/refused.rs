@@ -70,6 +70,12 @@ impl Refused {
         Refused(format!("ERR unknown subcommand '{name}'. Try {help} HELP.").into())
     }
 
+    /// The same said by an EXEC, which gives the transaction up.
+    pub(super) fn ends_transaction(self) -> Refused {
+        let why = self.0.strip_prefix("ERR ").unwrap_or(&self.0);
+        Refused(format!("EXECABORT Transaction discarded because of: {why}").into())
+    }
+
     pub(super) fn expire_time(command: &str) -> Refused {
         Refused(format!("ERR invalid expire time in '{command}' command").into())
     }

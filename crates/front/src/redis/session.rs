@@ -1,5 +1,7 @@
 //! What a connection is, beside its socket: who, how, and in the middle of what.
 
+use super::clients::Client;
+use super::commands::connection::describe;
 use super::notifications::Subscriptions;
 use super::refused::Refused;
 use super::thread::{Seat, Thread};
@@ -42,7 +44,7 @@ pub(super) struct Labels {
 impl Session {
     pub(super) fn new(thread: Arc<Thread>, seat: Seat, peer: SocketAddr) -> Session {
         let user = thread.handle.users().anonymous();
-        Session {
+        let session = Session {
             thread,
             seat,
             peer,
@@ -55,7 +57,9 @@ impl Session {
             watched: None,
             subscriptions: None,
             is_closing: false,
-        }
+        };
+        session.publish();
+        session
     }
 
     pub(super) fn thread(&self) -> &Arc<Thread> {
@@ -67,13 +71,25 @@ impl Session {
         self.seat.id as i64
     }
 
+    /// Lets CLIENT LIST show it as it is now.
+    pub(super) fn publish(&self) {
+        let client = Client {
+            peer: self.peer,
+            since: self.thread.handle.clock().monotonic(),
+            is_subscriber: self.subscriptions.as_ref().is_some_and(|s| s.len() > 0),
+            described: describe(self),
+        };
+        self.thread.shared.clients.note(self.id(), client);
+    }
+
     /// Begins anew, as RESET does; its number stays.
     pub(super) fn reset(&mut self) {
         self.version = Version::default();
         self.user = self.thread.handle.users().anonymous();
         self.consistency = ReadConsistency::default();
         self.asking = 0;
-        self.labels = Labels::default();
+        // The library behind the connection is still the same.
+        self.labels.name = Bytes::new();
         self.transaction = None;
         self.watched = None;
         self.subscriptions = None;

@@ -85,7 +85,7 @@ impl Op {
     /// What a user must be allowed to do.
     pub(super) fn rights(&self) -> &'static [Right] {
         match (&self.step, &self.shape) {
-            (Step::Read(_), _) => &[Right::Read],
+            (Step::Read(_) | Step::ReadIn { .. }, _) => &[Right::Read],
             // A write that hands out what was there is a read as well.
             (Step::Write(_), Shape::Old | Shape::Value) => &[Right::Write, Right::Read],
             (Step::Write(_), _) => &[Right::Write],

@@ -1,14 +1,18 @@
 //! Going over all keyspaces: SCAN, KEYS, DBSIZE. What a user may not read is not there for them.
 
-use super::commands::scan::{may_hold_match, read_options};
+use super::commands::scan::{ScanOptions, check_flush, may_hold_match, read_options};
 use super::connection::Connection;
 use super::cursors::Position;
 use super::execution::refused;
-use super::refused::Refused;
+use super::refused::{self as refused_text, Refused};
+use super::table::Own;
+use super::thread::Thread;
 use bytes::Bytes;
-use model::{Answer, Catalog, Command, Item, KeyspaceId, Query, ScanFilter, Write, limits};
+use model::{
+    Answer, Catalog, Command, Item, KeyspaceId, Query, Refusal, ScanFilter, Step, Write, limits,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
-use wire::resp::Frame;
+use wire::resp::{Encoder, Frame};
 
 /// Bytes of keys that KEYS answers with.
 const KEYS_BYTES_MAX: usize = limits::VALUE_BYTES_MAX;
@@ -39,14 +43,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// One page of one keyspace; its end leads to the next keyspace.
     pub(super) async fn scan(&mut self, frame: &Frame) -> Result<(), Refused> {
-        let options = read_options(frame, 1, true)?;
-        let keyspaces = self.readable(&self.thread.handle.catalog(), options.filter.glob.as_ref());
-        let begin = match options.cursor {
-            0 => keyspaces.first().map(|first| Position { keyspace: *first, key: Bytes::new() }),
-            cursor => Some(self.thread.shared.cursors().position(cursor).ok_or(UNKNOWN_CURSOR)?),
-        };
+        let (begin, keyspaces, options) = self.begin_scan(frame)?;
         let (mut items, mut next) = (Vec::new(), None);
-        if let (Some(begin), false) = (begin, options.matches_nothing) {
+        if let Some(begin) = begin {
             let here = begin.keyspace;
             let (found, more) = self.page(begin, options.count, options.filter).await?;
             items = found;
@@ -58,13 +57,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     .map(|keyspace| Position { keyspace, key: Bytes::new() }),
             };
         }
-        let cursor = next.map_or(0, |position| self.thread.shared.cursors().open(position));
-        let mut out = self.encoder();
-        out.array(2);
-        out.bulk(cursor.to_string().as_bytes());
-        out.array(items.len());
-        items.iter().for_each(|item| out.bulk(&item.key));
+        let thread = self.thread.clone();
+        write_page(&items, next, &thread, &mut self.encoder());
         Ok(())
+    }
+
+    /// Where a SCAN begins, if it can find anything, and the keyspaces that it goes over.
+    fn begin_scan(
+        &self,
+        frame: &Frame,
+    ) -> Result<(Option<Position>, Vec<KeyspaceId>, ScanOptions), Refused> {
+        let options = read_options(frame, 1, true)?;
+        let keyspaces = self.readable(&self.thread.handle.catalog(), options.filter.glob.as_ref());
+        let begin = match options.cursor {
+            0 => keyspaces.first().map(|first| Position { keyspace: *first, key: Bytes::new() }),
+            cursor => Some(self.thread.shared.cursors().position(cursor).ok_or(UNKNOWN_CURSOR)?),
+        };
+        Ok((begin.filter(|_| !options.matches_nothing), keyspaces, options))
     }
 
     pub(super) async fn keys(&mut self, frame: &Frame) -> Result<(), Refused> {
@@ -119,6 +128,134 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.encoder().integer(keys);
         Ok(())
     }
+}
+
+/// The reply of a command that went over all keys as part of a transaction, and how many of the
+/// transaction's answers it is made of.
+pub(super) enum Whole {
+    /// OK.
+    Flush,
+    /// The sum of so many counts.
+    DbSize(usize),
+    /// The keys of so many pages, each of which must be all there is.
+    Keys(usize),
+    /// A page of this keyspace, if there is one; the scan goes on in the other one.
+    Scan(Option<KeyspaceId>, Option<KeyspaceId>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// The steps of a transaction that such a command is, and its reply.
+    pub(super) fn read_whole(
+        &self,
+        frame: &Frame,
+        own: Own,
+    ) -> Result<(Vec<Step>, Whole), Refused> {
+        let catalog = self.thread.handle.catalog();
+        let page = |from: Position, examine_max, filter: &ScanFilter| Step::ReadIn {
+            keyspace: from.keyspace,
+            query: Query::Scan {
+                from: from.key,
+                until: None,
+                examine_max,
+                filter: filter.clone(),
+                with_values: false,
+            },
+        };
+        match own {
+            Own::Flush => {
+                check_flush(frame)?;
+                Ok((vec![Step::Write(Write::ClearAll)], Whole::Flush))
+            }
+            Own::DbSize => {
+                let count = |keyspace| Step::ReadIn { keyspace, query: Query::Count };
+                let steps: Vec<_> = self.readable(&catalog, None).into_iter().map(count).collect();
+                let reply = Whole::DbSize(steps.len());
+                Ok((steps, reply))
+            }
+            Own::Keys => {
+                let filter = ScanFilter { glob: Some(frame.bytes(1)), kind: None };
+                let keyspaces = self.readable(&catalog, filter.glob.as_ref()).into_iter();
+                let first = |keyspace| Position { keyspace, key: Bytes::new() };
+                let steps: Vec<_> = keyspaces
+                    .map(|keyspace| page(first(keyspace), limits::SCAN_PAGE_ITEMS_MAX, &filter))
+                    .collect();
+                let reply = Whole::Keys(steps.len());
+                Ok((steps, reply))
+            }
+            _ => {
+                let (begin, keyspaces, options) = self.begin_scan(frame)?;
+                let here = begin.as_ref().map(|begin| begin.keyspace);
+                let then = here.and_then(|here| keyspaces.into_iter().find(|other| *other > here));
+                let steps = begin.map(|begin| page(begin, options.count, &options.filter));
+                Ok((steps.into_iter().collect(), Whole::Scan(here, then)))
+            }
+        }
+    }
+}
+
+impl Whole {
+    /// Takes its answers and writes the reply.
+    pub(super) fn write(
+        self,
+        answers: &mut impl Iterator<Item = Result<Answer, Refusal>>,
+        thread: &Thread,
+        out: &mut Encoder<'_>,
+    ) {
+        let steps = match &self {
+            Whole::Flush => 1,
+            Whole::DbSize(steps) | Whole::Keys(steps) => *steps,
+            Whole::Scan(here, _) => usize::from(here.is_some()),
+        };
+        let answers: Result<Vec<_>, _> =
+            answers.by_ref().take(steps).collect::<Vec<_>>().into_iter().collect();
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(refusal) => return out.error(&refused_text::refusal_text(&refusal)),
+        };
+        let pages = answers.iter().filter_map(|answer| match answer {
+            Answer::Page { items, next } => Some((items, next)),
+            _ => None,
+        });
+        match self {
+            Whole::Flush => out.ok(),
+            Whole::DbSize(_) => {
+                let count = |answer: &Answer| match answer {
+                    Answer::Integer(count) => *count,
+                    _ => 0,
+                };
+                out.integer(answers.iter().map(count).sum());
+            }
+            Whole::Keys(_) if pages.clone().any(|(_, next)| next.is_some()) => {
+                let max = limits::SCAN_PAGE_ITEMS_MAX;
+                out.error(&format!(
+                    "ERR inside a transaction KEYS looks at {max} keys of a keyspace at most, and \
+                     there are more; use SCAN"
+                ));
+            }
+            Whole::Keys(_) => {
+                out.array(pages.clone().map(|(items, _)| items.len()).sum());
+                pages.for_each(|(items, _)| items.iter().for_each(|item| out.bulk(&item.key)));
+            }
+            Whole::Scan(here, then) => {
+                let page = pages.clone().next();
+                let next = page.and_then(|(_, next)| next.clone());
+                let next = match (here, next) {
+                    (Some(keyspace), Some(key)) => Some(Position { keyspace, key }),
+                    _ => then.map(|keyspace| Position { keyspace, key: Bytes::new() }),
+                };
+                write_page(page.map_or(&[], |(items, _)| items), next, thread, out);
+            }
+        }
+    }
+}
+
+/// Writes a page of a scan that goes on there.
+fn write_page(items: &[Item], next: Option<Position>, thread: &Thread, out: &mut Encoder<'_>) {
+    let cursor = next.map_or(0, |position| thread.shared.cursors().open(position));
+    out.array(2);
+    out.bulk(cursor.to_string().as_bytes());
+    out.array(items.len());
+    items.iter().for_each(|item| out.bulk(&item.key));
 }
 
 const UNKNOWN_CURSOR: Refused = Refused::because(

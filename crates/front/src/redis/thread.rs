@@ -1,5 +1,6 @@
 //! What the connections of one front thread share, and what all threads of a node share.
 
+use super::clients::Clients;
 use super::cluster::Door;
 use super::cursors::Cursors;
 use super::notifications::Audience;
@@ -23,6 +24,7 @@ const SPARES_MAX: usize = 64;
 /// What all threads of one of a node's Redis ports share.
 pub(super) struct Shared {
     pub(super) cursors: Mutex<Cursors>,
+    pub(super) clients: Clients,
     pub(super) audience: Arc<Audience>,
     pub(super) port: u16,
     pub(super) connections_max: usize,
@@ -41,6 +43,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             cursors: Mutex::new(Cursors::new(salt)),
+            clients: Clients::default(),
             audience: Arc::default(),
             port,
             connections_max,
@@ -88,6 +91,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.shared.clients.remove(self.id as i64);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         self.gauge.dec();
     }

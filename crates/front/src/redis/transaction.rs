@@ -10,6 +10,7 @@ use super::execution::refused;
 use super::refused::Refused;
 use super::session::Session;
 use super::step::{Op, Shape, write_outcome};
+use super::sweep::Whole;
 use super::table::{CommandNumber, CommandSpec, Own, Run};
 use bytes::Bytes;
 use model::{
@@ -28,6 +29,7 @@ type Local = fn(&mut Session, &Frame, &mut Encoder<'_>) -> Result<(), Refused>;
 struct Place {
     id: KeyspaceId,
     name: String,
+    is_global: bool,
 }
 
 impl Place {
@@ -36,7 +38,8 @@ impl Place {
         match place {
             None => {
                 let name = keyspace.spec.name.clone();
-                *place = Some(Place { id: keyspace.id, name });
+                let is_global = keyspace.spec.is_global();
+                *place = Some(Place { id: keyspace.id, name, is_global });
                 Ok(())
             }
             Some(place) if place.id == keyspace.id => Ok(()),
@@ -49,6 +52,8 @@ impl Place {
 enum Reply {
     /// The next step's answer.
     Step(Shape),
+    /// Those of the next steps.
+    Whole(Whole),
     /// The session.
     Local(Local, Frame),
     /// Nothing: its arguments were wrong. As in Redis that does not keep the others from being done.
@@ -62,6 +67,8 @@ pub(super) struct Transaction {
     steps: Vec<Step>,
     replies: Vec<Reply>,
     bytes: usize,
+    /// It has steps that are about all keyspaces of the site.
+    is_about_all: bool,
     /// A command could not be queued: EXEC must not do the others.
     pub(super) is_broken: bool,
 }
@@ -74,6 +81,25 @@ impl Transaction {
         self.steps.push(op.step);
         self.replies.push(Reply::Step(op.shape));
         Ok(())
+    }
+
+    /// Queues a command that goes over all keys.
+    fn queue_whole(
+        &mut self,
+        steps: Vec<Step>,
+        reply: Whole,
+        wire_bytes: usize,
+    ) -> Result<(), Refused> {
+        self.charge(wire_bytes + steps.len() * size_of::<Step>())?;
+        self.is_about_all = true;
+        self.steps.extend(steps);
+        self.replies.push(Reply::Whole(reply));
+        Ok(())
+    }
+
+    /// How many commands are queued.
+    pub(super) fn len(&self) -> usize {
+        self.replies.len()
     }
 
     /// Queues a command that needs no site.
@@ -92,7 +118,7 @@ impl Transaction {
 
     fn charge(&mut self, wire_bytes: usize) -> Result<(), Refused> {
         self.bytes += wire_bytes;
-        if self.replies.len() >= limits::TRANSACTION_STEPS_MAX
+        if self.replies.len().max(self.steps.len()) >= limits::TRANSACTION_STEPS_MAX
             || self.bytes > limits::COMMAND_BYTES_MAX
         {
             let (steps, bytes) = (limits::TRANSACTION_STEPS_MAX, limits::COMMAND_BYTES_MAX);
@@ -109,6 +135,21 @@ impl Transaction {
                 return Err(Refused::two_keyspaces(&other.name, &own.name));
             }
             (own, other) => own.or(other),
+        };
+        let place = match place {
+            Some(place) if self.is_about_all && place.is_global => {
+                let text = format!(
+                    "ERR DBSIZE, SCAN, KEYS, FLUSHALL and FLUSHDB are about this site, and the keys \
+                     of keyspace '{}' may be at another one: they cannot be in one transaction",
+                    place.name
+                );
+                return Err(Refused(text.into()));
+            }
+            None if !self.steps.is_empty() => {
+                let (id, name) = (KeyspaceId::DEFAULT, "default".to_owned());
+                Some(Place { id, name, is_global: false })
+            }
+            place => place,
         };
         let command = place.map(|place| Command::Transaction {
             keyspace: place.id,
@@ -187,6 +228,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Run::Own(Own::Unwatch) => {
                 self.queue(|transaction| transaction.queue_local(unwatch, frame.detached()))?;
             }
+            Run::Own(own @ (Own::Scan | Own::Keys | Own::DbSize | Own::Flush))
+                if !self.session.is_cluster() =>
+            {
+                match self.read_whole(frame, own) {
+                    Ok((steps, reply)) => {
+                        if own == Own::Flush {
+                            self.session.check_right_everywhere(Right::Admin)?;
+                        }
+                        self.queue(|transaction| {
+                            transaction.queue_whole(steps, reply, frame.wire_bytes())
+                        })?;
+                    }
+                    Err(refused) => self.queue(|transaction| {
+                        transaction.queue_refused(refused, frame.wire_bytes())
+                    })?,
+                }
+            }
             Run::Own(_) => return Err(Refused::IN_TRANSACTION),
             Run::Local(local) => {
                 self.queue(|transaction| transaction.queue_local(local, frame.detached()))?;
@@ -240,6 +298,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             },
         };
         let (now_ms, mut answers) = (self.now_ms(), answers.into_iter());
+        let thread = self.thread.clone();
         let mut out = Encoder::new(&mut self.replies, self.session.version);
         out.array(replies.len());
         for reply in replies {
@@ -248,6 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let outcome = answers.next().expect("one answer a step");
                     write_outcome(outcome.map_err(Failure::Refused), &shape, now_ms, &mut out);
                 }
+                Reply::Whole(whole) => whole.write(&mut answers, &thread, &mut out),
                 Reply::Local(local, frame) => {
                     if let Err(Refused(text)) = local(&mut self.session, &frame, &mut out) {
                         out.error(&text);

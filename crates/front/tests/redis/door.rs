@@ -214,3 +214,86 @@ fn a_dropped_transaction_does_nothing() {
     drop(client);
     assert_eq!(other.ask(&["GET", "k"]), Reply::Null);
 }
+
+#[test]
+fn a_transaction_goes_over_all_keyspaces_at_one_moment() {
+    let site = Site::with(two_keyspaces, |_| {});
+    let mut client = site.connect();
+    wait_for_keyspace(&mut client);
+    client.raw("FLUSHALL");
+    client.raw("SET a 1");
+    client.raw("SET car:1 x");
+    let mut in_transaction = |commands: &[&str]| {
+        assert_eq!(client.raw("MULTI"), "+OK");
+        for command in commands {
+            assert_eq!(client.raw(command), "+QUEUED", "{command}");
+        }
+        client.raw("EXEC")
+    };
+    let found = in_transaction(&["SET car:2 y", "DBSIZE", "KEYS *", "KEYS car:*", "KEYS a*"]);
+    assert_eq!(found, "*5 +OK :3 *3 $1 a $5 car:1 $5 car:2 *2 $5 car:1 $5 car:2 *1 $1 a");
+    let found = in_transaction(&["SET b 1", "FLUSHALL", "DBSIZE", "SET b 2", "DBSIZE", "KEYS *"]);
+    assert_eq!(found, "*6 +OK +OK :0 +OK :1 *1 $1 b");
+    // A scan that begins in a transaction goes on outside of it.
+    assert_eq!(client.raw("SET car:3 z"), "+OK");
+    client.raw("MULTI");
+    client.raw("SCAN 0 COUNT 10");
+    let Reply::Array(replies) = client.ask(&["EXEC"]) else { panic!("EXEC answers with an array") };
+    let Reply::Array(page) = &replies[0] else { panic!("{replies:?}") };
+    let Reply::Bulk(cursor) = &page[0] else { panic!("{page:?}") };
+    assert_eq!(page[1], Reply::Array(vec![bulk("b")]));
+    let cursor = String::from_utf8(cursor.to_vec()).unwrap();
+    assert_eq!(client.raw(&format!("SCAN {cursor}")), "*2 $1 0 *1 $5 car:3");
+}
+
+#[test]
+fn clients_are_listed_as_they_are() {
+    let site = Site::start();
+    let (mut client, mut listener, mut gone) = (site.connect(), site.connect(), site.connect());
+    gone.raw("PING");
+    listener.raw("SUBSCRIBE __keyspace@0__:a __keyspace@0__:b");
+    client.raw("CLIENT SETNAME me");
+    client.raw("CLIENT SETINFO LIB-NAME lib");
+    client.raw("CLIENT SETINFO LIB-VER 1.2");
+    drop(gone);
+    let mut shown = client.raw("CLIENT LIST");
+    while shown.matches(" addr=127.0.0.1:").count() != 2 {
+        shown = client.raw("CLIENT LIST");
+    }
+    assert!(shown.contains(" name=me db=0 sub=0 multi=-1 "), "{shown}");
+    assert!(shown.contains(" flags=P name= db=0 sub=2 "), "{shown}");
+    let pubsub = client.raw("CLIENT LIST TYPE pubsub");
+    assert!(pubsub.contains("sub=2") && !pubsub.contains("name=me"), "{pubsub}");
+    let Reply::Integer(id) = client.ask(&["CLIENT", "ID"]) else { panic!("an id is a number") };
+    let own = client.raw(&format!("CLIENT LIST ID {id} 777"));
+    assert!(own.contains("name=me") && !own.contains("sub=2"), "{own}");
+
+    assert_eq!(client.raw("RESET"), "+RESET");
+    let own = client.raw("CLIENT INFO");
+    assert!(own.contains(" name= ") && own.contains("lib-name=lib lib-ver=1.2"), "{own}");
+    for command in ["CLIENT", "COMMAND", "CONFIG", "PUBSUB"] {
+        let help = client.raw(&format!("{command} HELP"));
+        let head = format!("+{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are: ");
+        assert!(help.contains(&head) && help.ends_with("+HELP +    Print this help."), "{help}");
+    }
+}
+
+#[test]
+fn the_keys_that_expire_are_counted() {
+    let site = Site::start();
+    let mut client = site.connect();
+    for command in ["SET a 1 EX 100", "SET b 1", "SET c 1", "PEXPIRE c 100000", "SET d 1 EX 100"] {
+        client.raw(command);
+    }
+    let mut counted = |keys: &str| {
+        let info = client.raw("INFO keyspace");
+        assert!(info.contains(keys), "{info}");
+    };
+    counted("db0:keys=4,expires=3,avg_ttl=0");
+    site.connect().raw("PERSIST a");
+    site.connect().raw("DEL d");
+    counted("db0:keys=3,expires=1,avg_ttl=0");
+    site.connect().raw("FLUSHALL");
+    site.connect().raw("SET a 1");
+    counted("db0:keys=1,expires=0,avg_ttl=0");
+}

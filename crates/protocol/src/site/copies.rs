@@ -100,6 +100,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.cache.clear(*keyspace);
             }
             Body::Write(Command::ClearAll) => self.cache.clear_all(),
+            Body::Write(Command::Transaction { steps, .. })
+                if steps.contains(&model::Step::Write(Write::ClearAll)) =>
+            {
+                self.cache.clear_all();
+            }
             _ => {}
         }
     }

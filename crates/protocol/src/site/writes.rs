@@ -277,7 +277,7 @@ pub(super) fn size_bytes(command: &Command) -> usize {
                 .iter()
                 .map(|step| match step {
                     Step::Write(write) => OVERHEAD_BYTES + of_write(write),
-                    Step::Read(_) => OVERHEAD_BYTES,
+                    Step::Read(_) | Step::ReadIn { .. } => OVERHEAD_BYTES,
                 })
                 .sum(),
             _ => 0,

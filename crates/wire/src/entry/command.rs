@@ -4,8 +4,8 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard,
-    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, ReadPoint, Request,
-    RequestId, Revision, ScanFilter, Scope, Step, Write,
+    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, ReadPoint,
+    Request, RequestId, Revision, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -48,6 +48,7 @@ code_enum!(Write as "write" {
     12 => HashAdd { key, field, delta },
     13 => Clear,
     14 => GetAndExpire { key, expiry },
+    64 => ClearAll,
 });
 
 code_enum!(Condition as "condition" {
@@ -70,11 +71,13 @@ code_enum!(ExpiryCondition as "condition of an expiry" {
     2 => IfSome,
     3 => IfLater,
     4 => IfEarlier,
+    54 => IfSomeEarlier,
 });
 
 code_enum!(Step as "step" {
     1 => Read(query),
     2 => Write(write),
+    52 => ReadIn { keyspace, query },
 });
 
 code_struct!(ReadPoint { revision, epoch });

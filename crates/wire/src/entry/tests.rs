@@ -4,7 +4,8 @@ use super::*;
 use model::{
     Body, Cache, ClientId, Condition, Consistency, Expiring, Expiry, ExpiryCondition, Guard, Item,
     Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId, Placement,
-    Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter, Scope, Step, Versioned, Write,
+    Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter, Scope, Step, Versioned,
+    Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -97,7 +98,7 @@ fn condition() -> impl Strategy<Value = Condition> {
 
 fn write() -> impl Strategy<Value = Write> {
     use ExpiryCondition::*;
-    let expiry_condition = select(vec![Always, IfNone, IfSome, IfLater, IfEarlier]);
+    let expiry_condition = select(vec![Always, IfNone, IfSome, IfLater, IfEarlier, IfSomeEarlier]);
     prop_oneof![
         (bytes(), bytes(), condition(), expiry(), any::<bool>()).prop_map(
             |(key, value, condition, expiry, return_old)| Write::Put {
@@ -131,6 +132,7 @@ fn write() -> impl Strategy<Value = Write> {
         }),
         (bytes(), expiry()).prop_map(|(key, expiry)| Write::GetAndExpire { key, expiry }),
         Just(Write::Clear),
+        Just(Write::ClearAll),
     ]
 }
 
@@ -171,7 +173,12 @@ fn query() -> impl Strategy<Value = Query> {
 fn command() -> impl Strategy<Value = Command> {
     let guard = (bytes(), revision(), proptest::option::of(read_point()))
         .prop_map(|(key, version, absent_since)| Guard { key, version, absent_since });
-    let step = prop_oneof![query().prop_map(Step::Read), write().prop_map(Step::Write)];
+    let read_in = (keyspace_id(), query());
+    let step = prop_oneof![
+        query().prop_map(Step::Read),
+        write().prop_map(Step::Write),
+        read_in.prop_map(|(keyspace, query)| Step::ReadIn { keyspace, query }),
+    ];
     prop_oneof![
         (keyspace_id(), write(), request_id())
             .prop_map(|(keyspace, write, request)| Command::Write { keyspace, write, request }),
@@ -546,10 +553,10 @@ fn a_guard_on_what_was_absent_has_a_form_of_its_own() {
         (transaction(0, Some(point)), [b"\x01a", &max[..], b"\x00\x01\xac\x02\x02"].concat()),
         (transaction(u64::MAX, None), [b"\x01a", &max[..], &max[..], b"\x00"].concat()),
     ] {
-        let expected = [b"\x02\x00\x01", &guard[..], b"\x00\x00"].concat();
+        let expected = [b"\x01\x02\x00\x01", &guard[..], b"\x00\x00"].concat();
         assert_eq!(encode_command(&command), expected);
         assert_eq!(decode_command(expected.into()), Ok(command));
     }
-    let longer = [b"\x02\x00\x01\x01a", &max[..], b"\x07\x00\x00\x00"].concat();
+    let longer = [b"\x01\x02\x00\x01\x01a", &max[..], b"\x07\x00\x00\x00"].concat();
     assert!(decode_command(longer.into()).is_err(), "there is one form of each guard");
 }

@@ -2,13 +2,15 @@
 
 use super::scan::check_database;
 use crate::redis::REDIS_VERSION;
-use crate::redis::args::{is, text};
+use crate::redis::args::{Help, is, text, write_help};
+use crate::redis::clients::Wanted;
 use crate::redis::refused::Refused;
 use crate::redis::session::Session;
 use crate::redis::table::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
 use crate::redis::table::{CommandSpec, Family, Own};
 use bytes::Bytes;
 use model::ReadConsistency;
+use server::users::Right;
 use wire::resp::{Encoder, Frame, Version, parse_i64};
 
 const FLAGS: u16 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
@@ -124,7 +126,22 @@ fn client(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
         }
         () if is(what, "info") => {
             takes("info", 2)?;
-            out.verbatim("txt", &describe(session));
+            session.publish();
+            let thread = session.thread();
+            let own = thread.shared.clients.line(session.id(), thread.handle.clock().monotonic());
+            out.verbatim("txt", &own.unwrap_or_default());
+        }
+        () if is(what, "list") => {
+            session.publish();
+            let wanted = read_list(frame)?;
+            session.check_right_everywhere(Right::Admin)?;
+            let thread = session.thread();
+            let now = thread.handle.clock().monotonic();
+            out.verbatim("txt", &thread.shared.clients.lines(&wanted, now));
+        }
+        () if is(what, "help") => {
+            takes("help", 2)?;
+            write_help("CLIENT", &HELP, out);
         }
         () => return Err(Refused::unknown_subcommand("client", frame)),
     }
@@ -156,18 +173,55 @@ fn set_info(session: &mut Session, frame: &Frame) -> Result<(), Refused> {
     Ok(())
 }
 
-fn describe(session: &Session) -> String {
+const HELP: [Help; 8] = [
+    ("GETNAME", "Return the name of this connection."),
+    ("ID", "Return the id of this connection."),
+    ("INFO", "Return what is known of this connection."),
+    (
+        "LIST [ID <id> ...|TYPE (NORMAL|MASTER|REPLICA|PUBSUB)]",
+        "Return the connections of this port.",
+    ),
+    ("NO-EVICT (ON|OFF)", "Accepted: nothing is evicted."),
+    ("NO-TOUCH (ON|OFF)", "Accepted: nothing is evicted."),
+    ("SETINFO <option> <value>", "Set LIB-NAME or LIB-VER of this connection."),
+    ("SETNAME <name>", "Set the name of this connection."),
+];
+
+/// Which connections CLIENT LIST is about.
+fn read_list(frame: &Frame) -> Result<Wanted, Refused> {
+    match frame.len() {
+        2 => Ok(Wanted::All),
+        4 if is(frame.arg(2), "type") => {
+            let kind = frame.arg(3);
+            match () {
+                () if is(kind, "normal") => Ok(Wanted::Normal),
+                () if is(kind, "pubsub") => Ok(Wanted::Subscribers),
+                // To its clients each node is a master, and no node comes by this port.
+                () if ["master", "replica", "slave"].iter().any(|one| is(kind, one)) => {
+                    Ok(Wanted::None)
+                }
+                () => Err(Refused(format!("ERR Unknown client type '{}'", text(kind)).into())),
+            }
+        }
+        4.. if is(frame.arg(2), "id") => {
+            let ids = frame.args_from(3).map(parse_i64).collect::<Option<Vec<i64>>>();
+            let ids = ids.ok_or(Refused::because("ERR Invalid client ID"))?;
+            Ok(Wanted::Ids(ids))
+        }
+        _ => Err(Refused::SYNTAX),
+    }
+}
+
+/// What CLIENT LIST says of a connection behind its id, address and age.
+pub(in crate::redis) fn describe(session: &Session) -> String {
     let labels = &session.labels;
     let user = session.user.as_ref().map_or("(none)", |user| user.name());
     let resp = protocol_number(session.version);
     format!(
-        "id={} addr={} name={} db=0 sub={} multi={} watch={} resp={resp} user={user} lib-name={} \
-         lib-ver={}\n",
-        session.id(),
-        session.peer,
+        "name={} db=0 sub={} multi={} watch={} resp={resp} user={user} lib-name={} lib-ver={}",
         text(&labels.name),
         session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.len()),
-        if session.transaction.is_some() { 0 } else { -1 },
+        session.transaction.as_ref().map_or(-1, |transaction| transaction.len() as i64),
         i32::from(session.watched.is_some()),
         text(&labels.lib_name),
         text(&labels.lib_version),

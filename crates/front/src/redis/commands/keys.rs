@@ -56,7 +56,7 @@ fn persist(frame: &Frame) -> Result<Op, Refused> {
 fn expire(frame: &Frame, command: &str, unit: Unit, is_moment: bool) -> Result<Op, Refused> {
     let condition = expire_condition(frame)?;
     let time = integer(frame.arg(2))?;
-    let ms = time.checked_mul(unit.ms()).filter(|ms| *ms < TIME_MS_MAX && *ms > -TIME_MS_MAX);
+    let ms = time.checked_mul(unit.ms()).filter(|ms| is_moment || *ms < TIME_MS_MAX);
     let ms = ms.ok_or_else(|| Refused::expire_time(command))?;
     let expiry = match u64::try_from(ms) {
         Ok(ms) if is_moment => Expiry::AtMs(ms),
@@ -87,7 +87,7 @@ fn expire_condition(frame: &Frame) -> Result<ExpiryCondition, Refused> {
         (_, _, true, true) => {
             Err(Refused::because("ERR GT and LT options at the same time are not compatible"))
         }
-        (_, true, _, true) => Err(Refused::because("ERR XX and LT together are not supported")),
+        (_, true, _, true) => Ok(ExpiryCondition::IfSomeEarlier),
         (true, ..) => Ok(ExpiryCondition::IfNone),
         // No expiry is later than any, so GT implies XX.
         (_, _, true, _) => Ok(ExpiryCondition::IfLater),
@@ -125,6 +125,7 @@ mod tests {
         let after = Expiry::AfterMs(5000);
         check(&[b"expire", b"k", b"5"], Ok((after, ExpiryCondition::Always)));
         check(&[b"expire", b"k", b"5", b"xx", b"GT"], Ok((after, ExpiryCondition::IfLater)));
+        check(&[b"expire", b"k", b"5", b"lt", b"XX"], Ok((after, ExpiryCondition::IfSomeEarlier)));
         check(&[b"expire", b"k", b"-5", b"LT"], Ok((Expiry::AtMs(0), ExpiryCondition::IfEarlier)));
         check(&[b"expire", b"k", b"5", b"zz"], Err("ERR Unsupported option zz"));
         check(

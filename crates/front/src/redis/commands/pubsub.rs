@@ -1,6 +1,6 @@
 //! SUBSCRIBE and its kin, for keyspace notifications ([`crate::redis::notifications`]).
 
-use crate::redis::args::is;
+use crate::redis::args::{Help, is, takes, write_help};
 use crate::redis::notifications::{By, NO_PUBSUB};
 use crate::redis::refused::Refused;
 use crate::redis::session::Session;
@@ -29,6 +29,12 @@ fn publish(_: &mut Session, _: &Frame, _: &mut Encoder<'_>) -> Result<(), Refuse
     Err(NO_PUBSUB)
 }
 
+const HELP: [Help; 3] = [
+    ("CHANNELS [<pattern>]", "Return the channels that are listened to at this node."),
+    ("NUMPAT", "Return how many patterns are listened to at this node."),
+    ("NUMSUB [<channel> ...]", "Return how many listen to channels at this node."),
+];
+
 fn pubsub(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
     let audience = &session.thread().shared.audience;
     let what = frame.arg(1);
@@ -49,6 +55,9 @@ fn pubsub(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
         }
     } else if is(what, "numpat") && frame.len() == 2 {
         out.integer(audience.names(By::Pattern).len() as i64);
+    } else if is(what, "help") {
+        takes(frame, 2, "pubsub|help")?;
+        write_help("PUBSUB", &HELP, out);
     } else {
         return Err(Refused::unknown_subcommand("pubsub", frame));
     }

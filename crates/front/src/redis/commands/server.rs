@@ -1,7 +1,7 @@
 //! What clients ask about the server: INFO, COMMAND, CONFIG, TIME, ROLE.
 
 use crate::redis::REDIS_VERSION;
-use crate::redis::args::{is, text};
+use crate::redis::args::{Help, is, takes, text, write_help};
 use crate::redis::refused::Refused;
 use crate::redis::session::Session;
 use crate::redis::table::flag::{self, FAST, LOADING, NOSCRIPT, STALE};
@@ -93,7 +93,10 @@ const SECTIONS: [Section; 7] = [
     ("Cluster", |session| format!("cluster_enabled:{}\r\n", u8::from(session.is_cluster()))),
     ("Keyspace", |session| match session.thread().handle.key_count() {
         0 => String::new(),
-        keys => format!("db0:keys={keys},expires=0,avg_ttl=0\r\n"),
+        keys => {
+            let expires = session.thread().handle.expiring_count().min(keys);
+            format!("db0:keys={keys},expires={expires},avg_ttl=0\r\n")
+        }
     }),
 ];
 
@@ -111,6 +114,21 @@ fn info(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(
     out.verbatim("txt", &sections.join("\r\n"));
     Ok(())
 }
+
+const CONFIG_HELP: [Help; 2] = [
+    ("GET <pattern>", "Return settings that match the glob-like <pattern>."),
+    ("SET notify-keyspace-events <value>", "Accepted: notifications are always on."),
+];
+
+const COMMAND_HELP: [Help; 7] = [
+    ("(no subcommand)", "Return details about all commands."),
+    ("COUNT", "Return how many commands there are."),
+    ("LIST", "Return the names of all commands."),
+    ("LIST FILTERBY (MODULE <name>|ACLCAT <category>|PATTERN <pattern>)", "Return some of them."),
+    ("INFO [<command-name> ...]", "Return details about some commands."),
+    ("DOCS [<command-name> ...]", "Return what commands do."),
+    ("GETKEYS <full-command>", "Return the keys of a command."),
+];
 
 /// What CONFIG GET tells: settings that clients and tools look at, as they are in effect here.
 fn settings(session: &Session) -> [(&'static str, String); 11] {
@@ -168,6 +186,11 @@ fn config(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
         out.ok();
         return Ok(());
     }
+    if is(what, "help") {
+        takes(frame, 2, "config|help")?;
+        write_help("CONFIG", &CONFIG_HELP, out);
+        return Ok(());
+    }
     Err(Refused::unknown_subcommand("config", frame))
 }
 
@@ -178,11 +201,16 @@ fn command(_: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), 
         return Ok(());
     }
     let what = frame.arg(1);
-    if is(what, "count") && frame.len() == 2 {
+    if is(what, "count") {
+        takes(frame, 2, "command|count")?;
         out.integer(table().all().len() as i64);
-    } else if is(what, "list") && frame.len() == 2 {
-        out.array(table().all().len());
-        table().all().iter().for_each(|(spec, _)| out.bulk(spec.name.as_bytes()));
+    } else if is(what, "help") {
+        takes(frame, 2, "command|help")?;
+        write_help("COMMAND", &COMMAND_HELP, out);
+    } else if is(what, "list") {
+        let names = list(frame)?;
+        out.array(names.len());
+        names.iter().for_each(|name| out.bulk(name.as_bytes()));
     } else if is(what, "info") {
         out.array(frame.len() - 2);
         for name in frame.args_from(2) {
@@ -221,6 +249,42 @@ fn command(_: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), 
     Ok(())
 }
 
+/// Which commands COMMAND LIST is about.
+fn list(frame: &Frame) -> Result<Vec<&'static str>, Refused> {
+    let is_wanted: Box<dyn Fn(&CommandSpec, &Family) -> bool> = match frame.len() {
+        2 => Box::new(|_, _| true),
+        5 if is(frame.arg(2), "filterby") => {
+            let (by, what) = (frame.arg(3), frame.arg(4).to_ascii_lowercase());
+            match () {
+                () if is(by, "pattern") => {
+                    Box::new(move |spec, _| glob::matches(&what, spec.name.as_bytes()))
+                }
+                () if is(by, "aclcat") => Box::new(move |spec, family| {
+                    let mut categories = categories(spec, family).into_iter();
+                    categories.any(|category| category.as_bytes()[1..] == what[..])
+                }),
+                // There are no modules.
+                () if is(by, "module") => Box::new(|_, _| false),
+                () => return Err(Refused::SYNTAX),
+            }
+        }
+        _ => return Err(Refused::SYNTAX),
+    };
+    let wanted = table().all().iter().filter(|(spec, family)| is_wanted(spec, family));
+    Ok(wanted.map(|(spec, _)| spec.name).collect())
+}
+
+/// The categories that a command is of.
+fn categories(spec: &CommandSpec, family: &Family) -> Vec<&'static str> {
+    let kind = match (spec.has(flag::WRITE), spec.has(flag::READONLY)) {
+        (true, _) => Some("@write"),
+        (_, true) => Some("@read"),
+        _ => None,
+    };
+    let speed = if spec.has(FAST) { "@fast" } else { "@slow" };
+    kind.into_iter().chain([family.category, speed]).collect()
+}
+
 fn write_info(spec: &CommandSpec, family: &Family, out: &mut Encoder<'_>) {
     out.array(10);
     out.bulk(spec.name.as_bytes());
@@ -232,13 +296,7 @@ fn write_info(spec: &CommandSpec, family: &Family, out: &mut Encoder<'_>) {
     out.integer(i64::from(spec.keys.first));
     out.integer(i64::from(spec.keys.last));
     out.integer(i64::from(spec.keys.step));
-    let kind = match (spec.has(flag::WRITE), spec.has(flag::READONLY)) {
-        (true, _) => Some("@write"),
-        (_, true) => Some("@read"),
-        _ => None,
-    };
-    let speed = if spec.has(FAST) { "@fast" } else { "@slow" };
-    let categories: Vec<&str> = kind.into_iter().chain([family.category, speed]).collect();
+    let categories = categories(spec, family);
     out.set(categories.len());
     categories.iter().for_each(|category| out.simple(category));
     // Tips, key specifications and subcommands: clients do without.

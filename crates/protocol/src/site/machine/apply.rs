@@ -72,6 +72,7 @@ impl<'a, S: State> Applying<'a, S> {
         self.write_counts();
         self.write_stores();
         self.write_removals();
+        self.write_expiring();
         self.write_logs();
         self.overlay.put(tables::HEAD, self.known.head.encode());
         self.overlay.into_batch()
@@ -115,7 +116,7 @@ impl<'a, S: State> Applying<'a, S> {
             Spread::One(slot) => Err(Refusal::NotHeld(slot)),
             Spread::Several => Err(Refusal::CrossSlot),
             Spread::Nowhere => match command {
-                Command::Write { write: Write::Clear, .. } => Ok(None),
+                Command::Write { write: Write::Clear | Write::ClearAll, .. } => Ok(None),
                 _ => Err(Refusal::NotGlobal("do this without naming a key")),
             },
         }
@@ -185,6 +186,7 @@ impl<'a, S: State> Applying<'a, S> {
             outcomes.push(split(match step {
                 Step::Read(query) => self.read(keyspace, query),
                 Step::Write(write) => self.write(keyspace, write),
+                Step::ReadIn { keyspace, query } => self.read_in(*keyspace, query),
             })?);
         }
         Ok(Answer::Steps(outcomes))
@@ -200,6 +202,21 @@ impl<'a, S: State> Applying<'a, S> {
             point: self.read_point(),
         };
         query::answer(&sight, query, &mut self.answer_bytes)
+    }
+
+    /// Answers what is asked of a whole keyspace in the middle of a transaction.
+    fn read_in(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+        if !matches!(query, Query::Count | Query::Scan { .. }) {
+            return Err(Refusal::NotGlobal("do this without naming a key").into());
+        }
+        if *query == Query::Count || !self.known.keyspaces.is_global(keyspace) {
+            return self.read(keyspace, query);
+        }
+        let slots = &self.known.slots;
+        let here =
+            slots.stores().filter(|((of, slot), _)| *of == keyspace && slots.token(*slot).serves());
+        let generations: Vec<_> = here.map(|((_, slot), store)| (slot, store.generation)).collect();
+        query::scan_slots(&self.overlay, self.known.head.log_time_ms, &generations, query)
     }
 
     fn write(&mut self, keyspace: KeyspaceId, write: &Write) -> Result<Answer, Stopped> {
@@ -227,6 +244,10 @@ impl<'a, S: State> Applying<'a, S> {
             Write::HashAdd { key, field, delta } => self.hash_add(place, key, field, *delta),
             Write::Clear => {
                 self.clear(keyspace)?;
+                Ok(self.done())
+            }
+            Write::ClearAll => {
+                self.clear_all()?;
                 Ok(self.done())
             }
         }

@@ -7,7 +7,9 @@
 //!
 //! A record whose expiry is not after log time is absent to every read and write at once; a table
 //! ordered by time finds those that must be removed, a bounded number of them with every entry.
-//! `e expires_ms generation key` is there exactly while the record has that expiry.
+//! `e expires_ms generation key` is there exactly while the record has that expiry, and
+//! `E generation` counts such rows of a generation. A state of before they were counted has no row of
+//! `E`, and is counted when it is opened.
 
 use super::apply::Applying;
 use super::keys::Place;
@@ -15,7 +17,9 @@ use super::keyspaces::Owner;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
+use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
 
 /// The earliest expiry that may be there. Never later than the earliest that is: a moment whose
 /// key is gone again is found out when it comes.
@@ -42,11 +46,85 @@ impl NextExpiry {
     }
 }
 
+/// How many records of each generation expire.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Expiring {
+    counts: BTreeMap<u64, u64>,
+    /// Generations whose rows are older than their counts.
+    changed: BTreeSet<u64>,
+}
+
+impl Expiring {
+    pub(super) fn load(state: &impl Read) -> Result<Expiring, MachineError> {
+        let damaged = MachineError::Damaged { table: tables::EXPIRING as char };
+        let mut all = Expiring::default();
+        for (key, row) in super::rows(state, tables::EXPIRING)? {
+            let numbers = take_varint(&key[1..]).zip(take_varint(&row));
+            let Some(((generation, _), (count, _))) = numbers else { return Err(damaged) };
+            all.counts.insert(generation, count);
+        }
+        if all.counts.is_empty() {
+            let (from, until) = tables::whole(tables::EXPIRIES);
+            state.scan(&from, Some(&until), &mut |key, _| {
+                if let Some((_, generation, _)) = tables::parse_expiry(&key) {
+                    *all.counts.entry(generation).or_default() += 1;
+                }
+                true
+            })?;
+            all.changed = all.counts.keys().copied().collect();
+        }
+        Ok(all)
+    }
+
+    fn recount(&mut self, generation: u64, by: i64) {
+        let count = self.counts.entry(generation).or_default();
+        *count = count.saturating_add_signed(by);
+        self.changed.insert(generation);
+    }
+}
+
+/// How many records of a generation expire, by the state.
+pub(super) fn count(state: &impl Read, generation: u64) -> Result<u64, MachineError> {
+    let row = state.get(&tables::expiring(generation))?;
+    Ok(row.and_then(|row| take_varint(&row)).map_or(0, |(count, _)| count))
+}
+
 fn parse(key: &Bytes) -> Result<(u64, u64, Bytes), MachineError> {
     tables::parse_expiry(key).ok_or(MachineError::Damaged { table: tables::EXPIRIES as char })
 }
 
 impl<S: State> Applying<'_, S> {
+    /// A record expires from now on.
+    pub(super) fn put_expiry(&mut self, ms: u64, generation: u64, key: &[u8]) {
+        self.overlay.put(tables::expiry(ms, generation, key), Bytes::new());
+        self.known.expiry.expect(ms);
+        self.known.expiring.recount(generation, 1);
+    }
+
+    /// A record that expires at this moment does not any more.
+    pub(super) fn remove_expiry(&mut self, ms: u64, generation: u64, key: &[u8]) {
+        self.overlay.remove(tables::expiry(ms, generation, key));
+        self.known.expiring.recount(generation, -1);
+    }
+
+    /// Brings the counts that changed into the state.
+    pub(super) fn write_expiring(&mut self) {
+        for generation in std::mem::take(&mut self.known.expiring.changed) {
+            let at = tables::expiring(generation);
+            match self.known.expiring.counts.get(&generation) {
+                Some(0) | None => {
+                    self.known.expiring.counts.remove(&generation);
+                    self.overlay.remove(at);
+                }
+                Some(count) => {
+                    let mut row = Vec::new();
+                    put_varint(*count, &mut row);
+                    self.overlay.put(at, row);
+                }
+            }
+        }
+    }
+
     /// Removes what has expired, up to an entry's share. If that is anything, it happens at a
     /// revision of its own.
     pub(super) fn expire_due(&mut self) -> Result<(), MachineError> {
@@ -69,8 +147,8 @@ impl<S: State> Applying<'_, S> {
         self.known.expiry.ms = next.map(|key| parse(&key).map(|(ms, ..)| ms)).transpose()?;
         let mut has_revision = false;
         for at in due {
-            let (_, generation, key) = parse(&at)?;
-            self.overlay.remove(at);
+            let (ms, generation, key) = parse(&at)?;
+            self.remove_expiry(ms, generation, &key);
             let place = match self.known.keyspaces.owner(generation) {
                 // The records of a generation that nobody has any more are removed as garbage.
                 None => continue,
@@ -131,6 +209,7 @@ impl<S: State> Applying<'_, S> {
             ExpiryCondition::IfSome => old.is_some(),
             ExpiryCondition::IfLater => new_or_end > old_or_end,
             ExpiryCondition::IfEarlier => new_or_end < old_or_end,
+            ExpiryCondition::IfSomeEarlier => old.is_some_and(|old| new_or_end < old),
         };
         // To clear what is not there, or to keep what is, changes nothing.
         let is_idle = expiry == Expiry::Keep || (old.is_none() && new.is_none());

@@ -132,13 +132,11 @@ impl<S: State> Applying<'_, S> {
         let version = self.known.head.revision;
         let expired_ms = cell.expires_ms();
         if expires_ms != expired_ms {
-            let key = cell.key();
             if let Some(ms) = expired_ms {
-                self.overlay.remove(tables::expiry(ms, cell.place.generation, key));
+                self.remove_expiry(ms, cell.place.generation, cell.key());
             }
             if let Some(ms) = expires_ms {
-                self.overlay.put(tables::expiry(ms, cell.place.generation, key), Bytes::new());
-                self.known.expiry.expect(ms);
+                self.put_expiry(ms, cell.place.generation, cell.key());
             }
         }
         if cell.record.is_none() {
@@ -155,7 +153,7 @@ impl<S: State> Applying<'_, S> {
         let Some(record) = cell.record.take() else { return false };
         let key = cell.key();
         if let Some(ms) = record.expires_ms {
-            self.overlay.remove(tables::expiry(ms, cell.place.generation, key));
+            self.remove_expiry(ms, cell.place.generation, key);
         }
         self.recount(cell.place, -1);
         self.note_removal(cell.place.keyspace, key, record.version);

@@ -23,8 +23,8 @@ use super::apply::Applying;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Revision, SiteId,
-    Slot, limits,
+    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Revision,
+    SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -173,8 +173,9 @@ impl Keyspaces {
 /// What is counted of a keyspace, by the state.
 pub(super) fn tally(state: &impl Read, id: KeyspaceId) -> Result<Tally, MachineError> {
     match state.get(&tables::of_keyspace(tables::COUNTS, id))? {
-        Some(row) => decode_tally(&row)
-            .ok_or(MachineError::Damaged { table: tables::COUNTS as char }),
+        Some(row) => {
+            decode_tally(&row).ok_or(MachineError::Damaged { table: tables::COUNTS as char })
+        }
         None => Ok(Tally::default()),
     }
 }
@@ -356,8 +357,13 @@ impl<S: State> Applying<'_, S> {
             })?;
             let prefix_bytes = tables::record_prefix_bytes(generation);
             for (key, row) in found {
-                if let Some(ms) = Record::decode(row)?.expires_ms {
-                    self.overlay.remove(tables::expiry(ms, generation, &key[prefix_bytes..]));
+                if let Some(ms) = Record::decode(row)?.expires_ms
+                    && self
+                        .overlay
+                        .get(&tables::expiry(ms, generation, &key[prefix_bytes..]))?
+                        .is_some()
+                {
+                    self.remove_expiry(ms, generation, &key[prefix_bytes..]);
                 }
                 self.overlay.remove(key);
             }

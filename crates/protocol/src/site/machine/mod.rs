@@ -63,7 +63,7 @@ use super::trial::{Bug, Planted};
 use apply::Applying;
 use changes::Logs;
 use deployment::{Deployment, Membership};
-use expiry::NextExpiry;
+use expiry::{Expiring, NextExpiry};
 use fences::Fences;
 use giving::Move;
 use head::Head;
@@ -155,6 +155,7 @@ struct Known {
     keyspaces: Keyspaces,
     removals: Removals,
     expiry: NextExpiry,
+    expiring: Expiring,
     logs: Logs,
     clients: Clients,
     deployment: Deployment,
@@ -197,6 +198,7 @@ impl Known {
             own_mirror: mirroring::load(state)?,
             fences: fences::load(state)?,
             expiry: NextExpiry::load(state)?,
+            expiring: Expiring::load(state)?,
             logs: Logs::load(state)?,
             clients: Clients::load(state)?,
         })

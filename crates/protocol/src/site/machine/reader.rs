@@ -10,7 +10,7 @@ use super::published::Published;
 use super::query::{self, Reach, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
-use super::{MachineError, Stopped, changes, deployment, keyspaces, stores, tables};
+use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, stores, tables};
 use model::{
     Answer, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision, Slot,
     Spread,
@@ -41,7 +41,11 @@ fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<An
             _ => None,
         };
         let point = ReadPoint { revision, epoch: Epoch(0) };
-        return query::answer(&Sight { read, generation, log_time_ms, count, point }, query, &mut 0);
+        return query::answer(
+            &Sight { read, generation, log_time_ms, count, point },
+            query,
+            &mut 0,
+        );
     }
     let holds_all = deployment::is_founder(read)?;
     let slot = match query.spread() {
@@ -171,6 +175,25 @@ impl<S: State> Reader<S> {
             Answer::Integer(count) => Ok(count as u64),
             other => unreachable!("a count is an integer, not {other:?}"),
         }
+    }
+
+    /// How many keys of a keyspace expire.
+    ///
+    /// # Errors
+    /// As [`Reader::query`].
+    pub fn expiring_count(&self, keyspace: KeyspaceId) -> Result<u64, Stopped> {
+        let view = self.state.view();
+        let Some((generation, is_global)) = keyspaces::look(&view, keyspace)? else {
+            return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
+        };
+        if !is_global {
+            return Ok(expiry::count(&view, generation)?);
+        }
+        let mut all = 0;
+        for (_, store) in served_stores(&view, keyspace, deployment::is_founder(&view)?)? {
+            all += expiry::count(&view, store.generation)?;
+        }
+        Ok(all)
     }
 
     /// The whole state as it is now, for a backup of it.

@@ -303,7 +303,7 @@ impl<S: State> Applying<'_, S> {
         if let Some(old) = &old {
             count -= 1;
             if let Some(ms) = old.expires_ms {
-                self.overlay.remove(tables::expiry(ms, store.generation, key));
+                self.remove_expiry(ms, store.generation, key);
             }
         }
         let Some(row) = row else {
@@ -311,8 +311,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(count);
         };
         if let Some(ms) = Record::decode_head(row)?.expires_ms {
-            self.overlay.put(tables::expiry(ms, store.generation, key), Bytes::new());
-            self.known.expiry.expect(ms);
+            self.put_expiry(ms, store.generation, key);
         }
         self.overlay.put(at, row.clone());
         Ok(count + 1)

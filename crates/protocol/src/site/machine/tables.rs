@@ -6,6 +6,7 @@
 //! g generation                     → nothing: records of a cleared generation    (keyspaces.rs)
 //! r generation key                 → record                                      (records.rs)
 //! e expires_ms generation key      → nothing: the record expires then            (expiry.rs)
+//! E generation                     → how many records of it expire
 //! l keyspace                       → what its change log still holds             (changes.rs)
 //! u keyspace name                  → position of a consumer's cursor
 //! h keyspace revision ordinal      → change
@@ -81,6 +82,7 @@ pub(super) const REGISTERED: u8 = b'y';
 pub(super) const MIRRORS: u8 = b'm';
 pub(super) const MIRRORED: u8 = b'n';
 pub(super) const FENCES: u8 = b'w';
+pub(super) const EXPIRING: u8 = b'E';
 pub(super) const REMOVALS: u8 = b'W';
 pub(super) const SLOT_CLIENTS: u8 = b'Q';
 pub(super) const SLOT_ANSWERS: u8 = b'A';
@@ -107,6 +109,13 @@ pub(super) fn removals(bucket: u16) -> Vec<u8> {
 /// The key of a garbage mark.
 pub(super) fn garbage(generation: u64) -> Vec<u8> {
     let mut key = vec![GARBAGE];
+    put_varint(generation, &mut key);
+    key
+}
+
+/// The key of how many records of a generation expire.
+pub(super) fn expiring(generation: u64) -> Vec<u8> {
+    let mut key = vec![EXPIRING];
     put_varint(generation, &mut key);
     key
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use model::{Expiring, ExpiryCondition, limits};
+use storage::state::State as _;
 
 fn put_for(key: &'static str, ms: u64) -> Write {
     put_with(key, "v", Condition::Always, Expiry::AfterMs(ms))
@@ -177,4 +178,22 @@ fn the_next_expiry_is_found_again_after_a_restart() {
     site.write(put_for("j", 200)).unwrap();
     site.reopen();
     assert_eq!(site.machine.next_expiry_ms(), Some(1_200));
+}
+
+#[test]
+fn a_state_of_before_expiring_keys_were_counted_is_counted_when_it_is_opened() {
+    let mut site = Site::new();
+    for key in ["a", "b", "c"] {
+        site.write(put_with(key, "1", Condition::Always, Expiry::AfterMs(1_000))).unwrap();
+    }
+    site.write(put("d", "1")).unwrap();
+    site.write(put("a", "2")).unwrap();
+    assert_eq!(site.machine.reader().expiring_count(SPACE).unwrap(), 2);
+    let mut batch = storage::state::Batch::default();
+    let generations = dump(site.machine.state()).into_keys();
+    generations.filter(|key| key[0] == tables::EXPIRING).for_each(|key| batch.remove(key));
+    site.machine.state().commit(batch).unwrap();
+    site.machine = Machine::open(site.machine.state().clone()).unwrap();
+    site.write(Write::Delete { keys: vec!["b".into()] }).unwrap();
+    assert_eq!(site.machine.reader().expiring_count(SPACE).unwrap(), 1);
 }

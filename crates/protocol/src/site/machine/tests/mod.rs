@@ -172,6 +172,14 @@ fn check_state(state: &impl Read) {
         !garbage.contains(&generation) || expiries.contains(key)
     });
     assert_eq!(expiries, expected, "expiries and records agree");
+    let mut expiring = BTreeMap::<u64, u64>::new();
+    for key in &expiries {
+        let (_, generation, _) = tables::parse_expiry(key).unwrap();
+        *expiring.entry(generation).or_default() += 1;
+    }
+    let counts = table(tables::EXPIRING)
+        .map(|(key, row)| (take_varint(&key[1..]).unwrap().0, take_varint(row).unwrap().0));
+    assert_eq!(counts.collect::<BTreeMap<_, _>>(), expiring, "expiries are counted");
 
     let keyspaces = super::keyspaces::Keyspaces::load(state).unwrap();
     for (id, generation) in keyspaces.generations() {

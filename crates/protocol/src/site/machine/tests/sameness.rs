@@ -40,7 +40,7 @@ fn some_write() -> impl Strategy<Value = Write> {
         revision().prop_map(Condition::IfVersion),
     ];
     let expiry_condition =
-        proptest::sample::select(vec![Always, IfNone, IfSome, IfLater, IfEarlier]);
+        proptest::sample::select(vec![Always, IfNone, IfSome, IfLater, IfEarlier, IfSomeEarlier]);
     let pairs = || vec((key(), value()), 0..4);
     prop_oneof![
         4 => (key(), value(), condition, expiry(), any::<bool>()).prop_map(
@@ -99,9 +99,19 @@ fn command() -> impl Strategy<Value = Command> {
     let point = revision().prop_map(|revision| ReadPoint { revision, ..ReadPoint::default() });
     let absent_since = proptest::option::of(point);
     let version = prop_oneof![Just(Revision(0)), revision()];
-    let guard = (key(), version, absent_since)
-        .prop_map(|(key, version, absent_since)| Guard { key, version, absent_since });
-    let step = prop_oneof![query().prop_map(Step::Read), some_write().prop_map(Step::Write),];
+    let guard = (key(), version, absent_since).prop_map(|(key, version, absent_since)| Guard {
+        key,
+        version,
+        absent_since,
+    });
+    let whole = || prop_oneof![Just(Query::Count), Just(everything())];
+    let step = prop_oneof![
+        2 => query().prop_map(Step::Read),
+        4 => some_write().prop_map(Step::Write),
+        1 => Just(Step::Write(Write::ClearAll)),
+        1 => (keyspace(), whole())
+            .prop_map(|(keyspace, query)| Step::ReadIn { keyspace, query }),
+    ];
     let cursor = || "[uvw]";
     prop_oneof![
         20 => (keyspace(), some_write(), request())

@@ -94,6 +94,7 @@ impl Simple {
                 let mut step = |step: &Step| match step {
                     Step::Read(query) => self.read(*keyspace, query),
                     Step::Write(write) => self.write(*keyspace, write),
+                    Step::ReadIn { keyspace, query } => self.read(*keyspace, query),
                 };
                 Ok(Answer::Steps(steps.iter().map(&mut step).collect()))
             }
@@ -303,6 +304,12 @@ impl Simple {
                 self.clear(keyspace);
                 Answer::Done(Revision(self.revision))
             }
+            Write::ClearAll => {
+                for keyspace in [KeyspaceId(0), KeyspaceId(1)] {
+                    self.clear(keyspace);
+                }
+                Answer::Done(Revision(self.revision))
+            }
         })
     }
 
@@ -328,6 +335,7 @@ impl Simple {
             ExpiryCondition::IfSome => thing.expires_ms.is_some(),
             ExpiryCondition::IfLater => new > old,
             ExpiryCondition::IfEarlier => new < old,
+            ExpiryCondition::IfSomeEarlier => thing.expires_ms.is_some() && new < old,
         };
         if holds {
             let kind = match new_ms {
