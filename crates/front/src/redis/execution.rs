@@ -68,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
         match op.step {
             // A step of transactions, which no command is by itself.
-            Step::ReadIn { .. } => return false,
+            Step::ReadIn { .. } => false,
             Step::Read(query) => {
                 let consistency = self.session.consistency;
                 let redirect = self.session.goes_to_keys();

@@ -82,11 +82,8 @@ fn run(
     };
     let mut world = World::new(bounds, planted);
     let state = world.begin(acceptors);
-    let began = std::env::var_os("VERBOSE").map(|_| std::time::Instant::now());
     let report = search(&mut world, state, states_max, planted != Planted::none());
-    if let Some(began) = began {
-        println!("{planted:?}: {report:?}, {:?}", began.elapsed());
-    }
+    eprintln!("{planted:?}: {report:?}");
     report
 }
 

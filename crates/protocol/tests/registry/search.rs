@@ -6,13 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// What came of a search.
 #[derive(Debug)]
-pub struct Report {
-    pub states: u64,
-    pub depth: u32,
+pub(crate) struct Report {
+    pub(crate) states: u64,
+    pub(crate) depth: u32,
     /// Whether there was nothing left to try.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// What is wrong, and how it came to that.
-    pub fault: Option<(&'static str, Vec<&'static str>)>,
+    pub(crate) fault: Option<(&'static str, Vec<&'static str>)>,
 }
 
 /// The hashes that the set keeps are hashes already.
@@ -44,9 +44,9 @@ fn hash(state: &State) -> u64 {
 }
 
 /// Searches from a state on. `traced` keeps where each state came from, to tell how it came to a fault.
-pub fn search(world: &mut World, first: State, states_max: u64, traced: bool) -> Report {
+pub(crate) fn search(world: &mut World, first: State, states_max: u64, traced: bool) -> Report {
     let mut seen: HashSet<u64, BuildHasherDefault<AsIs>> = HashSet::default();
-    let mut from: HashMap<u64, (u64, &'static str)> = HashMap::new();
+    let mut from: HashMap<u64, (u64, &'static str)> = HashMap::default();
     let mut now = vec![first];
     seen.insert(hash(&first));
     let mut depth = 0;
@@ -72,7 +72,7 @@ pub fn search(world: &mut World, first: State, states_max: u64, traced: bool) ->
                         at = *before;
                     }
                     steps.reverse();
-                    println!("{}", world.show(&reached));
+                    eprintln!("{}", world.show(&reached));
                     let fault = Some((fault, steps));
                     let states = seen.len() as u64;
                     return Report { states, depth: depth + 1, complete: false, fault };

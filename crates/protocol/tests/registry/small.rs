@@ -12,23 +12,23 @@ use std::collections::HashMap;
 const COMMANDS_MAX: usize = 5;
 
 /// A command. What it does is for [`Rules`] to say.
-pub type Number = u8;
+pub(crate) type Number = u8;
 /// What is applied, and the version that it got.
-pub type Applied = (Number, Ballot);
+pub(crate) type Applied = (Number, Ballot);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Content {
-    pub version: Ballot,
-    pub registrars: Registrars,
-    pub sites: u8,
-    pub applied: Vec<Applied>,
+pub(crate) struct Content {
+    pub(crate) version: Ballot,
+    pub(crate) registrars: Registrars,
+    pub(crate) sites: u8,
+    pub(crate) applied: Vec<Applied>,
 }
 
 /// What commands do.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// Those that change the registrars.
-    pub sets: Vec<(Number, RegistrarSet)>,
+    pub(crate) sets: Vec<(Number, RegistrarSet)>,
 }
 
 #[derive(Default)]
@@ -44,20 +44,20 @@ thread_local! {
 
 /// A value of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Small(u32);
+pub(crate) struct Small(u32);
 
 /// Begins a search: what commands do from now on.
-pub fn begin(rules: Rules) {
+pub(crate) fn begin(rules: Rules) {
     TABLE.with_borrow_mut(|table| *table = Table { rules, ..Table::default() });
 }
 
 /// Whether losing it must be named: a failover's decision.
-pub fn is_decision(number: Number) -> bool {
+pub(crate) fn is_decision(number: Number) -> bool {
     matches!(number, 1 | 6)
 }
 
 impl Small {
-    pub fn of(content: Content) -> Small {
+    pub(crate) fn of(content: Content) -> Small {
         TABLE.with_borrow_mut(|table| {
             if let Some(number) = table.numbers.get(&content) {
                 return Small(*number);
@@ -69,7 +69,7 @@ impl Small {
         })
     }
 
-    pub fn content(self) -> Content {
+    pub(crate) fn content(self) -> Content {
         TABLE.with_borrow(|table| table.contents[self.0 as usize].clone())
     }
 
@@ -80,12 +80,12 @@ impl Small {
         *self = Small::of(content);
     }
 
-    pub fn has(self, number: Number) -> bool {
+    pub(crate) fn has(self, number: Number) -> bool {
         self.content().applied.iter().any(|(of, _)| *of == number)
     }
 
     /// Whether all of it, in order, is what the other one begins with.
-    pub fn begins(self, other: Small) -> bool {
+    pub(crate) fn begins(self, other: Small) -> bool {
         other.content().applied.starts_with(&self.content().applied)
     }
 }

@@ -11,26 +11,26 @@ use protocol::deployment::registry::{Acceptor, Asked, Needs, Proposer, Value, Wo
 use std::collections::HashMap;
 use std::rc::Rc;
 
-pub const SITES_MAX: usize = 5;
-pub const ATTEMPTS_MAX: usize = 5;
+pub(crate) const SITES_MAX: usize = 5;
+pub(crate) const ATTEMPTS_MAX: usize = 5;
 
 /// How far the search goes.
 #[derive(Clone, Debug)]
-pub struct Bounds {
-    pub sites: u32,
-    pub attempts: usize,
-    pub rounds: u64,
-    pub recoveries: usize,
+pub(crate) struct Bounds {
+    pub(crate) sites: u32,
+    pub(crate) attempts: usize,
+    pub(crate) rounds: u64,
+    pub(crate) recoveries: usize,
     /// The sites that make attempts.
-    pub proposers: Vec<u32>,
-    pub commands: Vec<Number>,
+    pub(crate) proposers: Vec<u32>,
+    pub(crate) commands: Vec<Number>,
 }
 
 /// A state: numbers of acceptors, and of attempts, in order. 0: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    pub sites: [u32; SITES_MAX],
-    pub attempts: [u32; ATTEMPTS_MAX],
+pub(crate) struct State {
+    pub(crate) sites: [u32; SITES_MAX],
+    pub(crate) attempts: [u32; ATTEMPTS_MAX],
 }
 
 /// One that can get no majority any more.
@@ -84,8 +84,11 @@ fn bit(site: SiteId) -> u8 {
     1 << (site.0 - 1)
 }
 
-pub struct World {
-    pub bounds: Bounds,
+/// What a proposer may begin with, and what it then asks: numbers of interned states.
+type Starts = Rc<Vec<(u32, u32)>>;
+
+pub(crate) struct World {
+    pub(crate) bounds: Bounds,
     planted: Planted,
     acceptors: Vec<(Acceptor<Small>, SiteFacts)>,
     acceptor_numbers: HashMap<String, u32>,
@@ -94,29 +97,29 @@ pub struct World {
     /// The outcome of a step of an acceptor with an attempt.
     memo: HashMap<(u8, u32, u32), Option<(u32, u32)>>,
     /// The attempts that a site can begin, by its acceptor: that acceptor then, and the attempt.
-    starts: HashMap<(u32, u32, bool), Rc<Vec<(u32, u32)>>>,
+    starts: HashMap<(u32, u32, bool), Starts>,
     pairs: HashMap<(u32, u32), Option<&'static str>>,
     /// Whether an attempt can still get what it needs, by who may answer.
     alive: HashMap<(u32, u8), bool>,
 }
 
 impl World {
-    pub fn new(bounds: Bounds, planted: Planted) -> World {
+    pub(crate) fn new(bounds: Bounds, planted: Planted) -> World {
         World {
             bounds,
             planted,
             acceptors: Vec::new(),
-            acceptor_numbers: HashMap::new(),
+            acceptor_numbers: HashMap::default(),
             attempts: Vec::new(),
-            attempt_numbers: HashMap::new(),
-            memo: HashMap::new(),
-            starts: HashMap::new(),
-            pairs: HashMap::new(),
-            alive: HashMap::new(),
+            attempt_numbers: HashMap::default(),
+            memo: HashMap::default(),
+            starts: HashMap::default(),
+            pairs: HashMap::default(),
+            alive: HashMap::default(),
         }
     }
 
-    pub fn begin(&mut self, acceptors: Vec<Acceptor<Small>>) -> State {
+    pub(crate) fn begin(&mut self, acceptors: Vec<Acceptor<Small>>) -> State {
         let mut state = State { sites: [0; SITES_MAX], attempts: [0; ATTEMPTS_MAX] };
         for (at, acceptor) in acceptors.into_iter().enumerate() {
             state.sites[at] = self.keep_acceptor(acceptor);
@@ -193,7 +196,7 @@ impl World {
     // ---- steps -------------------------------------------------------------------------------------
 
     /// Calls `emit` with every state that can come next, and what happened.
-    pub fn expand(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
+    pub(crate) fn expand(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
         let used: Vec<u32> = state.attempts.iter().copied().filter(|one| *one != 0).collect();
         let is_recovery = |number: &&u32| match self.attempt(**number) {
             Some((_, facts)) => facts.is_recovery,
@@ -417,7 +420,7 @@ impl World {
     // ---- what can no longer matter -----------------------------------------------------------------
 
     /// Clears attempts that can get no majority any more, and orders the rest.
-    pub fn reduce(&mut self, state: &mut State) {
+    pub(crate) fn reduce(&mut self, state: &mut State) {
         for at in 0..ATTEMPTS_MAX {
             let number = state.attempts[at];
             let Some((_, facts)) = self.attempt(number) else { continue };
@@ -459,7 +462,7 @@ impl World {
     }
 
     /// A state, for people.
-    pub fn show(&self, state: &State) -> String {
+    pub(crate) fn show(&self, state: &State) -> String {
         let mut text = String::new();
         for (at, site) in self.sites() {
             text += &format!("{site}: {:?}\n", self.acceptors[state.sites[at] as usize].0);
@@ -475,7 +478,7 @@ impl World {
     // ---- what must hold ----------------------------------------------------------------------------
 
     /// What is wrong with a state.
-    pub fn fault(&mut self, state: &State) -> Option<&'static str> {
+    pub(crate) fn fault(&mut self, state: &State) -> Option<&'static str> {
         for (at, one) in state.attempts.iter().enumerate() {
             let Some((_, facts)) = self.attempt(*one) else { continue };
             if facts.fault.is_some() {

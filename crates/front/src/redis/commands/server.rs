@@ -249,9 +249,12 @@ fn command(_: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), 
     Ok(())
 }
 
+/// Whether a command of a family is asked for.
+type Wanted = Box<dyn Fn(&CommandSpec, &Family) -> bool>;
+
 /// Which commands COMMAND LIST is about.
 fn list(frame: &Frame) -> Result<Vec<&'static str>, Refused> {
-    let is_wanted: Box<dyn Fn(&CommandSpec, &Family) -> bool> = match frame.len() {
+    let is_wanted: Wanted = match frame.len() {
         2 => Box::new(|_, _| true),
         5 if is(frame.arg(2), "filterby") => {
             let (by, what) = (frame.arg(3), frame.arg(4).to_ascii_lowercase());
