@@ -75,6 +75,14 @@ pub enum Command {
 }
 
 impl Command {
+    /// The number that it bears, if it bears one.
+    pub fn request_id(&self) -> Option<RequestId> {
+        match self {
+            Command::Write { request, .. } | Command::Transaction { request, .. } => *request,
+            _ => None,
+        }
+    }
+
     /// Whether applying it twice is the same as applying it once: it bears a number, or names all
     /// that it changes.
     pub fn is_repeatable(&self) -> bool {

@@ -253,7 +253,8 @@ impl Client {
                 return Next::Ended(Outcome::Written { version: None });
             }
             Ok(answer) => return Next::Ended(understood(answer)),
-            Err(Failure::Refused(Refusal::RequestForgotten)) => {
+            // Who gives its writes no numbers is never told of one.
+            Err(Failure::Refused(Refusal::RequestForgotten)) if doing.repeat => {
                 doing.doubt = true;
                 Failure::Refused(Refusal::RequestForgotten)
             }

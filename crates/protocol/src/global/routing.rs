@@ -13,7 +13,7 @@ mod copies;
 
 use super::cache::{Asked, Copies};
 use super::straight::Routes;
-use crate::site::Origin;
+use crate::site::{Origin, forgotten_is_unknown};
 use model::{
     Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Receiving,
     Request, RequestId, SiteId, Slot, limits,
@@ -526,7 +526,12 @@ impl Routing {
 
     /// A request has its outcome.
     fn settle(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
-        let one = self.routed.remove(&id)?;
+        let mut one = self.routed.remove(&id)?;
+        let number = one.body.request_id_mut().and_then(|request| *request);
+        let outcome = match number.is_some_and(|number| number.client == self.client) {
+            true => forgotten_is_unknown(outcome),
+            false => outcome,
+        };
         let outcome = match outcome {
             Err(failure) if one.in_doubt && says_nothing_done(&failure) => {
                 let why = "a site was lost that may have carried it out, and no other could tell";
@@ -605,7 +610,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
 mod tests {
     use super::*;
     use crate::site::Ticket;
-    use model::Giving;
+    use model::{Giving, Refusal, Write};
 
     const AT: (SiteId, NodeId) = (SiteId(2), NodeId(1));
     const DEADLINE: Duration = Duration::from_secs(10);
@@ -648,6 +653,23 @@ mod tests {
         let mut settled = Vec::new();
         routing.unanswered(|_, _, _| Contact::Lost, &mut settled);
         assert!(matches!(settled[..], [(_, Err(Failure::Unknown { .. }))]));
+    }
+
+    #[test]
+    fn that_a_number_is_forgotten_says_nothing_to_who_did_not_give_it() {
+        let outcome = |request| {
+            let write = Write::Add { key: "k".into(), delta: 1 };
+            let keyspace = KeyspaceId::DEFAULT;
+            let mut routing = with_one_sent(Command::Write { keyspace, write, request });
+            let forgotten = Err(Failure::Refused(Refusal::RequestForgotten));
+            let wire_id = routing.id_there(1);
+            routing.answered(wire_id, forgotten, None, DEADLINE).expect("an answer").1
+        };
+        assert!(matches!(outcome(None), Err(Failure::Unknown { .. })));
+        let client = ClientId(8);
+        let request = RequestId { client, sequence: 1, acknowledged_below: 0 };
+        let told = Err(Failure::Refused(Refusal::RequestForgotten));
+        assert_eq!(outcome(Some(request)), told, "who numbered it knows what that means");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! everything, say) is sent once; if its leader is lost, its outcome is unknown.
 
 use super::Origin;
-use super::writes::{Settled, unknown};
+use super::writes::{Settled, forgotten_is_unknown, unknown};
 use model::{Answer, Body, ClientId, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -153,10 +153,14 @@ impl Forwarding {
     }
 
     fn settle(&mut self, id: u64, outcome: Result<Answer, Failure>, settled: &mut Vec<Settled>) {
-        let Some(one) = self.outstanding.remove(&id) else { return };
+        let Some(mut one) = self.outstanding.remove(&id) else { return };
         if one.sent.is_none() {
             self.unsent -= 1;
         }
+        let outcome = match own_number(&mut one, self.client) {
+            Some(_) => forgotten_is_unknown(outcome),
+            None => outcome,
+        };
         settled.push((one.origin, outcome));
     }
 
@@ -203,7 +207,7 @@ fn own_number(one: &mut Outstanding, client: ClientId) -> Option<u64> {
 mod tests {
     use super::super::Ticket;
     use super::*;
-    use model::{Command, KeyspaceId, Write};
+    use model::{Command, KeyspaceId, Refusal, Write};
 
     const CLIENT: ClientId = ClientId(7);
     const DEADLINE: Duration = Duration::from_secs(1);
@@ -235,6 +239,25 @@ mod tests {
         let doubtful = Origin::Doubtful(Ticket(1));
         assert_eq!(settled, [(doubtful, Err(Failure::NoLeader))]);
         assert!(forwarding.is_idle());
+    }
+
+    #[test]
+    fn that_a_number_is_forgotten_says_nothing_to_who_did_not_give_it() {
+        let outcome = |request: Option<RequestId>| {
+            let mut body = add();
+            *body.request_id_mut().unwrap() = request;
+            let mut forwarding = Forwarding::new(CLIENT);
+            forwarding.push(Origin::Client(Ticket(1)), body, DEADLINE).unwrap();
+            let id = forwarding.take_unsent(LEADER, 1, Duration::ZERO)[0].id;
+            let mut settled = Vec::new();
+            let forgotten = Err(Failure::Refused(Refusal::RequestForgotten));
+            forwarding.answered(id, forgotten, Duration::ZERO, Duration::ZERO, &mut settled);
+            settled.pop().expect("an answer").1
+        };
+        assert!(matches!(outcome(None), Err(Failure::Unknown { .. })));
+        let request = RequestId { client: ClientId(8), sequence: 1, acknowledged_below: 0 };
+        let told = Err(Failure::Refused(Refusal::RequestForgotten));
+        assert_eq!(outcome(Some(request)), told, "who numbered it knows what that means");
     }
 
     #[test]

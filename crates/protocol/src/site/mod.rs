@@ -89,6 +89,7 @@ use wire::across::Across;
 use wire::peer::{self, Say};
 use writes::Writes;
 
+pub(crate) use writes::forgotten_is_unknown;
 /// The shell's name for a request; it comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -421,7 +422,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             machine,
             held: Vec::new(),
             applied,
-            writes: Writes::default(),
+            writes: Writes::new(options.client),
             reads: Reads::new(options.client),
             forwarding: Forwarding::new(options.client),
             routing: Routing::new(options.client),

@@ -8,7 +8,9 @@
 //! entry's fate is open when its deadline comes is answered as unknown.
 
 use super::Origin;
-use model::{Answer, Command, Condition, Failure, NodeId, Refusal, Revision, Write, limits};
+use model::{
+    Answer, ClientId, Command, Condition, Failure, NodeId, Refusal, Revision, Write, limits,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::entry::{self, BatchEncoder};
@@ -71,8 +73,9 @@ impl Proposed {
 pub(super) type Settled = (Origin, Result<Answer, Failure>);
 
 /// The writes of one node.
-#[derive(Default)]
 pub(super) struct Writes {
+    /// Under which name this node numbers writes that it forwards; they may come back to it.
+    numbers_as: ClientId,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// The writes of entries this node proposed and has not seen applied, by index and term.
@@ -81,6 +84,17 @@ pub(super) struct Writes {
 }
 
 impl Writes {
+    /// None yet. `numbers_as`: this process, among those that number requests.
+    pub(super) fn new(numbers_as: ClientId) -> Writes {
+        Writes {
+            numbers_as,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            proposed: BTreeMap::new(),
+            proposed_count: 0,
+        }
+    }
+
     /// Takes in a write, or says that too many wait.
     pub(super) fn push(&mut self, write: Waiting) -> Result<(), Settled> {
         let too_many = self.waiting.len() >= limits::WRITES_WAITING_MAX;
@@ -157,8 +171,14 @@ impl Writes {
     ) {
         if let Some(writes) = self.proposed.remove(&(index, term)) {
             self.proposed_count -= writes.askers.len();
-            for (asker, answer) in writes.askers.into_iter().zip(answers) {
-                settled.push((asker.origin, answer.map_err(Failure::Refused)));
+            let commands = writes.batch.commands.iter();
+            for ((asker, command), answer) in writes.askers.into_iter().zip(commands).zip(answers) {
+                let outcome = answer.map_err(Failure::Refused);
+                let own = command.request_id().is_some_and(|id| id.client == self.numbers_as);
+                settled.push((
+                    asker.origin,
+                    if own { forgotten_is_unknown(outcome) } else { outcome },
+                ));
             }
         }
         let later = self.proposed.split_off(&(index + 1, 0));
@@ -233,6 +253,18 @@ impl Writes {
     }
 }
 
+/// The outcome of a write that this node numbered itself: whoever asked never heard of a number, and
+/// a site that has forgotten it may have applied the write. A client that numbers its writes knows
+/// better what that says to it, and is told as it is.
+pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<Answer, Failure> {
+    match outcome {
+        Err(Failure::Refused(Refusal::RequestForgotten)) => {
+            Err(unknown("it was sent again, and the site no longer knows whether it was applied"))
+        }
+        outcome => outcome,
+    }
+}
+
 /// A write whose fate is open.
 pub(super) fn unknown(why: &'static str) -> Failure {
     Failure::Unknown { why }
@@ -288,17 +320,40 @@ pub(super) fn size_bytes(command: &Command) -> usize {
 mod tests {
     use super::super::Ticket;
     use super::*;
+    use model::{KeyspaceId, RequestId};
 
-    fn write(ticket: u64) -> Proposed {
+    const NODE: ClientId = ClientId(7);
+
+    fn with(ticket: u64, command: Command) -> Proposed {
         let origin = Origin::Client(Ticket(ticket));
         let deadline = Duration::from_secs(10);
         let mut proposed = Proposed::default();
-        proposed.push(Waiting { origin, command: Command::ClearAll, size_bytes: 64, deadline });
+        proposed.push(Waiting { origin, command, size_bytes: 64, deadline });
         proposed
     }
 
+    fn write(ticket: u64) -> Proposed {
+        with(ticket, Command::ClearAll)
+    }
+
+    #[test]
+    fn that_a_number_is_forgotten_says_nothing_to_who_did_not_give_it() {
+        let outcome = |client| {
+            let write = Write::Add { key: "k".into(), delta: 1 };
+            let request = Some(RequestId { client, sequence: 3, acknowledged_below: 0 });
+            let command = Command::Write { keyspace: KeyspaceId::DEFAULT, write, request };
+            let (mut writes, mut settled) = (Writes::new(NODE), Vec::new());
+            writes.proposed(12, 1, with(1, command));
+            writes.applied(12, 1, [Err(Refusal::RequestForgotten)].into_iter(), &mut settled);
+            settled.pop().expect("an answer").1
+        };
+        assert!(matches!(outcome(NODE), Err(Failure::Unknown { .. })));
+        let told = Err(Failure::Refused(Refusal::RequestForgotten));
+        assert_eq!(outcome(ClientId(8)), told, "who numbered it knows what that means");
+    }
+
     fn proposed_twice_at_one_index() -> Writes {
-        let mut writes = Writes::default();
+        let mut writes = Writes::new(NODE);
         writes.proposed(12, 1, write(1));
         // Another leader's entries cut 12 from this node's log; it leads again in term 3.
         writes.proposed(12, 3, write(2));
