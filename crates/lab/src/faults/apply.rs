@@ -225,6 +225,12 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             };
         }
         Kind::LoseSite => return lose::begin(simulation, fault),
+        Kind::OneDown => {
+            if waits_for_disk(simulation, fault.site) {
+                return Begun::Skipped;
+            }
+            bring_back(simulation, &sites_nodes);
+        }
     }
     Begun::For(fault.span)
 }
@@ -356,6 +362,17 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         }
         Kind::SlowSites => simulation.slow_site(fault.site, Duration::ZERO),
         Kind::LoseSite => return lose::go_on(simulation, fault, since),
+        Kind::OneDown if !waits_for_disk(simulation, fault.site) => {
+            bring_back(simulation, &sites_nodes);
+            let mut random = Random::new(fault.draw);
+            if random.chance(500) {
+                simulation.nodes[node].stays_down = true;
+                simulation.crash(node, &Down::draw(&mut random));
+            } else {
+                simulation.nodes[node].stays_cut_off = true;
+                simulation.isolate(fault.site, id);
+            }
+        }
         _ => {}
     }
     Begun::Over
@@ -366,6 +383,29 @@ fn doom<C>(simulation: &mut Simulation<C>, node: NodeIndex, why: &str) {
     if simulation.nodes[node].doomed {
         simulation.crash(node, &Down::PowerLost(Survival::Nothing));
         simulation.nodes[node].refused = Some(why.to_owned());
+    }
+}
+
+/// Whether a node of a site waits until all others are up, so that its disk may be exchanged.
+fn waits_for_disk<C>(simulation: &Simulation<C>, site: usize) -> bool {
+    let mut nodes = simulation.sites[site].nodes.iter().map(|node| &simulation.nodes[*node]);
+    nodes.any(|node| node.doomed || node.refused.is_some() || node.belongs != Belongs::Member)
+}
+
+/// Nodes that were to stay down start, and those that were to stay cut off reach the others again.
+pub fn bring_back<C>(simulation: &mut Simulation<C>, nodes: &[NodeIndex]) {
+    for index in nodes {
+        let node = &mut simulation.nodes[*index];
+        let (site, id) = (node.site, node.id);
+        let was_cut_off = std::mem::take(&mut node.stays_cut_off);
+        if std::mem::take(&mut node.stays_down) {
+            simulation.start(*index);
+        }
+        for other in 1..=simulation.sites[site].nodes.len() as u64 {
+            if was_cut_off && other != id {
+                simulation.mend(site, id, other);
+            }
+        }
     }
 }
 
@@ -380,7 +420,8 @@ pub fn tend<C>(simulation: &mut Simulation<C>) {
 }
 
 /// Everything that went wrong is right again: links, clocks, disks, and nodes that are down start.
-/// What waits for an operator goes on waiting: see [`tend`].
+/// What waits for an operator goes on waiting: see [`tend`]. So does what was to stay lost: see
+/// [`bring_back`].
 pub fn end_all<C>(simulation: &mut Simulation<C>) {
     simulation.heal();
     simulation.calm();
@@ -396,7 +437,11 @@ pub fn end_all<C>(simulation: &mut Simulation<C>) {
             one.doomed = false;
         }
         one.disk.set_capacity(None);
+        let (site, id, stays_cut_off) = (one.site, one.id, one.stays_cut_off);
         simulation.start(node);
+        if stays_cut_off {
+            simulation.isolate(site, id);
+        }
     }
 }
 

@@ -99,11 +99,15 @@ pub enum Kind {
     /// back. What it had acknowledged of late may be lost, and is declared so. Only where it is asked
     /// for.
     LoseSite,
+    /// A node is lost, with power or from all others of its site, and stays so even when all other
+    /// faults have ended: until another one is lost in the same way, within the span after this one is
+    /// back. Only where it is asked for.
+    OneDown,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 33] = [
+    pub const ALL: [Kind; 34] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -137,11 +141,12 @@ impl Kind {
         Kind::LeaveSite,
         Kind::JoinSite,
         Kind::LoseSite,
+        Kind::OneDown,
     ];
 
-    /// Those that come where a world does not say which: all that lose nothing.
+    /// Those that come where a world does not say which: all that lose nothing, and end.
     pub fn by_default() -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(|kind| *kind != Kind::LoseSite)
+        Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::LoseSite | Kind::OneDown))
     }
 
     /// Its name in a world file.
@@ -181,6 +186,7 @@ impl Kind {
             Kind::LeaveSite => "leave_site",
             Kind::JoinSite => "join_site",
             Kind::LoseSite => "lose_site",
+            Kind::OneDown => "one_down",
         }
     }
 
@@ -203,7 +209,8 @@ impl Kind {
             | Kind::FlippedBit
             | Kind::LostSync
             | Kind::Replace
-            | Kind::Remove => true,
+            | Kind::Remove
+            | Kind::OneDown => true,
             Kind::Crash
             | Kind::SiteLoss
             | Kind::Pause
@@ -256,6 +263,7 @@ impl Kind {
         match self {
             Kind::Crash | Kind::DamagedState | Kind::FlippedBit => (ms(0), ms(2_000)),
             Kind::SiteLoss => (ms(0), ms(1_500)),
+            Kind::OneDown => (ms(0), ms(300)),
             Kind::SitesLoss => (ms(0), ms(3_000)),
             Kind::LeaveSite => (ms(0), ms(8_000)),
             Kind::Pause => (ms(20), ms(3_000)),

@@ -4,7 +4,7 @@
 //! form        the sites are begun and their nodes taken in; keyspaces are made, keys loaded
 //! work        clients work and move, faults come and go         as long as the world says
 //! heal        all faults end; operators exchange what must be   16 s, if there were faults
-//! rest        clients finish; every site must be whole again    as long as it takes, within limits
+//! rest        clients finish, what stayed lost is back; every site must be whole again    as long as it takes, within limits
 //! audit       each key that was written is read once more       the last word of the history
 //! judge       the history, by the promises of the world's keyspaces
 //! ```
@@ -300,6 +300,8 @@ impl<'w> Run<'w> {
             self.pass(REST);
         }
         self.finish_clients();
+        let all: Vec<_> = (0..self.lab.nodes.len()).collect();
+        apply::bring_back(&mut self.lab, &all);
         if !self.failed() {
             self.wait_until_whole();
         }

@@ -18,7 +18,7 @@ impl<C> Simulation<C> {
             node.refused.get_or_insert("its disk is to be exchanged".to_owned());
         }
         let is_there = self.sites[node.site].presence != Presence::Outside;
-        if node.up || node.refused.is_some() || !is_there {
+        if node.up || node.refused.is_some() || node.stays_down || !is_there {
             return;
         }
         node.up = true;

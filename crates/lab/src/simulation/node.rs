@@ -112,6 +112,10 @@ pub struct Node {
     pub lies: bool,
     /// Its disk is to be exchanged: once it is down it does not start on this one any more.
     pub doomed: bool,
+    /// It does not start until somebody says so.
+    pub stays_down: bool,
+    /// Its links to the others of its site stay cut until then.
+    pub stays_cut_off: bool,
     /// Why it does not start: its disk holds what must not be served. It waits for an operator.
     pub refused: Option<String>,
     pub(super) name: String,
@@ -143,6 +147,8 @@ impl Node {
             slow: Duration::ZERO,
             lies: false,
             doomed: false,
+            stays_down: false,
+            stays_cut_off: false,
             refused: None,
             name,
             incarnation: random.draw() | 1,
@@ -233,6 +239,7 @@ impl Node {
         self.wipe();
         self.belongs = if self.id == 1 { Belongs::Begins } else { Belongs::Asks };
         self.led_term = 0;
+        (self.stays_down, self.stays_cut_off) = (false, false);
     }
 
     /// Its site is gone: nobody waits for its disk any more.
