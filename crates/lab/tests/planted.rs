@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 18] = [
+const BUGS: [(Bug, &str, u64, u64); 19] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -25,6 +25,7 @@ const BUGS: [(Bug, &str, u64, u64); 18] = [
     (Bug::KeepToken, "global", 1, 10),
     (Bug::TrustCopies, "global", 1, 10),
     (Bug::GhostServes, "lost-site", 1, 40),
+    (Bug::WitnessPriority, "pairs", 1, 100),
 ];
 
 fn find(bug: Bug) {
@@ -86,6 +87,7 @@ found! {
     a_slot_that_two_sites_serve: KeepToken,
     a_copy_that_nobody_asks_about: TrustCopies,
     a_ghost_that_goes_on: GhostServes,
+    a_witness_that_is_refused_for_being_one: WitnessPriority,
 }
 
 #[test]

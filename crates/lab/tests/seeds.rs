@@ -55,6 +55,11 @@ fn witnesses_fives_and_lone_nodes_keep_their_promises() {
 }
 
 #[test]
+fn two_nodes_and_a_witness_serve_without_any_one_of_them() {
+    explore("pairs");
+}
+
+#[test]
 fn leases_keep_their_promise_under_drift() {
     explore("leases");
 }

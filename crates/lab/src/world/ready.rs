@@ -27,12 +27,13 @@ macro_rules! ready {
 }
 
 /// All of them, in the order of a list.
-pub const ALL: [Ready; 15] = ready![
+pub const ALL: [Ready; 16] = ready![
     "three-sites": "three sites of three nodes, thirty clients; what `explore` tries first",
     "one-site": "one site and few keys, asked fast: where two clients meet most often",
     "global": "three sites of three nodes with one truth, whose slots change hands",
     "lost-site": "the same, and a site is lost for good, its backup promoted, and comes back",
     "witness": "two nodes and a witness, and a site of five",
+    "pairs": "two nodes and a witness, one node after the other lost",
     "leases": "reads by lease under clocks that run fast and slow",
     "elections": "leaders that come and go, disks that are slow to remember",
     "city-grid": "Portkey's 25 access points, 400 m apart, three tiers of delay",

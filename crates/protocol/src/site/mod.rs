@@ -402,12 +402,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             applied,
         );
         raft.plant(options.planted);
-        // A witness is elected only where no data node can be.
-        raft.set_priority(i64::from(!options.witness));
         raft.know_members(&members);
         if options.witness {
             raft.serve_no_snapshots();
         }
+            // It is elected only where no data node can be.
+            raft.stand_back();
         if members.voters == [options.node.0] {
             raft.campaign();
         }

@@ -47,11 +47,13 @@ pub enum Bug {
     TrustCopies,
     /// A site that was lost and comes back goes on serving what its backup has taken over.
     GhostServes,
+    /// A witness is refused votes for being one, and goes by the library's priorities.
+    WitnessPriority,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 19] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -70,6 +72,7 @@ impl Bug {
         Bug::KeepToken,
         Bug::TrustCopies,
         Bug::GhostServes,
+        Bug::WitnessPriority,
     ];
 
     /// Its name on a command line.
@@ -93,6 +96,7 @@ impl Bug {
             Bug::KeepToken => "keep-token",
             Bug::TrustCopies => "trust-copies",
             Bug::GhostServes => "ghost-serves",
+            Bug::WitnessPriority => "witness-priority",
         }
     }
 }

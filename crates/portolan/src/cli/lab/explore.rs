@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored when nobody says which.
-const WORLDS: [&str; 6] = ["three-sites", "one-site", "witness", "leases", "elections", "global"];
+const WORLDS: [&str; 7] =
+    ["three-sites", "one-site", "witness", "pairs", "leases", "elections", "global"];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
@@ -33,8 +34,8 @@ const TRACE_LINES: usize = 30;
 
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
-    /// Ready worlds, or world files [default: three-sites one-site witness leases elections
-    /// global]
+    /// Ready worlds, or world files [default: three-sites one-site witness pairs leases
+    /// elections global]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 

@@ -13,12 +13,19 @@
 //! - **The same inputs give the same outputs.** The library draws its election timeouts from a
 //!   thread's generator; the façade overwrites each with one that is a function of seed, node and
 //!   term.
+//! - **Votes go by term and log alone.** The library also compares priorities with the log's length,
+//!   which can leave two nodes that refuse each other for good. All nodes have one priority here; who
+//!   is to stand back waits longer before it stands ([`Raft::stand_back`]).
+//! - **A node without other voters does not stand while it makes entries durable.** It would be
+//!   elected at once, and the library demands that an elected node's log is on disk.
 //!
 //! Left out: the library's lease reads (they have no margin for clock drift; see `reads`) and its
 //! proposal forwarding (answers must find their way back; see `forwarding`).
 
 mod convert;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use super::trial::{Bug, Planted};
 use bytes::Bytes;
@@ -32,13 +39,21 @@ use storage::snapshot::SnapshotHead;
 use store::Store;
 use wire::peer;
 
+/// Everybody's priority in elections. What nodes of earlier versions say of themselves, so that those
+/// who still compare refuse nobody.
+const PRIORITY: i64 = 1;
+/// How many election timeouts a node that stands back waits before it stands. All others have stood
+/// by then.
+const STANDS_BACK_TIMEOUTS: usize = 2;
+
 /// How a replica behaves in time, counted in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks {
     /// A leader is heard of this often.
     pub heartbeat: usize,
     /// Without a leader for at least this long, and less than twice that, a node stands for
-    /// election. Also how long a node refuses votes after having heard of a leader.
+    /// election (later, if it [stands back](Raft::stand_back)). Also how long a node refuses votes
+    /// after having heard of a leader.
     pub election: usize,
 }
 
@@ -112,6 +127,8 @@ pub struct Raft<R: LogReader> {
     /// elections go by the members that a node knows of when it starts, and one that was replaced
     /// since cannot vote for those that the others have forgotten again.
     must_keep_commit: bool,
+    /// The shortest silence, in ticks, after which this node stands for election.
+    stands_after: usize,
     planted: Planted,
 }
 
@@ -136,6 +153,8 @@ impl<R: LogReader> Raft<R> {
         let config = Config {
             id: node.0,
             election_tick: ticks.election,
+            max_election_tick: ticks.election * (STANDS_BACK_TIMEOUTS + 1),
+            priority: PRIORITY,
             heartbeat_tick: ticks.heartbeat,
             applied,
             max_size_per_msg: limits::APPEND_BYTES_MAX as u64,
@@ -160,6 +179,7 @@ impl<R: LogReader> Raft<R> {
             released: Vec::new(),
             last_persisting_index,
             must_keep_commit: false,
+            stands_after: ticks.election,
             planted: Planted::default(),
         };
         raft.fix_election_timeout();
@@ -168,19 +188,50 @@ impl<R: LogReader> Raft<R> {
 
     /// One tick of time.
     pub fn tick(&mut self) {
+        if self.must_not_stand() {
+            return;
+        }
         self.node.tick();
         self.fix_election_timeout();
     }
 
     /// Stands for election now: at the start of a site of one.
     pub fn campaign(&mut self) {
+        if self.must_not_stand() {
+            return;
+        }
         let _ = self.node.campaign();
         self.fix_election_timeout();
     }
 
+    /// Whether this node would be elected by its own vote, before its log is durable: the others were
+    /// removed while their entries were on the way to its disk. It stands a tick after they are there.
+    fn must_not_stand(&self) -> bool {
+        let raft = &self.node.raft;
+        let is_durable = raft.raft_log.last_index() == raft.raft_log.persisted;
+        if is_durable || self.role() == Role::Leader {
+            return false;
+        }
+        let members = raft.prs().conf().to_conf_state();
+        members.voters == [raft.id] && members.voters_outgoing.is_empty()
+    }
+
     /// Takes in another node's message. `false`: this version does not understand it.
     pub fn step(&mut self, message: peer::Raft) -> bool {
-        let Some(message) = convert::message_from_wire(message) else { return false };
+        let Some(mut message) = convert::message_from_wire(message) else { return false };
+        let elects = matches!(
+            message.get_msg_type(),
+            MessageType::MsgTimeoutNow
+                | MessageType::MsgRequestVoteResponse
+                | MessageType::MsgRequestPreVoteResponse
+        );
+        if elects && self.must_not_stand() {
+            return true;
+        }
+        // A witness of an earlier version says that it has a lower one.
+        if !self.planted.is(Bug::WitnessPriority) {
+            message.priority = PRIORITY;
+        }
         // Refusals here are about messages that came too late to matter.
         let _ = self.node.step(message);
         self.fix_election_timeout();
@@ -449,10 +500,14 @@ impl<R: LogReader> Raft<R> {
         self.planted = planted;
     }
 
-    /// Sets this node's priority in elections: a node refuses its vote to one of lower priority
-    /// unless that one's log is longer.
-    pub fn set_priority(&mut self, priority: i64) {
-        self.node.set_priority(priority);
+    /// This node is to lead only where no other can: it waits longer than all others before it stands
+    /// for election. It votes, and is voted for, like any other.
+    pub fn stand_back(&mut self) {
+        if self.planted.is(Bug::WitnessPriority) {
+            return self.node.set_priority(0);
+        }
+        self.stands_after = STANDS_BACK_TIMEOUTS * self.ticks.election;
+        self.fix_election_timeout();
     }
 
     /// The members are these now.
@@ -467,9 +522,9 @@ impl<R: LogReader> Raft<R> {
     }
 
     fn fix_election_timeout(&mut self) {
-        let shortest = self.ticks.election;
         let draw = mix(self.seed ^ mix(self.node.raft.id) ^ self.node.raft.term);
-        self.node.raft.set_randomized_election_timeout(shortest + draw as usize % shortest);
+        let timeout = self.stands_after + draw as usize % self.ticks.election;
+        self.node.raft.set_randomized_election_timeout(timeout);
     }
 }
 
