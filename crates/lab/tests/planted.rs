@@ -6,13 +6,13 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 19] = [
+const BUGS: [(Bug, &str, u64, u64); 21] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
     (Bug::ReadWithoutIndex, "three-sites", 1, 10),
     (Bug::LeaseWithoutMargin, "leases", 1, 400),
-    (Bug::LeaseThroughHandover, "leases", 101, 400),
+    (Bug::LeaseThroughHandover, "leases", 1, 10),
     (Bug::ForgetVote, "elections", 1, 20),
     (Bug::ApplyTwice, "three-sites", 1, 10),
     (Bug::ForgetTombstone, "three-sites", 1, 10),
@@ -25,7 +25,9 @@ const BUGS: [(Bug, &str, u64, u64); 19] = [
     (Bug::KeepToken, "global", 1, 10),
     (Bug::TrustCopies, "global", 1, 10),
     (Bug::GhostServes, "lost-site", 1, 40),
+    (Bug::LeaseBehindCommit, "leases", 1, 10),
     (Bug::WitnessPriority, "pairs", 1, 100),
+    (Bug::GateLast, "three-sites", 1, 10),
 ];
 
 fn find(bug: Bug) {
@@ -87,7 +89,9 @@ found! {
     a_slot_that_two_sites_serve: KeepToken,
     a_copy_that_nobody_asks_about: TrustCopies,
     a_ghost_that_goes_on: GhostServes,
+    a_lease_behind_what_is_committed: LeaseBehindCommit,
     a_witness_that_is_refused_for_being_one: WitnessPriority,
+    a_gate_that_is_told_last: GateLast,
 }
 
 #[test]

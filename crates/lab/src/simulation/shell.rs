@@ -7,7 +7,7 @@ use crate::link::Link;
 use model::{Answer, Failure, NodeId};
 use protocol::Core;
 use protocol::site::trial::Bug;
-use protocol::site::{Input, Output, Ticket};
+use protocol::site::{Input, Output, ReadGate, Ticket};
 use std::time::Duration;
 use storage::log::{LogError, LogWriter};
 use storage::snapshot::Snapshots;
@@ -16,6 +16,9 @@ use wire::peer::{Message, Say};
 
 /// What every message carries besides what it says: frame and headers, in bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 60;
+
+/// etcd's number for the message that lets another node stand for election at once.
+const MSG_TIMEOUT_NOW: u32 = 14;
 
 /// The bytes of a message over a link. Only one that serialises or loses packets asks for them.
 fn bytes_over(link: &Link, message: &Message) -> usize {
@@ -88,6 +91,11 @@ impl<C> Simulation<C> {
                 self.disk_job(node, DiskJob::Cut(start));
             }
             Output::Send { to, message } => {
+                let lets_lead =
+                    matches!(&message.say, Some(Say::Raft(raft)) if raft.kind == MSG_TIMEOUT_NOW);
+                if lets_lead {
+                    self.see_gate(node, ReadGate::Stale, "lets another node lead");
+                }
                 let nodes = &self.sites[self.nodes[node].site].nodes;
                 if let Some(to) = nodes.get((to.0 as usize).wrapping_sub(1)).copied() {
                     self.send(node, to, *message);
@@ -130,10 +138,20 @@ impl<C> Simulation<C> {
                 self.chore(node, Chore::Write { head, view });
             }
             Output::InstallSnapshot { index } => {
+                self.see_gate(node, ReadGate::Closed, "has its state replaced");
                 self.note_of(node, || format!("installs the snapshot of {index}"));
                 self.chore(node, Chore::Finish { index });
             }
             Output::Fatal(why) => self.fail(format!("{} cannot go on: {why}", self.name(node))),
+        }
+    }
+
+    /// A node does what reads must not pass its core in: computing takes no time here, so that no
+    /// client could notice.
+    fn see_gate(&mut self, node: NodeIndex, widest: ReadGate, does: &str) {
+        let gate = self.process(node).map_or(ReadGate::Closed, |process| process.gate);
+        if gate > widest {
+            self.fail(format!("{} {does} while its gate is {gate:?}", self.name(node)));
         }
     }
 

@@ -378,22 +378,28 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             .incoming
             .as_ref()
             .is_some_and(|incoming| matches!(incoming.taking, Taking::Loading));
-        let only_voter =
-            self.members.voters == [self.options.node.0] && self.members.voters_outgoing.is_empty();
-        let leads = self.leads() && self.raft.committed_in_term();
         let gate = if loading || self.options.witness || self.removed || self.failed {
             ReadGate::Closed
-        } else if leads && only_voter && !self.raft.members_change_pending() {
+        } else if self.has_applied_all() {
+            self.leads_for_sure()
+        } else {
+            ReadGate::Stale
+        };
+        self.gate.set(gate);
+    }
+
+    /// Whether this node knows, without asking, that nobody else leads: by what gate its reads could
+    /// go if its state were as far as its log.
+    pub(super) fn leads_for_sure(&self) -> ReadGate {
+        let only_voter =
+            self.members.voters == [self.options.node.0] && self.members.voters_outgoing.is_empty();
+        if !self.leads() || !self.raft.committed_in_term() {
+            ReadGate::Stale
+        } else if only_voter && !self.raft.members_change_pending() {
             ReadGate::Open
         } else {
-            match self.lease_until {
-                Some(until) if leads && !self.is_giving_way() => ReadGate::Lease(until),
-                _ => ReadGate::Stale,
-            }
-        };
-        if gate != self.gate {
-            self.gate = gate;
-            self.outputs.push_back(Output::Gate(gate));
+            let until = self.lease_until.filter(|_| !self.is_giving_way());
+            until.map_or(ReadGate::Stale, ReadGate::Lease)
         }
     }
 

@@ -5,8 +5,9 @@ use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
 use std::time::Duration;
 use storage::state::State;
 
-/// Which reads may be answered from the state, on any thread, without asking the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which reads may be answered from the state, on any thread, without asking the core. Ordered: a
+/// later one allows more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadGate {
     /// None: the state is being replaced, or this node holds none.
     Closed,
@@ -17,6 +18,47 @@ pub enum ReadGate {
     Lease(Duration),
     /// All: this node is the only voter, so nobody else can have acknowledged anything.
     Open,
+}
+
+/// The gate of a core, and what its shell has been told of it.
+///
+/// The shell performs outputs in order, and reads pass the core by meanwhile. So the gate *narrows*
+/// before anything else leaves: before the message that lets another node lead or acknowledge, and
+/// before the state is replaced. It *widens* once all else has been done.
+#[derive(Debug)]
+pub(super) struct Gate {
+    now: ReadGate,
+    told: ReadGate,
+}
+
+impl Gate {
+    /// Closed, as every shell takes it to be at the start.
+    pub(super) fn closed() -> Gate {
+        Gate { now: ReadGate::Closed, told: ReadGate::Closed }
+    }
+
+    pub(super) fn now(&self) -> ReadGate {
+        self.now
+    }
+
+    pub(super) fn set(&mut self, gate: ReadGate) {
+        self.now = gate;
+    }
+
+    /// What the shell is to be told before it performs anything else.
+    pub(super) fn narrowed(&mut self) -> Option<ReadGate> {
+        (self.now < self.told).then(|| self.tell())
+    }
+
+    /// What the shell is to be told when it has performed everything else.
+    pub(super) fn moved(&mut self) -> Option<ReadGate> {
+        (self.now != self.told).then(|| self.tell())
+    }
+
+    fn tell(&mut self) -> ReadGate {
+        self.told = self.now;
+        self.now
+    }
 }
 
 impl ReadGate {
@@ -55,5 +97,37 @@ impl ReadGate {
     /// Whether this node leads its site for sure.
     pub fn leads(self) -> bool {
         matches!(self, ReadGate::Open | ReadGate::Lease(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: ReadGate = ReadGate::Lease(Duration::from_secs(1));
+    const LONGER: ReadGate = ReadGate::Lease(Duration::from_secs(2));
+
+    #[test]
+    fn it_narrows_first_and_widens_last() {
+        let mut gate = Gate::closed();
+        assert_eq!((gate.narrowed(), gate.moved()), (None, None));
+        for wider in [ReadGate::Stale, LEASE, LONGER, ReadGate::Open] {
+            gate.set(wider);
+            assert_eq!(gate.narrowed(), None, "{wider:?}");
+            assert_eq!(gate.moved(), Some(wider));
+        }
+        for narrower in [LONGER, LEASE, ReadGate::Stale, ReadGate::Closed] {
+            gate.set(narrower);
+            assert_eq!(gate.narrowed(), Some(narrower));
+            assert_eq!(gate.moved(), None, "{narrower:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_told_is_not_told_any_more() {
+        let mut gate = Gate::closed();
+        gate.set(ReadGate::Open);
+        gate.set(ReadGate::Closed);
+        assert_eq!((gate.narrowed(), gate.moved()), (None, None));
     }
 }

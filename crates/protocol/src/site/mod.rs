@@ -62,6 +62,7 @@ pub use backups::Kept;
 use deployment::News;
 use farewell::Farewells;
 use forwarding::Forwarding;
+use gate::Gate;
 pub use gate::ReadGate;
 use handover::Handover;
 use machine::{Machine, Reader};
@@ -84,12 +85,12 @@ use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use transfer::Incoming;
-use trial::{Planted, Rare};
+use trial::{Bug, Planted, Rare};
 use wire::across::Across;
 use wire::peer::{self, Say};
 use writes::Writes;
-
 pub(crate) use writes::forgotten_is_unknown;
+
 /// The shell's name for a request; it comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -290,7 +291,8 @@ pub enum Output<V> {
         /// The answer.
         outcome: Result<Answer, Failure>,
     },
-    /// Which reads may be answered from the state without asking this core.
+    /// Which reads may be answered from the state without asking this core. Fewer than before: this
+    /// comes before anything else; more: behind all else.
     Gate(ReadGate),
     /// The state has moved on; whoever watches the change log may look.
     Applied,
@@ -360,7 +362,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     lease_until: Option<Duration>,
     /// A term in which leadership was being handed over: no leases in it.
     lease_barred_term: u64,
-    gate: ReadGate,
+    gate: Gate,
     removed: bool,
 
     snapshots: N,
@@ -404,10 +406,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         raft.plant(options.planted);
         raft.know_members(&members);
         if options.witness {
-            raft.serve_no_snapshots();
-        }
             // It is elected only where no data node can be.
             raft.stand_back();
+            raft.serve_no_snapshots();
+        }
         if members.voters == [options.node.0] {
             raft.campaign();
         }
@@ -446,7 +448,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             disk_full: None,
             lease_until: None,
             lease_barred_term: 0,
-            gate: ReadGate::Closed,
+            gate: Gate::closed(),
             removed: false,
             snapshots,
             snapshot,
@@ -496,12 +498,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.raft.role() == raft::Role::Leader
     }
 
+    /// Whether all that this node knows to be committed is applied here. A leader may lag: the others'
+    /// disks are enough to commit, and it applies what its own has.
+    fn has_applied_all(&self) -> bool {
+        self.applied >= self.raft.committed_index()
+            || self.options.planted.is(Bug::LeaseBehindCommit)
+    }
+
     fn send(&mut self, to: NodeId, say: Say) {
         self.outputs.push_back(Output::Send { to, message: Box::new(say.into()) });
     }
 
     fn fail(&mut self, why: impl std::fmt::Display) {
         self.failed = true;
+        self.gate.set(ReadGate::Closed);
         self.outputs.push_back(Output::Fatal(why.to_string()));
     }
 }
@@ -546,7 +556,13 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
         if self.outputs.is_empty() && !self.failed {
             self.advance();
         }
-        self.outputs.pop_front()
+        let narrowed = match self.options.planted.is(Bug::GateLast) {
+            true => None,
+            false => self.gate.narrowed().map(Output::Gate),
+        };
+        narrowed
+            .or_else(|| self.outputs.pop_front())
+            .or_else(|| self.gate.moved().map(Output::Gate))
     }
 
     fn deadline(&self) -> Option<Duration> {

@@ -8,6 +8,11 @@
 //! A round that the *leader* completes also is a lease: its followers will not vote for anybody
 //! else for an election timeout after the heartbeats it was made of were sent. Keyspaces that say so
 //! may read by it, less [`LEASE_MARGIN`] for clocks that run at different rates; others never do.
+//! A lease says who leads, and nothing of how far the leader's own state is: entries are committed by
+//! the followers' acknowledgements while the leader's disk still writes them, the leader applies only
+//! what its own disk has, and a follower that is ahead may have answered already. So a read by lease
+//! waits, as any other, until the commit index of its arrival is applied here.
+//!
 //! Two more things keep a lease true. A node that has just started votes for nobody for an election
 //! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun to
 //! hand leadership over has no lease for the rest of its term, since the word that lets the other
@@ -54,6 +59,20 @@ impl Reads {
         Reads { rounds: process.0, ..Reads::default() }
     }
 
+    /// Takes in a read that may be answered once `index` is applied; `false`: too many wait.
+    #[must_use]
+    pub(super) fn push_confirmed(&mut self, read: WaitingRead, index: u64) -> bool {
+        if self.waiting() >= limits::READS_WAITING_MAX {
+            return false;
+        }
+        match self.confirmed.back_mut() {
+            // Those behind a higher index wait for it, too; it is on its way to this node's disk.
+            Some((last, reads)) if *last >= index => reads.push(read),
+            _ => self.confirmed.push_back((index, vec![read])),
+        }
+        true
+    }
+
     /// Takes in a read; `false`: too many wait.
     #[must_use]
     pub(super) fn push(&mut self, read: WaitingRead) -> bool {
@@ -65,7 +84,9 @@ impl Reads {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.gathering.len() + self.round.as_ref().map_or(0, |round| round.reads.len())
+        let confirmed = self.confirmed.iter().map(|(_, reads)| reads.len());
+        let under_way = self.round.as_ref().map_or(0, |round| round.reads.len());
+        self.gathering.len() + under_way + confirmed.sum::<usize>()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -160,6 +181,30 @@ mod tests {
         assert!(reads.take_ready(4).is_none(), "index 5 is not applied yet");
         assert_eq!(reads.take_ready(5).unwrap()[0].origin, Origin::Client(Ticket(1)));
         assert!(reads.next_round(Duration::from_millis(2), PATIENCE).is_some());
+    }
+
+    #[test]
+    fn reads_by_lease_wait_for_what_is_committed() {
+        let mut reads = Reads::default();
+        assert!(reads.push_confirmed(read(1), 5));
+        assert!(reads.push_confirmed(read(2), 5));
+        assert!(reads.push_confirmed(read(3), 7));
+        assert_eq!(reads.waiting(), 3);
+        assert!(reads.take_ready(4).is_none());
+        assert_eq!(reads.take_ready(6).unwrap().len(), 2);
+        assert!(reads.take_ready(6).is_none(), "index 7 is not applied yet");
+        assert_eq!(reads.take_ready(7).unwrap()[0].origin, Origin::Client(Ticket(3)));
+        assert!(reads.is_idle());
+    }
+
+    #[test]
+    fn no_more_wait_than_the_limit_says() {
+        let mut reads = Reads::default();
+        for _ in 0..limits::READS_WAITING_MAX {
+            assert!(reads.push_confirmed(read(1), 5));
+        }
+        assert!(!reads.push_confirmed(read(2), 5));
+        assert!(!reads.push(read(2)));
     }
 
     #[test]

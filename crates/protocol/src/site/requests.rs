@@ -85,22 +85,29 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let failure = Failure::NotServing("it is a witness and holds no data");
             return self.settle(vec![(read.origin, Err(failure))]);
         }
-        let lease = matches!(self.gate, ReadGate::Lease(until) if until > self.now.monotonic);
-        let here = match self.gate {
+        let is_stale = consistency != ReadConsistency::Linearizable
+            || self.options.planted.is(Bug::ReadWithoutIndex);
+        let gate = self.gate.now();
+        if gate != ReadGate::Closed && is_stale {
+            return self.answer_read(read);
+        }
+        let needs_no_round = match self.leads_for_sure() {
             ReadGate::Open => true,
-            ReadGate::Closed => false,
-            _ if consistency != ReadConsistency::Linearizable => true,
-            _ => lease && self.reads_by_lease(read.keyspace),
+            ReadGate::Lease(until) => {
+                until > self.now.monotonic && self.reads_by_lease(read.keyspace)
+            }
+            ReadGate::Closed | ReadGate::Stale => false,
         };
-        if here || self.options.planted.is(Bug::ReadWithoutIndex) && self.gate != ReadGate::Closed {
+        let needs_no_round = needs_no_round && gate != ReadGate::Closed;
+        if needs_no_round && self.has_applied_all() {
             return self.answer_read(read);
         }
         let origin = read.origin;
-        if self.rare.happens() {
-            let failure = Failure::Overloaded { what: "linearizable reads" };
-            return self.settle(vec![(origin, Err(failure))]);
-        }
-        if !self.reads.push(read) {
+        let is_taken = match needs_no_round {
+            true => self.reads.push_confirmed(read, self.raft.committed_index()),
+            false => !self.rare.happens() && self.reads.push(read),
+        };
+        if !is_taken {
             let failure = Failure::Overloaded { what: "linearizable reads" };
             self.settle(vec![(origin, Err(failure))]);
         }

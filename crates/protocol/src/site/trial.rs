@@ -47,13 +47,18 @@ pub enum Bug {
     TrustCopies,
     /// A site that was lost and comes back goes on serving what its backup has taken over.
     GhostServes,
+    /// A read by lease, and what passes the core by, is answered from a state that lags behind what is
+    /// committed.
+    LeaseBehindCommit,
     /// A witness is refused votes for being one, and goes by the library's priorities.
     WitnessPriority,
+    /// The gate narrows after everything else has left, also what lets another node lead.
+    GateLast,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 21] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -72,7 +77,9 @@ impl Bug {
         Bug::KeepToken,
         Bug::TrustCopies,
         Bug::GhostServes,
+        Bug::LeaseBehindCommit,
         Bug::WitnessPriority,
+        Bug::GateLast,
     ];
 
     /// Its name on a command line.
@@ -96,7 +103,9 @@ impl Bug {
             Bug::KeepToken => "keep-token",
             Bug::TrustCopies => "trust-copies",
             Bug::GhostServes => "ghost-serves",
+            Bug::LeaseBehindCommit => "lease-behind-commit",
             Bug::WitnessPriority => "witness-priority",
+            Bug::GateLast => "gate-last",
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod copies;
 mod crashes;
+mod leases;
 mod moves;
 mod pair;
 mod scripts;
