@@ -16,7 +16,7 @@ use protocol::site::machine::Reader;
 use protocol::site::{ReadGate, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, RwLock, mpsc};
 use std::time::Duration;
 use storage::snapshot::SnapshotError;
@@ -63,7 +63,10 @@ impl Handle {
     ) -> Option<Outcome> {
         let shared = &*self.shared;
         let now = || shared.clock.monotonic();
-        shared.gate.get().answer(now, &shared.reader, keyspace, query, consistency)
+        let closings = shared.gate.closings();
+        let outcome = shared.gate.get().answer(now, &shared.reader, keyspace, query, consistency);
+        // The state may have been replaced under the query: the core answers from one that is whole.
+        outcome.filter(|_| shared.gate.closings() == closings)
     }
 
     /// Asks the site and waits for its answer.
@@ -258,7 +261,11 @@ impl Handle {
 }
 
 /// The gate as the site's thread last set it, readable without a lock.
-pub(crate) struct Gate(AtomicU64);
+pub(crate) struct Gate {
+    now: AtomicU64,
+    /// How often it was closed. Whoever passed it before reads from a state that may be replaced now.
+    closings: AtomicU64,
+}
 
 const CLOSED: u64 = 0;
 const STALE: u64 = 1;
@@ -266,7 +273,7 @@ const OPEN: u64 = u64::MAX;
 
 impl Gate {
     pub(crate) fn new() -> Gate {
-        Gate(AtomicU64::new(CLOSED))
+        Gate { now: AtomicU64::new(CLOSED), closings: AtomicU64::new(0) }
     }
 
     pub(crate) fn set(&self, gate: ReadGate) {
@@ -276,11 +283,20 @@ impl Gate {
             ReadGate::Lease(until) => (until.as_nanos() as u64).clamp(STALE + 1, OPEN - 1),
             ReadGate::Open => OPEN,
         };
-        self.0.store(value, Ordering::SeqCst);
+        self.now.store(value, Ordering::SeqCst);
+        if value == CLOSED {
+            self.closings.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn closings(&self) -> u64 {
+        // What was read from the state before this was read before it.
+        fence(Ordering::Acquire);
+        self.closings.load(Ordering::SeqCst)
     }
 
     pub(crate) fn get(&self) -> ReadGate {
-        match self.0.load(Ordering::SeqCst) {
+        match self.now.load(Ordering::SeqCst) {
             CLOSED => ReadGate::Closed,
             STALE => ReadGate::Stale,
             OPEN => ReadGate::Open,
@@ -305,5 +321,18 @@ mod tests {
             gate.set(set);
             assert_eq!(gate.get(), set);
         }
+    }
+
+    #[test]
+    fn who_passed_the_gate_before_it_closed_can_tell() {
+        let gate = Gate::new();
+        gate.set(ReadGate::Stale);
+        let closings = gate.closings();
+        gate.set(ReadGate::Open);
+        gate.set(ReadGate::Stale);
+        assert_eq!(gate.closings(), closings);
+        gate.set(ReadGate::Closed);
+        gate.set(ReadGate::Stale);
+        assert_ne!(gate.closings(), closings, "also when it is open again");
     }
 }

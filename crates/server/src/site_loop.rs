@@ -63,7 +63,7 @@ impl SiteLoop {
                 None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => self.events.recv_timeout(at.saturating_sub(now.monotonic)),
             };
-            let now = self.shared.clock.now();
+            let mut now = self.shared.clock.now();
             match first {
                 Ok(event) => {
                     if let Some(end) = self.take(now, event) {
@@ -76,6 +76,9 @@ impl SiteLoop {
             let mut end = None;
             for _ in 1..EVENTS_PER_ROUND_MAX {
                 let Ok(event) = self.events.try_recv() else { break };
+                // Read after the event came: by an older one a lease could last that had ended when a
+                // read was asked.
+                now = self.shared.clock.now();
                 end = end.or(self.take(now, event));
             }
             self.site.timeout(now);
