@@ -472,6 +472,7 @@ impl<'w> Crowd<'w> {
                     },
                 },
                 call_us: done.call.as_micros() as u64,
+                waited_us: done.waited.as_micros() as u64,
                 return_us: Some(now.as_micros() as u64),
                 stale: done.stale && action == Action::Get,
                 action,

@@ -70,6 +70,7 @@ mod tests {
             site: None,
             key: key.to_owned(),
             call_us: at_us.0,
+            waited_us: 0,
             return_us: Some(at_us.1),
             action,
             outcome,

@@ -201,6 +201,9 @@ pub struct Operation {
     pub key: String,
     /// When it was called.
     pub call_us: u64,
+    /// How long it had been due before its call, as the one before it was late: only in open loops.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_us: u64,
     /// When its answer was there; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_us: Option<u64>,
@@ -213,6 +216,11 @@ pub struct Operation {
     /// A read that was marked as stale: held only to what stale reads promise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(us: &u64) -> bool {
+    *us == 0
 }
 
 /// What can be asked of a key.

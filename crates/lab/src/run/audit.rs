@@ -59,6 +59,7 @@ impl Run<'_> {
                 site: Some(name.to_string()),
                 key: if globals.contains(&keyspace) { key } else { format!("{label}:{key}") },
                 call_us: told.call_us,
+                waited_us: 0,
                 return_us: Some(told.return_us),
                 action: Action::Get,
                 outcome: clients::understood(told.answer),

@@ -99,6 +99,7 @@ impl Run<'_> {
                     site: Some(name.to_string()),
                     key: if is_global { key.clone() } else { format!("{name}:{key}") },
                     call_us: told.call_us,
+                    waited_us: 0,
                     return_us: Some(told.return_us),
                     action: Action::Put { value: "loaded".to_owned() },
                     outcome: Outcome::Written { version: None },

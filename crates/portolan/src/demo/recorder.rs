@@ -285,6 +285,7 @@ impl Recorder {
             site: Some(self.sites[command.site].clone()),
             key,
             call_us,
+            waited_us: 0,
             return_us,
             action,
             outcome,

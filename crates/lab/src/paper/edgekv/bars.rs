@@ -1,6 +1,6 @@
 //! What has been set as a goal for this experiment, and what came out. Nothing is fitted to it.
 
-use super::figure::change;
+use super::findings::change;
 use super::{Keys, Measured, Point, Results, Setting, Size};
 
 /// What is compared, and the same in few words.

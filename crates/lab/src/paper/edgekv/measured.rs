@@ -17,10 +17,14 @@ pub struct Measured {
     pub operations: u64,
     /// Mean latency of an update, ms.
     pub write_ms: f64,
+    /// The same from when it was due: what an operation of an open loop waits for the one before counts.
+    pub write_due_ms: f64,
     /// Mean latency of a read, ms.
     pub read_ms: f64,
     /// Updates a second of one machine.
     pub writes_s: f64,
+    /// Operations a second of one machine, updates and reads.
+    pub rate_hz: f64,
     /// Medians of reads and updates of global keys that another group holds, ms; none if there were
     /// none.
     pub remote_ms: Option<(f64, f64)>,
@@ -37,11 +41,15 @@ impl Measured {
         let writes = done.iter().filter(|one| one.action != Action::Get).copied();
         let reads = done.iter().filter(|one| one.action == Action::Get).copied();
         let writes: Vec<&Operation> = writes.collect();
+        let waited_ms = |one: &&Operation| one.waited_us as f64 / 1_000.0;
+        let (writes_s, rate_hz) = rates(&done);
         Measured {
             operations: done.len() as u64,
             write_ms: mean(writes.iter().map(|one| latency_ms(one))),
+            write_due_ms: mean(writes.iter().map(|one| latency_ms(one) + waited_ms(one))),
             read_ms: mean(reads.map(latency_ms)),
-            writes_s: writes_s(&done),
+            writes_s,
+            rate_hz,
             remote_ms: remote_ms(history, &done),
             across_bytes: 0,
         }
@@ -64,22 +72,32 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
-fn writes_s(done: &[&Operation]) -> f64 {
-    /// First call and last answer of a machine, and its updates between.
-    struct Machine(u64, u64, u64);
+/// Updates a second, and all operations a second, of a machine.
+fn rates(done: &[&Operation]) -> (f64, f64) {
+    #[derive(Clone, Copy)]
+    struct Machine {
+        first_call_us: u64,
+        last_return_us: u64,
+        updates: u64,
+        operations: u64,
+    }
+    let none = Machine { first_call_us: u64::MAX, last_return_us: 0, updates: 0, operations: 0 };
     let mut machines: BTreeMap<&str, Machine> = BTreeMap::new();
     for one in done {
         let name = one.client.rsplit_once('-').map_or(one.client.as_str(), |(name, _)| name);
-        let machine = machines.entry(name).or_insert(Machine(u64::MAX, 0, 0));
-        machine.0 = machine.0.min(one.call_us);
-        machine.1 = machine.1.max(one.return_us.unwrap_or_default());
-        machine.2 += u64::from(one.action != Action::Get);
+        let machine = machines.entry(name).or_insert(none);
+        machine.first_call_us = machine.first_call_us.min(one.call_us);
+        machine.last_return_us = machine.last_return_us.max(one.return_us.unwrap_or_default());
+        machine.updates += u64::from(one.action != Action::Get);
+        machine.operations += 1;
     }
-    let rate = |machine: &Machine| {
-        let span_us = machine.1.saturating_sub(machine.0).max(1);
-        machine.2 as f64 / (span_us as f64 / 1e6)
+    let rate = |of: fn(&Machine) -> u64| {
+        mean(machines.values().map(|machine| {
+            let span_us = machine.last_return_us.saturating_sub(machine.first_call_us).max(1);
+            of(machine) as f64 / (span_us as f64 / 1e6)
+        }))
     };
-    mean(machines.values().map(rate))
+    (rate(|machine| machine.updates), rate(|machine| machine.operations))
 }
 
 fn remote_ms(history: &History, done: &[&Operation]) -> Option<(f64, f64)> {
@@ -132,6 +150,7 @@ mod tests {
             site: Some(format!("group-{group}")),
             key: key.to_owned(),
             call_us,
+            waited_us: 0,
             return_us: Some(return_us),
             action,
             outcome,
@@ -155,8 +174,12 @@ mod tests {
         assert_eq!(measured.operations, 4);
         assert!((measured.write_ms - 290.0 / 3.0).abs() < 1e-9, "{measured:?}");
         assert_eq!(measured.read_ms, 470.0);
-        // Two in half a second, and one in a quarter.
-        assert_eq!(measured.writes_s, 4.0);
+        // Two of three in half a second, and one in a quarter.
+        assert_eq!((measured.writes_s, measured.rate_hz), (4.0, 5.0));
+        assert_eq!(measured.write_due_ms, measured.write_ms);
+        history.operations[1].waited_us = 30_000;
+        let waited = Measured::of(&history);
+        assert_eq!((waited.write_ms, waited.write_due_ms), (measured.write_ms, 320.0 / 3.0));
         history.operations[1].outcome = Outcome::Unknown { why: String::new() };
         assert_eq!(Measured::of(&history).operations, 3);
         assert_eq!(Measured::of(&History::default()), Measured::default());

@@ -49,7 +49,9 @@
 //! | --- | --- |
 //! | [`point`] | one run: which setting, which load |
 //! | [`measured`] | what a run came to, from its history |
-//! | [`figure`] | which points make which figure, and what was published about it |
+//! | [`figure`] | which points make which figure |
+//! | [`findings`] | what was published about it, what came out, and whether that is the same |
+//! | [`constants`] | which findings hang on the model's own constant |
 //! | [`bars`] | what has been set as a goal, and what came out |
 //! | [`copies`] | what copies of remote keys are good for |
 //! | [`real`] | throughput in real time, for whoever measures it |
@@ -57,8 +59,10 @@
 //! | [`shown`] | all of it as a report |
 
 pub mod bars;
+pub mod constants;
 pub mod copies;
 pub mod figure;
+pub mod findings;
 pub mod hops;
 pub mod measured;
 pub mod point;
@@ -92,6 +96,9 @@ pub fn points(figures: &[Figure], size: Size) -> Vec<Point> {
     let mut points: Vec<Point> = figures.iter().flat_map(|figure| figure.points(size)).collect();
     points.extend(bars::points(size));
     points.extend(copies::points(size));
+    if figures.iter().any(|figure| figure.asks_for_constants()) {
+        points.extend(constants::points(size));
+    }
     points.sort_unstable();
     points.dedup();
     points

@@ -18,6 +18,8 @@ use crate::world::{World, ready};
 const SEED: u64 = 2020;
 /// No run takes longer, whatever it has left to do; in virtual time.
 const DURATION_MAX: Duration = Duration::from_secs(3_600);
+/// How long a node works on a request: 30,000 a second for three (etcd's documents).
+pub(super) const REQUEST_US: u32 = 100;
 /// Store nodes and gateways in the edge setting, and in the cloud: one way in ms, and Mbit/s.
 const EDGE: [(f64, f64); 2] = [(2.0, 750.0), (10.0, 500.0)];
 const CLOUD: [(f64, f64); 2] = [(0.05, 1_000.0), (0.05, 1_000.0)];
@@ -134,6 +136,8 @@ pub struct Point {
     pub mostly_reads: bool,
     /// Operations of each machine.
     pub operations: u64,
+    /// How long a node works on a request of its clients, µs.
+    pub request_us: u32,
 }
 
 impl Point {
@@ -155,6 +159,7 @@ impl Point {
             value_bytes: 100,
             mostly_reads: false,
             operations,
+            request_us: REQUEST_US,
         }
     }
 
@@ -169,6 +174,7 @@ impl Point {
         world.sites.truncate(self.groups);
         world.clients.truncate(self.groups);
         world.chances = None;
+        world.node.request_ms = f64::from(self.request_us) / 1_000.0;
         let choice = Some(self.keys.choice());
         let (records, value_bytes) = (self.records, self.value_bytes);
         for keyspace in &mut world.keyspaces {
@@ -248,6 +254,9 @@ impl fmt::Display for Point {
         }
         if self.mostly_reads {
             f.write_str(", 95 % reads")?;
+        }
+        if self.request_us != REQUEST_US {
+            write!(f, ", {} µs of work", self.request_us)?;
         }
         self.rate_hz.map_or(Ok(()), |rate_hz| write!(f, ", {rate_hz}/s"))
     }

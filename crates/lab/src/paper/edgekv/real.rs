@@ -3,7 +3,7 @@
 //! Whoever measures it ([`Measured`]) runs real nodes; here is what of it is compared and shown. Both
 //! times have the same number of threads, uniform keys, and requests that go straight to the holder.
 
-use super::figure::change;
+use super::findings::change;
 use super::{Keys, Point, Results, Setting, Size};
 use crate::report::study::{Card, Cell, Table};
 

@@ -1,7 +1,8 @@
 //! What came out, as a report: a plot and a table for each figure, each beside what was published.
 
-use super::figure::{Across, Finding, Quantity};
-use super::{Figure, Keys, Results, Setting, Size, bars, copies, hops};
+use super::figure::{Across, Quantity};
+use super::findings::{self, CameOut, Finding};
+use super::{Figure, Keys, Results, Setting, Size, bars, constants, copies, hops};
 use crate::report::study::{self, Card, Cell, Chart, Study, Table};
 use crate::report::{Tile, Tone};
 
@@ -20,6 +21,9 @@ pub fn study(figures: &[Figure], results: &Results, size: Size, again: &str) -> 
     let mut cards = vec![bars_card(&bars), links_card()];
     for figure in figures {
         cards.extend(figure_cards(*figure, results, size));
+    }
+    if figures.iter().any(|figure| figure.asks_for_constants()) {
+        cards.push(constants_card(results, size));
     }
     cards.push(copies_card(results, size));
     cards.extend(hops_cards(size));
@@ -127,6 +131,10 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
     let across = figure.across();
     let y = figure.unit();
     let about = match figure.quantity() {
+        Quantity::Latency if across == Across::Rate => {
+            "Mean latency of updates, from when they were due: one that waits since the one before is \
+             late counts with its wait."
+        }
         Quantity::Latency => "Mean latency of updates.",
         Quantity::Throughput => "Updates a second of one client machine, in virtual time.",
     };
@@ -167,27 +175,69 @@ fn figure_cards(figure: Figure, results: &Results, size: Size) -> [Card; 2] {
     });
     let rows = rows.collect();
     let measured = Table { file: file.clone(), heads, rows, words: false };
-    let findings = figure.findings(results, size);
+    let findings = findings::of(figure, results, size);
     let tables = Card::Tables {
         title: format!("Figure {}, beside what was published", figure.number()),
         about: format!("{y}; below it what the paper says in words, and the same from these runs."),
         wide: false,
-        tables: vec![measured, findings_table(&file, &findings)],
+        tables: std::iter::once(measured)
+            .chain((across == Across::Rate).then(|| rates_table(figure, results, size)))
+            .chain([findings_table(&file, &findings)])
+            .collect(),
     };
     [Card::Chart(chart), tables]
 }
 
+/// Operations a second that machines came to: below what was asked for, what waits grows without end.
+fn rates_table(figure: Figure, results: &Results, size: Size) -> Table {
+    let settings = figure.settings();
+    let columns = settings.iter().map(|setting| format!("{}, reached", setting.word()));
+    let heads = std::iter::once(head(figure.across()).to_owned()).chain(columns).collect();
+    let row = |place: u32| {
+        let reached = settings.iter().map(|setting| {
+            let measured = results.get(&figure.point(*setting, place, size));
+            measured.map_or_else(|| text("–"), |measured| format!("{:.0}", measured.rate_hz).into())
+        });
+        std::iter::once(figure.place_words(place).into()).chain(reached).collect()
+    };
+    let rows = figure.places(size).into_iter().map(row).collect();
+    Table { file: format!("figure-{}-reached", figure.number()), heads, rows, words: false }
+}
+
 fn findings_table(file: &str, findings: &[Finding]) -> Table {
     let has_ours = findings.iter().any(|finding| !finding.ours.is_empty());
-    let mut titles = heads(&["", "published", "here"]);
+    let mut titles = heads(&["", "published", "here", "came out"]);
     titles.extend(has_ours.then(|| "ours".to_owned()));
     let rows = findings.iter().map(|finding| {
-        let mut row = vec![text(&finding.what), text(finding.published), text(&finding.here)];
+        let mut row = vec![text(finding.what), text(finding.published), text(&finding.here)];
+        row.push(match finding.came_out {
+            CameOut::Yes => Cell::Verdict(CameOut::Yes.words().to_owned(), true),
+            CameOut::No => Cell::Verdict(CameOut::No.words().to_owned(), false),
+            other => text(other.words()),
+        });
         row.extend(has_ours.then(|| text(&finding.ours)));
         row
     });
     let rows = rows.collect();
     Table { file: format!("{file}-published"), heads: titles, rows, words: true }
+}
+
+fn constants_card(results: &Results, size: Size) -> Card {
+    let rows = constants::rows(results, size).into_iter();
+    let rows = rows.map(|row| row.map(Cell::from).into_iter().collect()).collect();
+    Card::Tables {
+        title: "What hangs on the work of a request".to_owned(),
+        about: "Which setting slows down first is decided by the model's constant, 0.1 ms that a node works \
+                on a request: without it neither does. Figure 5's bend does not hang on it."
+            .to_owned(),
+        wide: true,
+        tables: vec![Table {
+            file: "constants".to_owned(),
+            heads: heads(&constants::HEADS),
+            rows,
+            words: false,
+        }],
+    }
 }
 
 fn copies_card(results: &Results, size: Size) -> Card {

@@ -209,6 +209,7 @@ fn any_small(random: &mut Random) -> History {
             site: None,
             key: "x".to_owned(),
             call_us,
+            waited_us: 0,
             return_us,
             action,
             outcome: Outcome::Unknown { why: String::new() },

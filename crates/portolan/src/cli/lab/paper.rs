@@ -5,7 +5,8 @@ use super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
 use lab::paper::edgekv::{
-    Figure, Measured, Point, Results, Setting, Size, bars, copies, points, real, shown::study,
+    Figure, Measured, Point, Results, Setting, Size, bars, constants, copies, figure::Across,
+    findings, points, real, shown::study,
 };
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -94,8 +95,8 @@ impl EdgeKv {
         if let Some(folder) = &self.csv {
             study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
         }
-        for figure in figures {
-            print_figure(figure, &results, size)?;
+        for figure in &figures {
+            print_figure(*figure, &results, size)?;
         }
         if self.real {
             let mut table = Table::new([
@@ -106,6 +107,21 @@ impl EdgeKv {
                 "AGAINST CLOUD",
             ]);
             for row in real::rows(&measured, &results, size) {
+                table.row(row);
+            }
+            show::print(format_args!("{table}\n"))?;
+        }
+        if figures.iter().any(|figure| figure.asks_for_constants()) {
+            let heads = [
+                ">WORK, MS",
+                "5, EDGE: HALF TO ALL",
+                "11, EDGE: LAST STEP",
+                "11, CLOUD: LAST STEP",
+                "12, EDGE",
+                "12, CLOUD",
+            ];
+            let mut table = Table::new(heads);
+            for row in constants::rows(&results, size) {
                 table.row(row);
             }
             show::print(format_args!("{table}\n"))?;
@@ -214,9 +230,27 @@ fn print_figure(figure: Figure, results: &Results, size: Size) -> Result<(), Fai
         table.row([figure.place_words(place), edge, cloud, ours, cached, stale]);
     }
     show::print(format_args!("{}, {}\n{table}\n", figure.title(), figure.unit()))?;
-    let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "OURS INSTEAD"]);
-    for finding in figure.findings(results, size) {
-        table.row([finding.what, finding.published.to_owned(), finding.here, finding.ours]);
+    if figure.across() == Across::Rate {
+        print_rates(figure, results, size)?;
+    }
+    let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "CAME OUT", "OURS INSTEAD"]);
+    for finding in findings::of(figure, results, size) {
+        let (what, published) = (finding.what.to_owned(), finding.published.to_owned());
+        let came_out = finding.came_out.words().to_owned();
+        table.row([what, published, finding.here, came_out, finding.ours]);
+    }
+    Ok(show::print(format_args!("{table}\n"))?)
+}
+
+/// Operations a second that machines came to, beside what they were asked for.
+fn print_rates(figure: Figure, results: &Results, size: Size) -> Result<(), Failed> {
+    let mut table = Table::new(["REACHED", ">EDGE", ">CLOUD", ">OURS", ">CACHED", ">STALE"]);
+    for place in figure.places(size) {
+        let [edge, cloud, ours, cached, stale] = Setting::ALL.map(|setting| {
+            let measured = results.get(&figure.point(setting, place, size));
+            measured.map_or_else(|| "–".to_owned(), |measured| format!("{:.0}", measured.rate_hz))
+        });
+        table.row([figure.place_words(place), edge, cloud, ours, cached, stale]);
     }
     Ok(show::print(format_args!("{table}\n"))?)
 }
