@@ -7,6 +7,7 @@
 pub mod deployment;
 pub mod global;
 pub mod site;
+pub mod trial;
 
 use model::Time;
 

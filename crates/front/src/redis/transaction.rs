@@ -240,9 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             transaction.queue_whole(steps, reply, frame.wire_bytes())
                         })?;
                     }
-                    Err(refused) => self.queue(|transaction| {
-                        transaction.queue_refused(refused, frame.wire_bytes())
-                    })?,
+                    Err(refused) => self.refuse(refused, frame.wire_bytes())?,
                 }
             }
             Run::Own(_) => return Err(Refused::IN_TRANSACTION),
@@ -260,14 +258,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             transaction.queue(keyspace, op, frame.wire_bytes())
                         })?;
                     }
-                    Err(refused) => self.queue(|transaction| {
-                        transaction.queue_refused(refused, frame.wire_bytes())
-                    })?,
+                    Err(refused) => self.refuse(refused, frame.wire_bytes())?,
                 }
             }
         }
         self.encoder().simple("QUEUED");
         Ok(())
+    }
+
+    fn refuse(&mut self, refused: Refused, wire_bytes: usize) -> Result<(), Refused> {
+        self.queue(|transaction| transaction.queue_refused(refused, wire_bytes))
     }
 
     fn queue(

@@ -111,25 +111,7 @@ impl Bug {
 }
 
 /// The bug that is planted in a node, if one is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Planted(Option<Bug>);
-
-impl Planted {
-    /// This one. Without the feature `trial` it does nothing.
-    pub fn of(bug: Bug) -> Planted {
-        Planted(Some(bug))
-    }
-
-    /// Whether it is this one.
-    pub fn is(self, bug: Bug) -> bool {
-        cfg!(feature = "trial") && self.0 == Some(bug)
-    }
-
-    /// Whether bugs can be planted in this build.
-    pub fn is_possible() -> bool {
-        cfg!(feature = "trial")
-    }
-}
+pub type Planted = crate::trial::Planted<Bug>;
 
 /// Makes rare things common, at the places in the code that ask.
 #[derive(Clone, Debug, Default)]

@@ -204,30 +204,44 @@ impl World {
         };
         let recoveries = used.iter().filter(is_recovery).count();
         if used.len() - recoveries < self.bounds.attempts {
-            self.start(state, used.len(), emit);
+            self.start(state, used.len(), false, emit);
         }
         if recoveries < self.bounds.recoveries {
-            self.start_recovery(state, used.len(), emit);
+            self.start(state, used.len(), true, emit);
         }
         for at in 0..used.len() {
             self.go_on(state, at, emit);
         }
     }
 
-    fn start(&mut self, state: &State, at: usize, emit: &mut dyn FnMut(State, &'static str)) {
+    /// A proposer takes up the attempt `at`: a change, or a recovery.
+    fn start(
+        &mut self,
+        state: &State,
+        at: usize,
+        is_recovery: bool,
+        emit: &mut dyn FnMut(State, &'static str),
+    ) {
         for proposer in self.bounds.proposers.clone() {
             let index = proposer as usize - 1;
-            let key = (proposer, state.sites[index], false);
+            let key = (proposer, state.sites[index], is_recovery);
             if !self.starts.contains_key(&key) {
-                let found = Rc::new(self.starts_of(SiteId(proposer), state.sites[index]));
-                self.starts.insert(key, found);
+                let (own, acceptor) = (SiteId(proposer), state.sites[index]);
+                let found = match is_recovery {
+                    false => self.starts_of(own, acceptor),
+                    true => self.recoveries_of(own, acceptor),
+                };
+                self.starts.insert(key, Rc::new(found));
             }
             for (acceptor, attempt) in self.starts[&key].clone().iter() {
                 let mut next = *state;
                 next.sites[index] = *acceptor;
                 next.attempts[at] = *attempt;
-                // Together with its first message: what was not sent is not there.
-                self.prepare(&next, at, emit);
+                match is_recovery {
+                    // Together with its first message: what was not sent is not there.
+                    false => self.prepare(&next, at, emit),
+                    true => emit(next, "a recovery begins"),
+                }
             }
         }
     }
@@ -260,28 +274,6 @@ impl World {
             }
         }
         found
-    }
-
-    fn start_recovery(
-        &mut self,
-        state: &State,
-        at: usize,
-        emit: &mut dyn FnMut(State, &'static str),
-    ) {
-        for proposer in self.bounds.proposers.clone() {
-            let index = proposer as usize - 1;
-            let key = (proposer, state.sites[index], true);
-            if !self.starts.contains_key(&key) {
-                let found = Rc::new(self.recoveries_of(SiteId(proposer), state.sites[index]));
-                self.starts.insert(key, found);
-            }
-            for (acceptor, attempt) in self.starts[&key].clone().iter() {
-                let mut next = *state;
-                next.sites[index] = *acceptor;
-                next.attempts[at] = *attempt;
-                emit(next, "a recovery begins");
-            }
-        }
     }
 
     fn recoveries_of(&mut self, own: SiteId, acceptor: u32) -> Vec<(u32, u32)> {

@@ -63,27 +63,4 @@ impl Bug {
 }
 
 /// The bug that is planted, if one is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Planted(Option<Bug>);
-
-impl Planted {
-    /// None.
-    pub const fn none() -> Planted {
-        Planted(None)
-    }
-
-    /// This one. Without the feature `trial` it does nothing.
-    pub fn of(bug: Bug) -> Planted {
-        Planted(Some(bug))
-    }
-
-    /// Whether it is this one.
-    pub fn is(self, bug: Bug) -> bool {
-        cfg!(feature = "trial") && self.0 == Some(bug)
-    }
-
-    /// Whether bugs can be planted in this build.
-    pub fn is_possible() -> bool {
-        cfg!(feature = "trial")
-    }
-}
+pub type Planted = crate::trial::Planted<Bug>;
