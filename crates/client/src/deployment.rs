@@ -74,4 +74,24 @@ impl Deployment {
             |channel, request| async move { deployment(channel).promote_backup(request).await };
         Ok(self.caller.call(Repeat::Never, message, promote).await?.into_inner())
     }
+
+    /// The sites that hold the registry, and whether they answer the asked one.
+    pub async fn registry(&self) -> Result<v1::ShowRegistryResponse, Error> {
+        let show =
+            |channel, request| async move { deployment(channel).show_registry(request).await };
+        Ok(self.caller.call(Repeat::Read, v1::ShowRegistryRequest {}, show).await?.into_inner())
+    }
+
+    /// Goes on with the registry without sites that are lost, or (without `accept`) tells how the sites
+    /// are.
+    pub async fn recover_registry(
+        &self,
+        without: &[String],
+        accept: bool,
+    ) -> Result<v1::ShowRegistryResponse, Error> {
+        let message = v1::RecoverRegistryRequest { without: without.to_vec(), accept };
+        let recover =
+            |channel, request| async move { deployment(channel).recover_registry(request).await };
+        Ok(self.caller.call(Repeat::Never, message, recover).await?.into_inner())
+    }
 }

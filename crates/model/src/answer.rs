@@ -1,7 +1,8 @@
 //! What comes back when all went well.
 
 use crate::{
-    Bytes, Fenced, Keyspace, Loss, ReadPoint, Refusal, Registry, Revision, SiteId, SlotEpochs,
+    Ballot, Bytes, Fenced, Keyspace, Loss, ReadPoint, Refusal, Registry, RegistryView, Revision,
+    SiteId, SlotEpochs,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -91,6 +92,25 @@ pub enum Answer {
     Fenced(Box<Fenced>),
     /// What may be lost by a promotion, or was.
     Loss(Box<Loss>),
+    /// What came of a step of a registrar.
+    Registrar(RegistrarAnswer),
+    /// Who holds the registry, and how they are.
+    RegistryView(Box<RegistryView>),
+}
+
+/// What came of a [`crate::RegistrarStep`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistrarAnswer {
+    /// The ballot that was written down.
+    Reserved(Ballot),
+    /// The ballot that begins the next term, and what the site had accepted.
+    TermReserved(Ballot, Box<Registry>),
+    /// It has promised; what it had accepted.
+    Promised(Box<Registry>),
+    /// It has accepted.
+    Accepted,
+    /// It has promised this higher ballot before.
+    Refused(Ballot),
 }
 
 /// A string and the version it has.

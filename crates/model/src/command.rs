@@ -3,9 +3,9 @@
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
 use crate::{
-    Bytes, DeploymentId, Epoch, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId, Promotion,
-    Query, Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId, SlotEpochs,
-    SlotSet,
+    Ballot, Bytes, DeploymentId, Epoch, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId,
+    Promotion, Query, Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId,
+    SlotEpochs, SlotSet,
 };
 
 /// One command of a site's replicated log. Applying it is deterministic: its outcome depends on
@@ -51,7 +51,9 @@ pub enum Command {
     Found { deployment: DeploymentId, site: SiteEntry },
     /// Enters a deployment that has taken this site in under this id.
     Enter { site: SiteId, registry: Box<Registry> },
-    /// Changes the registry, at the site that may. [`crate::Answer::Registered`].
+    /// Changes the registry. As a request it is a change that any site can be asked for
+    /// ([`crate::Answer::Registered`]); as an entry of a log, the change of a site that is the only
+    /// registrar.
     ChangeRegistry(RegistryChange),
     /// Takes a newer version of the registry over.
     LearnRegistry(Box<Registry>),
@@ -72,6 +74,25 @@ pub enum Command {
     /// Takes over from a lost site that had the right to change the registry, which goes on from the
     /// latest one that anybody knows.
     Promote { promotion: Promotion, registry: Box<Registry> },
+    /// A step of this site as one that holds the registry, or as one that changes it.
+    /// [`crate::Answer::Registrar`].
+    Registrar(RegistrarStep),
+}
+
+/// A step of a registrar, or of a site that makes an attempt to change the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistrarStep {
+    /// Writes down a ballot for an attempt of this site's, above one that was refused.
+    Reserve(Ballot),
+    /// Writes down a ballot that begins the next term.
+    ReserveTerm,
+    /// Promises to refuse lower ballots.
+    Prepare(Ballot),
+    /// Accepts a registry of this ballot.
+    Accept(Ballot, Box<Registry>),
+    /// A registry of before there were registrars is this site's to change: it owns the slot that the
+    /// right belonged to. It is its only registrar from here on.
+    Adopt,
 }
 
 impl Command {
@@ -102,7 +123,8 @@ impl Command {
             | Command::Giving { step: Giving::Forget, .. }
             | Command::Mirror { .. }
             | Command::Fence { .. }
-            | Command::Promote { .. } => true,
+            | Command::Promote { .. }
+            | Command::Registrar(_) => true,
             Command::ClearAll
             | Command::CreateKeyspace(_)
             | Command::DropKeyspace { .. }

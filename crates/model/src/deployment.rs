@@ -1,7 +1,11 @@
 //! A deployment: the sites that keep global keys together, and what all of them must agree on.
 
 use crate::backup::{BackupChoice, Backups, Promotion};
-use crate::{Keyspace, NodeId, Revision, SiteId, SiteName, Slot, limits};
+use crate::recovery::TermBegan;
+use crate::{
+    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Refusal, RegistrarSet,
+    Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
+};
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,14 +13,23 @@ pub struct DeploymentId(pub u64);
 
 /// What every site of a deployment knows: which sites there are and where, and the keyspaces.
 ///
-/// Whoever holds [`Registry::SLOT`] may change it, so there is one order of its versions; every site
-/// keeps a copy of the latest version it has heard of.
+/// A few of the sites, its registrars, hold it: a change is a ballot among them
+/// (`protocol::deployment::registry`). Every site keeps a copy of the newest version that it knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registry {
     /// Which deployment.
     pub deployment: DeploymentId,
-    /// One more with each change.
-    pub version: u64,
+    /// The ballot that wrote it.
+    pub version: Ballot,
+    /// How many changes it has seen. For people, and for clients that count maps.
+    pub changes: u64,
+    /// The sites that hold it. None: a registry of before there were registrars, which the owner of
+    /// [`Registry::SLOT`] holds.
+    pub registrars: Registrars,
+    /// What came of the latest changes, oldest first, so that one that is asked for again is done once.
+    pub outcomes: Vec<Remembered>,
+    /// What its term went on from, if that began with a recovery.
+    pub began: Option<TermBegan>,
     /// The sites, ordered by id.
     pub sites: Vec<SiteEntry>,
     /// The keyspaces besides the default one, ordered by id.
@@ -27,6 +40,26 @@ pub struct Registry {
     pub keyspace_next: u32,
     /// Which sites are whose backups, and what was promoted.
     pub backups: Backups,
+}
+
+/// What came of a change that was asked for under an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// The id.
+    pub id: RequestId,
+    /// What came of it.
+    pub outcome: Result<Changed, RegistryError>,
+}
+
+/// What a change was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// A site.
+    Site(SiteId),
+    /// A keyspace that was made.
+    Keyspace(KeyspaceId),
+    /// A keyspace that was dropped.
+    Dropped(KeyspaceId),
 }
 
 /// A site, as the others know it.
@@ -77,11 +110,45 @@ pub enum RegistryChange {
     /// A site that was lost has heard of that promotion, and holds nothing of before; what it begins
     /// from this revision on counts.
     Return(SiteId, u64, Revision),
+    /// A keyspace is made. Its id is given to it.
+    CreateKeyspace(KeyspaceSpec),
+    /// A keyspace is dropped with all it holds, by its name.
+    DropKeyspace(String),
+    /// A site that is up would hold the registry, in the place of one that leaves, or as one more.
+    Registrar(SiteId),
 }
 
 /// Why the registry cannot be changed so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
+    /// The keyspace cannot be made as stated.
+    #[error(transparent)]
+    Keyspace(KeyspaceError),
+    /// A keyspace with this name or this prefix is there.
+    #[error("keyspace {0:?} has this name or prefix already")]
+    KeyspaceExists(String),
+    /// There is no such keyspace.
+    #[error("there is no keyspace {0}; `portolan keyspace list` shows those there are")]
+    NoKeyspace(String),
+    /// The default keyspace cannot be dropped.
+    #[error("the default keyspace cannot be dropped")]
+    DefaultKeyspace,
+    /// There are as many as there may be.
+    #[error("there are {max} keyspaces already; remove one first", max = limits::KEYSPACES_MAX)]
+    TooManyKeyspaces,
+    /// Enough registrars are left: there is nothing to recover from.
+    #[error(
+        "most registrars are not named, so nothing is to be recovered; `portolan registry show` shows which do not answer"
+    )]
+    NoRecovery,
+    /// A site to be done without answers.
+    #[error("{0} answers; do without sites that are lost only")]
+    Answers(SiteName),
+    /// Sites that are not named do not answer.
+    #[error(
+        "cannot be asked what they know of the registry: {0}; bring them back, or name each with --without"
+    )]
+    Silent(String),
     /// The name is taken.
     #[error(
         "there is a site {0} already; give the new one another --site, or join that site with --node"
@@ -101,13 +168,97 @@ pub enum RegistryError {
     OwnBackup(SiteName),
 }
 
+/// A refusal of a keyspace is told as by a site that belongs to no deployment.
+impl From<RegistryError> for Refusal {
+    fn from(error: RegistryError) -> Refusal {
+        match error {
+            RegistryError::Keyspace(error) => Refusal::Keyspace(error),
+            RegistryError::KeyspaceExists(name) => Refusal::KeyspaceExists { name },
+            RegistryError::NoKeyspace(name) => Refusal::NoKeyspace(name),
+            RegistryError::DefaultKeyspace => Refusal::DefaultKeyspace,
+            RegistryError::TooManyKeyspaces => {
+                Refusal::TooMany { what: "keyspaces", max: limits::KEYSPACES_MAX }
+            }
+            other => Refusal::Registry(other),
+        }
+    }
+}
+
 impl Registry {
-    /// Whoever holds this slot may change the registry.
+    /// Before there were registrars, the owner of this slot held the registry.
     pub const SLOT: u16 = 0;
 
     /// The slot of that number.
     pub fn slot() -> Slot {
         Slot::new(Registry::SLOT).expect("a slot's number")
+    }
+
+    /// One without sites, as it was before there were registrars.
+    pub fn of_before(deployment: DeploymentId, changes: u64) -> Registry {
+        Registry {
+            deployment,
+            version: Registry::version_of_before(changes),
+            changes,
+            registrars: Registrars::default(),
+            outcomes: Vec::new(),
+            began: None,
+            sites: Vec::new(),
+            keyspaces: Vec::new(),
+            site_next: 1,
+            keyspace_next: 1,
+            backups: Backups::default(),
+        }
+    }
+
+    /// The version of a registry that only counted its changes.
+    pub fn version_of_before(changes: u64) -> Ballot {
+        Ballot { term: Term::default(), round: changes, site: SiteId(0) }
+    }
+
+    /// Whether it was written before there were registrars.
+    pub fn is_of_before(&self) -> bool {
+        self.registrars.set.is_empty()
+    }
+
+    /// The same registry, held by one site: by the owner of [`Registry::SLOT`], which could change it.
+    pub fn adopt(&mut self, own: SiteId) {
+        let set: RegistrarSet = [own].into_iter().collect();
+        self.version = Ballot { round: self.version.round + 1, site: own, ..self.version };
+        self.registrars = Registrars { set, since: self.version, before: set };
+    }
+
+    /// How many registrars are missing.
+    pub fn registrars_missing(&self) -> usize {
+        let staying = self.staying().count();
+        let there = self.staying().filter(|site| self.registrars.set.contains(site.id)).count();
+        RegistrarSet::size_for(staying).saturating_sub(there)
+    }
+
+    /// What came of the change with this id, if it is remembered.
+    pub fn outcome(&self, id: RequestId) -> Option<&Result<Changed, RegistryError>> {
+        let is_it =
+            |one: &&Remembered| (one.id.client, one.id.sequence) == (id.client, id.sequence);
+        self.outcomes.iter().find(is_it).map(|one| &one.outcome)
+    }
+
+    /// Applies a change once, and remembers what came of it. `version`: the ballot that writes it.
+    pub fn change_once(
+        &mut self,
+        id: RequestId,
+        change: &RegistryChange,
+        version: Ballot,
+    ) -> Result<Changed, RegistryError> {
+        if let Some(outcome) = self.outcome(id) {
+            return outcome.clone();
+        }
+        let outcome = self.change_at(change, version);
+        self.outcomes
+            .retain(|one| one.id.client != id.client || one.id.sequence >= id.acknowledged_below);
+        if self.outcomes.len() >= limits::REGISTRY_OUTCOMES_MAX {
+            self.outcomes.remove(0);
+        }
+        self.outcomes.push(Remembered { id, outcome: outcome.clone() });
+        outcome
     }
 
     /// A site by its id.
@@ -121,18 +272,31 @@ impl Registry {
         self.sites.iter().find(|site| site.name.as_str() == name)
     }
 
-    /// Applies a change. Answers with the id of the site it was about. The version is counted up if
-    /// anything is other than before.
+    /// Applies a change, of this version. See [`Registry::change_at`].
     ///
     /// # Errors
     /// Nothing is changed then.
-    pub fn change(&mut self, change: &RegistryChange) -> Result<SiteId, RegistryError> {
+    pub fn change(&mut self, change: &RegistryChange) -> Result<Changed, RegistryError> {
+        self.change_at(change, self.version)
+    }
+
+    /// Applies a change. Answers with what it was about. The changes are counted up if anything is
+    /// other than before; the version is its proposer's to write, and given for changes that tell it.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn change_at(
+        &mut self,
+        change: &RegistryChange,
+        _version: Ballot,
+    ) -> Result<Changed, RegistryError> {
+        let site = Changed::Site;
         match change {
             RegistryChange::Join(entry) => {
                 if let Some(there) = self.site_named(entry.name.as_str()) {
                     let same = there.incarnation == entry.incarnation;
                     let taken = RegistryError::NameTaken(entry.name.clone());
-                    return if same { Ok(there.id) } else { Err(taken) };
+                    return if same { Ok(site(there.id)) } else { Err(taken) };
                 }
                 if self.sites.len() >= limits::SITES_MAX {
                     return Err(RegistryError::TooManySites);
@@ -140,52 +304,60 @@ impl Registry {
                 let id = SiteId(self.site_next);
                 self.site_next += 1;
                 self.sites.push(SiteEntry { id, leaving: false, ..entry.clone() });
-                self.version += 1;
-                Ok(id)
+                self.changes += 1;
+                Ok(site(id))
             }
             RegistryChange::Update(entry) => {
-                let site = self.site_mut(entry.id)?;
+                let site_there = self.site_mut(entry.id)?;
                 let updated = SiteEntry {
-                    name: site.name.clone(),
-                    incarnation: site.incarnation,
-                    leaving: site.leaving,
+                    name: site_there.name.clone(),
+                    incarnation: site_there.incarnation,
+                    leaving: site_there.leaving,
                     ..entry.clone()
                 };
-                if *site != updated {
-                    *site = updated;
-                    self.version += 1;
+                if *site_there != updated {
+                    *site_there = updated;
+                    self.changes += 1;
                 }
-                Ok(entry.id)
+                Ok(site(entry.id))
             }
             RegistryChange::Node(id, entry) => {
-                let site = self.site_mut(*id)?;
-                match site.nodes.binary_search_by_key(&entry.node, |node| node.node) {
-                    Ok(at) if site.nodes[at] == *entry => return Ok(*id),
-                    Ok(at) => site.nodes[at] = entry.clone(),
-                    Err(at) => site.nodes.insert(at, entry.clone()),
+                let nodes = &mut self.site_mut(*id)?.nodes;
+                match nodes.binary_search_by_key(&entry.node, |node| node.node) {
+                    Ok(at) if nodes[at] == *entry => return Ok(site(*id)),
+                    Ok(at) => nodes[at] = entry.clone(),
+                    Err(at) => nodes.insert(at, entry.clone()),
                 }
-                self.version += 1;
-                Ok(*id)
+                self.changes += 1;
+                Ok(site(*id))
             }
             RegistryChange::Leave(id) => {
                 let others_stay = self.sites.iter().any(|site| site.id != *id && !site.leaving);
-                let site = self.site_mut(*id)?;
+                let leaver = self.site_mut(*id)?;
                 if !others_stay {
-                    return Err(RegistryError::LastSite(site.name.clone()));
+                    return Err(RegistryError::LastSite(leaver.name.clone()));
                 }
-                if !std::mem::replace(&mut site.leaving, true) {
-                    self.version += 1;
+                if !std::mem::replace(&mut leaver.leaving, true) {
+                    self.changes += 1;
                 }
-                Ok(*id)
+                Ok(site(*id))
             }
             RegistryChange::Remove(id) => {
                 let at = self.sites.iter().position(|site| site.id == *id);
                 if let Some(at) = at {
+                    let was_of_before = self.is_of_before();
                     self.sites.remove(at);
                     self.backups.forget(*id);
-                    self.version += 1;
+                    let others = |site: &SiteId| *site != *id;
+                    let set = self.registrars.set.sites().iter().copied().filter(others);
+                    self.registrars.set = set.collect();
+                    if self.registrars.set.is_empty() && !was_of_before {
+                        let rest: Vec<SiteId> = self.sites.iter().map(|site| site.id).collect();
+                        self.registrars.set = self.choose_registrars(&rest);
+                    }
+                    self.changes += 1;
                 }
-                Ok(*id)
+                Ok(site(*id))
             }
             RegistryChange::Backup(id, choice) => {
                 let name = self.site_mut(*id)?.name.clone();
@@ -194,23 +366,67 @@ impl Registry {
                     BackupChoice::At(at) => drop(self.site_mut(*at)?),
                     _ => {}
                 }
-                self.version += u64::from(self.backups.choose(*id, *choice));
-                Ok(*id)
+                self.changes += u64::from(self.backups.choose(*id, *choice));
+                Ok(site(*id))
             }
             RegistryChange::Promote(promotion) => {
                 self.site_mut(promotion.by)?;
                 self.site_mut(promotion.lost)?;
                 if self.backups.promotion(promotion.lost) != Some(promotion) {
                     self.backups.promote(promotion.clone());
-                    self.version += 1;
+                    self.changes += 1;
                 }
-                Ok(promotion.lost)
+                Ok(site(promotion.lost))
             }
             RegistryChange::Return(id, number, from) => {
-                self.version += u64::from(self.backups.take_back(*id, *number, *from));
-                Ok(*id)
+                self.changes += u64::from(self.backups.take_back(*id, *number, *from));
+                Ok(site(*id))
+            }
+            RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec),
+            RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),
+            RegistryChange::Registrar(id) => {
+                self.site_mut(*id)?;
+                let stays =
+                    |site: &SiteEntry| site.id == *id || self.registrars.set.contains(site.id);
+                let is_staying = self.staying().any(|site| site.id == *id);
+                if is_staying && !self.registrars.set.contains(*id) && self.registrars_missing() > 0
+                {
+                    let set = self.staying().filter(|site| stays(site)).map(|site| site.id);
+                    self.registrars.set = set.collect();
+                    self.changes += 1;
+                }
+                Ok(site(*id))
             }
         }
+    }
+
+    fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Changed, RegistryError> {
+        spec.check().map_err(RegistryError::Keyspace)?;
+        let default = KeyspaceSpec::default_keyspace();
+        let specs = self.keyspaces.iter().map(|keyspace| &keyspace.spec);
+        let mut all = specs.chain(std::iter::once(&default));
+        if let Some(there) = all.find(|one| one.name == spec.name || one.prefix == spec.prefix) {
+            return Err(RegistryError::KeyspaceExists(there.name.clone()));
+        }
+        // The default one is not listed.
+        if self.keyspaces.len() + 1 >= limits::KEYSPACES_MAX {
+            return Err(RegistryError::TooManyKeyspaces);
+        }
+        let id = KeyspaceId(self.keyspace_next);
+        self.keyspace_next += 1;
+        self.keyspaces.push(Keyspace { id, spec: spec.clone() });
+        self.changes += 1;
+        Ok(Changed::Keyspace(id))
+    }
+
+    fn drop_keyspace(&mut self, name: &str) -> Result<Changed, RegistryError> {
+        if name == KeyspaceSpec::default_keyspace().name {
+            return Err(RegistryError::DefaultKeyspace);
+        }
+        let at = self.keyspaces.iter().position(|keyspace| keyspace.spec.name == name);
+        let at = at.ok_or_else(|| RegistryError::NoKeyspace(name.to_owned()))?;
+        self.changes += 1;
+        Ok(Changed::Dropped(self.keyspaces.remove(at).id))
     }
 
     fn site_mut(&mut self, id: SiteId) -> Result<&mut SiteEntry, RegistryError> {
@@ -222,6 +438,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ClientId;
 
     fn entry(name: &str, incarnation: u64) -> SiteEntry {
         SiteEntry {
@@ -236,13 +453,9 @@ mod tests {
 
     fn registry() -> Registry {
         Registry {
-            deployment: DeploymentId(7),
-            version: 1,
             sites: vec![SiteEntry { id: SiteId(1), ..entry("a", 1) }],
-            keyspaces: Vec::new(),
             site_next: 2,
-            keyspace_next: 1,
-            backups: Backups::default(),
+            ..Registry::of_before(DeploymentId(7), 1)
         }
     }
 
@@ -250,9 +463,9 @@ mod tests {
     fn a_site_joins_once_however_often_it_asks() {
         let mut registry = registry();
         let join = RegistryChange::Join(entry("b", 9));
-        assert_eq!(registry.change(&join), Ok(SiteId(2)));
-        assert_eq!(registry.change(&join), Ok(SiteId(2)));
-        assert_eq!((registry.version, registry.sites.len()), (2, 2));
+        assert_eq!(registry.change(&join), Ok(Changed::Site(SiteId(2))));
+        assert_eq!(registry.change(&join), Ok(Changed::Site(SiteId(2))));
+        assert_eq!((registry.changes, registry.sites.len()), (2, 2));
         let other = RegistryChange::Join(entry("b", 10));
         assert!(matches!(registry.change(&other), Err(RegistryError::NameTaken(_))));
     }
@@ -260,16 +473,28 @@ mod tests {
     #[test]
     fn ids_are_not_used_again() {
         let mut registry = registry();
-        assert_eq!(registry.change(&RegistryChange::Join(entry("b", 9))), Ok(SiteId(2)));
-        assert_eq!(registry.change(&RegistryChange::Remove(SiteId(2))), Ok(SiteId(2)));
-        assert_eq!(registry.change(&RegistryChange::Join(entry("b", 9))), Ok(SiteId(3)));
+        assert_eq!(
+            registry.change(&RegistryChange::Join(entry("b", 9))),
+            Ok(Changed::Site(SiteId(2)))
+        );
+        assert_eq!(
+            registry.change(&RegistryChange::Remove(SiteId(2))),
+            Ok(Changed::Site(SiteId(2)))
+        );
+        assert_eq!(
+            registry.change(&RegistryChange::Join(entry("b", 9))),
+            Ok(Changed::Site(SiteId(3)))
+        );
     }
 
     #[test]
     fn the_last_site_that_stays_stays() {
         let mut registry = registry();
         registry.change(&RegistryChange::Join(entry("b", 9))).unwrap();
-        assert_eq!(registry.change(&RegistryChange::Leave(SiteId(1))), Ok(SiteId(1)));
+        assert_eq!(
+            registry.change(&RegistryChange::Leave(SiteId(1))),
+            Ok(Changed::Site(SiteId(1)))
+        );
         let last = registry.change(&RegistryChange::Leave(SiteId(2)));
         assert!(matches!(last, Err(RegistryError::LastSite(_))));
         assert!(registry.change(&RegistryChange::Leave(SiteId(9))).is_err());
@@ -285,6 +510,56 @@ mod tests {
         registry.change(&update).unwrap();
         let site = registry.site(SiteId(1)).unwrap();
         assert_eq!((site.name.as_str(), site.incarnation, &site.nodes), ("a", 1, &nodes));
-        assert_eq!(registry.version, 2);
+        assert_eq!(registry.changes, 2);
+    }
+
+    #[test]
+    fn a_change_that_is_asked_for_again_is_done_once() {
+        let mut registry = registry();
+        let id = |sequence| RequestId {
+            client: ClientId(5),
+            sequence,
+            acknowledged_below: sequence.saturating_sub(1),
+        };
+        let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        let create = RegistryChange::CreateKeyspace(spec.clone());
+        let made = Ok(Changed::Keyspace(KeyspaceId(1)));
+        let version = registry.version;
+        assert_eq!(registry.change_once(id(1), &create, version), made);
+        assert_eq!(registry.change_once(id(1), &create, version), made);
+        let taken = Err(RegistryError::KeyspaceExists("cars".into()));
+        assert_eq!(registry.change_once(id(2), &create, version), taken);
+        let dropped = RegistryChange::DropKeyspace("cars".into());
+        let gone = Ok(Changed::Dropped(KeyspaceId(1)));
+        assert_eq!(registry.change_once(id(3), &dropped, version), gone);
+        assert_eq!(registry.change_once(id(2), &create, version), taken, "as it was then");
+        assert_eq!(registry.outcomes.len(), 2, "what was acknowledged is forgotten");
+        let again = RegistryChange::CreateKeyspace(spec);
+        assert_eq!(registry.change(&again), Ok(Changed::Keyspace(KeyspaceId(2))));
+    }
+
+    #[test]
+    fn registrars_are_as_many_as_the_sites_need() {
+        let mut registry = registry();
+        registry.adopt(SiteId(1));
+        let registrars = |registry: &Registry| -> Vec<u32> {
+            registry.registrars.set.sites().iter().map(|site| site.0).collect()
+        };
+        for id in 2..=10 {
+            registry.change(&RegistryChange::Join(entry(&format!("s{id}"), id))).unwrap();
+        }
+        for id in 2..=10 {
+            registry.change(&RegistryChange::Registrar(SiteId(id))).unwrap();
+        }
+        assert_eq!(registrars(&registry), [1, 2, 3, 4, 5]);
+        registry.change(&RegistryChange::Leave(SiteId(2))).unwrap();
+        assert_eq!(
+            (registrars(&registry), registry.registrars_missing()),
+            (vec![1, 2, 3, 4, 5], 1)
+        );
+        registry.change(&RegistryChange::Registrar(SiteId(7))).unwrap();
+        assert_eq!(registrars(&registry), [1, 3, 4, 5, 7]);
+        registry.change(&RegistryChange::Remove(SiteId(5))).unwrap();
+        assert_eq!(registrars(&registry), [1, 3, 4, 7]);
     }
 }

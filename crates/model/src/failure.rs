@@ -124,7 +124,7 @@ pub enum Refusal {
     NotGlobal(&'static str),
     /// The registry cannot be changed so.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    Registry(RegistryError),
     /// The site belongs to no deployment, or to another one.
     #[error("this site belongs to no deployment, or to another one")]
     NoDeployment,

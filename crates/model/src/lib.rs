@@ -22,12 +22,13 @@ mod id;
 mod keyspace;
 pub mod limits;
 mod query;
+mod recovery;
 mod request;
 mod slot;
 mod spread;
 mod time;
 
-pub use answer::{Answer, Expiring, Item, Kind, Versioned};
+pub use answer::{Answer, Expiring, Item, Kind, RegistrarAnswer, Versioned};
 pub use backup::{
     BackupChoice, Backups, Fenced, Fencing, IDS_SKIPPED, Loss, Mirroring, NUMBERS_SKIPPED,
     Promotion, Reached,
@@ -38,14 +39,19 @@ pub use cache::Cache;
 pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
 pub use command::{
-    Command, Condition, Expiry, ExpiryCondition, Giving, Guard, ReadPoint, Step, Write,
+    Command, Condition, Expiry, ExpiryCondition, Giving, Guard, ReadPoint, RegistrarStep, Step,
+    Write,
 };
-pub use deployment::{DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, SiteEntry};
+pub use deployment::{
+    Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
+    SiteEntry,
+};
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, Epoch, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use query::{Query, ScanFilter};
+pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan};
 pub use request::{Body, ReadConsistency, Request};
 pub use slot::{Slot, SlotSet, crc16, tag};
 pub use spread::Spread;

@@ -38,6 +38,12 @@ pub const CACHE_AGE_MS_MAX: u64 = 60 * 60 * 1_000;
 pub const SITES_MAX: usize = 10_000;
 /// Sites that hold the registry.
 pub const REGISTRARS_MAX: usize = 5;
+/// Changes of the registry whose outcome it remembers, for askers that ask again.
+pub const REGISTRY_OUTCOMES_MAX: usize = 128;
+/// Changes of the registry that wait at one site.
+pub const REGISTRY_CHANGES_WAITING_MAX: usize = 256;
+/// Messages of other sites that wait until a node has their sender's registry.
+pub const MESSAGES_AHEAD_MAX: usize = 4_096;
 /// Moves of slots that one site has under way at once.
 pub const MOVES_MAX: usize = 64;
 /// Slots of one move.

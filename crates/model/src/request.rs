@@ -1,6 +1,6 @@
 //! What a front asks of its site.
 
-use crate::{Command, KeyspaceId, NodeId, Query, RequestId, SiteId};
+use crate::{Command, KeyspaceId, NodeId, Query, RegistryChange, RequestId, SiteId};
 
 /// One request to a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,23 @@ pub enum Body {
         /// Whether to do it: what is lost is accepted.
         accept: bool,
     },
+    /// Changes the registry. [`crate::Answer::Registered`], or [`crate::Answer::Keyspace`].
+    Registry {
+        /// How.
+        change: RegistryChange,
+        /// So that asking again does it once.
+        id: Option<RequestId>,
+    },
+    /// Tells who holds the registry, and whether they answer. [`crate::Answer::RegistryView`].
+    ShowRegistry,
+    /// Goes on with the registry without sites that are lost, or tells what that may cost.
+    /// [`crate::Answer::RegistryView`].
+    RecoverRegistry {
+        /// The sites that are lost.
+        without: Vec<SiteId>,
+        /// Whether to do it.
+        accept: bool,
+    },
     /// Adds a node as a learner, which becomes a voter once it has caught up.
     AddNode {
         /// Its id.
@@ -74,6 +91,7 @@ impl Body {
             Body::Write(Command::Write { request, .. } | Command::Transaction { request, .. }) => {
                 Some(request)
             }
+            Body::Registry { id, .. } => Some(id),
             _ => None,
         }
     }
@@ -84,7 +102,12 @@ impl Body {
     /// it, the answer says so.
     pub fn is_repeatable(&self) -> bool {
         match self {
-            Body::Read { .. } | Body::Promote { .. } | Body::TransferLeader { .. } => true,
+            Body::Read { .. }
+            | Body::Promote { .. }
+            | Body::TransferLeader { .. }
+            | Body::ShowRegistry
+            | Body::RecoverRegistry { .. } => true,
+            Body::Registry { id, .. } => id.is_some(),
             Body::Write(command) => command.is_repeatable(),
             Body::AtSite { command, .. } => command.is_repeatable(),
             Body::AddNode { .. } | Body::RemoveNode { .. } => false,

@@ -6,6 +6,7 @@
 
 use crate::peer::Forward;
 use bytes::Bytes;
+use model::{Ballot, SiteId, Term};
 
 /// One message between two nodes of different sites.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -13,6 +14,41 @@ pub struct Across {
     /// What it says; `None` when a newer version says something unknown here.
     #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11")]
     pub say: Option<AcrossSay>,
+    /// Which registry the sender has; `None`: it belongs to no deployment, or its version does not say.
+    #[prost(message, optional, tag = "100")]
+    pub version: Option<RegistryVersion>,
+}
+
+/// A version of the registry: a ballot.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RegistryVersion {
+    /// Its round.
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// The site that made it.
+    #[prost(uint32, tag = "2")]
+    pub site: u32,
+    /// The number of its term.
+    #[prost(uint32, tag = "3")]
+    pub term: u32,
+    /// The site that began the term.
+    #[prost(uint32, tag = "4")]
+    pub term_site: u32,
+}
+
+impl From<Ballot> for RegistryVersion {
+    fn from(ballot: Ballot) -> RegistryVersion {
+        let Ballot { term: Term { number, site: term_site }, round, site } = ballot;
+        RegistryVersion { round, site: site.0, term: number, term_site: term_site.0 }
+    }
+}
+
+impl From<RegistryVersion> for Ballot {
+    fn from(version: RegistryVersion) -> Ballot {
+        let RegistryVersion { round, site, term, term_site } = version;
+        let term = Term { number: term, site: SiteId(term_site) };
+        Ballot { term, round, site: SiteId(site) }
+    }
 }
 
 /// What a message between sites says.
@@ -106,7 +142,7 @@ pub struct MirrorNews {
 /// News of the registry.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RegistryNews {
-    /// The version that the sender has.
+    /// How many changes the sender's has seen; to a version without registrars, its version.
     #[prost(uint64, tag = "1")]
     pub version: u64,
     /// That registry, encoded; empty: the version only.
@@ -119,7 +155,7 @@ pub struct RegistryNews {
 
 impl From<AcrossSay> for Across {
     fn from(say: AcrossSay) -> Across {
-        Across { say: Some(say) }
+        Across { say: Some(say), version: None }
     }
 }
 
@@ -148,6 +184,21 @@ mod tests {
         holder: u32,
         #[prost(uint64, tag = "4")]
         epoch: u64,
+    }
+
+    #[test]
+    fn a_version_takes_twelve_bytes_at_most() {
+        let say = AcrossSay::Alive(Alive { asks: true });
+        let bare = Across::from(say.clone()).encoded_len();
+        for (ballot, bytes_max) in [
+            (Ballot { round: 2_000_000, site: SiteId(100), ..Ballot::default() }, 10),
+            (Ballot { term: Term { number: 2, site: SiteId(3) }, round: 200, site: SiteId(3) }, 12),
+        ] {
+            let message = Across { version: Some(ballot.into()), ..say.clone().into() };
+            assert!(message.encoded_len() - bare <= bytes_max, "{ballot}");
+            let read = Across::decode(&message.encode_to_vec()[..]).unwrap();
+            assert_eq!(read.version.map(Ballot::from), Some(ballot));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 25] = [
     "get",
     "put",
     "delete",
@@ -40,6 +40,8 @@ const NAMES: [&str; 23] = [
     "leave_site",
     "set_backup",
     "promote_backup",
+    "show_registry",
+    "recover_registry",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -68,6 +70,8 @@ pub(crate) enum Method {
     LeaveSite,
     SetBackup,
     PromoteBackup,
+    ShowRegistry,
+    RecoverRegistry,
 }
 
 /// The node as one worker calls it. All services are this.
@@ -229,7 +233,8 @@ mod tests {
         assert_eq!(NAMES[Method::Backup as usize], "backup");
         assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
-        assert_eq!(NAMES.len(), Method::PromoteBackup as usize + 1);
+        assert_eq!(NAMES[Method::RecoverRegistry as usize], "recover_registry");
+        assert_eq!(NAMES.len(), Method::RecoverRegistry as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

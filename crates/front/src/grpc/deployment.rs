@@ -2,8 +2,8 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, BackupChoice, Body, Command, Failure, Giving, MoveError, Refusal, Registry,
-    RegistryChange, RegistryError, SiteId, SlotSet, limits,
+    Answer, BackupChoice, Body, Command, Failure, Giving, MoveError, Refusal, RegistrarView,
+    Registry, RegistryChange, RegistryError, RegistryView, SiteId, SlotSet, limits,
 };
 use server::backup_of;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl v1::deployment_server::Deployment for Callee {
             Ok(v1::ListSitesResponse {
                 own: deployment.own.0,
                 deployment: registry.deployment.0,
-                version: registry.version,
+                version: registry.changes,
                 sites: registry.sites.iter().map(site).collect(),
             })
         })
@@ -230,6 +230,53 @@ impl v1::deployment_server::Deployment for Callee {
         })
         .await
     }
+
+    async fn show_registry(
+        &self,
+        request: Request<v1::ShowRegistryRequest>,
+    ) -> Result<Response<v1::ShowRegistryResponse>, Status> {
+        self.measured(Method::ShowRegistry, async {
+            self.administrator(&request).await?;
+            self.view(Body::ShowRegistry, deadline_ms(&request)).await
+        })
+        .await
+    }
+
+    async fn recover_registry(
+        &self,
+        request: Request<v1::RecoverRegistryRequest>,
+    ) -> Result<Response<v1::ShowRegistryResponse>, Status> {
+        self.measured(Method::RecoverRegistry, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry()?;
+            let without = asked.without.iter().map(|name| site_named(&registry, name));
+            let without = without.collect::<Result<Vec<_>, _>>()?;
+            let body = Body::RecoverRegistry { without, accept: asked.accept };
+            self.view(body, deadline_ms).await
+        })
+        .await
+    }
+}
+
+fn shown(registry: &Registry, view: &RegistryView) -> v1::ShowRegistryResponse {
+    let names = |sites: &[SiteId]| sites.iter().map(|site| name_of(registry, *site)).collect();
+    let registrar = |one: &RegistrarView| v1::Registrar {
+        site: name_of(registry, one.site),
+        answers: one.answers,
+    };
+    v1::ShowRegistryResponse {
+        version: view.version.to_string(),
+        changes: view.changes,
+        registrars: view.registrars.iter().map(registrar).collect(),
+        waiting: view.waiting,
+        to_hand_in: view.to_hand_in,
+        silent: names(&view.silent),
+        answering: names(&view.answering),
+        has_majority: view.has_majority,
+        recovered: view.recovered,
+    }
 }
 
 /// How long ago a moment was, both in milliseconds since 1970; `None`: it never was.
@@ -261,6 +308,19 @@ impl Callee {
             keys: kept.keys,
             revision: kept.revision.0,
         })
+    }
+
+    /// Asks something that is answered with how the registry is.
+    async fn view(
+        &self,
+        body: Body,
+        deadline_ms: Option<u64>,
+    ) -> Result<v1::ShowRegistryResponse, Status> {
+        let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+        let Answer::RegistryView(view) = answer else {
+            unreachable!("who asks for the registry is shown it")
+        };
+        Ok(shown(&*self.registry()?, &view))
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::{KeyspaceSpec, SiteId, Slot};
+use model::{Ballot, KeyspaceSpec, SiteId, Slot};
 
 use super::Run;
 use crate::faults::Kind;
@@ -34,7 +34,7 @@ impl Run<'_> {
         let Some(id) = self.lab.sites[site].id else { return };
         let Some(version) = self.note_promotions(site, id) else { return };
         // Whoever was lost knows it, if nobody waits for that any more.
-        let is_known = version > 0;
+        let is_known = version > Ballot::default();
         let leaders = (0..self.world.sites.len()).filter_map(|site| self.lab.leader(site));
         let mut registries = leaders.filter_map(|leader| self.lab.registry(leader));
         let has_returned = is_known
@@ -47,10 +47,10 @@ impl Run<'_> {
     }
 
     /// Notes which slots a lost site's backup has taken. The last version of the registry in which it
-    /// waits for the lost one to hear of it; 0: it has taken nothing.
-    fn note_promotions(&mut self, site: usize, id: SiteId) -> Option<u64> {
+    /// waits for the lost one to hear of it; the lowest: it has taken nothing.
+    fn note_promotions(&mut self, site: usize, id: SiteId) -> Option<Ballot> {
         let (from_us, slots) = self.losing.get_mut(&site)?;
-        let mut version = 0;
+        let mut version = Ballot::default();
         for one in self.lab.promotions_of(id, Duration::from_micros(*from_us)) {
             slots.extend(one.promotion.taken.iter().map(|(slot, _)| slot));
             version = version.max(one.version);
@@ -62,7 +62,7 @@ impl Run<'_> {
         let id = self.lab.sites[site].id;
         let version = id.and_then(|id| self.note_promotions(site, id));
         let Some((from_us, slots)) = self.losing.remove(&site) else { return };
-        if version.is_some_and(|version| version > 0) {
+        if version.is_some_and(|version| version > Ballot::default()) {
             let until_us = self.lab.now().as_micros() as u64;
             self.history.lost.push(Lost { from_us, until_us, keys: Vec::new() });
             self.lost_slots.push((site, slots));

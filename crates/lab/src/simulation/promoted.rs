@@ -2,7 +2,7 @@
 //! registry, before anybody looks.
 
 use super::Simulation;
-use model::{Promotion, Registry, SiteId};
+use model::{Ballot, Promotion, Registry, SiteId};
 use std::time::Duration;
 
 /// A promotion that a node has heard of.
@@ -13,7 +13,7 @@ pub struct Promoted {
     /// Which one.
     pub promotion: Promotion,
     /// The last version of the registry that was seen with it.
-    pub version: u64,
+    pub version: Ballot,
 }
 
 impl<C> Simulation<C> {

@@ -1,8 +1,8 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Command, Failure, Giving, Mirroring, MoveId, Query, Receiving, RegistryChange,
-    Request, SlotEpochs, Write,
+    Answer, Body, Command, Failure, Giving, Mirroring, MoveId, Query, Receiving, RegistrarAnswer,
+    RegistrarStep, RegistryChange, Request, SlotEpochs, Write,
 };
 use protocol::site::raft::Persist;
 use wire::across::{Across, AcrossSay};
@@ -172,7 +172,17 @@ fn command(command: &Command) -> String {
         Command::ChangeRegistry(change) => match change {
             RegistryChange::Join(site) => format!("join {}", site.name),
             RegistryChange::Update(site) => format!("update {}", site.name),
+            RegistryChange::Remove(site) => format!("remove {site}"),
+            RegistryChange::Registrar(site) => format!("registrar {site}"),
+            RegistryChange::CreateKeyspace(spec) => format!("create keyspace {}", spec.name),
             other => format!("{other:?}"),
+        },
+        Command::Registrar(step) => match step {
+            RegistrarStep::Reserve(_) => "reserve a ballot".to_owned(),
+            RegistrarStep::ReserveTerm => "reserve a term".to_owned(),
+            RegistrarStep::Prepare(ballot) => format!("promise {ballot}"),
+            RegistrarStep::Accept(ballot, _) => format!("accept {ballot}"),
+            RegistrarStep::Adopt => "adopt the registry".to_owned(),
         },
         Command::Found { site, .. } => format!("found {}", site.name),
         Command::Enter { site, registry } => {
@@ -218,6 +228,7 @@ pub(super) fn request(request: &Request) -> String {
     match &request.body {
         Body::Read { query: Query::Get { key }, .. } => format!("get {}", text(key)),
         Body::Write(one) => command(one),
+        Body::Registry { change, .. } => command(&Command::ChangeRegistry(change.clone())),
         Body::AddNode { node, witness: false, .. } => format!("add {node}"),
         Body::AddNode { node, .. } => format!("add {node} as witness"),
         Body::RemoveNode { node } => format!("remove {node}"),
@@ -237,6 +248,13 @@ pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
         Ok(Answer::Registered { site, registry }) => {
             format!("{site} stands in registry {}", registry.version)
         }
+        Ok(Answer::Registrar(answer)) => match answer {
+            RegistrarAnswer::Reserved(ballot) => format!("reserved {ballot}"),
+            RegistrarAnswer::TermReserved(ballot, _) => format!("reserved {ballot}"),
+            RegistrarAnswer::Promised(accepted) => format!("promised, has {}", accepted.version),
+            RegistrarAnswer::Accepted => "accepted".to_owned(),
+            RegistrarAnswer::Refused(ballot) => format!("refused, has promised {ballot}"),
+        },
         Ok(Answer::Staged { pieces, .. }) => format!("has {pieces} pieces"),
         Ok(other) => format!("{other:?}"),
         Err(failure) => format!("failed: {failure}"),

@@ -49,7 +49,7 @@ pub(crate) fn kept_at(registry: &Registry, own: SiteId) -> BTreeSet<SiteId> {
 mod tests {
     use super::*;
     use model::{
-        Backups, DeploymentId, Promotion, RegistryChange, SiteEntry, SiteName, SlotEpochs, SlotSet,
+        DeploymentId, Promotion, RegistryChange, SiteEntry, SiteName, SlotEpochs, SlotSet,
     };
 
     fn registry(sites: u32) -> Registry {
@@ -62,13 +62,9 @@ mod tests {
             nodes: Vec::new(),
         };
         Registry {
-            deployment: DeploymentId(1),
-            version: 1,
             sites: (1..=sites).map(entry).collect(),
-            keyspaces: Vec::new(),
             site_next: 99,
-            keyspace_next: 1,
-            backups: Backups::default(),
+            ..Registry::of_before(DeploymentId(1), 1)
         }
     }
 

@@ -11,7 +11,7 @@
 //! home, and a lookup on the ring ends there (docs/adr/0021).
 
 use super::ring::{Point, ticket, virtual_count};
-use model::{Registry, SiteEntry, SiteId, Slot};
+use model::{Ballot, Registry, SiteEntry, SiteId, Slot};
 
 /// Slots that have one home together.
 const RUN_SLOTS: u16 = 32;
@@ -20,7 +20,7 @@ const RUNS: u16 = Slot::COUNT / RUN_SLOTS;
 /// The homes of all slots, by one version of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
-    version: u64,
+    version: Ballot,
     /// Of each run; empty: all sites are about to leave.
     homes: Vec<SiteId>,
     /// The ring's virtual nodes, ascending by point.
@@ -82,13 +82,9 @@ mod tests {
             nodes: Vec::new(),
         };
         Registry {
-            deployment: DeploymentId(1),
-            version,
             sites: sites.iter().map(entry).collect(),
-            keyspaces: Vec::new(),
             site_next: 99,
-            keyspace_next: 1,
-            backups: model::Backups::default(),
+            ..Registry::of_before(DeploymentId(1), version)
         }
     }
 

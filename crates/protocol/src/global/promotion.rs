@@ -29,8 +29,8 @@ pub(crate) enum Wish {
     Call(SiteId),
     /// A request to another site; the answer comes back under this number.
     Ask { id: u64, to: SiteId, body: Body },
-    /// The same to whoever may change the registry.
-    Change { id: u64, body: Body },
+    /// A change of the registry.
+    Change { id: u64, change: RegistryChange },
     /// The same to this site.
     Here { id: u64, command: Command },
     /// The end, for whoever asked.
@@ -45,8 +45,6 @@ enum Stage {
     Fencing { missing: BTreeSet<SiteId>, fenced: BTreeMap<SiteId, Fenced> },
     /// The decision is on its way.
     Deciding,
-    /// It is made; this site is to follow it.
-    Following,
 }
 
 #[derive(Debug)]
@@ -143,7 +141,7 @@ impl Promotions {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         if one.deadline <= sight.now {
             let failure = match one.stage {
-                Stage::Deciding | Stage::Following => Failure::Unknown {
+                Stage::Deciding => Failure::Unknown {
                     why: "its deadline passed before the registry's change was answered",
                 },
                 _ => Failure::NotServing("the promotion took too long"),
@@ -225,13 +223,8 @@ impl Promotions {
                 fenced.insert(site, *said);
                 if missing.is_empty() { self.decide(lost, sight) } else { Vec::new() }
             }
-            // The right to change the registry is elsewhere: what it has become is learned here.
-            (Stage::Deciding, Ok(Answer::Registered { registry, .. })) => {
-                one.stage = Stage::Following;
-                let id = self.next_id(lost, sight.own);
-                vec![Wish::Here { id, command: Command::LearnRegistry(registry) }]
-            }
-            (Stage::Deciding | Stage::Following, Ok(_)) => {
+            // This site has followed it by now.
+            (Stage::Deciding, Ok(_)) => {
                 one.loss.done = true;
                 let answer = Answer::Loss(Box::new(one.loss.clone()));
                 self.end(lost, sight.own, Ok(answer))
@@ -254,20 +247,8 @@ impl Promotions {
         let slots = promotion.taken.slots();
         one.loss.empty = (slots.len() - promotion.mirrored.len()) as u32;
         one.loss.mirrored = promotion.mirrored.len() as u32;
-        // Whoever holds it from then on has to hear of this first.
-        let is_kept =
-            promotion.kept.iter().any(|(_, kept)| kept.slots().contains(Registry::slot()));
-        if is_kept || slots.contains(Registry::slot()) {
-            let latest = fenced.into_values().map(|said| said.registry);
-            let latest = latest.max_by_key(|registry| registry.version);
-            let registry = latest.unwrap_or_else(|| Box::new(sight.registry.clone()));
-            let id = self.next_id(lost, sight.own);
-            vec![Wish::Here { id, command: Command::Promote { promotion, registry } }]
-        } else {
-            let change = Command::ChangeRegistry(RegistryChange::Promote(promotion));
-            let id = self.next_id(lost, sight.own);
-            vec![Wish::Change { id, body: Body::Write(change) }]
-        }
+        let id = self.next_id(lost, sight.own);
+        vec![Wish::Change { id, change: RegistryChange::Promote(promotion) }]
     }
 
     /// It is over, one way or the other.
@@ -394,7 +375,7 @@ fn plan(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Backups, DeploymentId, SlotSet};
+    use model::{DeploymentId, SlotSet};
 
     fn slots(text: &str, epoch: u64) -> SlotEpochs {
         SlotEpochs(vec![(text.parse().unwrap(), Epoch(epoch))])
@@ -402,15 +383,7 @@ mod tests {
 
     /// Of a site that holds some slots at epoch 2, and has given others away.
     fn fenced(held: &str, given: Vec<(SiteId, SlotEpochs)>) -> Fenced {
-        let registry = Registry {
-            deployment: DeploymentId(7),
-            version: 9,
-            sites: Vec::new(),
-            keyspaces: Vec::new(),
-            site_next: 3,
-            keyspace_next: 2,
-            backups: Backups::default(),
-        };
+        let registry = Registry::of_before(DeploymentId(7), 9);
         let kept = SlotEpochs::default();
         Fenced { held: slots(held, 2), given, kept, registry: Box::new(registry) }
     }

@@ -16,7 +16,7 @@ use super::straight::Routes;
 use crate::site::{Origin, forgotten_is_unknown};
 use model::{
     Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Receiving,
-    Request, RequestId, SiteId, Slot, limits,
+    RegistrarStep, Request, RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -582,9 +582,11 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
             command,
             Command::Write { .. }
                 | Command::Transaction { .. }
+                // Of versions that have no registrars; this site makes the change.
                 | Command::CreateKeyspace(_)
                 | Command::DropKeyspace { .. }
                 | Command::ChangeRegistry(_)
+                | Command::Registrar(RegistrarStep::Prepare(_) | RegistrarStep::Accept(..))
                 | Command::Mirror { .. }
                 | Command::Fence { .. }
                 | Command::Register { .. }

@@ -9,8 +9,7 @@ use super::{Origin, Output, Site};
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, may_come_across};
 use crate::global::straight::Moved;
 use model::{
-    Answer, Body, Command, Epoch, Failure, NodeId, Refusal, Registry, SiteId, Slot, SlotSet,
-    Spread, limits,
+    Answer, Body, Command, Epoch, Failure, NodeId, Refusal, SiteId, Slot, SlotSet, Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,13 +51,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             {
                 Spread::of_transaction(guards, steps)
             }
-            Body::Write(
-                Command::CreateKeyspace(_)
-                | Command::DropKeyspace { .. }
-                | Command::ChangeRegistry(_),
-            ) if self.machine.membership().is_some() => {
-                return Ok(Some(Target::Slot(Registry::slot())));
-            }
             Body::Promote { lost, by, .. } => {
                 let target = self.target_of_promotion(*lost, *by)?;
                 let own = self.machine.membership().map(|member| Target::Site(member.own));
@@ -78,10 +70,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// that is here, or nobody knows for the moment.
     pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
         if let Ok(Some(Target::Slot(slot))) = self.target_of(&body)
-            && !matches!(
-                body,
-                Body::Write(Command::CreateKeyspace(_) | Command::DropKeyspace { .. })
-            )
             && !self.machine.token(slot).serves()
             && let Some(address) = self.cluster_address_of(slot)
         {
@@ -234,18 +222,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn take_across(&mut self, site: SiteId, node: NodeId, message: Across) {
         self.reach.heard(site, self.now.monotonic);
-        match message.say {
-            Some(AcrossSay::Alive(alive)) => self.take_alive(site, node, alive),
-            Some(AcrossSay::Mirror(news)) => self.take_mirror_news(site, news),
-            Some(AcrossSay::Forward(forward)) => {
+        if let Some(say) = self.is_of_known_registry(site, node, message) {
+            self.take_say(site, node, say);
+        }
+    }
+
+    /// What another site says, when this node has the registry that it rests on.
+    pub(super) fn take_say(&mut self, site: SiteId, node: NodeId, say: AcrossSay) {
+        match say {
+            AcrossSay::Alive(alive) => self.take_alive(site, node, alive),
+            AcrossSay::Mirror(news) => self.take_mirror_news(site, news),
+            AcrossSay::Forward(forward) => {
                 for request in forward.requests {
                     self.take_request_across(site, node, request);
                 }
             }
-            Some(AcrossSay::Answered(answered)) => self.take_answers_across(site, node, answered),
-            Some(AcrossSay::Registry(news)) => self.take_news(site, node, news),
-            Some(AcrossSay::Ring(say)) => self.take_ring(site, node, say),
-            None => {}
+            AcrossSay::Answered(answered) => self.take_answers_across(site, node, answered),
+            AcrossSay::Registry(news) => self.take_news(site, news),
+            AcrossSay::Ring(say) => self.take_ring(site, node, say),
         }
     }
 
@@ -393,7 +387,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     // ---- what goes out -----------------------------------------------------------------------------
 
     pub(super) fn say_across(&mut self, site: SiteId, node: NodeId, say: AcrossSay) {
-        let message = Box::new(say.into());
+        let message = Box::new(self.stamped(say));
         self.outputs.push_back(Output::SendAcross { site, node, message });
     }
 

@@ -83,6 +83,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn advance(&mut self) {
         self.follow_leadership();
         self.drive_membership();
+        self.take_waiting_messages();
+        self.drive_changes();
         self.route_due();
         self.drive_handovers();
         self.drive_mirror();
@@ -414,6 +416,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             && self.forwarding.is_idle()
             && self.routing.is_idle()
             && self.is_alone()
+            && self.changes.is_idle()
             && self.membership.is_idle()
     }
 }

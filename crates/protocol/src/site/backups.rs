@@ -12,8 +12,8 @@ use crate::global::promotion::{self, Sight, Wanted};
 use crate::global::routing::Target;
 use crate::global::{mirroring, promotion::Promotions};
 use model::{
-    Answer, BackupError, Body, Command, Failure, KeyspaceId, Query, Refusal, Registry,
-    RegistryChange, Revision, SiteId, Slot, limits,
+    Answer, BackupError, Failure, KeyspaceId, Query, Refusal, RegistryChange, Revision, SiteId,
+    Slot, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -119,8 +119,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let from = self.machine.revision().next();
         let change = RegistryChange::Return(member.own, promotion.number, from);
         let deadline = self.now.monotonic + 2 * NEWS_INTERVAL;
-        let body = Body::Write(Command::ChangeRegistry(change));
-        self.route(Origin::Nobody, body, Target::Slot(Registry::slot()), deadline);
+        self.change_registry(Origin::Nobody, change, deadline);
     }
 
     pub(super) fn take_alive(&mut self, site: SiteId, node: model::NodeId, alive: Alive) {
@@ -326,9 +325,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             promotion::Wish::Ask { id, to, body } => {
                 self.route(Origin::Promotion(id), body, Target::Site(to), deadline);
             }
-            promotion::Wish::Change { id, body } => {
-                let target = Target::Slot(Registry::slot());
-                self.route(Origin::Promotion(id), body, target, deadline);
+            promotion::Wish::Change { id, change } => {
+                if let RegistryChange::Promote(promotion) = &change {
+                    self.recover_for_promotion(promotion.lost, deadline);
+                }
+                self.change_registry(Origin::Promotion(id), change, deadline);
             }
             promotion::Wish::Here { id, command } => {
                 self.take_write(Origin::Promotion(id), command, deadline);

@@ -1,8 +1,8 @@
 //! This site's part in its deployment: what its leader sees to, all of it from durable state.
 //!
 //! - A site that is to begin a deployment begins it.
-//! - The registry reaches every site: whoever holds it tells the others of a new version at once, and
-//!   everybody tells somebody now and then which one it has.
+//! - The registry reaches every site: whoever made a new version tells the others at once, and everybody
+//!   tells somebody now and then which one it has ([`super::versions`]).
 //! - The registry says where this site's nodes are.
 //! - Slots go to the site that they belong to by the hash ([`crate::global::homes`]), unless somebody
 //!   has moved them on purpose; a site that is to leave gives all of them away, and then is gone.
@@ -13,15 +13,14 @@ use super::{Origin, Output, Site};
 use crate::global::handover::{Progress, Wish};
 use crate::global::routing::Target;
 use model::{
-    Answer, Body, Command, Failure, Giving, NodeEntry, NodeId, Registry, RegistryChange, SiteEntry,
+    Answer, Ballot, Body, Command, Failure, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry,
     SiteId, Slot, SlotEpochs, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{AcrossSay, RegistryNews};
-use wire::entry;
+use wire::across::AcrossSay;
 
 /// How often this node tells somebody which registry it has.
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
@@ -35,7 +34,7 @@ const OWN_MOVES_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// The version that the shell knows.
-    known: Option<u64>,
+    known: Option<Ballot>,
     next_gossip: Duration,
     next_look: Duration,
     /// Whose turn it is to be told.
@@ -74,12 +73,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.cache.follow(&registry.keyspaces);
         self.follow_backup();
         self.routing.forget_gone(|site| registry.site(site).is_some());
+        self.versions.forget_gone(|site| registry.site(site).is_some());
         let is_first = self.news.known.replace(version).is_none();
         self.outputs.push_back(Output::Deployment { own, registry });
         self.routing.wake();
-        // Whoever made it tells everybody; the others hear of it by gossip if they miss that.
-        let holds = self.machine.token(Registry::slot()).serves();
-        if self.leads() && holds && !is_first {
+        // Whoever made it tells everybody; the others hear of it by any message if they miss that.
+        if self.leads() && version.site == own && !is_first {
             self.tell_everybody(true);
         }
     }
@@ -104,6 +103,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.tick_ring();
         self.tick_backups();
+        self.take_waiting_messages();
+        self.tick_views();
         let leads_in = self.leads_in();
         if std::mem::replace(&mut self.news.led_in, leads_in) != leads_in && leads_in.is_some() {
             // Where to send clients from now on.
@@ -116,6 +117,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.news.next_look <= now {
             self.news.next_look = now + LOOK_INTERVAL;
             self.describe();
+            self.tend_registry();
             self.balance();
             self.register_slots();
         }
@@ -179,26 +181,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let Some(own) = own.filter(|own| !stands(own)) else { return };
             RegistryChange::Node(entry.id, own)
         };
-        let body = Body::Write(Command::ChangeRegistry(change));
         let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
-        let target = Target::Slot(Registry::slot());
-        self.route(Origin::Nobody, body, target, deadline);
+        match self.leads() {
+            true => self.change_registry(Origin::Nobody, change, deadline),
+            false => {
+                let body = Body::Registry { change, id: None };
+                self.take_here(Origin::Nobody, body, deadline);
+            }
+        }
     }
 
     fn other_sites(&self) -> Vec<SiteId> {
         let Some(member) = self.machine.membership() else { return Vec::new() };
         let sites = member.registry.sites.iter().map(|site| site.id);
         sites.filter(|site| *site != member.own).collect()
-    }
-
-    fn news_of(&self, whole: bool) -> Option<RegistryNews> {
-        let member = self.machine.membership()?;
-        let registry = match whole {
-            true => entry::encode_registry(&member.registry),
-            false => bytes::Bytes::new(),
-        };
-        let leader = self.raft.leader().map_or(0, |leader| leader.0);
-        Some(RegistryNews { version: member.registry.version, registry, leader })
     }
 
     fn tell(&mut self, site: SiteId, whole: bool) {
@@ -222,32 +218,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.news.turn = self.news.turn.wrapping_add(1);
         self.tell(sites[self.news.turn % sites.len()], false);
-    }
-
-    /// Another site says which registry it has.
-    pub(super) fn take_news(&mut self, site: SiteId, node: NodeId, news: RegistryNews) {
-        if news.leader != 0 {
-            self.routing.learn_leader(site, NodeId(news.leader));
-        }
-        let Some(member) = self.machine.membership() else { return };
-        let own = member.registry.version;
-        if news.version < own {
-            if let Some(news) = self.news_of(true) {
-                self.say_across(site, node, AcrossSay::Registry(news));
-            }
-        } else if news.version > own {
-            if news.registry.is_empty() {
-                // Whoever has an older one is told the newer one.
-                if let Some(news) = self.news_of(false) {
-                    self.say_across(site, node, AcrossSay::Registry(news));
-                }
-                return;
-            }
-            let Ok(registry) = entry::decode_registry(news.registry) else { return };
-            let body = Body::Write(Command::LearnRegistry(Box::new(registry)));
-            let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-            self.take_here(Origin::Nobody, body, deadline);
-        }
     }
 
     // ---- slots -------------------------------------------------------------------------------------
@@ -280,9 +250,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             if self.is_waited_for() {
                 return;
             }
-            let gone = Body::Write(Command::ChangeRegistry(RegistryChange::Remove(own)));
             let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
-            return self.route(Origin::Nobody, gone, Target::Slot(Registry::slot()), deadline);
+            return self.change_registry(Origin::Nobody, RegistryChange::Remove(own), deadline);
         }
         let mut room = OWN_MOVES_MAX.saturating_sub(self.machine.giving().len());
         for (to, slots) in to_give {

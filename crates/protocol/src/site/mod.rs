@@ -11,6 +11,7 @@
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `across`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
+//! - `registrars`, `versions`: changes of the registry, and which one other sites have;
 //! - `copies`: copies of keys that other sites hold;
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
@@ -41,12 +42,14 @@ pub mod reads;
 mod receipts;
 pub mod recovery;
 mod registering;
+mod registrars;
 mod requests;
 mod ring;
 mod snapshots;
 mod status;
 mod transfer;
 pub mod trial;
+mod versions;
 mod writes;
 
 use crate::Core;
@@ -76,6 +79,7 @@ use reach::Reach;
 use reads::Reads;
 use receipts::Receipts;
 use registering::Registering;
+use registrars::Changes;
 use ring::OnRing;
 pub use status::Status;
 use std::collections::{BTreeMap, VecDeque};
@@ -86,6 +90,7 @@ use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use transfer::Incoming;
 use trial::{Bug, Planted, Rare};
+use versions::Versions;
 use wire::across::Across;
 use wire::peer::{self, Say};
 use writes::Writes;
@@ -119,6 +124,8 @@ pub(crate) enum Origin {
     Mirror(u64),
     /// A promotion that this site sees to.
     Promotion(u64),
+    /// A change of the registry that this site makes: a step of a registrar.
+    Registrar(u64),
     /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
     Nobody,
 }
@@ -347,6 +354,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     reach: Reach,
     homes: Homes,
     registering: Registering,
+    changes: Changes,
+    versions: Versions,
     on_ring: OnRing,
     /// Lookups on the ring that ended, and the messages that they took.
     hops: (u64, u64),
@@ -436,6 +445,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             reach: Reach::default(),
             homes: Homes::default(),
             registering: Registering::default(),
+            changes: Changes::new(options.client, options.seed, options.planted),
+            versions: Versions::default(),
             on_ring: OnRing::new(options.client),
             hops: (0, 0),
             outbox: Outbox::default(),
@@ -570,7 +581,9 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             return None;
         }
         if !self.is_quiet() {
-            let soon = [self.routing.next_due(), self.handovers.next_due(self.now.monotonic)];
+            let changes = self.changes.next_due().filter(|_| self.leads());
+            let soon =
+                [self.routing.next_due(), self.handovers.next_due(self.now.monotonic), changes];
             let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
             return Some(soon.fold(self.next_tick, Duration::min));
         }

@@ -5,6 +5,7 @@ use super::handover::Asked;
 use super::machine;
 use super::membership::{self, Wanted};
 use super::reads::WaitingRead;
+use super::registrars::as_change;
 use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
@@ -44,7 +45,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A request of anybody's: it goes where its keys are.
     pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
-        let body = match body {
+        let body = match as_change(body, self.machine.membership().is_some()) {
             Body::AtSite { site, command } => {
                 let body = Body::Write(*command);
                 match self.machine.membership().is_some_and(|member| member.own == site) {
@@ -143,7 +144,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request that only the leader can carry out, at the leader.
     pub(super) fn take_for_leader(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let refused = match body {
+            Body::Write(command @ Command::Registrar(_)) => {
+                return self.take_registrar_step(origin, command, deadline);
+            }
             Body::Write(command) => return self.take_write(origin, command, deadline),
+            Body::Registry { change, id } => return self.take_change(origin, change, id, deadline),
+            Body::ShowRegistry => return self.take_view(origin, Vec::new(), false, deadline),
+            Body::RecoverRegistry { without, accept } => {
+                return self.take_view(origin, without, accept, deadline);
+            }
             Body::Read { .. } | Body::AtSite { .. } => return,
             Body::AddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, incarnation: 0, witness };
@@ -328,6 +337,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Origin::Receipt(id) => self.receipt_answered(id, &outcome),
                 Origin::Mirror(id) => self.mirror_answered(id, outcome),
                 Origin::Promotion(id) => self.promotion_answered(id, outcome),
+                Origin::Registrar(id) => self.registrar_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
                 Origin::Nobody => self.tick_proposed = false,
             }

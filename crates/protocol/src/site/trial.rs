@@ -54,11 +54,15 @@ pub enum Bug {
     WitnessPriority,
     /// The gate narrows after everything else has left, also what lets another node lead.
     GateLast,
+    /// A registry is taken over and spread when one registrar has accepted it.
+    SpreadUnchosen,
+    /// A registrar answers before its promise, or what it accepts, is in its log, and forgets it.
+    PromiseUnlogged,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 23] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -80,6 +84,8 @@ impl Bug {
         Bug::LeaseBehindCommit,
         Bug::WitnessPriority,
         Bug::GateLast,
+        Bug::SpreadUnchosen,
+        Bug::PromiseUnlogged,
     ];
 
     /// Its name on a command line.
@@ -106,6 +112,8 @@ impl Bug {
             Bug::LeaseBehindCommit => "lease-behind-commit",
             Bug::WitnessPriority => "witness-priority",
             Bug::GateLast => "gate-last",
+            Bug::SpreadUnchosen => "spread-unchosen",
+            Bug::PromiseUnlogged => "promise-unlogged",
         }
     }
 }

@@ -7,6 +7,7 @@ mod crashes;
 mod leases;
 mod moves;
 mod pair;
+mod registry;
 mod scripts;
 mod straight;
 mod workload;

@@ -61,7 +61,7 @@ fn a_read_that_nobody_answers_goes_on_with_the_core() {
     let request = model::Request { body, deadline_ms: None, redirect: false };
     let ticket = sites.lab.ask(EAST, request).unwrap();
     sites.lab.run(MS * 500);
-    assert_eq!(sites.lab.drop_held(WEST, EAST, 1), 1);
+    assert!(sites.lab.drop_held(WEST, EAST, usize::MAX) > 0);
     sites.lab.release_sites(WEST, EAST);
     let is_done = |lab: &lab::simulation::Simulation| {
         lab.answered.iter().any(|one| one.ticket == ticket && one.outcome.is_ok())

@@ -83,9 +83,13 @@ impl<V> Withheld<V> {
             Body::AddNode { .. } | Body::TransferLeader { .. } | Body::RemoveNode { .. } => {
                 Some(Failure::Membership(MembershipError::KeptInEtcd))
             }
-            Body::Read { .. } | Body::Write(_) | Body::AtSite { .. } | Body::Promote { .. } => {
-                self.is_full()
-            }
+            Body::Read { .. }
+            | Body::Write(_)
+            | Body::AtSite { .. }
+            | Body::Promote { .. }
+            | Body::Registry { .. }
+            | Body::ShowRegistry
+            | Body::RecoverRegistry { .. } => self.is_full(),
         };
         if let Some(failure) = failure {
             self.refused.push((ticket, Err(failure)));

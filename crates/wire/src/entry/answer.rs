@@ -27,6 +27,8 @@ code_enum!(Answer as "answer" {
     22 => Fenced(fenced),
     23 => Loss(loss),
     73 => Watched { versions, point },
+    100 => Registrar(answer),
+    101 => RegistryView(view),
 });
 
 code_struct!(Versioned { value, version });

@@ -6,7 +6,12 @@
 //! ```text
 //! registry = deployment ‖ version ‖ sites ‖ keyspaces ‖ next site ‖ next keyspace
 //!          | 0 ‖ the same ‖ backups
+//!          | 0 ‖ deployment ‖ 2^64 - 1 ‖ 100 ‖ changes ‖ version ‖ registrars ‖ outcomes ‖ how its
+//!            term began ‖ sites ‖ keyspaces ‖ next site ‖ next keyspace ‖ backups
 //! ```
+//!
+//! In the first two, of before there were registrars, the version counts changes. The third one is of
+//! registries that registrars hold.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one tells what givers have kept.
@@ -70,17 +75,42 @@ code_enum!(BackupError as "backup error" {
 
 /// What stands in the place of a deployment's id when backups are told of.
 const WITH_BACKUPS: DeploymentId = DeploymentId(0);
+/// What stands in the place of the version when registrars are told of, and the form that follows.
+const WITH_REGISTRARS: u64 = u64::MAX;
+const FORM: u8 = 100;
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
-        let Registry { deployment, version, sites, keyspaces, site_next, keyspace_next, backups } =
-            self;
-        let is_long = !backups.is_empty() || *deployment == WITH_BACKUPS;
+        let Registry {
+            deployment,
+            version,
+            changes,
+            registrars,
+            outcomes,
+            began,
+            sites,
+            keyspaces,
+            site_next,
+            keyspace_next,
+            backups,
+        } = self;
+        let is_of_before = self.is_of_before();
+        let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         if is_long {
             WITH_BACKUPS.put(out);
         }
         deployment.put(out);
-        version.put(out);
+        if is_of_before {
+            changes.put(out);
+        } else {
+            WITH_REGISTRARS.put(out);
+            out.push(FORM);
+            changes.put(out);
+            version.put(out);
+            registrars.put(out);
+            outcomes.put(out);
+            began.put(out);
+        }
         sites.put(out);
         keyspaces.put(out);
         site_next.put(out);
@@ -93,18 +123,31 @@ impl Code for Registry {
     fn take(from: &mut Input) -> Result<Registry, EntryError> {
         let first = DeploymentId::take(from)?;
         let is_long = first == WITH_BACKUPS;
-        let mut registry = Registry {
-            deployment: if is_long { Code::take(from)? } else { first },
-            version: Code::take(from)?,
-            sites: Code::take(from)?,
-            keyspaces: Code::take(from)?,
-            site_next: Code::take(from)?,
-            keyspace_next: Code::take(from)?,
-            backups: Backups::default(),
-        };
+        let deployment = if is_long { Code::take(from)? } else { first };
+        let changes = u64::take(from)?;
+        let mut registry = Registry::of_before(deployment, changes);
+        let has_registrars = is_long && changes == WITH_REGISTRARS;
+        if has_registrars {
+            if from.byte()? != FORM {
+                return Err(from.malformed("form of a registry"));
+            }
+            registry.changes = Code::take(from)?;
+            registry.version = Code::take(from)?;
+            registry.registrars = Code::take(from)?;
+            registry.outcomes = Code::take(from)?;
+            registry.began = Code::take(from)?;
+            if registry.is_of_before() {
+                return Err(from.malformed("registrar"));
+            }
+        }
+        registry.sites = Code::take(from)?;
+        registry.keyspaces = Code::take(from)?;
+        registry.site_next = Code::take(from)?;
+        registry.keyspace_next = Code::take(from)?;
         if is_long {
             registry.backups = Code::take(from)?;
-            if registry.backups.is_empty() && registry.deployment != WITH_BACKUPS {
+            let is_short = registry.backups.is_empty() && registry.deployment != WITH_BACKUPS;
+            if is_short && !has_registrars {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -158,17 +201,17 @@ mod tests {
     use super::super::{decode_command, encode_command};
     use super::super::{decode_registry, decode_reply, encode_registry, encode_reply};
     use super::*;
-    use model::{Answer, Bytes, Command, Epoch, Refusal, Revision, SlotEpochs, StagedItem};
+    use model::{
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, Refusal, Registrars,
+        RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term, TermBegan,
+    };
 
     fn registry(backups: Backups) -> Registry {
         Registry {
-            deployment: DeploymentId(7),
-            version: 9,
-            sites: Vec::new(),
-            keyspaces: Vec::new(),
             site_next: 3,
             keyspace_next: 2,
             backups,
+            ..Registry::of_before(DeploymentId(7), 9)
         }
     }
 
@@ -208,6 +251,34 @@ mod tests {
         assert_eq!(decode_registry(bytes), Ok(registry(backups)));
         let empty = Bytes::from_static(b"\x01\x00\x07\x09\x00\x00\x03\x02\x00\x00\x00");
         assert!(decode_registry(empty).is_err(), "there is one form of each registry");
+    }
+
+    #[test]
+    fn a_registry_that_registrars_hold_has_a_form_of_its_own() {
+        let set = [SiteId(1), SiteId(2)].into_iter().collect();
+        let version =
+            Ballot { term: Term { number: 1, site: SiteId(2) }, round: 3, site: SiteId(1) };
+        let since = Ballot { term: Term::default(), round: 300, site: SiteId(2) };
+        let id = RequestId { client: ClientId(8), sequence: 4, acknowledged_below: 3 };
+        let registry = Registry {
+            version,
+            changes: 12,
+            registrars: Registrars { set, since, before: [SiteId(1)].into_iter().collect() },
+            outcomes: vec![
+                Remembered { id, outcome: Ok(Changed::Site(SiteId(2))) },
+                Remembered { id, outcome: Err(RegistryError::TooManySites) },
+            ],
+            began: Some(TermBegan { after: since, site_next: 3, keyspace_next: 2 }),
+            ..registry(Backups::default())
+        };
+        let bytes = encode_registry(&registry);
+        let expected = b"\x01\x00\x07\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x64\x0c\
+            \x01\x02\x03\x01\x02\x01\x02\x00\x00\xac\x02\x02\x01\x01\
+            \x02\x08\x04\x03\x01\x01\x02\x08\x04\x03\x00\x03\
+            \x01\x00\x00\xac\x02\x02\x03\x02\
+            \x00\x00\x03\x02\x00\x00\x00";
+        assert_eq!(&bytes[..], expected);
+        assert_eq!(decode_registry(bytes), Ok(registry));
     }
 
     #[test]

@@ -31,6 +31,7 @@ code_enum!(Command as "command" {
     21 => Mirror { from, number, step },
     22 => Fence { lost, by, number, step },
     23 => Promote { promotion, registry },
+    100 => Registrar(step),
 });
 
 code_enum!(Write as "write" {
@@ -230,6 +231,9 @@ code_enum!(Body as "request" {
     5 => TransferLeader { node },
     6 => AtSite { site, command },
     10 => Promote { lost, by, without, accept },
+    100 => Registry { change, id },
+    101 => ShowRegistry,
+    102 => RecoverRegistry { without, accept },
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -21,6 +21,9 @@ code_enum!(RegistryChange as "change of the registry" {
     10 => Backup(site, choice),
     11 => Promote(promotion),
     12 => Return(site, number, revision),
+    100 => CreateKeyspace(spec),
+    101 => DropKeyspace(name),
+    102 => Registrar(site),
 });
 
 code_enum!(RegistryError as "registry error" {
@@ -29,6 +32,14 @@ code_enum!(RegistryError as "registry error" {
     3 => TooManySites,
     4 => LastSite(name),
     10 => OwnBackup(name),
+    100 => Keyspace(error),
+    101 => KeyspaceExists(name),
+    102 => NoKeyspace(name),
+    103 => DefaultKeyspace,
+    104 => TooManyKeyspaces,
+    105 => NoRecovery,
+    106 => Answers(name),
+    107 => Silent(names),
 });
 
 code_enum!(MoveError as "move error" {
@@ -98,8 +109,7 @@ mod tests {
     use super::super::{Batch, decode, decode_command, encode, encode_command};
     use super::*;
     use model::{
-        Backups, Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Registry,
-        Revision,
+        Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Registry, Revision,
     };
     use proptest::prelude::*;
 
@@ -117,13 +127,11 @@ mod tests {
     fn registry() -> Registry {
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
         Registry {
-            deployment: DeploymentId(7),
-            version: 9,
             sites: vec![site()],
             keyspaces: vec![Keyspace { id: KeyspaceId(1), spec }],
             site_next: 3,
             keyspace_next: 2,
-            backups: Backups::default(),
+            ..Registry::of_before(DeploymentId(7), 9)
         }
     }
 

@@ -22,6 +22,7 @@ mod backup;
 mod command;
 mod compact;
 mod deployment;
+mod registrar;
 #[cfg(test)]
 mod tests;
 
@@ -29,8 +30,8 @@ pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
 
 use compact::{Code, Input};
 use model::{
-    Answer, Body, Bytes, Command, Failure, Keyspace, Query, Receiving, Refusal, Registry, Request,
-    StagedItem, limits,
+    Answer, Ballot, Body, Bytes, Command, Failure, Kept, Keyspace, Query, Receiving, Refusal,
+    Registry, Request, StagedItem, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -251,6 +252,40 @@ pub fn encode_registry(registry: &Registry) -> Bytes {
 /// Reads the registry.
 pub fn decode_registry(bytes: Bytes) -> Result<Registry, EntryError> {
     decode_value(bytes)
+}
+
+/// Writes what a site keeps of the registry beside its copy: what it has promised and used, what it has
+/// accepted, and what it has to hand in.
+pub fn encode_registrar(
+    promised: Ballot,
+    used: Ballot,
+    accepted: Option<&Registry>,
+    kept: &Kept,
+) -> Bytes {
+    let mut out = vec![FORMAT];
+    promised.put(&mut out);
+    used.put(&mut out);
+    kept.put(&mut out);
+    accepted.is_some().put(&mut out);
+    if let Some(accepted) = accepted {
+        accepted.put(&mut out);
+    }
+    out.into()
+}
+
+/// Reads it. Without anything accepted, that is the copy.
+pub fn decode_registrar(
+    bytes: Bytes,
+) -> Result<(Ballot, Ballot, Option<Registry>, Kept), EntryError> {
+    let mut input = Input::new(bytes);
+    check_format(&mut input)?;
+    let (promised, used) = Code::take(&mut input)?;
+    let kept = Code::take(&mut input)?;
+    let accepted = Code::take(&mut input)?;
+    if !input.is_empty() {
+        return Err(EntryError::Trailing { offset: input.offset() });
+    }
+    Ok((promised, used, accepted, kept))
 }
 
 /// Whatever these bytes are, reading them must neither panic nor take memory that they do not

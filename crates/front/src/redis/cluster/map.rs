@@ -123,7 +123,7 @@ impl Map {
                 nodes: nodes.into_iter().map(node).collect(),
             });
         }
-        Map { epoch: registry.map_or(0, |registry| registry.version), shards, here }
+        Map { epoch: registry.map_or(0, |registry| registry.changes), shards, here }
     }
 
     /// This node's site.
@@ -207,13 +207,9 @@ pub(super) mod made {
     pub(in crate::redis::cluster) fn map() -> Map {
         let first = site(1, &[(1, "10.0.0.1:7401"), (2, ""), (3, "10.0.0.1:7403")]);
         let registry = Registry {
-            deployment: DeploymentId(0xfeed),
-            version: 9,
             sites: vec![first, site(2, &[(1, "")]), site(3, &[(1, "[::1]:7404")])],
-            keyspaces: Vec::new(),
             site_next: 4,
-            keyspace_next: 1,
-            backups: model::Backups::default(),
+            ..Registry::of_before(DeploymentId(0xfeed), 9)
         };
         let set = |ranges: &[(u16, u16)]| SlotSet::from_ranges(ranges.to_vec()).unwrap();
         Map::of(&Seen {

@@ -6,6 +6,8 @@
 //! - [`Value`]: what must be known of a registry here: its version, its registrars, its command ids;
 //! - [`Acceptor`]: what a site keeps of it. Each of its steps is a command of the site's log;
 //! - [`Proposer`]: one attempt of a site's leader to change it, a [`Ballot`]. It can be lost at any moment;
+//! - [`Driver`]: what waits at a site, attempt after attempt;
+//! - `contents`: the registry itself as a value;
 //! - [`trial`]: bugs put in on purpose, for the model checker in `tests/registry`.
 //!
 //! # The rules
@@ -36,16 +38,19 @@
 //! A recovery that ends half-way leaves promises of a term that has no value: changes wait until it is
 //! asked for again.
 //!
-//! Not here: when to try, whom to ask again, what a change means. The first two are the site's jobs, the
+//! Not here: how messages and commands travel, and what a change means. The first is the site's job, the
 //! last is the registry's own ([`model::Registry`]).
 //!
 //! [`Ballot`]: model::Ballot
 
 mod acceptor;
+mod contents;
+mod driver;
 mod proposer;
 pub mod trial;
 mod value;
 
 pub use acceptor::Acceptor;
+pub use driver::{Answered, Driver, Effect, Ended, Sight, Step};
 pub use proposer::{Asked, Needs, Outcome, Proposer, Work};
 pub use value::Value;

@@ -159,6 +159,7 @@ impl<'a, S: State> Applying<'a, S> {
             Command::Mirror { from, number, step } => self.mirror(*from, *number, step),
             Command::Fence { lost, by, number, step } => self.fence(*lost, *by, *number, step),
             Command::Promote { promotion, registry } => self.promote(promotion, registry),
+            Command::Registrar(step) => self.registrar(step),
         }
     }
 

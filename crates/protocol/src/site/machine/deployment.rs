@@ -1,8 +1,8 @@
 //! What a site knows of its deployment: who it is there, the registry, the ring's pointers.
 //!
-//! The registry has one order of versions, as only the site that holds its slot changes it; the
-//! others take over what is newer than theirs, and make and drop keyspaces as it says. So a site
-//! that is cut off still has all definitions and knows all sites.
+//! Of the registry every site has a copy: the newest version that it knows to be chosen. It takes over
+//! what is newer, and makes and drops keyspaces as that says. So a site that is cut off still has all
+//! definitions and knows all sites. How it is changed is another matter ([`super::registrar`]).
 //!
 //! ```text
 //! d d     → format 1 ‖ own id (varint) ‖ whether it began the deployment ‖ registry (wire::entry)
@@ -13,11 +13,14 @@
 //! ```
 
 use super::apply::Applying;
+use super::registrar::OwnAcceptor;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
+use crate::deployment::registry::Acceptor;
+use crate::deployment::registry::trial::Planted;
 use crate::global::backups::kept_at;
 use model::{
-    Answer, Backups, Bytes, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry,
+    Answer, Bytes, Changed, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry,
     RegistryChange, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +50,8 @@ pub(super) struct Deployment {
     pub(super) registered: BTreeMap<Slot, (SiteId, Epoch)>,
     /// The sites whose mirrors are kept here.
     pub(super) backs_up: BTreeSet<SiteId>,
+    /// Its part in holding the registry; its copy is the member's registry.
+    pub(super) acceptor: Option<OwnAcceptor>,
 }
 
 /// The sites whose backup a site is.
@@ -70,7 +75,8 @@ impl Deployment {
             None => SlotSet::default(),
         };
         let backs_up = backs_up(member.as_ref());
-        Ok(Deployment { member, ring, pinned, registered, backs_up })
+        let acceptor = super::registrar::load(state, member.as_ref())?;
+        Ok(Deployment { member, ring, pinned, registered, backs_up, acceptor })
     }
 }
 
@@ -113,7 +119,7 @@ fn decode_holder(row: &[u8]) -> Option<(SiteId, Epoch)> {
 }
 
 impl<S: State> Applying<'_, S> {
-    fn done_now(&self) -> Answer {
+    pub(super) fn done_now(&self) -> Answer {
         Answer::Done(self.known.head.revision)
     }
 
@@ -125,15 +131,15 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn found(&mut self, deployment: DeploymentId, site: &SiteEntry) -> Answer {
         if self.known.deployment.member.is_none() {
             let own = SiteId(1);
-            let registry = Registry {
-                deployment,
-                version: 1,
+            let mut registry = Registry {
                 sites: vec![SiteEntry { id: own, leaving: false, ..site.clone() }],
                 keyspaces: self.known.keyspaces.made(),
                 site_next: own.0 + 1,
                 keyspace_next: self.known.head.keyspace_next,
-                backups: Backups::default(),
+                ..Registry::of_before(deployment, 0)
             };
+            registry.adopt(own);
+            registry.changes = 1;
             self.known.slots.begin(true);
             self.set_member(Membership { own, founder: true, registry: Arc::new(registry) });
         }
@@ -154,13 +160,14 @@ impl<S: State> Applying<'_, S> {
 
     /// Takes a newer registry over.
     pub(super) fn learn_registry(&mut self, registry: &Registry) -> Result<Answer, Stopped> {
-        let member = self.member()?;
+        let member = self.member()?.clone();
         if member.registry.deployment != registry.deployment {
             return Err(Refusal::NoDeployment.into());
         }
-        if member.registry.version < registry.version {
-            let registry = Arc::new(registry.clone());
-            self.set_member(Membership { registry, ..member.clone() });
+        let value = Arc::new(registry.clone());
+        let acceptor = self.known.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)?;
+        if acceptor.learn(value.clone(), Planted::none()) {
+            self.set_member(Membership { registry: value, ..member });
             self.follow_keyspaces()?;
             self.follow_promotions()?;
         }
@@ -168,34 +175,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     pub(super) fn change_registry(&mut self, change: &RegistryChange) -> Result<Answer, Stopped> {
-        self.check_may_change()?;
-        let member = self.member()?.clone();
-        let mut registry = (*member.registry).clone();
-        let site = registry.change(change).map_err(Refusal::from)?;
-        if registry.version != member.registry.version {
-            self.set_member(Membership { registry: Arc::new(registry.clone()), ..member });
-            self.follow_promotions()?;
-        }
-        Ok(Answer::Registered { site, registry: Box::new(registry) })
-    }
-
-    /// Whether the registry may be changed here, if there is one.
-    pub(super) fn check_may_change(&self) -> Result<(), Refusal> {
-        let holds = self.known.slots.token(Registry::slot()).serves();
-        match &self.known.deployment.member {
-            Some(_) if !holds => Err(Refusal::NotHeld(Registry::slot())),
-            _ => Ok(()),
-        }
-    }
-
-    /// The keyspaces were changed here, at the site that may.
-    pub(super) fn publish_keyspaces(&mut self) {
-        let Some(member) = self.known.deployment.member.clone() else { return };
-        let mut registry = (*member.registry).clone();
-        registry.keyspaces = self.known.keyspaces.made();
-        registry.keyspace_next = self.known.head.keyspace_next;
-        registry.version += 1;
-        self.set_member(Membership { registry: Arc::new(registry), ..member });
+        let changed = self.change_alone(change)?;
+        let registry = Box::new((*self.member()?.registry).clone());
+        let Changed::Site(site) = changed else { return Ok(self.done_now()) };
+        Ok(Answer::Registered { site, registry })
     }
 
     /// Makes and drops keyspaces as the registry has it.
@@ -274,7 +257,12 @@ impl<S: State> Applying<'_, S> {
         if member.founder {
             self.overlay.put(tables::FOUNDER, Bytes::new());
         }
-        self.known.deployment.member = Some(member);
+        let deployment = &mut self.known.deployment;
+        // Only at the beginning: from then on the acceptor has taken it over first.
+        let copy = || Acceptor::new(member.registry.clone());
+        deployment.acceptor.get_or_insert_with(copy);
+        deployment.member = Some(member);
+        self.write_acceptor();
         self.note_backups();
     }
 }

@@ -144,6 +144,10 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         let member = self.member()?.clone();
         let (lost, own) = (promotion.lost, member.own);
+        // Registrars decide on later ones.
+        if !member.registry.is_of_before() {
+            return refused(BackupError::Outdated);
+        }
         if member.registry.backups.promotion(lost) == Some(promotion) {
             return Ok(Answer::Done(self.known.head.revision));
         }
@@ -156,7 +160,8 @@ impl<S: State> Applying<'_, S> {
         let mut registry = if newer { latest.clone() } else { (*member.registry).clone() };
         registry.change(&RegistryChange::Promote(promotion.clone())).map_err(Refusal::from)?;
         // The lost site may have made changes that nobody has heard of.
-        registry.version += NUMBERS_SKIPPED;
+        registry.changes += NUMBERS_SKIPPED;
+        registry.version = Registry::version_of_before(registry.changes);
         registry.site_next = registry.site_next.saturating_add(IDS_SKIPPED);
         registry.keyspace_next = registry.keyspace_next.saturating_add(IDS_SKIPPED);
         self.learn_registry(&registry)
@@ -165,7 +170,12 @@ impl<S: State> Applying<'_, S> {
     /// Does what the registry's promotions say of this site. Doing it again does nothing.
     pub(super) fn follow_promotions(&mut self) -> Result<(), Stopped> {
         let Some(member) = self.known.deployment.member.clone() else { return Ok(()) };
-        if member.registry.site(member.own).is_none() && !self.planted.is(Bug::GhostServes) {
+        // A site that joined beyond the end of a term hands that in, and is there again.
+        let acceptor = self.known.deployment.acceptor.as_ref();
+        let joins = acceptor.map(|acceptor| &acceptor.kept().joins[..]).unwrap_or_default();
+        let hands_in = joins.iter().any(|site| site.id == member.own);
+        let is_gone = member.registry.site(member.own).is_none() && !hands_in;
+        if is_gone && !self.planted.is(Bug::GhostServes) {
             // It is gone for the others, and what it still held is theirs.
             self.give_up_all(member.registry.sites.first().map_or(member.own, |site| site.id));
         }

@@ -23,8 +23,8 @@ use super::apply::Applying;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Revision,
-    SiteId, Slot, limits,
+    Answer, Catalog, ChangeKind, Changed, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal,
+    RegistryChange, Revision, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -223,7 +223,13 @@ fn decode_row(row: model::Bytes) -> Option<(u64, Keyspace)> {
 impl<S: State> Applying<'_, S> {
     pub(super) fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Answer, Stopped> {
         spec.check().map_err(Refusal::from)?;
-        self.check_may_change()?;
+        if self.known.deployment.member.is_some() {
+            let change = RegistryChange::CreateKeyspace(spec.clone());
+            let Changed::Keyspace(id) = self.change_alone(&change)? else {
+                return Err(Refusal::NoDeployment.into());
+            };
+            return Ok(Answer::Keyspace(Keyspace { id, spec: spec.clone() }));
+        }
         if spec.is_global() {
             self.member()?;
         }
@@ -244,7 +250,6 @@ impl<S: State> Applying<'_, S> {
         self.known.head.keyspace_next += 1;
         let keyspace = Keyspace { id, spec: spec.clone() };
         self.add_keyspace(keyspace.clone())?;
-        self.publish_keyspaces();
         Ok(Answer::Keyspace(keyspace))
     }
 
@@ -265,7 +270,10 @@ impl<S: State> Applying<'_, S> {
     }
 
     pub(super) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
-        self.check_may_change()?;
+        if self.known.deployment.member.is_some() {
+            self.change_alone(&RegistryChange::DropKeyspace(name.to_owned()))?;
+            return Ok(Answer::Done(self.known.head.revision));
+        }
         let spaces = &self.known.keyspaces.spaces;
         let found = spaces.values().find(|space| space.keyspace.spec.name == name);
         let id = match found {
@@ -276,7 +284,6 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::DefaultKeyspace.into());
         }
         self.remove_keyspace(id);
-        self.publish_keyspaces();
         Ok(Answer::Done(self.known.head.revision))
     }
 

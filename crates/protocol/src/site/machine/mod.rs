@@ -13,6 +13,7 @@
 //! | `removals` | whether an absent key has been there meanwhile |
 //! | `keyspaces` | generations: clearing a million keys is one small command |
 //! | [`deployment`] | this site's place in its deployment, and the registry |
+//! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
 //! | [`keeping`] | what has left and is kept until it is safe |
@@ -47,6 +48,7 @@ mod query;
 mod reader;
 pub mod receiving;
 mod records;
+pub mod registrar;
 mod removals;
 mod requests;
 mod stores;

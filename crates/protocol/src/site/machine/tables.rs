@@ -25,6 +25,7 @@
 //! w lost                           → a fence against a site                      (fences.rs)
 //! d m                              → who keeps the mirror of this site        (mirroring.rs)
 //! d d, d f, d p, d r               → the deployment; the ring's pointers
+//! R                                → what it promised and accepted of the registry  (registrar.rs)
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)
 //! Q slot client                    → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
@@ -56,6 +57,9 @@ pub(super) const FOUNDER: &[u8] = b"df";
 pub(super) const PINNED: &[u8] = b"dp";
 /// The key of the ring's pointers.
 pub(super) const RING: &[u8] = b"dr";
+
+/// The key of what this site promised and accepted of the registry.
+pub(super) const REGISTRAR: &[u8] = b"R";
 
 /// The key of who keeps this site's mirror.
 pub(super) const OWN_MIRROR: &[u8] = b"dm";

@@ -7,6 +7,7 @@ mod hashes;
 mod keyspaces;
 mod moves;
 mod queries;
+mod registry;
 mod requests;
 mod sameness;
 mod simple;

@@ -1,0 +1,576 @@
+//! The changes that one site's leader makes to the registry, one attempt after the other.
+//!
+//! It says what is to be done ([`Effect`]) and takes what came of it ([`Answered`]). An attempt that is
+//! refused, or that takes too long, is followed by another one after a pause, which is longer each time
+//! and differs from site to site. What waits has a deadline. All of it is volatile: a change has an id,
+//! so the next leader can be asked for it again.
+
+use super::trial::Planted;
+use super::{Asked, Outcome, Proposer, Value, Work};
+use model::{Ballot, SiteId};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// An attempt that takes longer is given up for another one.
+const ATTEMPT: Duration = Duration::from_millis(3_000);
+/// The pause after the first attempt that was refused. It doubles.
+const PAUSE: Duration = Duration::from_millis(40);
+/// It doubles so often.
+const DOUBLED_MAX: u32 = 6;
+
+/// A step, to be put into the log of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<V> {
+    /// [`super::Acceptor::reserve`].
+    Reserve(Ballot),
+    /// [`super::Acceptor::reserve_term`].
+    ReserveTerm,
+    /// [`super::Acceptor::prepare`].
+    Prepare(Ballot),
+    /// [`super::Acceptor::accept`].
+    Accept(Ballot, V),
+    /// [`super::Acceptor::learn`].
+    Learn(V),
+}
+
+/// What is to be done. The answer comes back under the same number.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<V: Value, O> {
+    /// A step of a site, perhaps this one.
+    Take {
+        /// Its number.
+        id: u64,
+        /// Whose.
+        site: SiteId,
+        /// Which.
+        step: Step<V>,
+    },
+    /// The end, for whoever asked.
+    Settle(O, Result<Outcome<V>, Ended>),
+}
+
+/// Why there is no outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its deadline passed, and nothing was accepted anywhere.
+    NoMajority,
+    /// Its deadline passed, and it may be done yet.
+    Unknown,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answered<V> {
+    /// The ballot.
+    Reserved(Ballot),
+    /// The ballot that begins the next term, and what this site had accepted.
+    TermReserved(Ballot, V),
+    /// It has promised; what it had accepted.
+    Promised(V),
+    /// It has accepted.
+    Accepted,
+    /// It has promised this one.
+    Refused(Ballot),
+    /// The copy is taken over.
+    Learned,
+    /// Nobody knows.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Waiting<V: Value, O> {
+    origin: O,
+    work: Work<V>,
+    deadline: Duration,
+    /// Somebody was asked to accept it.
+    is_open: bool,
+}
+
+#[derive(Debug)]
+enum Stage<V: Value> {
+    Idle,
+    /// This site promises a ballot that it was refused for, so that the next one is higher.
+    Raising(u64),
+    Reserving(u64),
+    Balloting {
+        proposer: Box<Proposer<V>>,
+        asked: BTreeMap<u64, SiteId>,
+    },
+    /// The value is chosen; this site's own copy comes first.
+    Learning {
+        id: u64,
+        outcome: Outcome<V>,
+    },
+}
+
+/// What the driver must know of its site.
+#[derive(Debug)]
+pub struct Sight<'a, V> {
+    /// This site.
+    pub own: SiteId,
+    /// The time.
+    pub now: Duration,
+    /// Its copy.
+    pub copy: &'a V,
+}
+
+/// The changes that wait at one site, and the attempt at the first of them.
+#[derive(Debug)]
+pub struct Driver<V: Value, O> {
+    waiting: VecDeque<Waiting<V, O>>,
+    stage: Stage<V>,
+    /// The highest ballot that refused one.
+    above: Ballot,
+    not_before: Duration,
+    until: Duration,
+    tries: u32,
+    random: u64,
+    last_id: u64,
+    planted: Planted,
+}
+
+impl<V: Value, O: Clone> Driver<V, O> {
+    /// Nothing yet. `seed`: where the differences between sites' pauses come from.
+    pub fn new(seed: u64, planted: Planted) -> Driver<V, O> {
+        Driver {
+            waiting: VecDeque::new(),
+            stage: Stage::Idle,
+            above: Ballot::default(),
+            not_before: Duration::ZERO,
+            until: Duration::ZERO,
+            tries: 0,
+            random: seed,
+            last_id: 0,
+            planted,
+        }
+    }
+
+    /// How much waits.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether this waits already.
+    pub fn has(&self, is_it: impl Fn(&Work<V>) -> bool) -> bool {
+        self.waiting.iter().any(|one| is_it(&one.work))
+    }
+
+    /// Takes work in.
+    pub fn want(&mut self, origin: O, work: Work<V>, deadline: Duration) {
+        let is_open = false;
+        self.waiting.push_back(Waiting { origin, work, deadline, is_open });
+    }
+
+    /// Gives everything back: this site's leader is another node.
+    pub fn drop_all(&mut self) -> Vec<(O, Work<V>, Duration, bool)> {
+        self.stage = Stage::Idle;
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        all.map(|one| (one.origin, one.work, one.deadline, one.is_open)).collect()
+    }
+
+    /// When it has something to do by itself.
+    pub fn next_due(&self) -> Option<Duration> {
+        let due = match self.stage {
+            Stage::Idle => self.not_before,
+            _ => self.until,
+        };
+        self.waiting.iter().map(|one| one.deadline).min().map(|deadline| deadline.min(due))
+    }
+
+    /// Goes on.
+    pub fn advance(&mut self, sight: &Sight<'_, V>) -> Vec<Effect<V, O>> {
+        let mut effects = Vec::new();
+        self.give_up(sight.now, &mut effects);
+        if !matches!(self.stage, Stage::Idle) && self.until <= sight.now {
+            self.pause(sight.now);
+        }
+        if matches!(self.stage, Stage::Idle) && self.not_before <= sight.now {
+            self.begin(sight, &mut effects);
+        }
+        effects
+    }
+
+    fn give_up(&mut self, now: Duration, effects: &mut Vec<Effect<V, O>>) {
+        if self.waiting.front().is_some_and(|one| one.deadline <= now) {
+            self.stage = Stage::Idle;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        for one in waiting {
+            if one.deadline > now {
+                self.waiting.push_back(one);
+                continue;
+            }
+            let ended = if one.is_open { Ended::Unknown } else { Ended::NoMajority };
+            effects.push(Effect::Settle(one.origin, Err(ended)));
+        }
+    }
+
+    fn begin(&mut self, sight: &Sight<'_, V>, effects: &mut Vec<Effect<V, O>>) {
+        while let Some(first) = self.waiting.front() {
+            match &first.work {
+                Work::Change { id, .. } => {
+                    // Somebody else has made sure of it.
+                    let Some(known) = sight.copy.outcome(*id) else { break };
+                    let first = self.waiting.pop_front().expect("it is there");
+                    effects.push(Effect::Settle(first.origin, Ok(Outcome::Done(known))));
+                }
+                _ => break,
+            }
+        }
+        let Some(first) = self.waiting.front() else { return };
+        let is_recovery = matches!(first.work, Work::Recover { .. });
+        // Before there were registrars nobody could promise anything.
+        if sight.copy.registrars().set.is_empty() && !is_recovery {
+            return self.pause(sight.now);
+        }
+        self.until = sight.now + ATTEMPT;
+        let id = self.next_id();
+        let step = match is_recovery {
+            true if self.above.term > sight.copy.version().term => {
+                self.stage = Stage::Raising(id);
+                Step::Prepare(self.above)
+            }
+            true => {
+                self.stage = Stage::Reserving(id);
+                Step::ReserveTerm
+            }
+            false => {
+                self.stage = Stage::Reserving(id);
+                Step::Reserve(self.above)
+            }
+        };
+        effects.push(Effect::Take { id, site: sight.own, step });
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The next attempt comes after a while.
+    fn pause(&mut self, now: Duration) {
+        self.stage = Stage::Idle;
+        let pause = PAUSE * (1 << self.tries.min(DOUBLED_MAX));
+        self.tries = self.tries.saturating_add(1);
+        self.random =
+            self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let share = 500 + (self.random >> 33) % 1_000;
+        self.not_before = now + pause.mul_f64(share as f64 / 1_000.0);
+    }
+
+    /// Something came of a step.
+    pub fn answered(
+        &mut self,
+        id: u64,
+        answered: Answered<V>,
+        sight: &Sight<'_, V>,
+    ) -> Vec<Effect<V, O>> {
+        let mut effects = Vec::new();
+        let Some(first) = self.waiting.front_mut() else { return effects };
+        match (&mut self.stage, answered) {
+            (Stage::Raising(own), _) if *own == id => {
+                let id = self.next_id();
+                self.stage = Stage::Reserving(id);
+                effects.push(Effect::Take { id, site: sight.own, step: Step::ReserveTerm });
+            }
+            (Stage::Reserving(own), answered) if *own == id => {
+                let (ballot, accepted) = match answered {
+                    Answered::Reserved(ballot) => (ballot, None),
+                    Answered::TermReserved(ballot, accepted) => (ballot, Some(accepted)),
+                    _ => {
+                        self.pause(sight.now);
+                        return effects;
+                    }
+                };
+                let (copy, work) = (sight.copy.clone(), first.work.clone());
+                let mut proposer = Proposer::new(ballot, copy, work, self.planted);
+                if let Some(accepted) = accepted {
+                    proposer.promised(sight.own, accepted);
+                }
+                let (proposer, asked) = (Box::new(proposer), BTreeMap::new());
+                self.stage = Stage::Balloting { proposer, asked };
+                self.ask(sight.own, &mut effects);
+            }
+            (Stage::Balloting { proposer, asked }, answered) => {
+                let Some(site) = asked.remove(&id) else { return effects };
+                match answered {
+                    Answered::Promised(accepted) => {
+                        proposer.promised(site, accepted);
+                        if matches!(proposer.asked().0, Asked::Accept(_)) {
+                            first.is_open = true;
+                            // What is still asked for is of the stage before.
+                            asked.clear();
+                        }
+                        self.ask(sight.own, &mut effects);
+                    }
+                    Answered::Accepted => {
+                        if let Some((value, outcome)) = proposer.accepted(site) {
+                            let id = self.next_id();
+                            self.stage = Stage::Learning { id, outcome };
+                            let step = Step::Learn(value);
+                            effects.push(Effect::Take { id, site: sight.own, step });
+                        }
+                    }
+                    Answered::Refused(ballot) => {
+                        self.above = self.above.max(ballot);
+                        self.pause(sight.now);
+                    }
+                    // It is asked again in the next attempt.
+                    _ => {}
+                }
+            }
+            (Stage::Learning { id: own, outcome }, answered) if *own == id => {
+                let outcome = outcome.clone();
+                self.stage = Stage::Idle;
+                if answered != Answered::Learned {
+                    self.pause(sight.now);
+                } else if outcome != Outcome::Again {
+                    let first = self.waiting.pop_front().expect("it is there");
+                    self.tries = 0;
+                    self.not_before = sight.now;
+                    effects.push(Effect::Settle(first.origin, Ok(outcome)));
+                }
+                effects.extend(self.advance(sight));
+            }
+            _ => {}
+        }
+        effects
+    }
+
+    /// Asks those that were not asked yet.
+    fn ask(&mut self, own: SiteId, effects: &mut Vec<Effect<V, O>>) {
+        let Stage::Balloting { proposer, asked } = &mut self.stage else { return };
+        let ballot = proposer.ballot();
+        let (wanted, sites) = proposer.asked();
+        let step = match wanted {
+            Asked::Prepare => Step::Prepare(ballot),
+            Asked::Accept(value) => Step::Accept(ballot, value),
+            Asked::Nothing => return,
+        };
+        let under_way: Vec<SiteId> = asked.values().copied().collect();
+        let mut sites: Vec<SiteId> =
+            sites.into_iter().filter(|site| !under_way.contains(site)).collect();
+        // The others have further to go.
+        sites.sort_by_key(|site| *site == own);
+        for site in sites {
+            self.last_id += 1;
+            asked.insert(self.last_id, site);
+            effects.push(Effect::Take { id: self.last_id, site, step: step.clone() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Acceptor;
+    use super::*;
+    use model::{
+        Changed, DeploymentId, KeyspaceSpec, RegistrarSet, Registrars, Registry, RegistryChange,
+        RequestId, SiteEntry, SiteName,
+    };
+    use std::sync::Arc;
+
+    type V = Arc<Registry>;
+    const NONE: Planted = Planted::none();
+
+    fn registry(sites: u32) -> V {
+        let entry = |id: u32| SiteEntry {
+            id: SiteId(id),
+            name: SiteName::new(format!("s{id}")).unwrap(),
+            incarnation: u64::from(id),
+            capacity_percent: 100,
+            leaving: false,
+            nodes: Vec::new(),
+        };
+        let mut registry = Registry::of_before(DeploymentId(7), 1);
+        registry.sites = (1..=sites).map(entry).collect();
+        registry.site_next = sites + 1;
+        registry.adopt(SiteId(1));
+        let set: RegistrarSet = (1..=sites).map(SiteId).collect();
+        registry.registrars = Registrars { set, since: registry.version, before: set };
+        Arc::new(registry)
+    }
+
+    fn change(number: u64) -> Work<V> {
+        let spec = KeyspaceSpec::linearizable_global(format!("k{number}"), format!("k{number}:"));
+        let id = RequestId { client: model::ClientId(1), sequence: number, acknowledged_below: 0 };
+        Work::Change { id, change: RegistryChange::CreateKeyspace(spec) }
+    }
+
+    struct World {
+        acceptors: BTreeMap<SiteId, Acceptor<V>>,
+        drivers: BTreeMap<SiteId, Driver<V, u32>>,
+        away: Vec<SiteId>,
+        now: Duration,
+        ends: Vec<(SiteId, u32, Result<Outcome<V>, Ended>)>,
+    }
+
+    impl World {
+        fn new(sites: u32) -> World {
+            let ids = || (1..=sites).map(SiteId);
+            World {
+                acceptors: ids().map(|id| (id, Acceptor::new(registry(sites)))).collect(),
+                drivers: ids().map(|id| (id, Driver::new(id.0.into(), NONE))).collect(),
+                away: Vec::new(),
+                now: Duration::ZERO,
+                ends: Vec::new(),
+            }
+        }
+
+        fn want(&mut self, site: u32, number: u32, work: Work<V>) {
+            let deadline = self.now + Duration::from_secs(10);
+            self.drivers.get_mut(&SiteId(site)).unwrap().want(number, work, deadline);
+        }
+
+        fn take(&mut self, site: SiteId, step: Step<V>) -> Answered<V> {
+            let acceptor = self.acceptors.get_mut(&site).unwrap();
+            let answer = match step {
+                Step::Reserve(above) => {
+                    return Answered::Reserved(acceptor.reserve(site, above, NONE));
+                }
+                Step::ReserveTerm => {
+                    let (ballot, accepted) = acceptor.reserve_term(site, NONE);
+                    return Answered::TermReserved(ballot, accepted);
+                }
+                Step::Prepare(ballot) => acceptor.prepare(ballot, NONE).map(Answered::Promised),
+                Step::Accept(ballot, value) => {
+                    acceptor.accept(ballot, value).map(|()| Answered::Accepted)
+                }
+                Step::Learn(value) => {
+                    acceptor.learn(value, NONE);
+                    return Answered::Learned;
+                }
+            };
+            answer.unwrap_or_else(Answered::Refused)
+        }
+
+        /// Lets everything happen for so long; sites take turns, message by message.
+        fn run(&mut self, for_ms: u64) {
+            let until = self.now + Duration::from_millis(for_ms);
+            let mut under_way: VecDeque<(SiteId, u64, SiteId, Step<V>)> = VecDeque::new();
+            while self.now < until {
+                let sites: Vec<SiteId> = self.drivers.keys().copied().collect();
+                for own in sites {
+                    let copy = self.acceptors[&own].copy().clone();
+                    let sight = Sight { own, now: self.now, copy: &copy };
+                    let effects = self.drivers.get_mut(&own).unwrap().advance(&sight);
+                    self.perform(own, effects, &mut under_way);
+                }
+                match under_way.pop_front() {
+                    None => self.now += Duration::from_millis(10),
+                    Some((own, id, site, step)) => {
+                        self.now += Duration::from_millis(1);
+                        if self.away.contains(&site) || self.away.contains(&own) {
+                            continue;
+                        }
+                        let answered = self.take(site, step);
+                        let copy = self.acceptors[&own].copy().clone();
+                        let sight = Sight { own, now: self.now, copy: &copy };
+                        let driver = self.drivers.get_mut(&own).unwrap();
+                        let effects = driver.answered(id, answered, &sight);
+                        self.perform(own, effects, &mut under_way);
+                    }
+                }
+            }
+        }
+
+        fn perform(
+            &mut self,
+            own: SiteId,
+            effects: Vec<Effect<V, u32>>,
+            under_way: &mut VecDeque<(SiteId, u64, SiteId, Step<V>)>,
+        ) {
+            for effect in effects {
+                match effect {
+                    Effect::Take { id, site, step } => under_way.push_back((own, id, site, step)),
+                    Effect::Settle(origin, end) => self.ends.push((own, origin, end)),
+                }
+            }
+        }
+    }
+
+    fn made(id: u32) -> Result<Outcome<V>, Ended> {
+        Ok(Outcome::Done(Ok(Changed::Keyspace(model::KeyspaceId(id)))))
+    }
+
+    #[test]
+    fn a_change_is_made_with_a_minority_away() {
+        let mut world = World::new(3);
+        world.away = vec![SiteId(1)];
+        world.want(2, 7, change(1));
+        world.run(1_000);
+        assert_eq!(world.ends, [(SiteId(2), 7, made(1))]);
+        assert_eq!(world.acceptors[&SiteId(3)].accepted().keyspaces.len(), 1);
+        assert_eq!(world.acceptors[&SiteId(3)].copy().keyspaces.len(), 0, "it has not learned it");
+    }
+
+    #[test]
+    fn changes_at_the_same_time_are_all_made() {
+        let mut world = World::new(3);
+        for site in 1..=3 {
+            world.want(site, site, change(u64::from(site)));
+        }
+        world.run(9_000);
+        let mut ids: Vec<_> = world.ends.iter().map(|(_, _, end)| format!("{end:?}")).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!((world.ends.len(), ids.len()), (3, 3), "{:?}", world.ends);
+        assert!(world.ends.iter().all(|(_, _, end)| matches!(end, Ok(Outcome::Done(Ok(_))))));
+    }
+
+    #[test]
+    fn a_change_that_is_asked_for_again_elsewhere_is_made_once() {
+        let mut world = World::new(3);
+        world.want(1, 1, change(1));
+        world.run(500);
+        world.want(2, 2, change(1));
+        world.run(1_000);
+        assert_eq!(world.ends, [(SiteId(1), 1, made(1)), (SiteId(2), 2, made(1))]);
+    }
+
+    #[test]
+    fn without_a_majority_it_ends_and_says_so() {
+        let mut world = World::new(3);
+        world.away = vec![SiteId(2), SiteId(3)];
+        world.want(1, 1, change(1));
+        world.run(12_000);
+        assert_eq!(world.ends, [(SiteId(1), 1, Err(Ended::NoMajority))]);
+        // A site is back: what waits is begun again.
+        world.want(1, 2, change(2));
+        world.run(1_000);
+        world.away = vec![SiteId(3)];
+        world.run(8_000);
+        assert_eq!(world.ends.last(), Some(&(SiteId(1), 2, made(1))));
+    }
+
+    #[test]
+    fn a_recovery_goes_on_with_those_that_are_left() {
+        let mut world = World::new(2);
+        world.away = vec![SiteId(1)];
+        world.want(2, 1, Work::Recover { without: vec![SiteId(1)] });
+        world.want(2, 2, change(1));
+        world.run(3_000);
+        assert_eq!(world.ends[0], (SiteId(2), 1, Ok(Outcome::Recovered)));
+        assert!(matches!(world.ends[1].2, Ok(Outcome::Done(Ok(Changed::Keyspace(_))))));
+        let copy = world.acceptors[&SiteId(2)].copy();
+        assert_eq!((copy.version.term.number, copy.registrars.set.sites()), (1, &[SiteId(2)][..]));
+    }
+
+    #[test]
+    fn a_recovery_of_a_term_that_somebody_has_begun_begins_the_next_one() {
+        let mut world = World::new(3);
+        let begun = world.take(SiteId(3), Step::ReserveTerm);
+        let Answered::TermReserved(ballot, _) = begun else { panic!("{begun:?}") };
+        world.take(SiteId(3), Step::Prepare(Ballot { round: 0, ..ballot }));
+        world.away = vec![SiteId(1)];
+        world.want(2, 1, Work::Recover { without: vec![SiteId(1)] });
+        world.run(5_000);
+        assert_eq!(world.ends, [(SiteId(2), 1, Ok(Outcome::Recovered))]);
+        assert_eq!(world.acceptors[&SiteId(2)].copy().version.term.number, 2);
+    }
+}

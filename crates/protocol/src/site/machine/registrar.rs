@@ -1,0 +1,153 @@
+//! This site's part in holding the registry: what it has promised and accepted, beside its copy.
+//!
+//! Each step of [`crate::deployment::registry::Acceptor`] is a command, so it is durable before it is
+//! answered, and all replicas of the site have taken it.
+//!
+//! A site that is the only registrar changes the registry by one command as well: it is a majority.
+//!
+//! ```text
+//! R → promised ‖ used ‖ what is to be handed in ‖ accepted, unless that is the copy (wire::entry)
+//! ```
+
+use super::apply::Applying;
+use super::deployment::Membership;
+use super::{MachineError, Stopped, tables};
+use crate::deployment::registry::trial::Planted;
+use crate::deployment::registry::{Acceptor, Value as _};
+use model::{
+    Answer, Changed, Kept, Refusal, RegistrarAnswer, RegistrarStep, Registry, RegistryChange,
+    RegistryError,
+};
+use std::sync::Arc;
+use storage::state::{Read, State};
+use wire::entry::{decode_registrar, encode_registrar};
+
+/// What a site keeps of the registry.
+pub type OwnAcceptor = Acceptor<Arc<Registry>>;
+
+/// What the state says. A state of before there were registrars has nothing but the copy.
+pub(super) fn load(
+    state: &impl Read,
+    member: Option<&Membership>,
+) -> Result<Option<OwnAcceptor>, MachineError> {
+    let Some(copy) = member.map(|member| member.registry.clone()) else { return Ok(None) };
+    let Some(row) = state.get(tables::REGISTRAR)? else { return Ok(Some(Acceptor::new(copy))) };
+    let damaged = MachineError::Damaged { table: 'R' };
+    let (promised, used, accepted, kept) = decode_registrar(row).map_err(|_| damaged)?;
+    let accepted = accepted.map_or_else(|| copy.clone(), Arc::new);
+    Ok(Some(Acceptor::restored(copy, accepted, (promised, used), kept)))
+}
+
+impl<S: State> Applying<'_, S> {
+    fn acceptor(&mut self) -> Result<&mut OwnAcceptor, Refusal> {
+        self.known.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)
+    }
+
+    pub(super) fn registrar(&mut self, step: &RegistrarStep) -> Result<Answer, Stopped> {
+        let own = self.member()?.own;
+        let deployment = self.member()?.registry.deployment;
+        let acceptor = self.acceptor()?;
+        let none = Planted::none();
+        let boxed = |registry: &Arc<Registry>| Box::new((**registry).clone());
+        let answer = match step {
+            RegistrarStep::Reserve(above) => {
+                RegistrarAnswer::Reserved(acceptor.reserve(own, *above, none))
+            }
+            RegistrarStep::ReserveTerm => {
+                let (ballot, accepted) = acceptor.reserve_term(own, none);
+                RegistrarAnswer::TermReserved(ballot, boxed(&accepted))
+            }
+            RegistrarStep::Prepare(ballot) => match acceptor.prepare(*ballot, none) {
+                Ok(accepted) => RegistrarAnswer::Promised(boxed(&accepted)),
+                Err(promised) => RegistrarAnswer::Refused(promised),
+            },
+            RegistrarStep::Accept(ballot, registry) => {
+                if registry.deployment != deployment || registry.version != *ballot {
+                    return Err(Refusal::NoDeployment.into());
+                }
+                match acceptor.accept(*ballot, Arc::new((**registry).clone())) {
+                    Ok(()) => RegistrarAnswer::Accepted,
+                    Err(promised) => RegistrarAnswer::Refused(promised),
+                }
+            }
+            RegistrarStep::Adopt => {
+                self.adopt()?;
+                return Ok(self.done_now());
+            }
+        };
+        self.write_acceptor();
+        Ok(Answer::Registrar(answer))
+    }
+
+    /// The right to change a registry of before there were registrars belonged to the owner of a slot,
+    /// and so does that registry.
+    fn adopt(&mut self) -> Result<(), Stopped> {
+        let member = self.member()?.clone();
+        let serves = self.known.slots.token(Registry::slot()).serves();
+        if member.registry.is_of_before() && serves {
+            let mut registry = (*member.registry).clone();
+            registry.adopt(member.own);
+            self.learn_registry(&registry)?;
+        }
+        Ok(())
+    }
+
+    /// Whether this site may change the registry by itself, if there is one.
+    pub(super) fn check_may_change(&mut self) -> Result<(), Stopped> {
+        let Some(member) = self.known.deployment.member.clone() else { return Ok(()) };
+        self.adopt()?;
+        let acceptor = self.acceptor()?;
+        let copy = acceptor.copy();
+        let is_only = copy.registrars.set.sites() == [member.own];
+        match is_only && acceptor.accepted().version() == copy.version() {
+            true => Ok(()),
+            false => Err(Refusal::NotHeld(Registry::slot()).into()),
+        }
+    }
+
+    /// Changes the registry by itself.
+    pub(super) fn change_alone(&mut self, change: &RegistryChange) -> Result<Changed, Stopped> {
+        self.check_may_change()?;
+        let own = self.member()?.own;
+        let acceptor = self.acceptor()?;
+        let copy = acceptor.copy().clone();
+        let ballot = acceptor.reserve(own, copy.version(), Planted::none());
+        let mut registry = (*copy).clone();
+        let changed = registry.change_at(change, ballot).map_err(refusal)?;
+        if registry.registrars.set != copy.registrars.set {
+            // The others are to be asked, too.
+            return Err(Refusal::NotHeld(Registry::slot()).into());
+        }
+        if registry.changes != copy.changes {
+            registry.version = ballot;
+            self.learn_registry(&registry)?;
+        }
+        Ok(changed)
+    }
+
+    pub(super) fn write_acceptor(&mut self) {
+        let Some(acceptor) = &self.known.deployment.acceptor else { return };
+        let accepted = acceptor.accepted();
+        let accepted = (accepted.version() != acceptor.copy().version()).then_some(&**accepted);
+        let (promised, used) = (acceptor.promised(), acceptor.used());
+        let row = encode_registrar(promised, used, accepted, acceptor.kept());
+        self.overlay.put(tables::REGISTRAR, row);
+    }
+}
+
+fn refusal(error: RegistryError) -> Stopped {
+    Refusal::from(error).into()
+}
+
+impl<S: State> super::Machine<S> {
+    /// What this site keeps of the registry.
+    pub fn acceptor(&self) -> Option<&OwnAcceptor> {
+        self.known.deployment.acceptor.as_ref()
+    }
+
+    /// What this site has to hand in of another term.
+    pub fn to_hand_in(&self) -> Option<&Kept> {
+        let kept = self.acceptor().map(Acceptor::kept);
+        kept.filter(|kept| !kept.is_empty())
+    }
+}

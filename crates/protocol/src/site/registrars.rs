@@ -1,0 +1,489 @@
+//! Changes of the registry, as this site's leader makes them, and what is seen of its registrars.
+//!
+//! Any site can be asked for a change; the leader of the asked one makes it
+//! ([`crate::deployment::registry::Driver`]). A step of another registrar is a request to its site, one of
+//! this site's own a command, and an outcome is told when this site's copy has it. By itself a leader
+//! - offers its site as a registrar where one is missing;
+//! - hands in what its site has kept of another term;
+//! - finishes what its site has accepted and nobody makes known: whoever proposed it may be gone.
+
+use super::trial::Bug;
+use super::{Origin, Site};
+use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
+use crate::deployment::registry::{
+    Answered, Driver, Effect, Ended, Outcome, Sight, Step, Value as _, Work,
+};
+use crate::global::routing::Target;
+use model::{
+    Answer, Ballot, Body, Changed, ClientId, Command, Failure, Kept, Keyspace, Refusal,
+    RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange, RegistryError,
+    RegistryView, RequestId, SiteId, limits,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+
+/// How long a site that is called has to answer.
+const CALL: Duration = Duration::from_millis(1_500);
+/// Each further site that could be a registrar waits so much longer before it offers itself.
+const OFFER_NEXT: Duration = Duration::from_secs(3);
+/// So long what was accepted may be made known by who proposed it.
+const FINISH: Duration = Duration::from_secs(3);
+/// How many may wait to be shown the registry.
+const VIEWS_MAX: usize = 64;
+
+/// Somebody wants to see the registry, or to go on without some sites.
+#[derive(Debug)]
+struct Viewing {
+    origin: Origin,
+    without: Vec<SiteId>,
+    accept: bool,
+    deadline: Duration,
+    since: Duration,
+}
+
+/// What a leader knows of changes of the registry.
+pub(super) struct Changes {
+    driver: Driver<Arc<Registry>, Origin>,
+    client: ClientId,
+    last_number: u64,
+    /// Since when registrars have been missing.
+    lacking: Option<Duration>,
+    /// What was accepted here and is not known as chosen, and since when.
+    unfinished: Option<(Ballot, Duration)>,
+    views: Vec<Viewing>,
+}
+
+impl Changes {
+    pub(super) fn new(process: ClientId, seed: u64, planted: super::Planted) -> Changes {
+        let planted = match planted.is(Bug::SpreadUnchosen) {
+            true => Planted::of(RegistryBug::SpreadUnchosen),
+            false => Planted::none(),
+        };
+        Changes {
+            driver: Driver::new(seed, planted),
+            // Another one than forwarding and routing use.
+            client: ClientId(process.0.rotate_left(16) ^ 0x5851_f42d_4c95_7f2d),
+            last_number: 0,
+            lacking: None,
+            unfinished: None,
+            views: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.driver.is_idle() && self.views.is_empty()
+    }
+
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.driver.next_due()
+    }
+
+    /// Changes that wait here.
+    pub(super) fn waiting(&self) -> usize {
+        self.driver.waiting()
+    }
+}
+
+/// A request that changes the registry, whichever way it is told.
+pub(super) fn as_change(body: Body, is_member: bool) -> Body {
+    let change = match body {
+        Body::Write(Command::ChangeRegistry(change)) => change,
+        Body::Write(Command::CreateKeyspace(spec)) if is_member => {
+            RegistryChange::CreateKeyspace(spec)
+        }
+        Body::Write(Command::DropKeyspace { name }) if is_member => {
+            RegistryChange::DropKeyspace(name)
+        }
+        body => return body,
+    };
+    Body::Registry { change, id: None }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// A change that this leader is asked for.
+    pub(super) fn take_change(
+        &mut self,
+        origin: Origin,
+        change: RegistryChange,
+        id: Option<RequestId>,
+        deadline: Duration,
+    ) {
+        if self.machine.membership().is_none() {
+            return self.settle(vec![(origin, Err(self.why_no_member()))]);
+        }
+        let id = id.unwrap_or_else(|| {
+            self.changes.last_number += 1;
+            let (client, sequence) = (self.changes.client, self.changes.last_number);
+            // Nobody asks again under these.
+            RequestId { client, sequence, acknowledged_below: sequence }
+        });
+        self.want(origin, Work::Change { id, change }, deadline);
+    }
+
+    /// A change of this site's own, unless it waits already.
+    pub(super) fn change_registry(
+        &mut self,
+        origin: Origin,
+        change: RegistryChange,
+        deadline: Duration,
+    ) {
+        let is_it =
+            |work: &Work<_>| matches!(work, Work::Change { change: one, .. } if *one == change);
+        if origin != Origin::Nobody || !self.changes.driver.has(is_it) {
+            self.take_change(origin, change, None, deadline);
+        }
+    }
+
+    /// A witness has no data; the next leader knows.
+    fn why_no_member(&self) -> Failure {
+        match self.options.witness {
+            true => Failure::NoLeader,
+            false => Refusal::NoDeployment.into(),
+        }
+    }
+
+    fn want(&mut self, origin: Origin, work: Work<Arc<Registry>>, deadline: Duration) {
+        if self.changes.driver.waiting() >= limits::REGISTRY_CHANGES_WAITING_MAX {
+            let what = "changes of the registry";
+            return self.settle(vec![(origin, Err(Failure::Overloaded { what }))]);
+        }
+        self.changes.driver.want(origin, work, deadline);
+    }
+
+    /// Goes on with what waits.
+    pub(super) fn drive_changes(&mut self) {
+        if self.changes.is_idle() {
+            return;
+        }
+        if !self.leads() {
+            return self.give_changes_back();
+        }
+        self.with_driver(|driver, sight| driver.advance(sight));
+    }
+
+    fn with_driver(
+        &mut self,
+        act: impl FnOnce(
+            &mut Driver<Arc<Registry>, Origin>,
+            &Sight<'_, Arc<Registry>>,
+        ) -> Vec<Effect<Arc<Registry>, Origin>>,
+    ) {
+        let Some(member) = self.machine.membership() else { return };
+        let sight = Sight { own: member.own, now: self.now.monotonic, copy: &member.registry };
+        let effects = act(&mut self.changes.driver, &sight);
+        let own = member.own;
+        effects.into_iter().for_each(|effect| self.perform_change(own, effect));
+    }
+
+    fn perform_change(&mut self, own: SiteId, effect: Effect<Arc<Registry>, Origin>) {
+        let now = self.now.monotonic;
+        match effect {
+            Effect::Take { id, site, step } => {
+                let deadline = now + CALL * 2;
+                let command = command_of(step);
+                match site == own {
+                    true => self.take_registrar_step(Origin::Registrar(id), command, deadline),
+                    false => {
+                        let body = Body::Write(command);
+                        self.route(Origin::Registrar(id), body, Target::Site(site), deadline);
+                    }
+                }
+            }
+            Effect::Settle(origin, outcome) => {
+                let outcome = self.told(outcome);
+                self.settle(vec![(origin, outcome)]);
+            }
+        }
+    }
+
+    /// A step of this site's, into its log.
+    pub(super) fn take_registrar_step(
+        &mut self,
+        origin: Origin,
+        command: Command,
+        deadline: Duration,
+    ) {
+        if self.options.planted.is(Bug::PromiseUnlogged)
+            && let Command::Registrar(step) = &command
+            && let Some(acceptor) = self.machine.acceptor()
+        {
+            let mut acceptor = acceptor.clone();
+            let none = Planted::none();
+            let answer = match step {
+                RegistrarStep::Prepare(ballot) => acceptor
+                    .prepare(*ballot, none)
+                    .map(|accepted| RegistrarAnswer::Promised(Box::new((*accepted).clone()))),
+                RegistrarStep::Accept(ballot, registry) => acceptor
+                    .accept(*ballot, Arc::new((**registry).clone()))
+                    .map(|()| RegistrarAnswer::Accepted),
+                _ => return self.take_write(origin, command, deadline),
+            };
+            let answer = answer.unwrap_or_else(RegistrarAnswer::Refused);
+            return self.settle(vec![(origin, Ok(Answer::Registrar(answer)))]);
+        }
+        self.take_write(origin, command, deadline);
+    }
+
+    /// Something came of a step.
+    pub(super) fn registrar_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
+        let answered = match outcome {
+            Ok(Answer::Registrar(RegistrarAnswer::Reserved(ballot))) => Answered::Reserved(ballot),
+            Ok(Answer::Registrar(RegistrarAnswer::TermReserved(ballot, accepted))) => {
+                Answered::TermReserved(ballot, Arc::new(*accepted))
+            }
+            Ok(Answer::Registrar(RegistrarAnswer::Promised(accepted))) => {
+                Answered::Promised(Arc::new(*accepted))
+            }
+            Ok(Answer::Registrar(RegistrarAnswer::Accepted)) => Answered::Accepted,
+            Ok(Answer::Registrar(RegistrarAnswer::Refused(ballot))) => Answered::Refused(ballot),
+            Ok(Answer::Done(_)) => Answered::Learned,
+            _ => Answered::Failed,
+        };
+        self.with_driver(|driver, sight| driver.answered(id, answered, sight));
+    }
+
+    fn told(&self, outcome: Result<Outcome<Arc<Registry>>, Ended>) -> Result<Answer, Failure> {
+        let registry = self.machine.registry().cloned().ok_or(Refusal::NoDeployment)?;
+        match outcome {
+            Ok(Outcome::Done(Ok(Changed::Site(site)))) => {
+                Ok(Answer::Registered { site, registry: Box::new((*registry).clone()) })
+            }
+            Ok(Outcome::Done(Ok(Changed::Keyspace(id)))) => {
+                let made = registry.keyspaces.iter().find(|keyspace| keyspace.id == id);
+                let gone = || Failure::Unknown { why: "the keyspace was dropped again meanwhile" };
+                Ok(Answer::Keyspace(Keyspace::clone(made.ok_or_else(gone)?)))
+            }
+            Ok(Outcome::Recovered) => {
+                let mut view = self.view(&[], Duration::ZERO);
+                view.recovered = true;
+                Ok(Answer::RegistryView(Box::new(view)))
+            }
+            Ok(Outcome::Done(Ok(Changed::Dropped(_))) | Outcome::HandedIn | Outcome::Again) => {
+                Ok(Answer::Done(self.machine.revision()))
+            }
+            Ok(Outcome::Done(Err(error))) => Err(Refusal::from(error).into()),
+            Err(Ended::Unknown) => Err(Failure::Unknown {
+                why: "most registrars of the deployment did not answer in time; `portolan registry show` tells which",
+            }),
+            Err(Ended::NoMajority) => Err(Failure::NotServing(
+                "most registrars of the deployment do not answer; `portolan registry show` tells which",
+            )),
+        }
+    }
+
+    /// Another node leads now: it is asked for what waits here.
+    fn give_changes_back(&mut self) {
+        let mut settled = Vec::new();
+        for (origin, work, deadline, is_open) in self.changes.driver.drop_all() {
+            let body = match work {
+                Work::Change { id, change } => Body::Registry { change, id: Some(id) },
+                Work::Recover { without } => Body::RecoverRegistry { without, accept: true },
+                Work::HandIn(_) => continue,
+            };
+            match origin {
+                // Its node asks the next leader.
+                Origin::Node { .. } => settled.push((origin, Err(Failure::NoLeader))),
+                Origin::Nobody => {}
+                origin => {
+                    let origin = if is_open { origin.in_doubt() } else { origin };
+                    settled.extend(self.forwarding.push(origin, body, deadline).err());
+                }
+            }
+        }
+        for one in std::mem::take(&mut self.changes.views) {
+            settled.push((one.origin, Err(Failure::NoLeader)));
+        }
+        self.settle(settled);
+    }
+
+    /// What a leader does by itself.
+    pub(super) fn tend_registry(&mut self) {
+        let now = self.now.monotonic;
+        let Some(member) = self.machine.membership().filter(|_| self.leads()) else {
+            self.changes.lacking = None;
+            return;
+        };
+        let (own, registry) = (member.own, member.registry.clone());
+        if registry.is_of_before() {
+            if self.machine.token(Registry::slot()).serves() {
+                let deadline = now + limits::REQUEST_DEADLINE;
+                let adopt = Command::Registrar(RegistrarStep::Adopt);
+                self.take_write(Origin::Nobody, adopt, deadline);
+            }
+            return;
+        }
+        if let Some(kept) = self.machine.to_hand_in().cloned() {
+            self.hand_in(kept);
+        }
+        self.offer(own, &registry);
+        self.finish();
+    }
+
+    fn hand_in(&mut self, kept: Kept) {
+        if !self.changes.driver.has(|work| matches!(work, Work::HandIn(_))) {
+            let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+            self.want(Origin::Nobody, Work::HandIn(kept), deadline);
+        }
+    }
+
+    /// Offers this site as a registrar, if one is missing and it is this one's turn.
+    fn offer(&mut self, own: SiteId, registry: &Registry) {
+        let now = self.now.monotonic;
+        let missing = registry.registrars_missing();
+        if missing == 0 {
+            self.changes.lacking = None;
+            return;
+        }
+        let lacking = now - *self.changes.lacking.get_or_insert(now);
+        let able = registry.staying().map(|site| site.id);
+        let able: Vec<SiteId> =
+            able.filter(|site| !registry.registrars.set.contains(*site)).collect();
+        let Some(place) = able.iter().position(|site| *site == own) else { return };
+        if place < missing || lacking >= OFFER_NEXT * (place - missing + 1) as u32 {
+            let deadline = now + limits::REQUEST_DEADLINE;
+            self.change_registry(Origin::Nobody, RegistryChange::Registrar(own), deadline);
+        }
+    }
+
+    /// Makes known what was accepted here long ago.
+    fn finish(&mut self) {
+        let now = self.now.monotonic;
+        let Some(acceptor) = self.machine.acceptor() else { return };
+        let accepted = acceptor.accepted().version();
+        if accepted <= acceptor.copy().version() {
+            self.changes.unfinished = None;
+            return;
+        }
+        match self.changes.unfinished {
+            Some((of, since)) if of == accepted => {
+                if since + FINISH <= now {
+                    self.changes.unfinished = Some((of, now));
+                    self.hand_in(Kept::default());
+                }
+            }
+            _ => self.changes.unfinished = Some((accepted, now)),
+        }
+    }
+
+    // ---- what people see and ask ---------------------------------------------------------------------
+
+    /// Somebody wants to see the registry, or to go on without some sites.
+    pub(super) fn take_view(
+        &mut self,
+        origin: Origin,
+        without: Vec<SiteId>,
+        accept: bool,
+        deadline: Duration,
+    ) {
+        let Some(member) = self.machine.membership() else {
+            return self.settle(vec![(origin, Err(self.why_no_member()))]);
+        };
+        if self.changes.views.len() >= VIEWS_MAX {
+            let what = "questions about the registry";
+            return self.settle(vec![(origin, Err(Failure::Overloaded { what }))]);
+        }
+        let own = member.own;
+        let sites: Vec<SiteId> = member.registry.sites.iter().map(|site| site.id).collect();
+        let since = self.now.monotonic;
+        self.changes.views.push(Viewing { origin, without, accept, deadline, since });
+        sites.into_iter().filter(|site| *site != own).for_each(|site| self.ask_alive(site));
+    }
+
+    pub(super) fn tick_views(&mut self) {
+        let now = self.now.monotonic;
+        let Some(member) = self.machine.membership() else { return };
+        let own = member.own;
+        let sites: Vec<SiteId> = member.registry.sites.iter().map(|site| site.id).collect();
+        let mut due = Vec::new();
+        let views = std::mem::take(&mut self.changes.views);
+        for one in views {
+            let all = sites
+                .iter()
+                .all(|site| *site == own || self.reach.is_heard_since(*site, one.since));
+            match all || one.since + CALL <= now {
+                true => due.push(one),
+                false => self.changes.views.push(one),
+            }
+        }
+        for Viewing { origin, without, accept, deadline, since } in due {
+            let view = self.view(&without, since);
+            if !accept {
+                let answer = Answer::RegistryView(Box::new(view));
+                self.settle(vec![(origin, Ok(answer))]);
+            } else if let Some(error) = self.objection(&without, &view) {
+                self.settle(vec![(origin, Err(Refusal::from(error).into()))]);
+            } else {
+                self.want(origin, Work::Recover { without }, deadline);
+            }
+        }
+    }
+
+    /// Why the registry is not to be recovered so.
+    fn objection(&self, without: &[SiteId], view: &RegistryView) -> Option<RegistryError> {
+        let member = self.machine.membership()?;
+        let registry = &member.registry;
+        let set = registry.registrars.set;
+        if !registry.is_of_before() && set.has_majority(|site| !without.contains(&site)) {
+            return Some(RegistryError::NoRecovery);
+        }
+        let named = |id: &SiteId| registry.site(*id).map(|site| site.name.clone());
+        if let Some(name) = view.answering.first().and_then(named) {
+            return Some(RegistryError::Answers(name));
+        }
+        let silent: Vec<String> =
+            view.silent.iter().filter_map(named).map(|name| name.to_string()).collect();
+        (!silent.is_empty()).then(|| RegistryError::Silent(silent.join(", ")))
+    }
+
+    /// The registry, for people: who has said something since then.
+    fn view(&self, without: &[SiteId], since: Duration) -> RegistryView {
+        let member = self.machine.membership().expect("who looks is a member");
+        let (own, registry) = (member.own, &member.registry);
+        let answers = |site: SiteId| site == own || self.reach.is_heard_since(site, since);
+        let set = registry.registrars.set;
+        let registrars = set.sites().iter();
+        let (answering, silent): (BTreeSet<SiteId>, BTreeSet<SiteId>) =
+            registry.sites.iter().map(|site| site.id).partition(|site| answers(*site));
+        let named = |site: &SiteId| without.contains(site);
+        let kept = self.machine.to_hand_in();
+        let to_hand_in =
+            kept.map_or(0, |kept| kept.joins.len() + kept.keyspaces.len() + kept.promotions.len());
+        RegistryView {
+            version: registry.version,
+            changes: registry.changes,
+            registrars: registrars
+                .map(|site| RegistrarView { site: *site, answers: answers(*site) })
+                .collect(),
+            waiting: self.changes.waiting() as u32,
+            to_hand_in: to_hand_in as u32,
+            silent: silent.into_iter().filter(|site| !named(site)).collect(),
+            answering: answering.into_iter().filter(named).collect(),
+            has_majority: !set.is_empty() && set.has_majority(answers),
+            recovered: false,
+        }
+    }
+
+    /// Of two sites one is lost, and the other one is promoted: the registry goes on without it first.
+    pub(super) fn recover_for_promotion(&mut self, lost: SiteId, deadline: Duration) {
+        let Some(member) = self.machine.membership() else { return };
+        let registry = &member.registry;
+        let is_stuck = !registry.registrars.set.has_majority(|site| site != lost);
+        if registry.sites.len() == 2 && (is_stuck || registry.is_of_before()) {
+            self.want(Origin::Nobody, Work::Recover { without: vec![lost] }, deadline);
+        }
+    }
+}
+
+fn command_of(step: Step<Arc<Registry>>) -> Command {
+    Command::Registrar(match step {
+        Step::Reserve(above) => RegistrarStep::Reserve(above),
+        Step::ReserveTerm => RegistrarStep::ReserveTerm,
+        Step::Prepare(ballot) => RegistrarStep::Prepare(ballot),
+        Step::Accept(ballot, value) => RegistrarStep::Accept(ballot, Box::new((*value).clone())),
+        Step::Learn(value) => return Command::LearnRegistry(Box::new((*value).clone())),
+    })
+}

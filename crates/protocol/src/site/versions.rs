@@ -1,0 +1,173 @@
+//! Every message between sites says which registry its sender has, and the older side takes over the
+//! newer one first.
+//!
+//! A site that hears of an older one sends its own, which is put into the log of the other site, and goes
+//! on. One that hears of a newer one asks for it, and keeps what it was sent until this node has it:
+//! what a message asks for may rest on it. Signs of life, and what is said of the registry and the ring,
+//! need not wait.
+
+use super::{Origin, Site};
+use model::{Ballot, Body, Command, NodeId, Registry, SiteId, limits};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{Across, AcrossSay, RegistryNews};
+use wire::entry;
+
+/// A site is sent, or asked for, one version no oftener than this.
+const AGAIN: Duration = Duration::from_millis(300);
+/// A message that has waited this long is dropped: its sender does without an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What waits for a newer registry, and who was told of which one.
+#[derive(Debug, Default)]
+pub(super) struct Versions {
+    ahead: VecDeque<Ahead>,
+    sent: BTreeMap<SiteId, (Ballot, Duration)>,
+    wanted: BTreeMap<SiteId, (Ballot, Duration)>,
+    /// What is on its way into the log.
+    learning: Option<(Ballot, Duration)>,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    site: SiteId,
+    node: NodeId,
+    version: Ballot,
+    until: Duration,
+    say: AcrossSay,
+}
+
+impl Versions {
+    fn is_due(
+        of: &mut BTreeMap<SiteId, (Ballot, Duration)>,
+        site: SiteId,
+        version: Ballot,
+        now: Duration,
+    ) -> bool {
+        let before = of.get(&site);
+        let is_due = before.is_none_or(|(known, at)| *known < version || *at + AGAIN <= now);
+        if is_due {
+            of.insert(site, (version, now));
+        }
+        is_due
+    }
+
+    /// Sites that are gone are told nothing.
+    pub(super) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
+        self.sent.retain(|site, _| is_there(*site));
+        self.wanted.retain(|site, _| is_there(*site));
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    fn own_version(&self) -> Option<Ballot> {
+        Some(self.machine.membership()?.registry.version)
+    }
+
+    /// A message as it leaves.
+    pub(super) fn stamped(&self, say: AcrossSay) -> Across {
+        Across { say: Some(say), version: self.own_version().map(Into::into) }
+    }
+
+    /// Whether what a site says can be acted on now. Otherwise it is kept until it can.
+    pub(super) fn is_of_known_registry(
+        &mut self,
+        site: SiteId,
+        node: NodeId,
+        message: Across,
+    ) -> Option<AcrossSay> {
+        let now = self.now.monotonic;
+        let say = message.say?;
+        // A version without registrars says it in its news only.
+        let by_news = match &say {
+            AcrossSay::Registry(news) => Some(Registry::version_of_before(news.version)),
+            _ => None,
+        };
+        let version = message.version.map(Ballot::from).or(by_news);
+        let (Some(version), Some(own)) = (version, self.own_version()) else { return Some(say) };
+        if version < own {
+            if Versions::is_due(&mut self.versions.sent, site, own, now) {
+                self.send_registry(site, node);
+            }
+            return Some(say);
+        }
+        if version == own {
+            return Some(say);
+        }
+        let brings_it = matches!(&say, AcrossSay::Registry(news) if !news.registry.is_empty());
+        if !brings_it && Versions::is_due(&mut self.versions.wanted, site, version, now) {
+            // Whoever hears of an older one sends its own.
+            self.say_version(site, node);
+        }
+        if !matches!(say, AcrossSay::Forward(_) | AcrossSay::Answered(_) | AcrossSay::Mirror(_)) {
+            return Some(say);
+        }
+        if self.versions.ahead.len() < limits::MESSAGES_AHEAD_MAX {
+            let until = now + PATIENCE;
+            self.versions.ahead.push_back(Ahead { site, node, version, until, say });
+        }
+        None
+    }
+
+    /// Handles what has waited for the registry that this node has now.
+    pub(super) fn take_waiting_messages(&mut self) {
+        let Some(own) = self.own_version().filter(|_| !self.versions.ahead.is_empty()) else {
+            return;
+        };
+        let now = self.now.monotonic;
+        for one in std::mem::take(&mut self.versions.ahead) {
+            if one.version <= own {
+                self.take_say(one.site, one.node, one.say);
+            } else if one.until > now {
+                self.versions.ahead.push_back(one);
+            }
+        }
+    }
+
+    pub(super) fn news_of(&self, whole: bool) -> Option<RegistryNews> {
+        let member = self.machine.membership()?;
+        let registry = match whole {
+            true => entry::encode_registry(&member.registry),
+            false => bytes::Bytes::new(),
+        };
+        let leader = self.raft.leader().map_or(0, |leader| leader.0);
+        Some(RegistryNews { version: member.registry.changes, registry, leader })
+    }
+
+    fn send_registry(&mut self, site: SiteId, node: NodeId) {
+        if let Some(news) = self.news_of(true) {
+            self.say_across(site, node, AcrossSay::Registry(news));
+        }
+    }
+
+    fn say_version(&mut self, site: SiteId, node: NodeId) {
+        if let Some(news) = self.news_of(false) {
+            self.say_across(site, node, AcrossSay::Registry(news));
+        }
+    }
+
+    /// Another site says who leads it, and perhaps which registry it has.
+    pub(super) fn take_news(&mut self, site: SiteId, news: RegistryNews) {
+        if news.leader != 0 {
+            self.routing.learn_leader(site, NodeId(news.leader));
+        }
+        if news.registry.is_empty() {
+            return;
+        }
+        let Ok(registry) = entry::decode_registry(news.registry) else { return };
+        let now = self.now.monotonic;
+        let Some(own) = self.own_version() else { return };
+        let is_under_way =
+            |(version, at): (Ballot, Duration)| version >= registry.version && at + AGAIN * 3 > now;
+        if registry.version <= own || self.versions.learning.is_some_and(is_under_way) {
+            return;
+        }
+        self.versions.learning = Some((registry.version, now));
+        let body = Body::Write(Command::LearnRegistry(Box::new(registry)));
+        let deadline = now + limits::REQUEST_DEADLINE;
+        self.take_here(Origin::Nobody, body, deadline);
+    }
+}

@@ -1,0 +1,257 @@
+//! The registry of several sites in the lab's virtual time: changed with a site away, by several at once,
+//! asked for again; recovered; and what a site is asked under a registry that it does not have yet.
+
+use lab::link::Link;
+use lab::simulation::{Settings, Simulation};
+use model::{
+    Answer, Body, ClientId, Command, DeploymentId, Failure, Keyspace, KeyspaceSpec, Refusal,
+    RegistryChange, RegistryView, Request, RequestId, SiteId, Slot, Write,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+struct Sites {
+    lab: Simulation,
+    count: usize,
+}
+
+fn create(name: &str) -> RegistryChange {
+    RegistryChange::CreateKeyspace(KeyspaceSpec::linearizable_global(name, format!("{name}:")))
+}
+
+fn change(change: RegistryChange) -> Body {
+    Body::Write(Command::ChangeRegistry(change))
+}
+
+fn numbered(sequence: u64, change: RegistryChange) -> Body {
+    let id = RequestId { client: ClientId(77), sequence, acknowledged_below: 0 };
+    Body::Registry { change, id: Some(id) }
+}
+
+impl Sites {
+    fn new(count: usize) -> Sites {
+        let mut lab = Simulation::new(1, Settings { mirrors: false, ..Settings::default() });
+        lab.trace = Some(String::new());
+        for (site, name) in NAMES.into_iter().take(count).enumerate() {
+            lab.add_site(name, Link::constant(1.0));
+            lab.add_node(site, false);
+        }
+        lab.set_site_links(|_, _| Link::constant(10.0));
+        assert!(lab.run_until(MS * 5_000, |lab| (0..count).all(|site| lab.is_whole(site))));
+        let mut sites = Sites { lab, count };
+        let site = sites.lab.entry(0).unwrap();
+        let found = Command::Found { deployment: DeploymentId(7), site };
+        sites.ask(0, Body::Write(found)).unwrap();
+        for site in 1..count {
+            let join = change(RegistryChange::Join(sites.lab.entry(site).unwrap()));
+            // Any site of the deployment is asked.
+            let Answer::Registered { site: id, registry } = sites.ask(site - 1, join).unwrap()
+            else {
+                panic!("not registered")
+            };
+            sites.ask(site, Body::Write(Command::Enter { site: id, registry })).unwrap();
+        }
+        let wanted = count.min(3);
+        let is_ready = |lab: &Simulation| {
+            let one = |site| lab.registry(site).unwrap();
+            (0..count).all(|site| one(site).registrars.set.sites().len() == wanted)
+                && (0..count).all(|site| one(site).version == one(0).version)
+                && (0..count).all(|site| !lab.held_slots(site).0.is_empty())
+        };
+        assert!(sites.lab.run_until(MS * 60_000, is_ready), "{:?}", sites.lab.failure);
+        sites
+    }
+
+    /// Asks all at the same moment.
+    fn ask_all(&mut self, asked: Vec<(usize, Body)>) -> Vec<Result<Answer, Failure>> {
+        let request = |body| Request { body, deadline_ms: None, redirect: false };
+        let tickets: Vec<_> = asked
+            .into_iter()
+            .map(|(site, body)| self.lab.ask(site, request(body)).unwrap())
+            .collect();
+        let is_done = |lab: &Simulation| {
+            tickets.iter().all(|ticket| lab.answered.iter().any(|one| one.ticket == *ticket))
+        };
+        assert!(self.lab.run_until(MS * 30_000, is_done), "{:?}", self.lab.failure);
+        let mut answered = std::mem::take(&mut self.lab.answered);
+        let outcomes = tickets.iter().map(|ticket| {
+            let at = answered.iter().position(|one| one.ticket == *ticket).unwrap();
+            answered.remove(at).outcome
+        });
+        outcomes.collect()
+    }
+
+    fn ask(&mut self, site: usize, body: Body) -> Result<Answer, Failure> {
+        self.ask_all(vec![(site, body)]).remove(0)
+    }
+
+    fn made(&mut self, site: usize, body: Body) -> Keyspace {
+        match self.ask(site, body) {
+            Ok(Answer::Keyspace(made)) => made,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn view(&mut self, site: usize, body: Body) -> RegistryView {
+        match self.ask(site, body) {
+            Ok(Answer::RegistryView(view)) => *view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn registry(&self, site: usize) -> Arc<model::Registry> {
+        self.lab.registry(site).unwrap()
+    }
+
+    /// Waits until all sites have one version.
+    fn agree(&mut self) {
+        let count = self.count;
+        let one = |lab: &Simulation, site| lab.registry(site).unwrap();
+        let is_one = |lab: &Simulation| (0..count).all(|site| one(lab, site) == one(lab, 0));
+        assert!(self.lab.run_until(MS * 20_000, is_one), "{:?}", self.lab.failure);
+    }
+}
+
+#[test]
+fn any_one_of_three_may_be_away_when_the_registry_is_changed() {
+    let mut sites = Sites::new(3);
+    let slot = model::Registry::slot();
+    for away in 0..3 {
+        sites.lab.part_site(away);
+        let asked = (away + 1) % 3;
+        let made = sites.made(asked, change(create(NAMES[away])));
+        assert!(sites.registry(asked).keyspaces.contains(&made));
+        sites.lab.rejoin_site(away);
+        sites.agree();
+        assert_eq!(sites.registry(away).keyspaces.len(), away + 1, "it hears of it");
+    }
+    let owners = (0..3).filter(|site| sites.lab.held_slots(*site).0.contains(&slot)).count();
+    assert_eq!(owners, 1, "the owner of the slot that had the right was away once");
+}
+
+#[test]
+fn a_site_joins_and_leaves_while_a_registrar_is_away() {
+    let mut sites = Sites::new(4);
+    let registrars = sites.registry(0).registrars.set;
+    assert_eq!(registrars.sites().len(), 3);
+    // The fourth one holds nothing of it: it is asked, and it leaves.
+    sites.lab.part_site(1);
+    let left = sites.ask(3, change(RegistryChange::Leave(SiteId(4))));
+    assert!(matches!(left, Ok(Answer::Registered { site: SiteId(4), .. })), "{left:?}");
+    sites.lab.rejoin_site(1);
+    let has_left =
+        |lab: &Simulation| (0..3).all(|site| lab.registry(site).unwrap().site(SiteId(4)).is_none());
+    assert!(sites.lab.run_until(MS * 60_000, has_left), "{:?}", sites.lab.failure);
+    // A registrar leaves: two are left, and hold it.
+    sites.ask(0, change(RegistryChange::Leave(SiteId(3)))).unwrap();
+    let two = |lab: &Simulation| {
+        (0..2).all(|site| {
+            let registry = lab.registry(site).unwrap();
+            registry.registrars.set.sites() == [SiteId(1), SiteId(2)]
+        })
+    };
+    assert!(sites.lab.run_until(MS * 60_000, two), "{:?}", sites.lab.failure);
+}
+
+#[test]
+fn changes_at_one_moment_are_all_made_and_a_name_is_given_once() {
+    let mut sites = Sites::new(3);
+    let asked = (0..3).map(|site| (site, change(create(NAMES[site])))).collect();
+    let mut ids: Vec<_> = sites
+        .ask_all(asked)
+        .into_iter()
+        .map(|outcome| match outcome {
+            Ok(Answer::Keyspace(made)) => made.id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    let same = (0..3).map(|site| (site, change(create("same")))).collect();
+    let outcomes = sites.ask_all(same);
+    let taken = Err(Failure::Refused(Refusal::KeyspaceExists { name: "same".into() }));
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == taken).count(), 2);
+    sites.agree();
+}
+
+#[test]
+fn a_change_that_is_asked_for_again_is_made_once() {
+    let mut sites = Sites::new(3);
+    let made = sites.made(0, numbered(1, create("x")));
+    assert_eq!(sites.made(0, numbered(1, create("x"))), made, "its answer was lost");
+    assert_eq!(sites.made(2, numbered(1, create("x"))), made, "at another site");
+    // At all of them at once.
+    let asked = (0..3).map(|site| (site, numbered(2, create("y")))).collect();
+    let outcomes = sites.ask_all(asked);
+    assert!(matches!(outcomes[0], Ok(Answer::Keyspace(_))), "{outcomes:?}");
+    assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
+    sites.agree();
+    assert_eq!(sites.registry(1).keyspaces.len(), 2);
+}
+
+#[test]
+fn of_two_sites_one_is_lost_and_the_registry_goes_on() {
+    let mut sites = Sites::new(2);
+    sites.lab.part_site(0);
+    let refused = sites.ask(1, change(create("x"))).unwrap_err();
+    assert!(matches!(refused, Failure::NotServing(_) | Failure::Unknown { .. }), "{refused}");
+    let view = sites.view(1, Body::ShowRegistry);
+    assert_eq!((view.has_majority, &view.silent[..]), (false, &[SiteId(1)][..]));
+    let recover = |accept| Body::RecoverRegistry { without: vec![SiteId(1)], accept };
+    let view = sites.view(1, recover(false));
+    assert!(!view.recovered && view.silent.is_empty() && view.answering.is_empty());
+    let view = sites.view(1, recover(true));
+    assert!(view.recovered && view.version.term.number == 1, "{view:?}");
+    let made = sites.made(1, change(create("y")));
+    // The other one has not heard of it, and comes back.
+    sites.lab.rejoin_site(0);
+    sites.agree();
+    assert_eq!(sites.registry(0).keyspaces.last(), Some(&made));
+    let two = |lab: &Simulation| lab.registry(0).unwrap().registrars.set.sites().len() == 2;
+    assert!(sites.lab.run_until(MS * 20_000, two), "it holds the registry again");
+    let view = sites.view(0, recover(false));
+    assert_eq!(view.answering, [SiteId(1)], "who answers is not lost");
+    assert!(sites.ask(1, recover(true)).is_err());
+}
+
+#[test]
+fn nothing_is_recovered_while_most_registrars_answer() {
+    let mut sites = Sites::new(3);
+    sites.lab.part_site(2);
+    let recover = |without| Body::RecoverRegistry { without, accept: true };
+    let none = Failure::Refused(Refusal::Registry(model::RegistryError::NoRecovery));
+    assert_eq!(sites.ask(0, recover(vec![SiteId(3)])), Err(none));
+    // Two are lost; only one of them is named.
+    sites.lab.part_site(1);
+    let silent = sites.ask(0, recover(vec![SiteId(3)])).unwrap_err();
+    assert!(silent.to_string().contains("most registrars are not named"), "{silent}");
+    let view = sites.view(0, recover(vec![SiteId(2), SiteId(3)]));
+    assert!(view.recovered && view.has_majority, "{view:?}");
+}
+
+#[test]
+fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
+    let mut sites = Sites::new(3);
+    // b hears nothing of what a and c agree on.
+    sites.lab.hold_sites(0, 1);
+    sites.lab.hold_sites(2, 1);
+    let made = sites.made(0, change(create("new")));
+    let held = sites.lab.held_slots(1).0;
+    let keys = (0..).map(|number| format!("new:{number}"));
+    let key = keys.into_iter().find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap();
+    sites.lab.drop_held(0, 1, usize::MAX);
+    sites.lab.release_sites(0, 1);
+    assert!(sites.registry(1).keyspaces.is_empty());
+    let write = Write::Add { key: key.into(), delta: 1 };
+    let write = Command::Write { keyspace: made.id, write, request: None };
+    let before = sites.lab.now();
+    assert_eq!(sites.ask(0, Body::Write(write)), Ok(Answer::Integer(1)));
+    // There, for the registry, back with it, and the write's own way back; and two entries of the log.
+    assert!(sites.lab.now() - before < MS * 60, "{:?}", sites.lab.now() - before);
+    assert_eq!(sites.registry(1).keyspaces, [made]);
+}
