@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 21] = [
+const BUGS: [(Bug, &str, u64, u64); 23] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -28,6 +28,8 @@ const BUGS: [(Bug, &str, u64, u64); 21] = [
     (Bug::LeaseBehindCommit, "leases", 1, 10),
     (Bug::WitnessPriority, "pairs", 1, 100),
     (Bug::GateLast, "three-sites", 1, 10),
+    (Bug::SpreadUnchosen, "global", 1, 20),
+    (Bug::PromiseUnlogged, "global", 1, 20),
 ];
 
 fn find(bug: Bug) {
@@ -92,6 +94,8 @@ found! {
     a_lease_behind_what_is_committed: LeaseBehindCommit,
     a_witness_that_is_refused_for_being_one: WitnessPriority,
     a_gate_that_is_told_last: GateLast,
+    a_registry_that_is_spread_before_it_is_chosen: SpreadUnchosen,
+    a_promise_that_is_given_before_it_is_durable: PromiseUnlogged,
 }
 
 #[test]

@@ -27,6 +27,7 @@
 //! take any. Throughput is measured with real processes, not here.
 
 mod between;
+mod chain;
 mod clock;
 mod connections;
 mod lives;
@@ -227,6 +228,7 @@ pub struct Simulation<C = ()> {
     /// Who was seen to hold slots since somebody took it.
     pub held: Vec<Held>,
     promoted: Vec<Promoted>,
+    chain: chain::Chain,
     /// Outputs performed so far, by all nodes.
     pub outputs: u64,
     /// Events that happened so far.
@@ -262,6 +264,7 @@ impl<C> Simulation<C> {
             led: Vec::new(),
             held: Vec::new(),
             promoted: Vec::new(),
+            chain: chain::Chain::default(),
             outputs: 0,
             events: 0,
             crash_at: None,

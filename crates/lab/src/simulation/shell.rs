@@ -107,7 +107,7 @@ impl<C> Simulation<C> {
             Output::Deployment { own, registry } => {
                 let site = self.nodes[node].site;
                 self.sites[site].id = Some(own);
-                self.note_promotions(&registry);
+                self.note_registry(&registry);
                 self.note_of(node, || format!("is of {own}, registry {}", registry.version));
             }
             Output::Holds(slots) => {

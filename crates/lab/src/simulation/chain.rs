@@ -1,0 +1,30 @@
+//! Whether all nodes see one chain of registries: of two that have seen as many changes in one term, each
+//! says the same. Only registries that a majority has chosen are copies, so two that differ are a fork.
+
+use super::Simulation;
+use model::{Registry, Term};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The registries that any node has had, by their term and how many changes they had seen.
+#[derive(Debug, Default)]
+pub(super) struct Chain(BTreeMap<(Term, u64), Arc<Registry>>);
+
+/// Whether two registries say the same; what was asked for under which id aside.
+fn is_same(a: &Registry, b: &Registry) -> bool {
+    (&a.sites, &a.keyspaces, &a.backups, a.site_next, a.registrars.set)
+        == (&b.sites, &b.keyspaces, &b.backups, b.site_next, b.registrars.set)
+}
+
+impl<C> Simulation<C> {
+    /// A node has this registry now.
+    pub(super) fn note_registry(&mut self, registry: &Arc<Registry>) {
+        self.note_promotions(registry);
+        let key = (registry.version.term, registry.changes);
+        let known = self.chain.0.entry(key).or_insert_with(|| registry.clone());
+        if !is_same(known, registry) && self.failure.is_none() {
+            let (a, b) = (known.version, registry.version);
+            self.failure = Some(format!("the registry has forked: versions {a} and {b}"));
+        }
+    }
+}
