@@ -332,6 +332,24 @@ fn a_site_shows_its_members_and_refuses_what_would_end_it() {
 }
 
 #[test]
+fn a_site_shows_who_holds_the_registry_and_loses_nobody_that_answers() {
+    let node = Node::start(&["--site", "pier-39"]);
+    let text = node.run(&["registry", "show"]).out();
+    assert_says(
+        &text,
+        &["registry 1@s1: 1 changes, 0 waiting here", "it can be changed", "pier-39"],
+    );
+    let shown = json(&node.run(&["registry", "show", "--json"]).out());
+    assert_eq!((&shown["version"], &shown["has_majority"]), (&"1@s1".into(), &true.into()));
+    assert_eq!(shown["registrars"][0], serde_json::json!({ "site": "pier-39", "answers": true }));
+    assert_says(&node.run(&["registry", "recover"]).err(USAGE), &["--without"]);
+    let nobody = node.run(&["registry", "recover", "--without", "harbour", "--yes"]).err(REFUSED);
+    assert_says(&nobody, &["there is no site harbour"]);
+    let itself = node.run(&["registry", "recover", "--without", "pier-39", "--yes"]).err(NO);
+    assert_says(&itself, &["pier-39 answers"]);
+}
+
+#[test]
 fn a_backup_is_restored_as_another_site() {
     let office = tempfile::tempdir().unwrap();
     let at = |name: &str| office.path().join(name).display().to_string();

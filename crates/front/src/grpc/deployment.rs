@@ -320,7 +320,8 @@ impl Callee {
         let Answer::RegistryView(view) = answer else {
             unreachable!("who asks for the registry is shown it")
         };
-        Ok(shown(&*self.registry()?, &view))
+        let registry = self.registry()?;
+        Ok(shown(&registry, &view))
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {

@@ -7,6 +7,7 @@
 //! | [`site`] | `status`, `member` |
 //! | [`keyspace`] | `keyspace` |
 //! | [`sites`], [`promote`], [`slots`] | `site`, `slot` |
+//! | [`registry`] | `registry` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
@@ -23,6 +24,7 @@ mod keyspace;
 mod lab;
 mod promote;
 mod prompt;
+mod registry;
 mod serve;
 mod show;
 mod site;
@@ -90,6 +92,9 @@ enum Command {
     /// List who holds which slots of global keyspaces, or move them
     #[command(subcommand)]
     Slot(slots::Command),
+    /// Show who holds what all sites agree on, or go on without those that are lost
+    #[command(subcommand)]
+    Registry(registry::Command),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
@@ -124,6 +129,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Keyspace(command) => command.run(),
         Command::Site(command) => command.run(),
         Command::Slot(command) => command.run(),
+        Command::Registry(command) => command.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),

@@ -3,11 +3,10 @@
 
 use super::connect::Connect;
 use super::failed::Failed;
-use super::show;
+use super::{prompt, show};
 use clap::Args;
 use client::v1::set_backup_request::Choice;
 use client::{Client, Error, v1};
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 /// How often, and how many times, it is looked what came of a promotion that was not answered.
@@ -84,6 +83,13 @@ impl Promote {
             };
             let loss = client.deployment().promote_backup(ask(false)).await?;
             show::print(told(&name, &loss, &without))?;
+            if client.deployment().sites().await?.sites.len() == 2 {
+                show::print(format!(
+                    "{name} is one of two sites that hold the registry together: it goes on without {name}. \
+                     What {name} decides meanwhile, if it is not lost, is put together with that when it \
+                     comes back."
+                ))?;
+            }
             if loss.answers {
                 let instead = format!("use `portolan site leave {name}` to take its slots over");
                 return Err(Failed::no(Some(format!(
@@ -97,7 +103,7 @@ impl Promote {
                 let next = format!("bring it back, or say --without {site}");
                 return Err(Failed::no(Some(format!("{what}; {next}"))));
             }
-            if !accept_loss && !agreed()? {
+            if !accept_loss && !prompt::agreed()? {
                 let what = "nothing was done; say --accept-loss to do it".to_owned();
                 return Err(Failed::no(Some(what)));
             }
@@ -167,18 +173,6 @@ fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> Str
         "Keys of scope site that only {name} has are not mirrored; they are there again when it is."
     ));
     lines.join("\n")
-}
-
-/// Whether somebody at a terminal agrees.
-fn agreed() -> Result<bool, Failed> {
-    if !io::stdin().is_terminal() {
-        return Ok(false);
-    }
-    write!(io::stderr(), "Go on? Type yes: ")?;
-    io::stderr().flush()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(line.trim() == "yes")
 }
 
 /// A span of time, short for a person.

@@ -1,4 +1,5 @@
-//! Asking for a password: without showing it on a terminal, or as a line from a pipe.
+//! Asking somebody: whether to go on, or for a password, without showing it on a terminal, or as a line
+//! from a pipe.
 
 use super::failed::Failed;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, read};
@@ -19,6 +20,18 @@ pub(crate) fn password(what: &str) -> Result<String, Failed> {
     disable_raw_mode()?;
     writeln!(io::stderr())?;
     typed?.ok_or_else(|| Failed::usage("no password was given"))
+}
+
+/// Whether somebody at a terminal agrees.
+pub(crate) fn agreed() -> Result<bool, Failed> {
+    if !io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    write!(io::stderr(), "Go on? Type yes: ")?;
+    io::stderr().flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line.trim() == "yes")
 }
 
 /// What is typed until Enter; `None`: it was given up.
