@@ -228,8 +228,8 @@ fn worth(line: &str, shown: &mut BTreeSet<String>) -> Option<String> {
         let of_registry =
             ["  Registry", "  Forward promise", "  Forward accept", "  Forward learn"];
         let of_registrars = ["promised, has", "Answered accepted", "refused, has promised"];
-        let dull = ["  Ring", "None"].iter().chain(&of_registry).chain(&of_registrars);
-        let dull = dull.into_iter().any(|words| line.contains(words));
+        let mut dull = ["  Ring", "None"].iter().chain(&of_registry).chain(&of_registrars);
+        let dull = dull.any(|words| line.contains(words));
         return (!dull && line.contains('/')).then(|| line.to_owned());
     }
     if let Some((node, logged)) = line.split_once(": persists ") {

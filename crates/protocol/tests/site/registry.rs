@@ -242,8 +242,8 @@ fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
     sites.lab.hold_sites(2, 1);
     let made = sites.made(0, change(create("new")));
     let held = sites.lab.held_slots(1).0;
-    let keys = (0..).map(|number| format!("new:{number}"));
-    let key = keys.into_iter().find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap();
+    let mut keys = (0..).map(|number| format!("new:{number}"));
+    let key = keys.find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap();
     sites.lab.drop_held(0, 1, usize::MAX);
     sites.lab.release_sites(0, 1);
     assert!(sites.registry(1).keyspaces.is_empty());
