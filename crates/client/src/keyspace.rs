@@ -248,7 +248,7 @@ pub(crate) fn expiry(expiry: Expiry) -> Option<v1::Expiry> {
         Expiry::Never => return None,
         Expiry::Keep => When::Keep(true),
         Expiry::AfterMs(ms) => When::AfterMs(ms),
-        Expiry::AtMs(ms) => When::AtMs(ms),
+        Expiry::AtMs(ms) | Expiry::AtLogMs(ms) => When::AtMs(ms),
     };
     Some(v1::Expiry { when: Some(when) })
 }

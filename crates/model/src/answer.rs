@@ -138,8 +138,15 @@ pub enum Expiring {
     Absent,
     /// It does not.
     Never,
-    /// At this log time (milliseconds since 1970).
+    /// At this log time (milliseconds since 1970): what a state says, and what earlier versions said.
     AtMs(u64),
+    /// As whoever keeps the time there says it to others, whose clocks may be other ones.
+    At {
+        /// The moment by the wall clock there, milliseconds since 1970.
+        wall_ms: u64,
+        /// How much later than the answer that is, milliseconds.
+        left_ms: u64,
+    },
 }
 
 /// One key of a scan's page.

@@ -157,7 +157,7 @@ pub enum Mirroring {
 pub struct Reached {
     /// The original's revision.
     pub revision: Revision,
-    /// Its log time.
+    /// 0. Earlier versions sent its log time.
     pub log_time_ms: u64,
     /// Slots that are whole from here on, at their epochs.
     pub whole: SlotEpochs,

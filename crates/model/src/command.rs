@@ -229,8 +229,10 @@ pub enum Expiry {
     Keep,
     /// This long after the write.
     AfterMs(u64),
-    /// At this moment (milliseconds since 1970).
+    /// At this moment by the wall clock of the leader that proposes it (milliseconds since 1970).
     AtMs(u64),
+    /// At this log time: what becomes of [`Expiry::AtMs`] in the log, where the two clocks differ.
+    AtLogMs(u64),
 }
 
 /// When an expiry is set (EXPIRE's NX, XX, GT, LT).

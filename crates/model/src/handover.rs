@@ -62,8 +62,7 @@ pub enum Receiving {
     Install {
         /// The number after that of the last piece.
         pieces: u64,
-        /// The giver's log time; the receiver's never lies behind it from here on, so that what has
-        /// expired stays so.
+        /// 0. Earlier versions sent the giver's log time, and the receiver moved its own there.
         log_time_ms: u64,
         /// The giver's revision; the receiver's never lies behind it from here on, so that no two
         /// versions of a key bear one number.
@@ -100,6 +99,13 @@ pub enum StagedItem {
         /// Which.
         keyspace: KeyspaceId,
     },
+    /// The source's log time when this was sent: the times in the items that follow, up to the next
+    /// one of these, count from it. They are translated where they arrive, into a log time that is
+    /// another one. Without it (from an earlier version) they are taken as they are.
+    Clock {
+        /// Milliseconds.
+        log_time_ms: u64,
+    },
     /// What a client was answered, so that its repeated request is not done twice.
     Remembered {
         /// The slot it was about.
@@ -110,7 +116,7 @@ pub enum StagedItem {
         sequence: u64,
         /// The client has seen its answers below this.
         floor: u64,
-        /// When it was last heard of, log time.
+        /// When it was last heard of, by the log time of whoever sends this.
         seen_ms: u64,
         /// The outcome's bytes.
         row: Bytes,

@@ -9,8 +9,8 @@ pub struct Time {
     /// Time since the process started. Never goes back; differs in rate between machines.
     /// Timeouts are measured with it.
     pub monotonic: Duration,
-    /// Milliseconds since 1970 by the machine's clock. May jump. Expiry is decided by it, but only
-    /// after it went through the log (log time: the leader's clock, made monotonic).
+    /// Milliseconds since 1970 by the machine's clock. May jump, and nothing is measured with it: it
+    /// only says what moment somebody means, and where log time is steered to.
     pub wall_ms: u64,
 }
 

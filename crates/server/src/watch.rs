@@ -76,7 +76,7 @@ impl Watch {
                     Err(machine::Stopped::Refused(refusal)) => {
                         return Err(Failure::Refused(refusal));
                     }
-                    Err(machine::Stopped::Failed(_)) => {
+                    Err(machine::Stopped::Failed(_) | machine::Stopped::Due(_)) => {
                         return Err(Failure::NotServing("its state cannot be read"));
                     }
                 };

@@ -46,6 +46,23 @@ pub struct Message {
     /// What it says; `None` when a newer version says something unknown here.
     #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6")]
     pub say: Option<Say>,
+    /// Of a leader's heartbeats and read indexes: the log time when it was sent.
+    #[prost(message, optional, tag = "130")]
+    pub clock: Option<Clock>,
+}
+
+/// What a leader vouches for of time.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Clock {
+    /// The log time, milliseconds since 1970.
+    #[prost(uint64, tag = "1")]
+    pub log_time_ms: u64,
+    /// The leader's wall clock less that.
+    #[prost(sint64, tag = "2")]
+    pub wall_ahead_ms: i64,
+    /// Whether it can propose an entry, so that what is due goes.
+    #[prost(bool, tag = "3")]
+    pub moves: bool,
 }
 
 /// What a message says.
@@ -314,7 +331,7 @@ pub enum FrameError {
 
 impl From<Say> for Message {
     fn from(say: Say) -> Message {
-        Message { say: Some(say) }
+        Message { say: Some(say), clock: None }
     }
 }
 
@@ -404,6 +421,18 @@ mod tests {
         assert_eq!(decode::<Message>(frame.clone()), Ok(a_message()));
         let old = decode::<Message>(Bytes::from_static(format_1));
         assert_eq!(old, Ok(a_message()), "this build writes {:02x?}", &frame[..]);
+    }
+
+    #[test]
+    fn a_leader_s_clock_goes_along_and_may_be_missing() {
+        let clock = Clock { log_time_ms: 300, wall_ahead_ms: -2, moves: true };
+        let message = Message { clock: Some(clock), ..a_message() };
+        let mut bytes = BytesMut::new();
+        encode_frame(&message, &mut bytes);
+        let frame = split_frame(&mut bytes).unwrap().unwrap();
+        assert!(frame.ends_with(b"\x92\x08\x07\x08\xac\x02\x10\x03\x18\x01"), "{frame:02x?}");
+        assert_eq!(decode::<Message>(frame), Ok(message));
+        assert_eq!(Message::from(Say::Raft(Raft::default())).clock, None);
     }
 
     #[test]

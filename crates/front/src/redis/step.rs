@@ -174,11 +174,18 @@ pub(super) fn write_answer(
         }),
         (Shape::TimeLeft(unit), Answer::Expiry(expiring)) => {
             // Rounded to the nearest second, as in Redis.
-            let left = |ms: u64| (unit.of_ms(ms.saturating_sub(now_ms) + unit.half_ms())) as i64;
-            out.integer(expiry_number(expiring, left));
+            let left_ms = match expiring {
+                Expiring::At { left_ms, .. } => left_ms,
+                Expiring::AtMs(ms) => ms.saturating_sub(now_ms),
+                Expiring::Absent | Expiring::Never => 0,
+            };
+            let left = unit.of_ms(left_ms.saturating_add(unit.half_ms())) as i64;
+            out.integer(expiry_number(expiring, |_| left));
         }
         (Shape::ExpiryTime(unit), Answer::Expiry(expiring)) => {
-            out.integer(expiry_number(expiring, |ms| unit.of_ms(ms + unit.half_ms()) as i64));
+            out.integer(expiry_number(expiring, |ms| {
+                unit.of_ms(ms.saturating_add(unit.half_ms())) as i64
+            }));
         }
         (shape, answer) => {
             let text = format!("ERR the site answered {answer:?} where {shape:?} was expected");
@@ -200,7 +207,7 @@ fn expiry_number(expiring: Expiring, number: impl Fn(u64) -> i64) -> i64 {
     match expiring {
         Expiring::Absent => -2,
         Expiring::Never => -1,
-        Expiring::AtMs(ms) => number(ms),
+        Expiring::AtMs(ms) | Expiring::At { wall_ms: ms, .. } => number(ms),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::support::{Client, Site};
 use model::{KeyspaceSpec, limits};
 use server::config::Config;
 use server::users::{Grant, Right, UserConfig, hash_password};
+use std::time::Duration;
 use wire::resp::Reply;
 
 fn bulk(text: &str) -> Reply {
@@ -296,4 +297,36 @@ fn the_keys_that_expire_are_counted() {
     site.connect().raw("FLUSHALL");
     site.connect().raw("SET a 1");
     counted("db0:keys=1,expires=0,avg_ttl=0");
+}
+
+#[test]
+fn a_key_whose_time_has_come_is_gone_for_every_read() {
+    let site = Site::start();
+    let (mut client, mut other) = (site.connect(), site.connect());
+    // Nothing else happens on this site, and a tick of time comes every 50 ms at most.
+    for read in
+        ["GET soon", "TTL soon", "PTTL soon", "EXISTS soon", "DBSIZE", "TYPE soon", "MGET soon x"]
+    {
+        for _ in 0..4 {
+            client.raw("SET soon v PX 20");
+            std::thread::sleep(Duration::from_millis(25));
+            let found = other.raw(read);
+            let gone = ["$-1", ":-2", ":0", "+none", "*2 $-1 $-1"];
+            assert!(gone.contains(&found.as_str()), "{read}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_moment_is_told_as_it_was_named() {
+    let site = Site::start();
+    let mut client = site.connect();
+    for command in ["SET k v PXAT 33000000000123", "PEXPIREAT k 33000000000123"] {
+        client.raw(command);
+        assert_eq!(client.raw("PEXPIRETIME k"), ":33000000000123");
+        assert_eq!(client.raw("EXPIRETIME k"), ":33000000000");
+    }
+    client.raw("MULTI");
+    client.raw("PEXPIRETIME k");
+    assert_eq!(client.raw("EXEC"), "*1 :33000000000123");
 }

@@ -337,7 +337,7 @@ impl Handovers {
                 let registry = registry.map(|member| Box::new((*member.registry).clone()));
                 let step = Receiving::Install {
                     pieces: carried.sequence,
-                    log_time_ms: machine.log_time_ms(),
+                    log_time_ms: 0,
                     revision: machine.revision(),
                     registry,
                 };

@@ -478,11 +478,12 @@ impl Carried {
             self.whole.extend(whole.iter().copied());
             Reached {
                 revision: machine.revision(),
-                log_time_ms: machine.log_time_ms(),
+                log_time_ms: 0,
                 whole: SlotEpochs::gather(whole),
                 holds: self.held.len() as u32,
             }
         });
+        machine.say_time(&mut gathered.items);
         let piece = Mirroring::Piece {
             sequence: self.sequence,
             resume: self.told.encode(),

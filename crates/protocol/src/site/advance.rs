@@ -2,6 +2,7 @@
 
 use super::machine;
 use super::membership;
+use super::moments;
 use super::raft::{Committed, Content, Role};
 use super::reads::LEASE_MARGIN;
 use super::transfer::Taking;
@@ -108,11 +109,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         while let Some(reads) = self.reads.take_ready(self.applied) {
             reads.into_iter().for_each(|read| self.answer_read(read));
         }
+        let due = self.reads.take_due(self.machine.log_time_ms());
+        due.into_iter().for_each(|read| self.answer_read(read));
         if self.raft.take_snapshot_wanted() && !self.writing_snapshot {
             self.write_snapshot();
         }
         self.want_chunk();
         self.move_gate();
+        self.move_pace();
         self.route_due();
         self.send_replies();
         self.send_across();
@@ -213,12 +217,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.propose_tick();
         while self.writes.waiting() > 0 && !self.raft.is_persisting() {
             let count_max = if self.rare.happens() { 1 } else { limits::BATCH_COMMANDS_MAX };
-            let (mut batch, encoder) = self.writes.take_batch(count_max);
-            let log_time_ms = self.last_log_time_ms.max(self.now.wall_ms);
+            let wall_ahead_ms = self.log_clock.wall_ahead_ms();
+            let (mut batch, encoder) = self.writes.take_batch(count_max, wall_ahead_ms);
+            let log_time_ms = self.log_clock.now_ms();
             let Some((index, term)) = self.raft.propose(encoder.finish(log_time_ms)) else {
                 return self.writes.put_back(batch);
             };
-            self.last_log_time_ms = log_time_ms;
+            self.log_clock.reached(log_time_ms);
             batch.batch.log_time_ms = log_time_ms;
             if self.options.planted.is(Bug::AcknowledgeBeforeQuorum) {
                 let mut settled = Vec::new();
@@ -232,9 +237,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Lets time into the log when a key's time has come, or something waits to be trimmed.
+    /// Lets time into the log when a key's time has come, or something waits to be trimmed, or nothing
+    /// has been in it for long.
     pub(super) fn propose_tick(&mut self) {
-        let due = self.machine.tick_due_ms().is_some_and(|at| at <= self.now.wall_ms);
+        let at = [self.machine.tick_due_ms(), self.log_clock.idle_until_ms()];
+        let due = at.into_iter().flatten().any(|at| at <= self.log_clock.now_ms());
         if !due || self.tick_proposed || self.disk_full.is_some() {
             return;
         }
@@ -334,7 +341,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             .collect();
         let mut answers = Vec::with_capacity(self.writes.in_flight());
         self.machine.apply(&entries, &mut answers).map_err(|error| error.to_string())?;
-        self.last_log_time_ms = self.last_log_time_ms.max(self.machine.log_time_ms());
+        self.log_clock.reached(self.machine.log_time_ms());
+        let (now_ms, wall_ahead_ms) = (self.log_clock.now_ms(), self.log_clock.wall_ahead_ms());
+        for answer in answers.iter_mut().flatten() {
+            moments::for_others(answer, now_ms, wall_ahead_ms);
+        }
         let of_entry = |entry: &machine::Committed<'_>| {
             let commands = entry.batch.map_or(&[][..], |batch| &batch.commands);
             (entry.index, entry.term, commands.len(), commands.contains(&Command::Tick))

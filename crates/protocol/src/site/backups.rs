@@ -6,7 +6,7 @@
 //! nobody is asked but the backup.
 
 use super::machine::Stopped;
-use super::{Origin, Site};
+use super::{Origin, Site, moments};
 use crate::global::backups::backup_of;
 use crate::global::promotion::{self, Sight, Wanted};
 use crate::global::routing::Target;
@@ -29,7 +29,7 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     pub(super) promotions: Promotions,
-    /// By original: which mirror, when it was last heard to be in step (ms since 1970), and how far it
+    /// By original: which mirror, when it was last heard to be in step (log time, ms), and how far it
     /// was behind when it was last heard of.
     heard: BTreeMap<SiteId, (u64, u64, u64)>,
     next_news: Duration,
@@ -139,14 +139,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         heard.2 = news.behind;
         if news.behind == 0 {
-            heard.1 = self.now.wall_ms;
+            heard.1 = self.log_clock.now_ms();
         }
     }
 
+    /// When a mirror was last in step, by this node's wall clock; 0: never.
     fn in_step_ms(&self, from: SiteId) -> u64 {
         let Some(mirror) = self.machine.mirrors().get(&from) else { return 0 };
         let heard = self.backups.heard.get(&from).filter(|heard| heard.0 == mirror.number);
-        heard.map_or(0, |heard| heard.1).max(mirror.in_step_ms)
+        match heard.map_or(0, |heard| heard.1).max(mirror.in_step_ms) {
+            0 => 0,
+            at_ms => {
+                let age_ms = self.log_clock.now_ms().saturating_sub(at_ms);
+                self.now.wall_ms.saturating_sub(age_ms).max(1)
+            }
+        }
     }
 
     /// How far this site's own mirror has come, as its leader knows.
@@ -237,11 +244,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         query: &Query,
     ) -> Result<Answer, Failure> {
         let outcome = match self.machine.ask_mirror(from, keyspace, query) {
-            Ok(answer) => Ok(answer),
+            Ok(mut answer) => {
+                let (now_ms, ahead) = (self.log_clock.now_ms(), self.log_clock.wall_ahead_ms());
+                moments::for_others(&mut answer, now_ms, ahead);
+                Ok(answer)
+            }
             Err(Stopped::Refused(Refusal::NotHeld(slot))) => {
                 return Err(Failure::Refused(Refusal::NotHeld(slot)));
             }
             Err(Stopped::Refused(refusal)) => Err(refusal),
+            Err(Stopped::Due(_)) => unreachable!("a mirror is asked by its own log time"),
             Err(Stopped::Failed(error)) => {
                 self.fail(error);
                 return Err(Failure::NotServing("its state cannot be read"));

@@ -129,15 +129,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         else {
             return false;
         };
-        let versions = self.query(read.keyspace, &Query::Versions { keys: vec![key] });
-        let Ok(Answer::Versions(versions)) = versions else { return false };
+        let versions = Query::Versions { keys: vec![key] };
+        let versions = self.query(read.keyspace, &versions, read.due);
+        let Ok(Ok(Answer::Versions(versions))) = versions else { return false };
         let found = Validator { epoch, version: versions.first().copied().unwrap_or_default() };
         let unchanged = known == Some(found);
         let outcome = match unchanged {
             true => Bytes::new(),
-            false => match self.query(read.keyspace, &read.query) {
-                Ok(answer) => entry::encode_reply(&Ok(answer)),
-                Err(_) => return false,
+            false => match self.query(read.keyspace, &read.query, read.due) {
+                Ok(Ok(answer)) => entry::encode_reply(&Ok(answer)),
+                _ => return false,
             },
         };
         let Some(Origin::Across { site, node, id, .. }) = self.routing.release(id) else {

@@ -1,6 +1,7 @@
 //! Which reads need not ask the core.
 
 use super::machine::{Reader, Stopped};
+use super::moments;
 use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
 use std::time::Duration;
 use storage::state::State;
@@ -65,7 +66,7 @@ impl ReadGate {
     /// Answers a query from the state, if that is allowed now. `None`: the core is to be asked.
     pub fn answer<S: State>(
         self,
-        now: impl FnOnce() -> Duration,
+        now: impl Fn() -> Duration,
         reader: &Reader<S>,
         keyspace: KeyspaceId,
         query: &Query,
@@ -84,10 +85,24 @@ impl ReadGate {
         if !here {
             return None;
         }
-        match reader.query(keyspace, query) {
-            Ok(answer) => Some(Ok(answer)),
+        // Looked at only where a key expires.
+        let due_by = || {
+            let pace = reader.pace();
+            if pace.is_due_by { pace.log_ms(now()) } else { 0 }
+        };
+        let waits = consistency != ReadConsistency::Stale;
+        match reader.query_by(keyspace, query, waits.then_some(&due_by)) {
+            Ok(mut answer) => {
+                if matches!(answer, Answer::Expiry(_)) {
+                    let pace = reader.pace();
+                    moments::for_others(&mut answer, pace.log_ms(now()), pace.wall_ahead_ms);
+                }
+                Some(Ok(answer))
+            }
             // Another site is to be asked, or it comes back in a moment.
             Err(Stopped::Refused(Refusal::NotHeld(_))) => None,
+            // The core waits for the entry that makes it so for everybody.
+            Err(Stopped::Due(_)) => None,
             Err(Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
             // The core meets the same error and says what happens next.
             Err(Stopped::Failed(_)) => None,

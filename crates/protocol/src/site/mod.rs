@@ -13,6 +13,7 @@
 //!   its deployment, and on the ring ([`crate::global`]);
 //! - `registrars`, `versions`: changes of the registry, and which one other sites have;
 //! - `copies`: copies of keys that other sites hold;
+//! - `log_clock`, `moments`: log time, and the moments that people name;
 //! - `requests`, `advance`: what comes in, and what follows from it;
 //! - [`recovery`]: what a replica does with its disk before it starts;
 //! - [`status`](Status): what can be seen of it;
@@ -34,8 +35,10 @@ mod farewell;
 mod forwarding;
 mod gate;
 mod handover;
+mod log_clock;
 pub mod machine;
 pub mod membership;
+mod moments;
 pub mod raft;
 mod reach;
 pub mod reads;
@@ -68,7 +71,8 @@ use forwarding::Forwarding;
 use gate::Gate;
 pub use gate::ReadGate;
 use handover::Handover;
-use machine::{Machine, Reader};
+use log_clock::LogClock;
+use machine::{Machine, Pace, Reader};
 use membership::Membership;
 use model::{
     Answer, ClientId, DeploymentId, Failure, MoveId, NodeId, Registry, Request, SiteEntry, SiteId,
@@ -365,7 +369,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     receipts: Receipts,
     membership: Membership,
     handover: Handover,
-    last_log_time_ms: u64,
+    log_clock: LogClock,
+    pace: Pace,
     tick_proposed: bool,
     disk_full: Option<String>,
     lease_until: Option<Duration>,
@@ -428,7 +433,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             silent_until: now.monotonic + options.election_timeout(),
             raft,
             led_by: (None, 0),
-            last_log_time_ms: machine.log_time_ms(),
+            log_clock: LogClock::new(
+                machine.log_time_ms(),
+                now,
+                options.planted.is(Bug::TimeByWallClock),
+            ),
             state,
             machine,
             held: Vec::new(),
@@ -455,6 +464,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             receipts: Receipts::default(),
             membership: Membership::default(),
             handover: Handover::default(),
+            pace: Pace::default(),
             tick_proposed: false,
             disk_full: None,
             lease_until: None,
@@ -517,7 +527,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn send(&mut self, to: NodeId, say: Say) {
-        self.outputs.push_back(Output::Send { to, message: Box::new(say.into()) });
+        let mut message = peer::Message::from(say);
+        if let Some(Say::Raft(raft)) = &message.say {
+            message.clock = self.clock_of(raft);
+        }
+        self.outputs.push_back(Output::Send { to, message: Box::new(message) });
     }
 
     fn fail(&mut self, why: impl std::fmt::Display) {
@@ -532,7 +546,7 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
     type Output = Output<S::View>;
 
     fn handle(&mut self, now: Time, input: Input) {
-        self.now = now;
+        self.now_is(now);
         if self.failed {
             return;
         }
@@ -552,7 +566,7 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
     }
 
     fn timeout(&mut self, now: Time) {
-        self.now = now;
+        self.now_is(now);
         if self.failed || self.next_tick > now.monotonic {
             return;
         }
@@ -587,9 +601,11 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
             return Some(soon.fold(self.next_tick, Duration::min));
         }
-        // The only voter has nobody to hear from or to reassure: it sleeps until a key expires.
-        let due_ms = self.machine.tick_due_ms()?;
-        let left = Duration::from_millis(due_ms.saturating_sub(self.now.wall_ms));
+        // The only voter has nobody to hear from or to reassure: it sleeps until a key expires, or time
+        // is to be let into the log.
+        let due_ms = [self.machine.tick_due_ms(), self.log_clock.idle_until_ms()];
+        let due_ms = due_ms.into_iter().flatten().min()?;
+        let left = Duration::from_millis(due_ms.saturating_sub(self.log_clock.now_ms()));
         Some(self.next_tick.max(self.now.monotonic + left))
     }
 }

@@ -13,6 +13,12 @@
 //! what its own disk has, and a follower that is ahead may have answered already. So a read by lease
 //! waits, as any other, until the commit index of its arrival is applied here.
 //!
+//! A read that meets a key which is *due* (its time has come by the leader's clock, and no entry has
+//! said so yet) waits for the entry that does, as no clock's word is to be believed twice: once the key
+//! was gone for one read it must be gone for all. By what time keys are due is settled when the read is
+//! first looked at, so that it waits for one tick and not for ever. The leader proposes that tick by
+//! itself; a follower has heard the time together with the read index, so it is never too early.
+//!
 //! Two more things keep a lease true. A node that has just started votes for nobody for an election
 //! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun to
 //! hand leadership over has no lease for the rest of its term, since the word that lets the other
@@ -34,6 +40,18 @@ pub(super) struct WaitingRead {
     pub(super) keyspace: KeyspaceId,
     pub(super) query: Query,
     pub(super) deadline: Duration,
+    pub(super) due: Due,
+}
+
+/// By what time a read tells that a key is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// By log time as it was applied here: nothing is due that is not gone.
+    Applied,
+    /// By the leader's clock at the moment when the read is first looked at.
+    NotSettled,
+    /// By this log time, or not beyond what was applied, as nothing can be proposed.
+    By(Option<u64>),
 }
 
 struct Round {
@@ -49,6 +67,8 @@ pub(super) struct Reads {
     gathering: Vec<WaitingRead>,
     round: Option<Round>,
     confirmed: VecDeque<(u64, Vec<WaitingRead>)>,
+    /// Those that have met a key that is due, and the log time at which it is gone.
+    due: Vec<(u64, WaitingRead)>,
     rounds: u64,
 }
 
@@ -86,11 +106,29 @@ impl Reads {
     pub(super) fn waiting(&self) -> usize {
         let confirmed = self.confirmed.iter().map(|(_, reads)| reads.len());
         let under_way = self.round.as_ref().map_or(0, |round| round.reads.len());
-        self.gathering.len() + under_way + confirmed.sum::<usize>()
+        self.gathering.len() + under_way + confirmed.sum::<usize>() + self.due.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.gathering.is_empty() && self.round.is_none() && self.confirmed.is_empty()
+        self.gathering.is_empty()
+            && self.round.is_none()
+            && self.confirmed.is_empty()
+            && self.due.is_empty()
+    }
+
+    /// A read waits until this log time is applied. Gives it back if too many wait.
+    pub(super) fn wait_for(&mut self, log_time_ms: u64, read: WaitingRead) -> Option<WaitingRead> {
+        if self.waiting() >= limits::READS_WAITING_MAX {
+            return Some(read);
+        }
+        self.due.push((log_time_ms, read));
+        None
+    }
+
+    /// The reads that have waited for a log time that is applied now.
+    pub(super) fn take_due(&mut self, log_time_ms: u64) -> Vec<WaitingRead> {
+        let is_over = |(at, _): &mut (u64, WaitingRead)| *at <= log_time_ms;
+        self.due.extract_if(.., is_over).map(|(_, read)| read).collect()
     }
 
     /// Begins a round, or the one under way anew when it has waited too long. Answers with the
@@ -147,6 +185,7 @@ impl Reads {
                 keep
             });
         }
+        late.extend(self.due.extract_if(.., |(_, r)| r.deadline <= now).map(|(_, r)| r.origin));
         if self.round.as_ref().is_some_and(|round| round.reads.is_empty()) {
             self.round = None;
         }
@@ -165,6 +204,7 @@ mod tests {
             keyspace: KeyspaceId::DEFAULT,
             query: Query::Count,
             deadline: Duration::from_secs(10),
+            due: Due::NotSettled,
         }
     }
 
@@ -194,6 +234,16 @@ mod tests {
         assert_eq!(reads.take_ready(6).unwrap().len(), 2);
         assert!(reads.take_ready(6).is_none(), "index 7 is not applied yet");
         assert_eq!(reads.take_ready(7).unwrap()[0].origin, Origin::Client(Ticket(3)));
+        assert!(reads.is_idle());
+    }
+
+    #[test]
+    fn what_is_due_is_waited_for_until_the_deadline() {
+        let mut reads = Reads::default();
+        assert!(reads.wait_for(500, read(1)).is_none() && reads.wait_for(900, read(2)).is_none());
+        assert!(!reads.is_idle() && reads.take_due(499).is_empty());
+        assert_eq!(reads.take_due(500)[0].origin, Origin::Client(Ticket(1)));
+        assert_eq!(reads.give_up(Duration::from_secs(10)), [Origin::Client(Ticket(2))]);
         assert!(reads.is_idle());
     }
 

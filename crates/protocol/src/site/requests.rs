@@ -4,7 +4,8 @@
 use super::handover::Asked;
 use super::machine;
 use super::membership::{self, Wanted};
-use super::reads::WaitingRead;
+use super::moments;
+use super::reads::{Due, WaitingRead};
 use super::registrars::as_change;
 use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
@@ -70,7 +71,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_here(&mut self, origin: Origin, body: Body, deadline: Duration) {
         match body {
             Body::Read { keyspace, query, consistency } => {
-                self.take_read(WaitingRead { origin, keyspace, query, deadline }, consistency);
+                let due = match consistency {
+                    ReadConsistency::Linearizable => Due::NotSettled,
+                    ReadConsistency::Stale | ReadConsistency::Backup => Due::Applied,
+                };
+                self.take_read(WaitingRead { origin, keyspace, query, deadline, due }, consistency);
             }
             body if self.leads() => self.take_for_leader(origin, body, deadline),
             body => {
@@ -119,24 +124,53 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         catalog.by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads)
     }
 
-    pub(super) fn answer_read(&mut self, read: WaitingRead) {
+    pub(super) fn answer_read(&mut self, mut read: WaitingRead) {
+        if read.due == Due::NotSettled {
+            read.due = Due::By(self.due_by_ms());
+        }
         if self.answer_by_validator(&read) {
             return;
         }
-        let outcome = self.query(read.keyspace, &read.query);
+        let outcome = match self.query(read.keyspace, &read.query, read.due) {
+            Ok(outcome) => outcome,
+            Err(at_ms) => match self.reads.wait_for(at_ms, read) {
+                None => return,
+                Some(refused) => {
+                    read = refused;
+                    Err(Failure::Overloaded { what: "linearizable reads" })
+                }
+            },
+        };
         match read.origin {
             Origin::Client(ticket) => self.outputs.push_back(Output::Answer { ticket, outcome }),
             origin => self.settle(vec![(origin, outcome)]),
         }
     }
 
-    pub(super) fn query(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Failure> {
-        match self.machine.reader().query(keyspace, query) {
-            Ok(answer) => Ok(answer),
-            Err(machine::Stopped::Refused(refusal)) => Err(Failure::Refused(refusal)),
+    /// What the state answers; or the log time for which the query must wait.
+    pub(super) fn query(
+        &mut self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        due: Due,
+    ) -> Result<Result<Answer, Failure>, u64> {
+        let by_ms = match due {
+            Due::By(by_ms) => by_ms,
+            Due::Applied | Due::NotSettled => None,
+        };
+        let due_by = || by_ms.unwrap_or_default();
+        let due_by = by_ms.is_some().then_some(&due_by as &dyn Fn() -> u64);
+        match self.machine.reader().query_by(keyspace, query, due_by) {
+            Ok(mut answer) => {
+                let (now_ms, ahead) = (self.log_clock.now_ms(), self.log_clock.wall_ahead_ms());
+                moments::for_others(&mut answer, now_ms, ahead);
+                Ok(Ok(answer))
+            }
+            Err(machine::Stopped::Refused(refusal)) => Ok(Err(Failure::Refused(refusal))),
+            Err(machine::Stopped::Due(at_ms)) => Err(at_ms),
             Err(machine::Stopped::Failed(error)) => {
                 self.fail(error);
-                Err(Failure::NotServing("its state cannot be read"))
+                Ok(Err(Failure::NotServing("its state cannot be read")))
             }
         }
     }
@@ -213,6 +247,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn take_message(&mut self, from: NodeId, message: peer::Message) {
+        let clock = message.clock;
         match message.say {
             Some(Say::Raft(message)) if message.kind == MSG_SNAPSHOT => {
                 self.take_snapshot_offer(from, message);
@@ -224,7 +259,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 if asks_for_vote && !forced && self.now.monotonic < self.silent_until {
                     return;
                 }
+                let term = message.term;
                 self.raft.step(message);
+                self.hear_clock(from, term, clock);
             }
             Some(Say::Forward(forward)) => {
                 for request in forward.requests {

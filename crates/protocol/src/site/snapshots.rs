@@ -216,7 +216,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.applied = head.index;
         self.members = decode_members(&head.members);
         self.members_changed();
-        self.last_log_time_ms = self.last_log_time_ms.max(self.machine.log_time_ms());
+        self.log_clock.reached(self.machine.log_time_ms());
         self.log_bytes = 0;
         let mut settled = Vec::new();
         self.writes.covered_by_snapshot(head.index, &mut settled);

@@ -58,11 +58,13 @@ pub enum Bug {
     SpreadUnchosen,
     /// A registrar answers before its promise, or what it accepts, is in its log, and forgets it.
     PromiseUnlogged,
+    /// Log time is what the leader's wall clock shows.
+    TimeByWallClock,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 24] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -86,6 +88,7 @@ impl Bug {
         Bug::GateLast,
         Bug::SpreadUnchosen,
         Bug::PromiseUnlogged,
+        Bug::TimeByWallClock,
     ];
 
     /// Its name on a command line.
@@ -114,6 +117,7 @@ impl Bug {
             Bug::GateLast => "gate-last",
             Bug::SpreadUnchosen => "spread-unchosen",
             Bug::PromiseUnlogged => "promise-unlogged",
+            Bug::TimeByWallClock => "time-by-wall-clock",
         }
     }
 }

@@ -7,7 +7,7 @@
 //! that was cut from this node's log may lie in another's and be committed yet. Only a write whose
 //! entry's fate is open when its deadline comes is answered as unknown.
 
-use super::Origin;
+use super::{Origin, moments};
 use model::{
     Answer, ClientId, Command, Condition, Failure, NodeId, Refusal, Revision, Write, limits,
 };
@@ -120,15 +120,21 @@ impl Writes {
     }
 
     /// Takes what fits one entry off the queue, at most so many, and encodes it.
-    pub(super) fn take_batch(&mut self, count_max: usize) -> (Proposed, BatchEncoder) {
+    /// The moments in them become log time, which the wall clock is ahead of by so much.
+    pub(super) fn take_batch(
+        &mut self,
+        count_max: usize,
+        wall_ahead_ms: i64,
+    ) -> (Proposed, BatchEncoder) {
         let mut encoder = BatchEncoder::with_capacity(self.waiting_bytes);
         let mut batch = Proposed::default();
         let count_max = self.waiting.len().min(count_max);
         batch.askers.reserve_exact(count_max);
         batch.batch.commands.reserve_exact(count_max);
         while !encoder.is_full() && batch.askers.len() < count_max {
-            let Some(write) = self.waiting.pop_front() else { break };
+            let Some(mut write) = self.waiting.pop_front() else { break };
             self.waiting_bytes -= write.size_bytes;
+            moments::to_log_time(&mut write.command, wall_ahead_ms);
             encoder.push(&write.command);
             batch.push(write);
         }
@@ -294,7 +300,7 @@ pub(super) fn size_bytes(command: &Command) -> usize {
             model::StagedItem::Record { key, row, .. } => key.len() + row.len(),
             model::StagedItem::Absent { key, .. } => key.len(),
             model::StagedItem::Remembered { row, .. } => row.len(),
-            model::StagedItem::Cleared { .. } => 0,
+            model::StagedItem::Cleared { .. } | model::StagedItem::Clock { .. } => 0,
         }
     }
     const OVERHEAD_BYTES: usize = 64;

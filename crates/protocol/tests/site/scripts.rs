@@ -10,6 +10,7 @@
 //! | `run 100` | lets so many milliseconds pass |
 //! | `crash n1`, `restart n1`, `wipe n1` | a node dies, comes back, comes back with an empty disk |
 //! | `cut n1 n2`, `isolate n1`, `heal` | links |
+//! | `jump n1 3600000` | a wall clock, by so many milliseconds |
 //! | `fill n1`, `room n1` | a disk |
 //! | `states` | each node's role, term and how far it is |
 
@@ -131,6 +132,10 @@ impl Runner for Script {
             ("cut", _) => world.cut(node(args.next_pos())?, node(args.next_pos())?),
             ("isolate", _) => world.isolate(node(args.next_pos())?),
             ("heal", _) => world.heal(),
+            ("jump", _) => {
+                let id = node(args.next_pos())?;
+                world.jump(id, args.next_pos().ok_or("by how much?")?.parse()?);
+            }
             ("fill", _) => world.node(node(args.next_pos())?).disk.set_capacity(Some(0)),
             ("room", _) => world.node(node(args.next_pos())?).disk.set_capacity(None),
             ("states", _) => return Ok(self.states()),

@@ -112,6 +112,10 @@ impl World {
         self.assert_well();
     }
 
+    pub(crate) fn jump(&mut self, id: u64, ms: i64) {
+        self.0.jump_clock(index(id), ms);
+    }
+
     pub(crate) fn crash(&mut self, id: u64, down: &Down) {
         self.0.crash(index(id), down);
     }

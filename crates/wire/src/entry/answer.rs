@@ -38,6 +38,7 @@ code_enum!(Expiring as "expiring" {
     0 => Absent,
     1 => Never,
     2 => AtMs(ms),
+    130 => At { wall_ms, left_ms },
 });
 
 code_enum!(Refusal as "refusal" {

@@ -64,6 +64,7 @@ code_enum!(Expiry as "expiry" {
     1 => Keep,
     2 => AfterMs(ms),
     3 => AtMs(ms),
+    130 => AtLogMs(ms),
 });
 
 code_enum!(ExpiryCondition as "condition of an expiry" {

@@ -72,6 +72,7 @@ code_enum!(StagedItem as "staged item" {
     2 => Absent { keyspace, key },
     3 => Remembered { slot, client, sequence, floor, seen_ms, row },
     10 => Cleared { keyspace },
+    130 => Clock { log_time_ms },
 });
 
 impl Code for Slot {
@@ -144,6 +145,7 @@ mod tests {
         let id = MoveId { from: SiteId(1), number: 5 };
         let (key, row) = (Bytes::from_static(b"k"), Bytes::from_static(b"r"));
         let items = vec![
+            StagedItem::Clock { log_time_ms: 300 },
             StagedItem::Record { keyspace: KeyspaceId(1), key: key.clone(), row: row.clone() },
             StagedItem::Absent { keyspace: KeyspaceId(1), key },
             StagedItem::Remembered {
@@ -191,6 +193,10 @@ mod tests {
         let command = Command::Receiving { id: MoveId { from: SiteId(1), number: 5 }, step };
         let expected = b"\x01\x10\x01\x05\x01\x01\x02\x00\x03\x09\x09\x02\x05\x01";
         assert_eq!(&encode_command(&command)[..], expected);
+        let items = vec![StagedItem::Clock { log_time_ms: 300 }];
+        let step = Receiving::Piece { sequence: 2, resume: Bytes::new(), items };
+        let command = Command::Receiving { id: MoveId { from: SiteId(1), number: 5 }, step };
+        assert_eq!(&encode_command(&command)[..], b"\x01\x10\x01\x05\x02\x02\x00\x01\x82\xac\x02");
         let found = Command::Found { deployment: DeploymentId(7), site: site() };
         let expected = b"\x01\x09\x07\x02\x04pier\xac\x02\x64\x00\x01\x01\x03p:1\x03c:2";
         assert_eq!(&encode_command(&found)[..], expected);

@@ -44,7 +44,7 @@ const HEAD_BYTES: usize = 9;
 /// What one log entry holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The leader's clock when it was proposed, milliseconds since 1970.
+    /// The log time at which it was proposed, milliseconds since 1970.
     pub log_time_ms: u64,
     /// At most [`limits::BATCH_COMMANDS_MAX`].
     pub commands: Vec<Command>,
@@ -194,7 +194,7 @@ pub fn encode_request(request: &Request) -> Bytes {
                 StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
                 StagedItem::Absent { key, .. } => 16 + key.len(),
                 StagedItem::Remembered { row, .. } => 64 + row.len(),
-                StagedItem::Cleared { .. } => 16,
+                StagedItem::Cleared { .. } | StagedItem::Clock { .. } => 16,
             };
             items.iter().map(item_bytes).sum()
         }

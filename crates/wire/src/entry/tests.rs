@@ -251,6 +251,8 @@ fn plain_answer() -> impl Strategy<Value = Answer> {
         Just(Expiring::Absent),
         Just(Expiring::Never),
         any::<u64>().prop_map(Expiring::AtMs),
+        (any::<u64>(), any::<u64>())
+            .prop_map(|(wall_ms, left_ms)| Expiring::At { wall_ms, left_ms }),
     ];
     let item = (bytes(), kind(), revision(), option::of(bytes()))
         .prop_map(|(key, kind, version, value)| Item { key, kind, version, value });

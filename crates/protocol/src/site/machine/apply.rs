@@ -201,6 +201,7 @@ impl<'a, S: State> Applying<'a, S> {
             log_time_ms: self.known.head.log_time_ms,
             count: matches!(query, Query::Count).then(|| self.known.count(keyspace)),
             point: self.read_point(),
+            due_by: None,
         };
         query::answer(&sight, query, &mut self.answer_bytes)
     }
@@ -217,7 +218,7 @@ impl<'a, S: State> Applying<'a, S> {
         let here =
             slots.stores().filter(|((of, slot), _)| *of == keyspace && slots.token(*slot).serves());
         let generations: Vec<_> = here.map(|((_, slot), store)| (slot, store.generation)).collect();
-        query::scan_slots(&self.overlay, self.known.head.log_time_ms, &generations, query)
+        query::scan_slots(&self.overlay, self.known.head.log_time_ms, None, &generations, query)
     }
 
     fn write(&mut self, keyspace: KeyspaceId, write: &Write) -> Result<Answer, Stopped> {
@@ -279,6 +280,7 @@ fn split(result: Result<Answer, Stopped>) -> Result<Result<Answer, Refusal>, Mac
     match result {
         Ok(answer) => Ok(Ok(answer)),
         Err(Stopped::Refused(refusal)) => Ok(Err(refusal)),
+        Err(Stopped::Due(_)) => unreachable!("a command is judged by the log time it came with"),
         Err(Stopped::Failed(error)) => Err(error),
     }
 }

@@ -106,7 +106,25 @@ impl<S: State> Machine<S> {
         if piece.next.copy.is_none() && piece.bytes < limits::MOVE_PIECE_BYTES_MAX {
             self.tell_changes(number, one, &mut piece)?;
         }
+        self.say_time(&mut piece.items);
         Ok(piece)
+    }
+
+    /// Items for another site begin with what time it is here, if there is a time in any.
+    pub(crate) fn say_time(&self, items: &mut Vec<StagedItem>) {
+        let has_time = |item: &StagedItem| match item {
+            StagedItem::Remembered { .. } => true,
+            StagedItem::Record { row, .. } => {
+                records::Record::decode_head(row).is_ok_and(|record| record.expires_ms.is_some())
+            }
+            StagedItem::Absent { .. } | StagedItem::Cleared { .. } | StagedItem::Clock { .. } => {
+                false
+            }
+        };
+        if items.iter().any(has_time) {
+            let log_time_ms = self.now_ms.max(self.known.head.log_time_ms);
+            items.insert(0, StagedItem::Clock { log_time_ms });
+        }
     }
 
     /// Whether a receiver that has been told so much knows all that happened up to a revision.
@@ -244,7 +262,7 @@ pub(super) fn item_bytes(item: &StagedItem) -> usize {
             StagedItem::Record { key, row, .. } => key.len() + row.len(),
             StagedItem::Absent { key, .. } => key.len(),
             StagedItem::Remembered { row, .. } => row.len(),
-            StagedItem::Cleared { .. } => 0,
+            StagedItem::Cleared { .. } | StagedItem::Clock { .. } => 0,
         }
 }
 

@@ -1,9 +1,8 @@
 //! When keys go by themselves.
 //!
-//! Time is *log time* and nothing else: the leader's clock at each proposal, which never goes back
-//! because a state keeps the latest one it saw. So all nodes agree on what has expired, a node that
-//! replays its log decides as it did the first time, and a skewed clock can make keys live too
-//! short or too long but never differently here and there.
+//! Time is *log time* and nothing else: what the leader gave each entry, which never goes back because
+//! a state keeps the latest one it saw. So all nodes agree on what has expired, and a node that replays
+//! its log decides as it did the first time. Who vouches for it is for the replica to know.
 //!
 //! A record whose expiry is not after log time is absent to every read and write at once; a table
 //! ordered by time finds those that must be removed, a bounded number of them with every entry.
@@ -186,7 +185,7 @@ impl<S: State> Applying<'_, S> {
             Expiry::Never => None,
             Expiry::Keep => now_ms,
             Expiry::AfterMs(ms) => Some(self.known.head.log_time_ms.saturating_add(ms)),
-            Expiry::AtMs(ms) => Some(ms),
+            Expiry::AtLogMs(ms) | Expiry::AtMs(ms) => Some(ms),
         }
     }
 

@@ -14,6 +14,7 @@
 //! ```
 
 use super::apply::Applying;
+use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
 use super::query::{self, Sight};
 use super::requests::Asker;
@@ -39,7 +40,7 @@ pub struct Mirror {
     pub pieces: u64,
     /// The original's revision that it was last in step with; 0: never.
     pub revision: u64,
-    /// The original's log time then.
+    /// 0; the original's log time then, if that runs an earlier version.
     pub log_time_ms: u64,
     /// When that was, by this site's log time.
     pub in_step_ms: u64,
@@ -203,7 +204,7 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Record { keyspace, .. }
             | StagedItem::Absent { keyspace, .. }
             | StagedItem::Cleared { keyspace } => keyspace.0 >= self.known.head.keyspace_next,
-            StagedItem::Remembered { .. } => false,
+            StagedItem::Remembered { .. } | StagedItem::Clock { .. } => false,
         };
         // All of a piece or nothing of it.
         if items.iter().any(unknown) {
@@ -216,8 +217,12 @@ impl<S: State> Applying<'_, S> {
             mirror.whole.retain(|slot, _| !gone.contains(*slot));
         }
         let mut touched = BTreeSet::new();
+        let mut elsewhere = Elsewhere::default();
         for item in items {
-            self.take_mirror_item(from, item, &mut touched)?;
+            if let StagedItem::Clock { log_time_ms } = item {
+                elsewhere = self.elsewhere(*log_time_ms);
+            }
+            self.take_mirror_item(from, item, elsewhere, &mut touched)?;
         }
         for at in touched {
             self.write_mirrored(from, at);
@@ -243,14 +248,19 @@ impl<S: State> Applying<'_, S> {
         &mut self,
         from: SiteId,
         item: &StagedItem,
+        elsewhere: Elsewhere,
         touched: &mut BTreeSet<(KeyspaceId, Slot)>,
     ) -> Result<(), Stopped> {
         let (keyspace, key, row) = match item {
-            StagedItem::Record { keyspace, key, row } => (*keyspace, key, Some(row)),
+            StagedItem::Record { keyspace, key, row } => {
+                (*keyspace, key, Some(elsewhere.row(row)?))
+            }
+            StagedItem::Clock { .. } => return Ok(()),
             StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
             StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
                 let asker = Asker { slot: Some(*slot), client: *client };
-                self.take_over_answer(asker, *sequence, *floor, *seen_ms, row);
+                let seen_ms = elsewhere.moment(*seen_ms);
+                self.take_over_answer(asker, *sequence, *floor, seen_ms, row);
                 return Ok(());
             }
             StagedItem::Cleared { keyspace } => {
@@ -273,7 +283,7 @@ impl<S: State> Applying<'_, S> {
                 Store { generation, count: 0 }
             }
         };
-        let count = self.stage(store, key, row)?;
+        let count = self.stage(store, key, row.as_ref())?;
         let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.stores.insert(at, Store { count, ..store });
         touched.insert(at);
@@ -406,6 +416,7 @@ impl<S: State> Machine<S> {
             count: None,
             // A mirror is behind its site, so nothing can be built on what it lacks.
             point: model::ReadPoint::default(),
+            due_by: None,
         };
         query::answer(&sight, query, &mut 0)
     }

@@ -16,6 +16,7 @@
 //! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
+//! | `elsewhere` | times that come from another site |
 //! | [`keeping`] | what has left and is kept until it is safe |
 //! | [`mirrors`], [`mirroring`] | what this site keeps of others, and others of it |
 //! | [`fences`] | a lost site's backup takes over |
@@ -31,6 +32,7 @@ mod apply;
 mod changes;
 pub mod copying;
 pub mod deployment;
+mod elsewhere;
 mod expiry;
 pub mod fences;
 pub mod giving;
@@ -59,6 +61,7 @@ mod tests;
 pub mod tokens;
 
 pub use head::Applied;
+pub use published::Pace;
 pub use reader::Reader;
 
 use super::trial::{Bug, Planted};
@@ -115,6 +118,10 @@ pub enum Stopped {
     /// It would have none on any replica.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A key that it meets is due: gone once this log time is applied, and not before. Only of
+    /// queries that ask so.
+    #[error("a key is due at log time {0} ms, which is not applied yet")]
+    Due(u64),
     /// The state cannot be read.
     #[error(transparent)]
     Failed(#[from] MachineError),
@@ -148,6 +155,8 @@ pub struct Machine<S> {
     planted: Planted,
     /// Slots whose tokens changed since somebody asked.
     changed_tokens: SlotSet,
+    /// Log time, which may have gone on since the last entry. No command depends on it.
+    now_ms: u64,
 }
 
 /// What is kept at hand of the state. All of it can be read from there again.
@@ -224,7 +233,8 @@ impl<S: State> Machine<S> {
         let mut known = Known::load(&state)?;
         let published = Arc::new(Published::default());
         let changed_tokens = published.publish(&mut known);
-        Ok(Machine { state, known, published, planted: Planted::default(), changed_tokens })
+        let planted = Planted::default();
+        Ok(Machine { state, known, published, planted, changed_tokens, now_ms: 0 })
     }
 
     /// Looks at its state anew, after a snapshot replaced it. Its readers stay valid; between the
@@ -310,6 +320,11 @@ impl<S: State> Machine<S> {
     /// The latest log time applied, milliseconds since 1970. The leader proposes none before it.
     pub fn log_time_ms(&self) -> u64 {
         self.known.head.log_time_ms
+    }
+
+    /// What time it is, for what is told to other sites.
+    pub(super) fn note_time(&mut self, log_time_ms: u64) {
+        self.now_ms = log_time_ms;
     }
 
     /// The site's members, as the last entry that changed them left them.

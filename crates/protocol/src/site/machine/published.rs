@@ -6,6 +6,7 @@ use model::{Catalog, KeyspaceId, Query, Refusal, Slot, SlotSet, Spread};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 /// What readers know of a machine.
 #[derive(Debug, Default)]
@@ -14,7 +15,28 @@ pub(super) struct Published {
     pub(super) commits: AtomicU64,
     pub(super) revision: AtomicU64,
     pub(super) log_time_ms: AtomicU64,
+    pub(super) pace: RwLock<Pace>,
     directory: RwLock<Directory>,
+}
+
+/// Log time between two entries, for those who read beside the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// A moment by the process's monotonic clock.
+    pub at: Duration,
+    /// Log time then, milliseconds.
+    pub log_ms: u64,
+    /// The leader's wall clock less log time.
+    pub wall_ahead_ms: i64,
+    /// Whether keys are due by it: this node leads and can propose entries.
+    pub is_due_by: bool,
+}
+
+impl Pace {
+    /// Log time at a moment of the monotonic clock.
+    pub fn log_ms(&self, now: Duration) -> u64 {
+        self.log_ms.saturating_add(now.saturating_sub(self.at).as_millis() as u64)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 use super::hashes::find;
 use super::keys::check_key;
 use super::records::{Record, fields};
-use super::{MachineError, Stopped, tables};
+use super::{MachineError, Stopped, expiry, tables};
 use model::glob::{literal_prefix, matches};
 use model::{
     Answer, Bytes, Expiring, Item, Kind, Query, ReadPoint, Refusal, Revision, ScanFilter, Slot,
@@ -22,7 +22,13 @@ pub(super) struct Sight<'a, R> {
     pub(super) count: Option<u64>,
     /// How far the state has come, if that is asked.
     pub(super) point: ReadPoint,
+    /// The time by which a key that has not expired is due, if that matters. Asked only for keys that
+    /// expire.
+    pub(super) due_by: DueBy<'a>,
 }
+
+/// See [`Sight`].
+pub(super) type DueBy<'a> = Option<&'a dyn Fn() -> u64>;
 
 /// Counts what an answer is going to carry.
 pub(super) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refusal> {
@@ -139,7 +145,10 @@ pub(super) fn answer<R: Read>(
             }
             Answer::Integer(len)
         }
-        Query::Count => Answer::Integer(sight.count.unwrap_or(0) as i64),
+        Query::Count => {
+            sight.check_first_expiry()?;
+            Answer::Integer(sight.count.unwrap_or(0) as i64)
+        }
         Query::Scan { from, until, examine_max, filter, with_values } => {
             let page = Page {
                 from,
@@ -159,6 +168,7 @@ pub(super) fn answer<R: Read>(
 pub(super) fn scan_slots<R: Read>(
     read: &R,
     log_time_ms: u64,
+    due_by: DueBy<'_>,
     generations: &[(Slot, u64)],
     query: &Query,
 ) -> Result<Answer, Stopped> {
@@ -174,7 +184,8 @@ pub(super) fn scan_slots<R: Read>(
     let mut left = (*examine_max).clamp(1, limits::SCAN_PAGE_ITEMS_MAX);
     let (mut all, mut answer_bytes, point) = (Vec::new(), 0, ReadPoint::default());
     for (slot, generation) in generations.iter().filter(|(slot, _)| *slot >= first) {
-        let sight = Sight { read, generation: *generation, log_time_ms, count: None, point };
+        let sight =
+            Sight { read, generation: *generation, log_time_ms, count: None, point, due_by };
         let from = if *slot == first { &from[..] } else { b"" };
         let is_full = left == 0 || answer_bytes >= limits::SCAN_PAGE_BYTES_MAX;
         let page =
@@ -213,7 +224,29 @@ impl<R: Read> Sight<'_, R> {
         let at = tables::record(self.generation, key);
         let Some(row) = self.read.get(&at).map_err(MachineError::from)? else { return Ok(None) };
         let record = Record::decode(row)?;
-        Ok((!record.is_expired(self.log_time_ms)).then_some(record))
+        Ok(self.is_there(&record)?.then_some(record))
+    }
+
+    /// Whether a record's time has not come.
+    fn is_there(&self, record: &Record) -> Result<bool, Stopped> {
+        let Some(ms) = record.expires_ms else { return Ok(true) };
+        if ms <= self.log_time_ms {
+            return Ok(false);
+        }
+        match self.due_by {
+            Some(due_by) if ms <= due_by() => Err(Stopped::Due(ms)),
+            _ => Ok(true),
+        }
+    }
+
+    /// What counts keys must not count one that is due. The first expiry may be of another keyspace:
+    /// then it waits a moment for nothing.
+    pub(super) fn check_first_expiry(&self) -> Result<(), Stopped> {
+        let Some(due_by) = self.due_by else { return Ok(()) };
+        match expiry::NextExpiry::load(self.read)?.ms {
+            Some(ms) if ms > self.log_time_ms && ms <= due_by() => Err(Stopped::Due(ms)),
+            _ => Ok(()),
+        }
     }
 
     /// The versions of keys, 0 for an absent one.
@@ -255,7 +288,7 @@ impl<R: Read> Sight<'_, R> {
         let mut next = None;
         let mut examined = 0;
         let mut examined_bytes = 0;
-        let mut damage = None;
+        let mut stopped = None;
         let scanned = self.read.scan(&from, Some(until), &mut |at, row| {
             let key = at.slice(prefix_bytes..);
             if !key.starts_with(&prefix) {
@@ -268,14 +301,17 @@ impl<R: Read> Sight<'_, R> {
             examined += 1;
             examined_bytes += key.len() + row.len();
             match Record::decode(row) {
-                Ok(record) => items.extend(self.item(page, glob, key, record)),
-                Err(error) => damage = Some(error),
+                Ok(record) => match self.item(page, glob, key, record) {
+                    Ok(item) => items.extend(item),
+                    Err(error) => stopped = Some(error),
+                },
+                Err(error) => stopped = Some(error.into()),
             }
-            damage.is_none()
+            stopped.is_none()
         });
         scanned.map_err(MachineError::from)?;
-        if let Some(error) = damage {
-            return Err(error.into());
+        if let Some(error) = stopped {
+            return Err(error);
         }
         charge(answer_bytes, examined_bytes)?;
         Ok((examined, Answer::Page { items, next }))
@@ -301,11 +337,11 @@ impl<R: Read> Sight<'_, R> {
         glob: Option<&[u8]>,
         key: Bytes,
         record: Record,
-    ) -> Option<Item> {
-        let is_wanted = !record.is_expired(self.log_time_ms)
-            && page.filter.kind.is_none_or(|kind| kind == record.kind)
-            && glob.is_none_or(|glob| matches(glob, &key));
+    ) -> Result<Option<Item>, Stopped> {
+        let is_wanted = page.filter.kind.is_none_or(|kind| kind == record.kind)
+            && glob.is_none_or(|glob| matches(glob, &key))
+            && self.is_there(&record)?;
         let value = (page.with_values && record.kind == Kind::String).then_some(record.payload);
-        is_wanted.then_some(Item { key, kind: record.kind, version: record.version, value })
+        Ok(is_wanted.then_some(Item { key, kind: record.kind, version: record.version, value }))
     }
 }

@@ -6,8 +6,8 @@
 //! other one is done again, with all of it from the state while that stands still.
 
 use super::head::Head;
-use super::published::Published;
-use super::query::{self, Reach, Sight};
+use super::published::{Pace, Published};
+use super::query::{self, DueBy, Reach, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, stores, tables};
@@ -30,7 +30,12 @@ pub struct Reader<S> {
 }
 
 /// Answers a query from a state that does not change.
-fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+fn answer_at(
+    read: &impl Read,
+    keyspace: KeyspaceId,
+    query: &Query,
+    due_by: DueBy<'_>,
+) -> Result<Answer, Stopped> {
     let Head { log_time_ms, revision, .. } = Head::load(read)?;
     let Some((generation, is_global)) = keyspaces::look(read, keyspace)? else {
         return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
@@ -42,7 +47,7 @@ fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<An
         };
         let point = ReadPoint { revision, epoch: Epoch(0) };
         return query::answer(
-            &Sight { read, generation, log_time_ms, count, point },
+            &Sight { read, generation, log_time_ms, count, point, due_by },
             query,
             &mut 0,
         );
@@ -54,12 +59,18 @@ fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<An
         Spread::Nowhere => {
             let served = served_stores(read, keyspace, holds_all)?;
             let count: u64 = served.iter().map(|(_, store)| store.count).sum();
+            let point = ReadPoint::default();
             return match query {
-                Query::Count => Ok(Answer::Integer(count as i64)),
+                Query::Count => {
+                    let count = Some(count);
+                    let sight =
+                        Sight { read, generation: EMPTY, log_time_ms, count, point, due_by };
+                    query::answer(&sight, query, &mut 0)
+                }
                 _ => {
                     let all: Vec<_> =
                         served.iter().map(|(slot, s)| (*slot, s.generation)).collect();
-                    query::scan_slots(read, log_time_ms, &all, query)
+                    query::scan_slots(read, log_time_ms, due_by, &all, query)
                 }
             };
         }
@@ -70,7 +81,8 @@ fn answer_at(read: &impl Read, keyspace: KeyspaceId, query: &Query) -> Result<An
     }
     let generation = store.map_or(EMPTY, |store| store.generation);
     let point = ReadPoint { revision, epoch: token.epoch() };
-    query::answer(&Sight { read, generation, log_time_ms, count: None, point }, query, &mut 0)
+    let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
+    query::answer(&sight, query, &mut 0)
 }
 
 /// Where a global keyspace's records lie, in the slots that the state serves.
@@ -100,13 +112,27 @@ impl<S: State> Reader<S> {
     /// [`Stopped::Refused`] with what is wrong with the query; [`Stopped::Failed`] if the state
     /// cannot be read.
     pub fn query(&self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+        self.query_by(keyspace, query, None)
+    }
+
+    /// The same for somebody to whom keys that are due by this log time must not be shown, though no
+    /// entry has said so yet. Asked only for keys that expire.
+    ///
+    /// # Errors
+    /// [`Stopped::Due`] if there is such a key; as [`Reader::query`].
+    pub fn query_by(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        due_by: Option<&dyn Fn() -> u64>,
+    ) -> Result<Answer, Stopped> {
         match query::reach(query) {
-            Reach::Row => match self.query_undisturbed(keyspace, query) {
+            Reach::Row => match self.query_undisturbed(keyspace, query, due_by) {
                 Some(answer) => answer,
-                None => answer_at(&self.state.now(), keyspace, query),
+                None => answer_at(&self.state.now(), keyspace, query, due_by),
             },
-            Reach::Rows => answer_at(&self.state.now(), keyspace, query),
-            Reach::Range => answer_at(&self.state.view(), keyspace, query),
+            Reach::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
+            Reach::Range => answer_at(&self.state.view(), keyspace, query, due_by),
         }
     }
 
@@ -115,6 +141,7 @@ impl<S: State> Reader<S> {
         &self,
         keyspace: KeyspaceId,
         query: &Query,
+        due_by: DueBy<'_>,
     ) -> Option<Result<Answer, Stopped>> {
         let before = self.published.commits.load(Ordering::Acquire);
         if before % 2 == 1 {
@@ -123,7 +150,8 @@ impl<S: State> Reader<S> {
         let answer = self.published.generation(keyspace, query).and_then(|generation| {
             let log_time_ms = self.log_time_ms();
             let point = ReadPoint::default();
-            let sight = Sight { read: &self.state, generation, log_time_ms, count: None, point };
+            let read = &self.state;
+            let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
             query::answer(&sight, query, &mut 0)
         });
         fence(Ordering::SeqCst);
@@ -164,6 +192,16 @@ impl<S: State> Reader<S> {
     /// The moment that expiry is judged by, milliseconds since 1970.
     pub fn log_time_ms(&self) -> u64 {
         self.published.log_time_ms.load(Ordering::Acquire)
+    }
+
+    /// How the clocks of this site go, as its core said last.
+    pub fn pace(&self) -> Pace {
+        *self.published.pace.read().expect("the writer does not panic with the lock")
+    }
+
+    /// Says how the clocks of this site go.
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        *self.published.pace.write().expect("no reader panics with the lock") = pace;
     }
 
     /// How many keys a keyspace holds. One that has expired counts until it is removed.

@@ -21,6 +21,7 @@
 //! ```
 
 use super::apply::Applying;
+use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
 use super::records::Record;
 use super::requests::Asker;
@@ -241,13 +242,16 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Record { keyspace, .. } | StagedItem::Absent { keyspace, .. } => {
                 keyspace.0 >= self.known.head.keyspace_next
             }
-            StagedItem::Remembered { .. } | StagedItem::Cleared { .. } => false,
+            StagedItem::Remembered { .. }
+            | StagedItem::Cleared { .. }
+            | StagedItem::Clock { .. } => false,
         };
         // All of a piece or nothing of it.
         if items.iter().any(unknown) {
             return Err(MoveError::NotReady("a keyspace is not known there").into());
         }
         let mut touched = BTreeSet::new();
+        let mut elsewhere = Elsewhere::default();
         for item in items {
             let (keyspace, key) = match item {
                 StagedItem::Record { keyspace, key, .. } | StagedItem::Absent { keyspace, key } => {
@@ -255,7 +259,12 @@ impl<S: State> Applying<'_, S> {
                 }
                 StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
                     let asker = Asker { slot: Some(*slot), client: *client };
-                    self.take_over_answer(asker, *sequence, *floor, *seen_ms, row);
+                    let seen_ms = elsewhere.moment(*seen_ms);
+                    self.take_over_answer(asker, *sequence, *floor, seen_ms, row);
+                    continue;
+                }
+                StagedItem::Clock { log_time_ms } => {
+                    elsewhere = self.elsewhere(*log_time_ms);
                     continue;
                 }
                 // Nothing is cleared while slots move.
@@ -276,10 +285,10 @@ impl<S: State> Applying<'_, S> {
                 }
             };
             let row = match item {
-                StagedItem::Record { row, .. } => Some(row),
+                StagedItem::Record { row, .. } => Some(elsewhere.row(row)?),
                 _ => None,
             };
-            let count = self.stage(store, key, row)?;
+            let count = self.stage(store, key, row.as_ref())?;
             arrival.stores.insert(at, Store { count, ..store });
             touched.insert(at);
         }
@@ -287,6 +296,11 @@ impl<S: State> Applying<'_, S> {
             self.write_staged(id, at, arrival.stores[&at]);
         }
         Ok(())
+    }
+
+    /// How times that another site sends are taken from here on, as it says what time it is there.
+    pub(super) fn elsewhere(&self, log_time_ms: u64) -> Elsewhere {
+        Elsewhere::new(log_time_ms, self.known.head.log_time_ms)
     }
 
     /// Puts a record where it is staged, or removes it. How many there are then.

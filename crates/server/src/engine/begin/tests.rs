@@ -4,7 +4,6 @@ use super::super::fake::{Fake, Owner as FakeOwner};
 use super::*;
 use crate::config::Engine;
 use model::{Answer, Command, Condition, Expiry, KeyspaceId, NodeId, Query, Write};
-use protocol::site::machine::Stopped as NotAnswered;
 use storage::disk::real::RealDisk;
 use storage::state::Read as _;
 use storage::state::fjall;
@@ -60,8 +59,7 @@ impl Process {
         match self.replica.machine.reader().query(KeyspaceId::DEFAULT, &query) {
             Ok(Answer::Value(found)) => found.map(|found| found.value),
             Ok(other) => panic!("{other:?}"),
-            Err(NotAnswered::Refused(why)) => panic!("{why}"),
-            Err(NotAnswered::Failed(why)) => panic!("{why}"),
+            Err(why) => panic!("{why}"),
         }
     }
 }

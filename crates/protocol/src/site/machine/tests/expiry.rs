@@ -197,3 +197,42 @@ fn a_state_of_before_expiring_keys_were_counted_is_counted_when_it_is_opened() {
     site.write(Write::Delete { keys: vec!["b".into()] }).unwrap();
     assert_eq!(site.machine.reader().expiring_count(SPACE).unwrap(), 1);
 }
+
+#[test]
+fn who_asks_so_is_not_shown_what_is_due() {
+    let mut site = Site::new();
+    site.write(put_with("k", "v", Condition::Always, Expiry::AtMs(5_000))).unwrap();
+    site.write(put("l", "v")).unwrap();
+    let key = || vec![Bytes::from_static(b"k")];
+    let scan = Query::Scan {
+        from: Bytes::new(),
+        until: None,
+        examine_max: 10,
+        filter: model::ScanFilter::default(),
+        with_values: false,
+    };
+    let queries = [
+        Query::Get { key: "k".into() },
+        Query::GetMany { keys: vec!["l".into(), "k".into()] },
+        Query::Exists { keys: key() },
+        Query::Expiry { key: "k".into() },
+        Query::Versions { keys: key() },
+        Query::Watch { keys: key() },
+        Query::Count,
+        scan,
+    ];
+    let ask = |site: &Site, query: &Query, by_ms: u64| {
+        site.machine.reader().query_by(SPACE, query, Some(&|| by_ms))
+    };
+    for query in &queries {
+        assert!(ask(&site, query, 4_999).is_ok(), "{query:?}");
+        assert!(matches!(ask(&site, query, 5_000), Err(Stopped::Due(5_000))), "{query:?}");
+        assert!(site.ask(query.clone()).is_ok(), "a stale read does not wait");
+    }
+    assert!(ask(&site, &Query::Get { key: "l".into() }, 9_000).is_ok());
+    site.now_ms = 5_000;
+    site.tick();
+    for query in &queries {
+        assert!(ask(&site, query, 9_000).is_ok(), "{query:?}");
+    }
+}

@@ -123,6 +123,7 @@ fn refused<T>(result: Result<T, Stopped>) -> Result<T, Refusal> {
         Ok(value) => Ok(value),
         Err(Stopped::Refused(refusal)) => Err(refusal),
         Err(Stopped::Failed(error)) => panic!("{error}"),
+        Err(stopped @ Stopped::Due(_)) => panic!("{stopped}"),
     }
 }
 

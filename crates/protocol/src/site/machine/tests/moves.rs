@@ -382,3 +382,37 @@ fn a_scan_goes_through_the_slots_that_are_served() {
     }
     assert_eq!(a.ask_in(CARS, Query::Count), Ok(Answer::Integer(6)));
 }
+
+#[test]
+fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
+    const HOURS_MS: u64 = 6 * 3_600_000;
+    for (a_ms, b_ms) in [(HOURS_MS, 2_000), (2_000, HOURS_MS)] {
+        let (mut a, mut b) = two_sites();
+        (a.now_ms, b.now_ms) = (a_ms, b_ms);
+        let lock = put_with("lock{t}", "t", Condition::Always, Expiry::AfterMs(600_000));
+        a.write_in(CARS, lock).unwrap();
+        let id = RequestId { client: ClientId(9), sequence: 1, acknowledged_below: 0 };
+        let add = || Write::Add { key: "n{t}".into(), delta: 1 };
+        let write = |write| Command::Write { keyspace: CARS, write, request: Some(id) };
+        assert_eq!(a.run(write(add())), Ok(Answer::Integer(1)));
+        a.now_ms += 200_000;
+        let slots: SlotSet = [slot("t")].into_iter().collect();
+        let mut moving = Moving::begin(&mut a, &mut b, &slots);
+        moving.tell(&a, &mut b);
+        a.give(moving.number, Giving::Freeze).unwrap();
+        moving.tell(&a, &mut b);
+        let (pieces, revision) = (moving.sequence, a.machine.revision());
+        let install = Receiving::Install { pieces, log_time_ms: 0, revision, registry: None };
+        assert_eq!(b.receive(moving.number, install), Ok(Answer::Installed));
+        assert_eq!(b.machine.log_time_ms(), b_ms, "a site's time is its own");
+        // The lock has 400 s left, and the answer is 200 s old.
+        b.now_ms += 399_000;
+        b.tick();
+        assert_eq!(b.global("lock{t}"), Ok(Some("t".into())));
+        assert_eq!(b.run(write(add())), Ok(Answer::Integer(1)), "it was applied there");
+        assert_eq!(b.global("n{t}"), Ok(Some("1".into())));
+        b.now_ms += 2_000;
+        b.tick();
+        assert_eq!(b.global("lock{t}"), Ok(None));
+    }
+}

@@ -161,7 +161,7 @@ impl Simple {
             Expiry::Never => None,
             Expiry::Keep => old_ms,
             Expiry::AfterMs(ms) => Some(self.log_time_ms + ms),
-            Expiry::AtMs(ms) => Some(ms),
+            Expiry::AtLogMs(ms) | Expiry::AtMs(ms) => Some(ms),
         };
         if expires_ms.is_some_and(|ms| ms <= self.log_time_ms) {
             if !self.remove(keyspace, key) {
@@ -326,7 +326,7 @@ impl Simple {
             Expiry::Keep => return false,
             Expiry::Never => None,
             Expiry::AfterMs(ms) => Some(self.log_time_ms + ms),
-            Expiry::AtMs(ms) => Some(ms),
+            Expiry::AtLogMs(ms) | Expiry::AtMs(ms) => Some(ms),
         };
         let (old, new) = (thing.expires_ms.unwrap_or(u64::MAX), new_ms.unwrap_or(u64::MAX));
         let holds = match condition {
