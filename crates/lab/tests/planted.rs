@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 23] = [
+const BUGS: [(Bug, &str, u64, u64); 24] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -30,6 +30,7 @@ const BUGS: [(Bug, &str, u64, u64); 23] = [
     (Bug::GateLast, "three-sites", 1, 10),
     (Bug::SpreadUnchosen, "global", 1, 20),
     (Bug::PromiseUnlogged, "global", 1, 20),
+    (Bug::TimeByWallClock, "three-sites", 1, 100),
 ];
 
 fn find(bug: Bug) {
@@ -96,6 +97,7 @@ found! {
     a_gate_that_is_told_last: GateLast,
     a_registry_that_is_spread_before_it_is_chosen: SpreadUnchosen,
     a_promise_that_is_given_before_it_is_durable: PromiseUnlogged,
+    a_wall_clock_that_is_believed: TimeByWallClock,
 }
 
 #[test]

@@ -135,7 +135,9 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             simulation.set_clock_rate(node, rate);
         }
         Kind::ClockJump => {
-            simulation.jump_clock(node, random.below(120_000) as i64 - 60_000);
+            // By a minute at most, or by hours.
+            let most_ms = *random.pick(&[60_000, 12 * 3_600_000]);
+            simulation.jump_clock(node, random.below(2 * most_ms) as i64 - most_ms as i64);
             return Begun::Over;
         }
         Kind::Isolate => simulation.isolate(fault.site, id),

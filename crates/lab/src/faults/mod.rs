@@ -37,7 +37,7 @@ pub enum Kind {
     Pause,
     /// A node's clocks run up to 9 % fast or slow for the span.
     ClockRate,
-    /// A node's wall clock jumps, by up to a minute either way.
+    /// A node's wall clock jumps, by up to a minute or up to twelve hours, either way.
     ClockJump,
     /// A node is cut off from all others.
     Isolate,
