@@ -207,6 +207,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(clock) = clock else { return };
         if self.raft.leader() == Some(from) && self.raft.term() == term && !self.leads() {
             self.log_clock.hear(term, clock);
+            if !clock.moves {
+                self.wait_for_no_tick();
+            }
         }
     }
 

@@ -147,6 +147,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// No tick can come now: what was applied must do for the reads that wait for one.
+    pub(super) fn wait_for_no_tick(&mut self) {
+        for mut read in self.reads.take_due(u64::MAX) {
+            read.due = Due::By(None);
+            self.answer_read(read);
+        }
+    }
+
     /// What the state answers; or the log time for which the query must wait.
     pub(super) fn query(
         &mut self,
@@ -334,6 +342,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.disk_full = Some(why);
         self.tick_proposed = false;
         self.settle(settled);
+        self.wait_for_no_tick();
     }
 
     pub(super) fn settle(&mut self, settled: Vec<Settled>) {
