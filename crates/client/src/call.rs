@@ -3,6 +3,7 @@
 use crate::error::{Verdict, judge};
 use crate::nodes::Nodes;
 use crate::sequence::Sequence;
+use crate::tries::{Tries, Trying};
 use crate::{ConnectError, Credentials, Error, Options};
 use model::{ClientId, limits};
 use rand::rngs::StdRng;
@@ -45,6 +46,7 @@ pub(crate) struct Caller {
     pub(crate) sequence: Sequence,
     /// Spreads the pauses of clients that lost the same node.
     jitter: Mutex<StdRng>,
+    trying: Mutex<Option<Trying>>,
 }
 
 impl Caller {
@@ -59,6 +61,7 @@ impl Caller {
             options,
             sequence: Sequence::new(ClientId(random.random_range(1..=u64::MAX))),
             jitter: Mutex::new(random),
+            trying: Mutex::default(),
         })
     }
 
@@ -73,30 +76,46 @@ impl Caller {
         M: Clone,
         F: Future<Output = Result<R, Status>>,
     {
-        let late = Instant::now() + self.options.deadline;
+        let began = Instant::now();
+        let late = began + self.options.deadline;
+        let mut tries = Tries::new(&self.nodes, &self.trying, began);
         let mut perhaps_done = false;
-        let mut last = "no node has answered".to_owned();
         for tried in 0usize.. {
             let this_late = late.min(Instant::now() + self.options.attempt_deadline);
             let (at, channel) = self.nodes.current();
+            tries.begin(at);
+            let was_cut = self.nodes.are_cut(at);
             let request = self.request(message.clone(), this_late);
             let answer = match timeout_at(this_late, attempt(channel, request)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(Status::new(Code::DeadlineExceeded, "the node did not answer")),
+                Err(_) => Err(Status::new(Code::DeadlineExceeded, "it did not answer in time")),
             };
             let status = match answer {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
+            let never_sent = was_cut.is_some_and(|then| self.nodes.are_cut_since(at, then));
             match judge(&status) {
-                Verdict::Final(error) if !perhaps_done || error.settles() => return Err(error),
+                Verdict::Final(error) if !perhaps_done || error.settles() => {
+                    return Err(error);
+                }
                 Verdict::Final(error) => return Err(Error::Unknown(error.to_string())),
-                Verdict::Again(why) => last = why,
-                Verdict::Perhaps(why) => match repeat {
-                    Repeat::Read => last = why,
-                    Repeat::Numbered => (perhaps_done, last) = (true, why),
-                    Repeat::Never => return Err(Error::Unknown(why)),
-                },
+                Verdict::NoNode(why) => {
+                    tries.failed(at, why);
+                    if tries.are_all_no_nodes(at) {
+                        break;
+                    }
+                }
+                Verdict::Again(why) => tries.failed(at, why),
+                Verdict::Perhaps(why) => {
+                    tries.failed(at, why);
+                    match repeat {
+                        _ if never_sent => {}
+                        Repeat::Read => {}
+                        Repeat::Numbered => perhaps_done = true,
+                        Repeat::Never => return Err(Error::Unknown(tries.why())),
+                    }
+                }
             }
             self.nodes.leave(at);
             let pause = self.pause(tried);
@@ -105,7 +124,13 @@ impl Caller {
             }
             sleep(pause).await;
         }
-        Err(if perhaps_done { Error::Unknown(last) } else { Error::Unavailable(last) })
+        let why = tries.why();
+        Err(if perhaps_done { Error::Unknown(why) } else { Error::Unavailable(why) })
+    }
+
+    /// What is being tried, since when, and what came of it so far; `None`: nothing is.
+    pub(crate) fn trying(&self) -> Option<Trying> {
+        self.trying.lock().expect("no panic while it is held").clone()
     }
 
     /// A request that carries credentials and a deadline.

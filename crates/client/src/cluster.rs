@@ -120,7 +120,9 @@ impl Backup {
             Err(status) => {
                 return Err(match judge(&status) {
                     Verdict::Final(error) => error,
-                    Verdict::Again(why) | Verdict::Perhaps(why) => Error::Unavailable(why),
+                    Verdict::Again(why) | Verdict::Perhaps(why) | Verdict::NoNode(why) => {
+                        Error::Unavailable(why)
+                    }
                 });
             }
         };

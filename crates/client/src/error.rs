@@ -1,7 +1,8 @@
 //! What can go wrong. The one question a caller must be able to ask is whether its write may have
 //! happened: [`Error::Unknown`] means perhaps, everything else means no.
 
-use tonic::Status;
+use crate::connection::NoConnection;
+use tonic::{Code, Status};
 use wire::grpc::Reason;
 
 /// Why a client cannot be made.
@@ -30,8 +31,8 @@ pub enum Error {
     /// A write may or may not have been applied. Read before writing again.
     #[error("the outcome is unknown: {0}; the write may or may not have been applied")]
     Unknown(String),
-    /// No node could serve it until the deadline. Nothing was done.
-    #[error("no node of the site could serve it before the deadline: {0}")]
+    /// No node could serve it until the deadline, or none is one. Nothing was done.
+    #[error("no node of the site could serve it, and nothing was done: {0}")]
     Unavailable(String),
     /// Too much waits already, or the disk is full. Nothing was done.
     #[error("{0}")]
@@ -62,20 +63,16 @@ pub(crate) enum Verdict {
     Final(Error),
     /// Nothing was done; another node, or the same one a little later, may do it.
     Again(String),
+    /// Nothing was done, and never will be: who was asked is no node.
+    NoNode(String),
     /// It may have been done.
     Perhaps(String),
 }
 
 /// Judges one attempt.
 pub(crate) fn judge(status: &Status) -> Verdict {
+    let Some(reason) = Reason::of(status) else { return without_reason(status) };
     let message = status.message().to_owned();
-    let Some(reason) = Reason::of(status) else {
-        return if never_sent(status) {
-            Verdict::Again(message)
-        } else {
-            Verdict::Perhaps(message)
-        };
-    };
     match reason {
         Reason::UnknownOutcome => Verdict::Perhaps(message),
         Reason::NoLeader | Reason::NotServing | Reason::Overloaded | Reason::Unreachable => {
@@ -95,16 +92,31 @@ pub(crate) fn judge(status: &Status) -> Verdict {
     }
 }
 
-/// Whether the connection was not even made.
-fn never_sent(status: &Status) -> bool {
+/// Judges what no node has said.
+fn without_reason(status: &Status) -> Verdict {
+    let (mut why, mut never_sent) = (status.message().to_owned(), false);
     let mut cause = std::error::Error::source(status);
+    if status.code() == Code::Unimplemented {
+        // No node's answer, or that of one that does not know this call: an HTTP port says so too.
+        return Verdict::NoNode(
+            "it does not know this call: another port, or another version".into(),
+        );
+    }
     while let Some(error) = cause {
-        if error.is::<tonic::ConnectError>() {
-            return true;
+        if let Some(NoConnection::NotGrpc(_)) = error.downcast_ref() {
+            return Verdict::NoNode(error.to_string());
         }
+        never_sent |= error.is::<tonic::ConnectError>() || is_late_connect(error);
+        why = error.to_string();
         cause = error.source();
     }
-    false
+    if never_sent { Verdict::Again(why) } else { Verdict::Perhaps(why) }
+}
+
+/// Whether this is how the transport says that a connection took too long to make.
+fn is_late_connect(error: &(dyn std::error::Error + 'static)) -> bool {
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<tokio::time::error::Elapsed>())
 }
 
 impl Error {
@@ -125,6 +137,7 @@ mod tests {
         assert!(matches!(judge(&Reason::UnknownOutcome.status("")), Verdict::Perhaps(_)));
         assert!(matches!(judge(&Status::unavailable("reset")), Verdict::Perhaps(_)));
         assert!(matches!(judge(&Status::cancelled("timeout")), Verdict::Perhaps(_)));
+        assert!(matches!(judge(&Status::unimplemented("404")), Verdict::NoNode(_)));
         let forgotten = judge(&Reason::RequestForgotten.status("old"));
         assert!(matches!(forgotten, Verdict::Final(Error::Unknown(_))));
     }

@@ -42,6 +42,15 @@ pub struct PutOutcome {
     pub old: Option<Bytes>,
 }
 
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A string and its version.
+    String(Versioned),
+    /// The fields of a hash and their values, ordered by name.
+    Hash(Vec<(Bytes, Bytes)>),
+}
+
 /// What a key held, for a batch that depends on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
@@ -64,39 +73,47 @@ impl Keyspace {
 
     /// A key's string and version; `None`: there is no such key.
     pub async fn get(&self, key: impl Into<Bytes>) -> Result<Option<Versioned>, Error> {
-        Ok(self.get_marked(key).await?.0)
+        Ok(self.ask(self.get_request(key)).await?.found.map(versioned))
     }
 
-    /// The same; with how old the answer may be, if a stale read was answered by the backup of a site
-    /// that cannot be reached.
-    pub async fn get_marked(
+    /// Whatever a key holds; with how old the answer may be, if a stale read was answered by the backup
+    /// of a site that cannot be reached.
+    pub async fn get_any(
         &self,
         key: impl Into<Bytes>,
-    ) -> Result<(Option<Versioned>, Option<Duration>), Error> {
-        let message = v1::GetRequest {
-            keyspace: self.name.clone(),
-            key: key.into(),
-            consistency: self.consistency(),
-            with_point: false,
-        };
-        let get = |channel, request| async move { kv(channel).get(request).await };
-        let got = self.caller.call(Repeat::Read, message, get).await?.into_inner();
+    ) -> Result<(Option<Found>, Option<Duration>), Error> {
+        let got = self.ask(v1::GetRequest { with_fields: true, ..self.get_request(key) }).await?;
         let age = got.backup_age_ms.map(Duration::from_millis);
-        Ok((got.found.map(versioned), age))
+        let fields = |hash: v1::Hash| hash.fields.into_iter().map(|one| (one.name, one.value));
+        let found = match got.hash {
+            Some(hash) => Some(Found::Hash(fields(hash).collect())),
+            None => got.found.map(|found| Found::String(versioned(found))),
+        };
+        Ok((found, age))
     }
 
     /// A key as it is now, never stale, for a batch that is done only if it has not changed
     /// ([`Batch::only_if_unchanged`]).
     pub async fn watch_key(&self, key: impl Into<Bytes>) -> Result<Watched, Error> {
-        let message = v1::GetRequest {
+        let consistency = v1::Consistency::Linearizable.into();
+        let message = v1::GetRequest { consistency, with_point: true, ..self.get_request(key) };
+        let got = self.ask(message).await?;
+        Ok(Watched { found: got.found.map(versioned), point: got.point })
+    }
+
+    fn get_request(&self, key: impl Into<Bytes>) -> v1::GetRequest {
+        v1::GetRequest {
             keyspace: self.name.clone(),
             key: key.into(),
-            consistency: v1::Consistency::Linearizable.into(),
-            with_point: true,
-        };
+            consistency: self.consistency(),
+            with_point: false,
+            with_fields: false,
+        }
+    }
+
+    async fn ask(&self, message: v1::GetRequest) -> Result<v1::GetResponse, Error> {
         let get = |channel, request| async move { kv(channel).get(request).await };
-        let got = self.caller.call(Repeat::Read, message, get).await?.into_inner();
-        Ok(Watched { found: got.found.map(versioned), point: got.point })
+        Ok(self.caller.call(Repeat::Read, message, get).await?.into_inner())
     }
 
     /// Puts a string. Returns its version.

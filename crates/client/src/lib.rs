@@ -42,19 +42,22 @@
 mod batch;
 mod call;
 mod cluster;
+mod connection;
 mod deployment;
 mod error;
 mod keyspace;
 mod nodes;
 mod sequence;
 mod stream;
+mod tries;
 
 pub use batch::{Batch, BatchOutcome, StepOutcome};
 pub use cluster::{Backup, Cluster, KeyspaceInfo};
 pub use deployment::Deployment;
 pub use error::{ConnectError, Error};
-pub use keyspace::{Keyspace, Put, PutOutcome, Watched};
+pub use keyspace::{Found, Keyspace, Put, PutOutcome, Watched};
 pub use stream::{Change, News, Scan, ScanRange, Watch};
+pub use tries::Trying;
 pub use wire::grpc::v1;
 
 use std::sync::Arc;
@@ -130,6 +133,12 @@ impl Client {
     /// The keyspace of this name, read linearizably. That it exists is found out by using it.
     pub fn keyspace(&self, name: impl Into<String>) -> Keyspace {
         Keyspace::new(self.caller.clone(), name.into())
+    }
+
+    /// What is being tried, for whoever waits for it: the last call that has not ended. `None`: no call
+    /// is under way.
+    pub fn trying(&self) -> Option<Trying> {
+        self.caller.trying()
     }
 
     /// The site's administration.

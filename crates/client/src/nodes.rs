@@ -1,6 +1,8 @@
 //! The nodes of the site, and which of them is talked to.
 
+use crate::connection::{CONNECT_DEADLINE, Connections, Connector, WasCut};
 use crate::{ConnectError, Options, Tls};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -8,12 +10,23 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 /// A connection that says nothing for this long is asked whether it lives, and has as long again to
 /// answer. It is what ends a watch on a node that is gone without a word.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// A connection is given up after this.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// A connection that TLS does not come to an end on is given up after this.
+const TLS_DEADLINE: Duration = CONNECT_DEADLINE.saturating_add(Duration::from_millis(500));
+
+/// How a certificate begins in PEM form.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+
+/// One node.
+struct Node {
+    /// As it was given.
+    address: String,
+    channel: Channel,
+    connections: Arc<Connections>,
+}
 
 /// One channel a node; all use the same one until it fails.
 pub(crate) struct Nodes {
-    channels: Vec<Channel>,
+    nodes: Vec<Node>,
     current: AtomicUsize,
 }
 
@@ -22,33 +35,56 @@ impl Nodes {
         addresses: impl IntoIterator<Item = S>,
         options: &Options,
     ) -> Result<Nodes, ConnectError> {
-        let channel = |address: S| channel(address.as_ref(), options.tls.as_ref());
-        let channels = addresses.into_iter().map(channel).collect::<Result<Vec<_>, _>>()?;
-        if channels.is_empty() {
+        let node = |address: S| {
+            let (address, connections) = (address.as_ref(), Arc::<Connections>::default());
+            let channel = channel(address, options.tls.as_ref(), &connections)?;
+            Ok(Node { address: address.to_owned(), channel, connections })
+        };
+        let nodes = addresses.into_iter().map(node).collect::<Result<Vec<_>, ConnectError>>()?;
+        if nodes.is_empty() {
             return Err(ConnectError::NoNode);
         }
-        Ok(Nodes { channels, current: AtomicUsize::new(0) })
+        Ok(Nodes { nodes, current: AtomicUsize::new(0) })
     }
 
     /// The node to talk to, and its number for [`Nodes::leave`].
     pub(crate) fn current(&self) -> (usize, Channel) {
         let at = self.current.load(Ordering::Relaxed);
-        (at, self.channels[at].clone())
+        (at, self.nodes[at].channel.clone())
+    }
+
+    /// Where a node is.
+    pub(crate) fn address(&self, at: usize) -> &str {
+        &self.nodes[at].address
+    }
+
+    /// Whether there is no connection to a node now.
+    pub(crate) fn are_cut(&self, at: usize) -> Option<WasCut> {
+        self.nodes[at].connections.are_cut()
+    }
+
+    /// Whether there has been none ever since.
+    pub(crate) fn are_cut_since(&self, at: usize, then: WasCut) -> bool {
+        self.nodes[at].connections.are_cut_since(then)
     }
 
     /// Talk to the next node from now on, unless somebody has left this one already.
     pub(crate) fn leave(&self, at: usize) {
-        let next = (at + 1) % self.channels.len();
+        let next = (at + 1) % self.nodes.len();
         let _ = self.current.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.channels.len()
+        self.nodes.len()
     }
 }
 
-fn channel(address: &str, tls: Option<&Tls>) -> Result<Channel, ConnectError> {
+fn channel(
+    address: &str,
+    tls: Option<&Tls>,
+    connections: &Arc<Connections>,
+) -> Result<Channel, ConnectError> {
     let host = address.trim_start_matches("http://").trim_start_matches("https://");
     let unusable = || ConnectError::Address { address: address.to_owned() };
     if host.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.is_empty()) {
@@ -57,8 +93,6 @@ fn channel(address: &str, tls: Option<&Tls>) -> Result<Channel, ConnectError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{host}")).map_err(|_| unusable())?;
     let endpoint = endpoint
-        .connect_timeout(CONNECT_DEADLINE)
-        .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true)
@@ -67,14 +101,19 @@ fn channel(address: &str, tls: Option<&Tls>) -> Result<Channel, ConnectError> {
     let endpoint = match tls {
         None => endpoint,
         Some(tls) => {
+            if !tls.ca.contains(CERTIFICATE) {
+                let what = "the authorities' file holds no certificate in PEM form";
+                return Err(ConnectError::Tls(what.to_owned()));
+            }
             let failed = |error: tonic::transport::Error| {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 ConnectError::Tls(cause.unwrap_or_else(|| error.to_string()))
             };
-            endpoint.tls_config(tls_config(tls)).map_err(failed)?
+            endpoint.connect_timeout(TLS_DEADLINE).tls_config(tls_config(tls)).map_err(failed)?
         }
     };
-    Ok(endpoint.connect_lazy())
+    let connector = Connector { connections: connections.clone(), is_tls: tls.is_some() };
+    Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
 fn tls_config(tls: &Tls) -> ClientTlsConfig {

@@ -183,7 +183,7 @@ impl Watch {
 fn broken(status: &tonic::Status) -> Result<(), Error> {
     match judge(status) {
         Verdict::Final(error) => Err(error),
-        Verdict::Again(_) | Verdict::Perhaps(_) => Ok(()),
+        Verdict::Again(_) | Verdict::Perhaps(_) | Verdict::NoNode(_) => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 use client::{Client, Error, Options, ScanRange, v1};
 use model::{KeyspaceSpec, Revision};
 use std::collections::VecDeque;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,7 +140,7 @@ type Streamed<T> = Result<Response<Stream<T>>, Status>;
 impl v1::kv_server::Kv for Node {
     async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         self.play(None).await?;
-        Ok(Response::new(v1::GetResponse { found: None, backup_age_ms: None, point: None }))
+        Ok(Response::new(v1::GetResponse::default()))
     }
 
     async fn put(
@@ -211,9 +211,11 @@ fn client(nodes: &[&Node], options: Options) -> Client {
     Client::connect(nodes.iter().map(|node| &node.address), options).unwrap()
 }
 
-/// Reads up to the head of an HTTP/2 request: behind the preface, the first frame of that type.
+/// Greets as a server does (SETTINGS, which may be empty) and reads up to the head of an HTTP/2
+/// request: behind the preface, the first frame of that type.
 fn hear_a_request(caller: &mut std::net::TcpStream) -> std::io::Result<()> {
     const HEADERS: u8 = 1;
+    caller.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])?;
     caller.read_exact(&mut [0; 24])?;
     loop {
         let mut head = [0; 9];
@@ -252,6 +254,86 @@ async fn a_node_that_is_not_there_is_passed_over() {
     let alone = Client::connect(&addresses[..1], impatient()).unwrap().keyspace("");
     let nothing_done = alone.put("a", "1").await.unwrap_err();
     assert!(matches!(nothing_done, Error::Unavailable(_)), "{nothing_done:?}");
+}
+
+/// A port that greets so, as something else than a node does, and then says no more.
+fn wrong_port(greeting: &'static [u8], hangs_up: bool) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        while let Ok((mut caller, _)) = listener.accept() {
+            // The caller's first words, and not more: a node that reads a request may do it.
+            caller.read_exact(&mut [0; 24]).unwrap();
+            caller.write_all(greeting).unwrap();
+            if hangs_up {
+                let _ = caller.shutdown(Shutdown::Write);
+            }
+            silent.push(caller);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_write_to_a_wrong_port_was_not_sent() {
+    let ports: [(&[u8], bool, &str); 6] = [
+        (b"-ERR unknown command 'PRI'\r\n", false, "answers as a Redis port does"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", true, "answers as an HTTP port does"),
+        (&[0x15, 3, 3, 0, 2, 2, 50], true, "speaks TLS"),
+        (b"+O", true, "answers as a Redis port does"),
+        (b"", true, "closes the connection without a word"),
+        (b"", false, "nothing"),
+    ];
+    for (greeting, hangs_up, says) in ports {
+        let address = wrong_port(greeting, hangs_up);
+        let client = Client::connect([&address], impatient()).unwrap();
+        let error = client.keyspace("").put("a", "1").await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{greeting:?}: {error:?}");
+        // Under the shortest deadline it may not come to a reason.
+        let told = error.to_string();
+        assert!(told.contains(&address), "{told}");
+        assert!(says == "nothing" || told.contains(says), "{says:?} is not in {told}");
+        let cars = KeyspaceSpec::linearizable_site("cars", "car:");
+        let error = client.cluster().create_keyspace(&cars).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{greeting:?}: {error:?}");
+        assert!(client.trying().is_none(), "no call is under way");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_no_node_is_given_up_at_once_if_there_is_no_other() {
+    let redis = wrong_port(b"-ERR unknown command\r\n", false);
+    let forever = Duration::from_secs(24 * 60 * 60);
+    let options = Options { deadline: forever, ..Options::default() };
+    let error = Client::connect([&redis, &redis], options.clone()).unwrap();
+    let error = error.keyspace("").get("a").await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+    let node = Node::start(&Done::default(), &[Step::Do]).await;
+    let keys = Client::connect([&redis, &node.address], patient()).unwrap().keyspace("");
+    assert_eq!(keys.put("a", "1").await, Ok(Revision(1)));
+}
+
+#[tokio::test]
+async fn who_waits_can_see_what_for() {
+    let nobody = TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = nobody.local_addr().unwrap().to_string();
+    let client = Client::connect([&address], patient()).unwrap();
+    assert!(client.trying().is_none());
+    let asking = client.clone();
+    let asked = tokio::spawn(async move { asking.keyspace("").get("a").await });
+    let trying = loop {
+        match client.trying() {
+            Some(trying) if !trying.failed.is_empty() => break trying,
+            _ => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    };
+    assert_eq!(trying.node, address);
+    assert_eq!(trying.failed, format!("{address}: nobody listens there"));
+    asked.abort();
+    assert!(asked.await.is_err());
+    assert!(client.trying().is_none(), "the call is over");
 }
 
 #[tokio::test]

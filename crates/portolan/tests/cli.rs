@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Seek as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -93,6 +94,8 @@ struct Node {
     child: Child,
     log: Receiver<String>,
     grpc: String,
+    /// What it said of its ports.
+    ports: String,
     _office: TempDir,
 }
 
@@ -108,21 +111,30 @@ impl Node {
     fn start_in(office: TempDir, data: &Path, more: &[&str]) -> Node {
         let any = "127.0.0.1:0";
         let mut command = portolan(&["serve", "--redis", any, "--grpc", any, "--peer", any]);
-        command.args(["--admin", "off", "--data"]).arg(data).args(more);
+        let admin = if more.contains(&"--admin") { &[][..] } else { &["--admin", "off"] };
+        command.args(admin).arg("--data").arg(data).args(more);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
         let log = lines_of(child.stderr.take().unwrap());
-        let mut node = Node { child, log, grpc: String::new(), _office: office };
-        node.grpc = node.wait_serving();
+        let (grpc, ports) = (String::new(), String::new());
+        let mut node = Node { child, log, grpc, ports, _office: office };
+        node.ports = node.wait_serving();
+        node.grpc = node.port("grpc");
         node
     }
 
-    /// Where clients connect, once it says so.
+    /// Where one of its ports is.
+    fn port(&self, name: &str) -> String {
+        let (_, after) = self.ports.split_once(&format!("{name} ")).expect("it names its ports");
+        after.split(',').next().unwrap().to_owned()
+    }
+
+    /// What it says of its ports, once it does.
     fn wait_serving(&mut self) -> String {
         let mut before = Vec::new();
         while let Ok(line) = self.log.recv_timeout(LIMIT) {
             if line.contains(" serves: ") {
-                let (_, after) = line.split_once("grpc ").expect("it names its ports");
-                return after.split(',').next().unwrap().to_owned();
+                let (_, ports) = line.split_once(" serves: ").expect("it was just seen");
+                return ports.trim().to_owned();
             }
             before.push(line);
         }
@@ -425,7 +437,71 @@ fn a_site_that_is_not_there_is_unavailable() {
     let nobody = socket.local_addr().unwrap().to_string();
     for words in [&["get", "a"][..], &["put", "a", "1"], &["status"], &["watch"]] {
         let words = [words, &["--server", &nobody, "--deadline", "1s"]].concat();
-        assert_says(&run(&words).err(UNAVAILABLE), &["before the deadline", "--server"]);
+        let says = ["nothing was done", &nobody, "nobody listens there", "--server"];
+        assert_says(&run(&words).err(UNAVAILABLE), &says);
+    }
+}
+
+#[test]
+fn another_port_of_a_node_is_told_from_a_node_and_no_outcome_is_unknown() {
+    let node = Node::start(&["--admin", "127.0.0.1:0"]);
+    for (port, says) in [("redis", "Redis port"), ("admin", "another port"), ("peer", "")] {
+        let address = node.port(port);
+        for words in [&["put", "a", "1"][..], &["member", "remove", "9"], &["status"]] {
+            // A peer port may be a node that is busy, and is asked until the deadline.
+            let words = [words, &["--server", &address, "--deadline", "2s"]].concat();
+            let refused = run(&words).err(UNAVAILABLE);
+            assert_says(&refused, &["nothing was done", &address, says]);
+        }
+    }
+    assert_eq!(node.run(&["get", "a"]).err(NO), "");
+}
+
+#[test]
+fn a_hash_is_shown_by_its_fields() {
+    let node = Node::start(&[]);
+    let mut redis = TcpStream::connect(node.port("redis")).unwrap();
+    redis.write_all(b"HSET car:7 speed 30 place 'Pier 39'\r\n").unwrap();
+    let mut reply = [0; 4];
+    redis.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b":2\r\n");
+    let shown = node.run(&["get", "car:7"]).out();
+    assert_eq!(shown, "field  value\nplace  Pier 39\nspeed  30\n");
+    let shown = json(&node.run(&["get", "car:7", "--json", "--stale"]).out());
+    let fields = serde_json::json!([
+        {"field": "place", "value": "Pier 39"}, {"field": "speed", "value": "30"}
+    ]);
+    assert_eq!((&shown["key"], &shown["kind"]), (&"car:7".into(), &"hash".into()));
+    assert_eq!(shown["fields"], fields);
+    assert_says(&node.run(&["get", "car:7", "--raw"]).err(REFUSED), &["car:7", "hash", "--json"]);
+    assert_says(&node.run(&["scan", "--values"]).out(), &["hash", "car:7", "`portolan get`"]);
+}
+
+#[test]
+fn an_error_of_a_file_names_it_and_what_was_tried() {
+    let office = tempfile::tempdir().unwrap();
+    let folder = office.path().to_str().unwrap();
+    let absent = format!("{folder}/absent");
+    let text = format!("{folder}/text");
+    fs::write(&text, "no certificate\n").unwrap();
+    for (words, code, says) in [
+        (&["get", "a", "--tls-ca", &absent][..], USAGE, "cannot read it"),
+        (&["get", "a", "--tls-ca", &text], USAGE, "no certificate in PEM form"),
+        (&["get", "a", "--user", "u", "--password-file", folder], USAGE, "cannot read it"),
+        (&["serve", "--config", &absent], USAGE, "cannot read it"),
+        (&["serve", "--data", &text, "--peer", "127.0.0.1:0"], CANNOT_SERVE, "cannot be made"),
+        (&["restore", &absent], CANNOT_SERVE, "cannot be read"),
+        (&["lab", "verdict", &absent], USAGE, "cannot open it"),
+        (&["lab", "verdict", folder], USAGE, "cannot read the history"),
+        (&["lab", "run", folder], USAGE, "cannot read the world file"),
+        (&["demo", "--trace", &absent], USAGE, "cannot open the trace"),
+        (&["demo", "--world", folder], USAGE, "cannot read the world file"),
+    ] {
+        let mut command = portolan(words);
+        let told = end(command.current_dir(&office)).err(code);
+        // Of --tls-ca the flag says which.
+        let names_it = told.contains(folder) || told.contains("--tls-ca");
+        assert!(names_it && told.contains(says), "{words:?}: {told}");
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Peer {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The system failed.
-    #[error("{path}: {cause}")]
+    #[error("{path} cannot be made, read or written: {cause}")]
     Io {
         /// The file or directory.
         path: PathBuf,

@@ -7,7 +7,7 @@ use server::users::Right;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::{self as convert, ScanPlan, v1};
+use wire::grpc::{self as convert, Reason, ScanPlan, v1};
 
 /// Keys that a page of a scan looks at. Small enough that a page is answered at once, large enough
 /// that its cost is the keys'.
@@ -32,11 +32,18 @@ impl v1::kv_server::Kv for Callee {
                 let answer = self.read(keyspace.id, query, consistency, deadline_ms).await?;
                 point = Some(convert::point(answer));
             }
+            let fields = get.with_fields.then(|| convert::fields_of_get(&get)).transpose()?;
             let query = convert::get(get)?;
-            let (answer, age) =
-                self.read_marked(keyspace.id, query, consistency, deadline_ms).await?;
+            let read = |query| self.read_marked(keyspace.id, query, consistency, deadline_ms);
+            let (got, age) = match (read(query).await, fields) {
+                (Err(refused), Some(fields)) if Reason::of(&refused) == Some(Reason::Refused) => {
+                    let (answer, age) = read(fields).await?;
+                    (convert::got_fields(answer), age)
+                }
+                (read, _) => read.map(|(answer, age)| (convert::got(answer), age))?,
+            };
             let backup_age_ms = age.map(|age| age.as_millis() as u64);
-            Ok(v1::GetResponse { backup_age_ms, point, ..convert::got(answer) })
+            Ok(v1::GetResponse { backup_age_ms, point, ..got })
         })
         .await
     }

@@ -30,8 +30,9 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(self) -> Result<(), Failed> {
         let name = self.file;
-        let at =
-            |error: std::io::Error| Failed::cannot_serve(format!("{}: {error}", name.display()));
+        let at = |error: std::io::Error| {
+            Failed::cannot_serve(format!("cannot write {}: {error}", name.display()))
+        };
         if name.exists() {
             return Err(Failed::usage(format!("{} exists; choose another name", name.display())));
         }

@@ -4,7 +4,10 @@ use super::failed::Failed;
 use super::show::{self, Length};
 use clap::Args;
 use client::{Client, Credentials, Options, Tls};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Flags of every command that talks to a running site.
 #[derive(Args)]
@@ -14,10 +17,9 @@ pub(crate) struct Connect {
     #[arg(default_value = "127.0.0.1:7380", help_heading = "Connection")]
     server: Vec<String>,
 
-    /// Give up after this long
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = show::length)]
-    #[arg(help_heading = "Connection")]
-    deadline: Length,
+    /// Give up after this long [default: 10s; of `status` 3s]
+    #[arg(long, value_name = "TIME", value_parser = show::length, help_heading = "Connection")]
+    deadline: Option<Length>,
 
     /// Log in with this name; the password comes from PORTOLAN_PASSWORD, --password-file or a prompt
     #[arg(long, value_name = "NAME", env = "PORTOLAN_USER", help_heading = "Connection")]
@@ -46,15 +48,33 @@ pub(crate) struct Connect {
     tls_name: Option<String>,
 }
 
+/// Somebody at a terminal is told what is waited for after this.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// How often that is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 impl Connect {
     /// Runs a command against the site.
     pub(crate) fn run<F>(self, command: impl FnOnce(Client) -> F) -> Result<(), Failed>
     where
         F: Future<Output = Result<(), Failed>>,
     {
+        self.run_within(Options::default().deadline, command)
+    }
+
+    /// The same, for a command that gives up after `deadline` if nobody says otherwise.
+    pub(crate) fn run_within<F>(
+        self,
+        deadline: Duration,
+        command: impl FnOnce(Client) -> F,
+    ) -> Result<(), Failed>
+    where
+        F: Future<Output = Result<(), Failed>>,
+    {
+        let deadline = self.deadline.map_or(deadline, |length| length.0);
         let options = Options {
-            deadline: self.deadline.0,
-            attempt_deadline: self.deadline.0.min(Options::default().attempt_deadline),
+            deadline,
+            attempt_deadline: deadline.min(Options::default().attempt_deadline),
             credentials: self.credentials()?,
             tls: self.tls()?,
         };
@@ -62,7 +82,10 @@ impl Connect {
         let runtime = runtime.map_err(Failed::cannot_serve)?;
         runtime.block_on(async {
             let client = Client::connect(&self.server, options)?;
-            command(client).await
+            tokio::select! {
+                done = command(client.clone()) => done,
+                never = tell_what_is_tried(&client, deadline) => match never {},
+            }
         })
     }
 
@@ -89,8 +112,39 @@ impl Connect {
     }
 }
 
+/// Shows on a terminal, for as long as a call goes on, who is asked and what was answered. Nothing if
+/// the standard error is none.
+async fn tell_what_is_tried(client: &Client, deadline: Duration) -> Infallible {
+    let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template by its rules");
+    let mut shown: Option<ProgressBar> = None;
+    loop {
+        let trying = client.trying().filter(|trying| trying.elapsed() >= SILENCE_MAX);
+        match trying {
+            None => {
+                // Gone from the terminal with this.
+                if let Some(bar) = shown.take() {
+                    bar.finish_and_clear();
+                }
+            }
+            Some(trying) => {
+                let bar = shown
+                    .get_or_insert_with(|| ProgressBar::new_spinner().with_style(style.clone()));
+                let (past, all) = (trying.elapsed().as_secs(), deadline.as_secs());
+                let failed = match trying.failed.is_empty() {
+                    true => String::new(),
+                    false => format!(" ({})", trying.failed),
+                };
+                bar.set_message(format!("{past} of {all} s: asking {}{failed}", trying.node));
+                bar.tick();
+            }
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
 /// The text of a file that a flag names.
 pub(crate) fn read(flag: &str, path: &Path) -> Result<String, Failed> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failed::usage(format!("{flag} {}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| {
+        Failed::usage(format!("{flag} {}: cannot read it: {error}", path.display()))
+    })
 }

@@ -33,6 +33,11 @@ impl Failed {
         Failed { code: USAGE, message: Some(message.to_string()) }
     }
 
+    /// The key, or something else that is there, cannot be used so.
+    pub(crate) fn refused(message: impl ToString) -> Failed {
+        Failed { code: REFUSED, message: Some(message.to_string()) }
+    }
+
     /// A node cannot start or go on, or a file cannot be used.
     pub(crate) fn cannot_serve(cause: impl ToString) -> Failed {
         Failed { code: CANNOT_SERVE, message: Some(cause.to_string()) }

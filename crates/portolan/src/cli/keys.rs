@@ -4,7 +4,7 @@ use super::connect::Connect;
 use super::failed::Failed;
 use super::show::{self, Length, Table};
 use clap::Args;
-use client::{Client, Keyspace, ScanRange};
+use client::{Client, Found, Keyspace, ScanRange};
 use model::{Bytes, Condition, Expiry, Kind, Revision};
 use serde_json::{Map, Value};
 use std::io::{self, Read as _, Write as _};
@@ -34,7 +34,7 @@ impl Freshness {
 
 /// Read a key
 ///
-/// Prints its value; ends with code 1 if there is none.
+/// Prints its value, of a hash its fields; ends with code 1 if there is none.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  portolan get car:7\n  portolan get car:7 --json | jq .version"
@@ -46,7 +46,7 @@ pub(crate) struct Get {
     at: Where,
     #[command(flatten)]
     freshness: Freshness,
-    /// Print key, value and version as JSON
+    /// Print key, value and version as JSON, of a hash its fields
     #[arg(long)]
     json: bool,
     /// Print the value and nothing else, not even a newline
@@ -60,7 +60,7 @@ impl Get {
     pub(crate) fn run(self) -> Result<(), Failed> {
         self.connect.run(|client| async move {
             let keys = self.freshness.keys(&client, self.at);
-            let (found, age) = keys.get_marked(self.key.clone()).await?;
+            let (found, age) = keys.get_any(self.key.clone()).await?;
             if let Some(age) = age {
                 let ms = age.as_millis();
                 let why = "its site cannot be reached; this is from that site's backup";
@@ -70,21 +70,56 @@ impl Get {
                 return Err(Failed::no(None));
             };
             if self.json {
-                let mut object =
-                    as_json(self.key.as_bytes(), Some(&found.value), Some(found.version));
+                let mut object = found_as_json(self.key.as_bytes(), &found);
                 if let Some(age) = age {
                     object.insert("backup_age_ms".into(), (age.as_millis() as u64).into());
                 }
                 return Ok(show::print(Value::from(object))?);
             }
-            let mut out = io::stdout().lock();
-            out.write_all(&found.value)?;
-            if !self.raw {
-                out.write_all(b"\n")?;
+            match found {
+                Found::Hash(_) if self.raw => Err(Failed::refused(format!(
+                    "{} holds a hash, which has no value of its own: leave --raw out to see its \
+                     fields, or use --json",
+                    show::line(self.key.as_bytes())
+                ))),
+                Found::Hash(fields) => Ok(show::print(as_table(&fields))?),
+                Found::String(found) => {
+                    let mut out = io::stdout().lock();
+                    out.write_all(&found.value)?;
+                    if !self.raw {
+                        out.write_all(b"\n")?;
+                    }
+                    Ok(out.flush()?)
+                }
             }
-            Ok(out.flush()?)
         })
     }
+}
+
+/// What a key holds.
+fn found_as_json(key: &[u8], found: &Found) -> Map<String, Value> {
+    match found {
+        Found::String(found) => as_json(key, Some(&found.value), Some(found.version)),
+        Found::Hash(fields) => {
+            let mut object = as_json(key, None, None);
+            let field = |(name, value): &(Bytes, Bytes)| {
+                let mut field = Map::new();
+                show::put_bytes(&mut field, "field", name);
+                show::put_bytes(&mut field, "value", value);
+                Value::from(field)
+            };
+            object.insert("kind".into(), "hash".into());
+            object.insert("fields".into(), fields.iter().map(field).collect());
+            object
+        }
+    }
+}
+
+/// The fields of a hash.
+fn as_table(fields: &[(Bytes, Bytes)]) -> Table {
+    let mut table = Table::new(["field", "value"]);
+    fields.iter().for_each(|(name, value)| table.row([show::line(name), show::line(value)]));
+    table
 }
 
 /// Write a key
@@ -124,7 +159,9 @@ impl Put {
         let value = match self.value.as_str() {
             "-" => {
                 let mut bytes = Vec::new();
-                io::stdin().lock().read_to_end(&mut bytes).map_err(Failed::usage)?;
+                io::stdin().lock().read_to_end(&mut bytes).map_err(|error| {
+                    Failed::usage(format!("cannot read the value from the standard input: {error}"))
+                })?;
                 Bytes::from(bytes)
             }
             _ => Bytes::from(self.value),
@@ -199,7 +236,7 @@ pub(crate) struct Scan {
     /// Only keys that match this glob, as in Redis
     #[arg(long = "match", value_name = "GLOB", default_value = "", hide_default_value = true)]
     glob: String,
-    /// With the values
+    /// With the values; `get` shows the fields of a hash
     #[arg(long)]
     values: bool,
     /// Stop after this many keys
@@ -212,6 +249,8 @@ pub(crate) struct Scan {
     connect: Connect,
 }
 
+/// What stands for the value of a hash: its fields may be many.
+const HASH_VALUE: &str = "(fields: `portolan get` shows them)";
 /// Rows that are aligned with one another; more would make the first wait for the last.
 const ROWS_ALIGNED: usize = 1_000;
 
@@ -238,7 +277,10 @@ impl Scan {
                     show::print(Value::from(object))?;
                     continue;
                 }
-                let value = item.value.as_deref().map(show::line).unwrap_or_default();
+                let value = match item.kind {
+                    Kind::Hash if self.values => HASH_VALUE.to_owned(),
+                    _ => item.value.as_deref().map(show::line).unwrap_or_default(),
+                };
                 table.row([item.version.0.to_string(), kind.into(), show::line(&item.key), value]);
                 rows += 1;
                 if rows == ROWS_ALIGNED {

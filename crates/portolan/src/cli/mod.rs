@@ -101,7 +101,7 @@ enum Command {
     HashPassword,
     /// Print completions for a shell
     Completions(tools::Completions),
-    /// Try a deployment in virtual time: latency, scale, and whether promises are kept
+    /// Try a deployment in virtual time: latency, scale, and whether promises hold
     #[command(subcommand)]
     Lab(lab::Command),
     Demo(Box<demo::Args>),

@@ -10,16 +10,25 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 pub(crate) fn password(what: &str) -> Result<String, Failed> {
     if !io::stdin().is_terminal() {
         let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).map_err(Failed::usage)?;
+        io::stdin().lock().read_line(&mut line).map_err(|error| {
+            Failed::usage(format!("cannot read the {what} from the standard input: {error}"))
+        })?;
         return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
     }
+    let typed = ask(what).map_err(|error| {
+        Failed::usage(format!("cannot ask for the {what} on this terminal: {error}"))
+    })?;
+    typed.ok_or_else(|| Failed::usage(format!("no {what} was given")))
+}
+
+fn ask(what: &str) -> io::Result<Option<String>> {
     write!(io::stderr(), "{what}: ")?;
     io::stderr().flush()?;
     enable_raw_mode()?;
     let typed = typed();
     disable_raw_mode()?;
     writeln!(io::stderr())?;
-    typed?.ok_or_else(|| Failed::usage("no password was given"))
+    typed
 }
 
 /// Whether somebody at a terminal agrees.

@@ -7,6 +7,10 @@ use clap::{Args, Subcommand};
 use client::v1;
 use model::NodeId;
 use serde_json::json;
+use std::time::Duration;
+
+/// Any node answers this by itself, without waiting for others.
+const STATUS_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Show a site's nodes and how they are
 #[derive(Args)]
@@ -20,7 +24,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
+        self.connect.run_within(STATUS_DEADLINE, |client| async move {
             let status = client.cluster().status().await?;
             match self.json {
                 true => show::print_json(&as_json(&status))?,

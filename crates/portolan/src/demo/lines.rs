@@ -1,4 +1,5 @@
-//! Progress as plain lines, for scripts and logs: one a second, and one for each event.
+//! Progress as plain lines, for scripts and logs: one a second, one for each event, and one for what is
+//! counted, now and then. None is wider than the narrowest of terminals.
 
 use std::{
     io::{self, Write},
@@ -12,7 +13,13 @@ use super::picture::Picture;
 pub(super) struct Lines {
     seconds: u64,
     last_event: Option<Duration>,
+    counted_at_s: u64,
+    /// What calls for a line at once when it changes.
+    alarms: [u64; 4],
 }
+
+/// What is counted is told at least so often.
+const COUNTED_EVERY_S: u64 = 10;
 
 impl Lines {
     /// Writes what is new at this moment.
@@ -35,18 +42,52 @@ impl Lines {
         }
         writeln!(
             out,
-            "{seconds:>5} s  {:>6} ops/s  p50 {:>6.1} ms  p99 {:>7.1} ms  {:>4} vehicles  \
-             moves {}  own records read there {}, wrong {}  elections {}  retries {}  errors {}",
+            "{seconds:>5} s  {:>6} ops/s  p50 {:>6.1} ms  p99 {:>7.1} ms  {:>4} vehicles",
             last.count,
             last.p50_ms,
             last.p99_ms,
             picture.vehicles.len(),
-            counters.moves,
-            picture.found.after_moving,
-            picture.found.wrong,
-            counters.elections,
-            counters.retries,
-            counters.errors
+        )?;
+        let found = picture.found;
+        let alarms = [counters.elections, counters.retries, counters.errors, found.wrong];
+        if alarms == self.alarms && seconds < self.counted_at_s + COUNTED_EVERY_S {
+            return Ok(());
+        }
+        (self.alarms, self.counted_at_s) = (alarms, seconds);
+        writeln!(
+            out,
+            "{seconds:>5} s  so far: moves {}, elections {}, retries {}, errors {}",
+            counters.moves, counters.elections, counters.retries, counters.errors
+        )?;
+        writeln!(
+            out,
+            "{seconds:>5} s  so far: own records read after moving {}, wrong {}",
+            found.after_moving, found.wrong
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picture::tests::{crowded, crowded_world};
+    use super::*;
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal_and_alarms_are_told_at_once() {
+        let (mut lines, mut picture) = (Lines::default(), crowded(&crowded_world()));
+        let mut second = |seconds: u64, picture: &mut Picture| {
+            picture.elapsed = Duration::from_secs(seconds);
+            let mut out = Vec::new();
+            lines.show(picture, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let first = second(1, &mut picture);
+        assert!(first.lines().all(|line| line.chars().count() <= 80), "{first}");
+        assert!(first.contains("so far: moves 12345, elections"), "{first}");
+        assert_eq!(second(1, &mut picture), "", "once a second");
+        assert!(!second(2, &mut picture).contains("so far"), "nothing new is counted");
+        picture.counters.errors += 1;
+        assert!(second(3, &mut picture).contains("errors 13"));
+        assert!(second(13, &mut picture).contains("so far"), "after a while again");
     }
 }

@@ -201,6 +201,9 @@ impl Outcome<'_> {
         for line in self.story.told(&self.plan.world) {
             writeln!(out, "{line}")?;
         }
+        if !seen.failures.is_empty() {
+            writeln!(out, "attempts that failed, by what was said:")?;
+        }
         for (why, count) in &seen.failures {
             writeln!(out, "  {count} × {why}")?;
         }

@@ -157,3 +157,59 @@ impl Picture {
         each.fold((0, 0), |(slots, moves), one| (slots + one.going, moves + one.moves))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The world of [`crowded`].
+    pub(in super::super) fn crowded_world() -> World {
+        lab::world::ready::san_francisco()
+    }
+
+    /// A moment with large numbers and one of everything.
+    pub(in super::super) fn crowded(world: &World) -> Picture {
+        let summary = Summary { count: 42, p50_ms: 9.5, p90_ms: 11.0, p99_ms: 12.5, max_ms: 20.0 };
+        let total = Summary { count: 1_234_567, ..summary };
+        let presences = [Presence::Expected, Presence::Joining, Presence::Leaving, Presence::Left];
+        let sites = world.sites.iter().enumerate().map(|(index, site)| SitePicture {
+            name: site.name.to_string(),
+            at: site.at,
+            nodes: if site.nodes == 3 {
+                vec![Role::Down, Role::Leader, Role::Follower]
+            } else {
+                vec![Role::Leader]
+            },
+            attached: 1,
+            operations: 77,
+            presence: presences.get(index).copied().unwrap_or_default(),
+            holding: match index {
+                1 => Holding { slots: 901, going: 0, moves: 0 },
+                2 => Holding { slots: 1_902, going: 300, moves: 2 },
+                4 => Holding { slots: 1_904, going: 12, moves: 1 },
+                _ => Holding { slots: 1_900, going: 0, moves: 0 },
+            },
+        });
+        let event =
+            |at, label: &str| Event { at: Duration::from_secs(at), label: label.to_owned() };
+        let long = "pacific-heights hands over 1820 slots and has left the deployment";
+        Picture {
+            elapsed: Duration::from_secs(15),
+            length: Duration::from_secs(60),
+            t_s: 29_700.0,
+            operations: Operation::NAMES.map(|name| (name, summary, total)).into(),
+            all: (summary, total),
+            counters: Counters { moves: 12_345, retries: 123, errors: 12, ..Counters::default() },
+            events: vec![
+                event(11, long),
+                event(12, long),
+                event(13, long),
+                event(14, "it happened"),
+            ],
+            vehicles: world.sites.iter().map(|site| site.at).zip(0..).collect(),
+            sites: sites.collect(),
+            waits_for: Some("a site that joins"),
+            found: Found { after_moving: 31, late: 0, wrong: 0 },
+        }
+    }
+}

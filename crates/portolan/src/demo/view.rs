@@ -4,18 +4,18 @@ use std::{io, time::Duration};
 
 use lab::{
     geo::{Bounds, Point},
-    measure::Summary,
+    measure::{Event, Summary},
     world::World,
 };
 use ratatui::{
     DefaultTerminal, Frame,
-    crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
+    crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers},
     layout::{Constraint, Layout, Rect},
     style::{Color, Modifier, Style, Stylize},
     symbols::Marker,
     text::{Line, Span},
     widgets::{
-        Block, Gauge, Paragraph, Row, Table,
+        Block, Gauge, Paragraph, Row, Table, Wrap,
         canvas::{Canvas, Line as Stroke, Points},
     },
 };
@@ -67,7 +67,7 @@ impl Drop for View {
 
 fn asked_to_stop() -> io::Result<bool> {
     while event::poll(Duration::ZERO)? {
-        let Event::Key(key) = event::read()? else { continue };
+        let Input::Key(key) = event::read()? else { continue };
         let interrupt =
             key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
         let quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
@@ -78,27 +78,129 @@ fn asked_to_stop() -> io::Result<bool> {
     Ok(false)
 }
 
+/// How much there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// Everything.
+    Full,
+    /// An ordinary terminal: all sites and the map, of the operations and events fewer.
+    Ordinary,
+    /// Too little for boxes: a few lines.
+    Little,
+}
+
+/// The least for [`Room::Ordinary`].
+const ORDINARY: (u16, u16) = (80, 24);
+/// The side's width where there is room for everything, and where there is less.
+const SIDE_FULL: u16 = 54;
+const SIDE_ORDINARY: u16 = 50;
+/// The least width of the map.
+const MAP_MIN: u16 = 46;
+/// Rows of the head and the foot.
+const HEAD: u16 = 2;
+const FOOT: u16 = 1;
+/// Rows of the box of global keys, and the fewest of that of events.
+const RECORDS: u16 = 4;
+const EVENTS_MIN: u16 = 3;
+
+impl Room {
+    fn of(area: Rect, picture: &Picture) -> Room {
+        let side = operations_rows(picture) + RECORDS + sites_rows(picture) + EVENTS_MIN;
+        match area {
+            _ if area.width >= SIDE_FULL + MAP_MIN && area.height >= HEAD + side + FOOT => {
+                Room::Full
+            }
+            _ if area.width >= ORDINARY.0 && area.height >= ORDINARY.1 => Room::Ordinary,
+            _ => Room::Little,
+        }
+    }
+}
+
+/// Rows of the box of operations: each, all of them, the counters, the head and the frame.
+fn operations_rows(picture: &Picture) -> u16 {
+    picture.operations.len() as u16 + 5
+}
+
+/// Rows of the box of sites: each, the head and the frame.
+fn sites_rows(picture: &Picture) -> u16 {
+    picture.sites.len() as u16 + 3
+}
+
 fn draw(frame: &mut Frame<'_>, title: &str, city: Bounds, outline: &[Point], picture: &Picture) {
+    let room = Room::of(frame.area(), picture);
+    if room == Room::Little {
+        return draw_little(frame, picture);
+    }
     let [head, body, foot] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(10), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(HEAD), Constraint::Fill(1), Constraint::Length(FOOT)])
             .areas(frame.area());
-    let [map, side] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(54)]).areas(body);
-    let [operations, records, sites, events] = Layout::vertical([
-        Constraint::Length(picture.operations.len() as u16 + 5),
-        Constraint::Length(4),
-        Constraint::Length(picture.sites.len() as u16 + 3),
-        Constraint::Min(3),
-    ])
-    .areas(side);
     draw_head(frame, head, title, picture);
-    draw_map(frame, map, city, outline, picture);
-    draw_operations(frame, operations, picture);
-    draw_records(frame, records, picture);
-    draw_sites(frame, sites, picture);
-    draw_events(frame, events, picture);
-    let keys = " q stops and reports what was seen so far".dark_gray();
-    let waits = picture.waits_for.map_or(String::new(), |what| format!(" · waits for {what}"));
-    frame.render_widget(Paragraph::new(Line::from(vec![keys, waits.yellow()])), foot);
+    let foot_line = Line::from(vec![
+        " q stops and reports what was seen so far".dark_gray(),
+        waits_for(picture).yellow(),
+    ]);
+    frame.render_widget(Paragraph::new(foot_line), foot);
+    match room {
+        Room::Full => {
+            let [map, side] =
+                Layout::horizontal([Constraint::Fill(1), Constraint::Length(SIDE_FULL)])
+                    .areas(body);
+            let [operations, records, sites, events] = Layout::vertical([
+                Constraint::Length(operations_rows(picture)),
+                Constraint::Length(RECORDS),
+                Constraint::Length(sites_rows(picture)),
+                Constraint::Min(EVENTS_MIN),
+            ])
+            .areas(side);
+            draw_map(frame, map, city, outline, picture);
+            draw_operations(frame, operations, picture);
+            draw_records(frame, records, picture);
+            draw_sites(frame, sites, picture, room);
+            draw_events(frame, events, picture);
+        }
+        _ => {
+            let [left, side] =
+                Layout::horizontal([Constraint::Fill(1), Constraint::Length(SIDE_ORDINARY)])
+                    .areas(body);
+            let [map, events] =
+                Layout::vertical([Constraint::Fill(1), Constraint::Length(8)]).areas(left);
+            let [operations, sites] =
+                Layout::vertical([Constraint::Min(8), Constraint::Length(sites_rows(picture))])
+                    .areas(side);
+            draw_map(frame, map, city, outline, picture);
+            draw_few_operations(frame, operations, picture);
+            draw_sites(frame, sites, picture, room);
+            draw_events(frame, events, picture);
+        }
+    }
+}
+
+fn waits_for(picture: &Picture) -> String {
+    picture.waits_for.map_or(String::new(), |what| format!(" · waits for {what}"))
+}
+
+/// What there is to say in a few lines, the most important first.
+fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
+    let last = &picture.all.0;
+    let mut lines = vec![
+        Line::from(format!(
+            "{} ops/s, p50 {:.1} ms, p99 {:.1} ms",
+            last.count, last.p50_ms, last.p99_ms
+        )),
+        counters(picture),
+        own_records(picture),
+        slots_line(picture),
+        Line::from(format!(
+            "{} of {} s{}",
+            picture.elapsed.as_secs(),
+            picture.length.as_secs(),
+            waits_for(picture)
+        )),
+        Line::from(format!("q stops; the map needs {} columns, {} rows", ORDINARY.0, ORDINARY.1))
+            .dark_gray(),
+    ];
+    lines.extend(picture.events.iter().rev().map(event_line));
+    frame.render_widget(Paragraph::new(lines), frame.area());
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, title: &str, picture: &Picture) {
@@ -192,36 +294,54 @@ fn nodes(roles: &[Role], style: Style) -> Vec<Span<'static>> {
     roles.iter().map(span).collect()
 }
 
-fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+fn operation_row(name: &'static str, last: &Summary, total: &Summary) -> Row<'static> {
+    let shown = |ms: f64| if last.count > 0 { format!("{ms:.1}") } else { "–".to_owned() };
+    Row::new([
+        name.to_owned(),
+        last.count.to_string(),
+        shown(last.p50_ms),
+        shown(last.p99_ms),
+        total.count.to_string(),
+    ])
+}
+
+/// The first so many operations, and all of them together.
+fn operations_table(picture: &Picture, shown: usize, widths: [u16; 5]) -> Table<'static> {
     let head = Row::new(["", "ops/s", "p50 ms", "p99 ms", "total"]).style(Color::DarkGray);
-    let row = |name: &'static str, last: &Summary, total: &Summary| {
-        let shown = |ms: f64| if last.count > 0 { format!("{ms:.1}") } else { "–".to_owned() };
-        Row::new([
-            name.to_owned(),
-            last.count.to_string(),
-            shown(last.p50_ms),
-            shown(last.p99_ms),
-            total.count.to_string(),
-        ])
-    };
+    let each = picture.operations.iter().take(shown);
     let mut rows: Vec<Row<'_>> =
-        picture.operations.iter().map(|(name, last, total)| row(name, last, total)).collect();
-    rows.push(row("all", &picture.all.0, &picture.all.1).bold());
-    let widths = [
-        Constraint::Length(13),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(9),
-    ];
+        each.map(|(name, last, total)| operation_row(name, last, total)).collect();
+    rows.push(operation_row("all", &picture.all.0, &picture.all.1).bold());
+    Table::new(rows, widths.map(Constraint::Length)).header(head)
+}
+
+fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let block = Block::bordered().title(" operations, last second ");
     let [top, bottom] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(block.inner(area));
     frame.render_widget(block, area);
-    frame.render_widget(Table::new(rows, widths).header(head), top);
+    let table = operations_table(picture, picture.operations.len(), [13, 7, 8, 8, 9]);
+    frame.render_widget(table, top);
+    frame.render_widget(Paragraph::new(counters(picture)), bottom);
+}
+
+/// Operations and global keys in one box: as many operations as there is room for.
+fn draw_few_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+    let block = Block::bordered().title(" operations, last second ");
+    let [top, bottom] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(3)]).areas(block.inner(area));
+    frame.render_widget(block, area);
+    // Besides the head and all of them together.
+    let shown = usize::from(top.height.saturating_sub(2));
+    frame.render_widget(operations_table(picture, shown, [13, 6, 7, 8, 7]), top);
+    let lines = vec![counters(picture), own_records(picture), slots_line(picture)];
+    frame.render_widget(Paragraph::new(lines), bottom);
+}
+
+fn counters(picture: &Picture) -> Line<'static> {
     let counters = picture.counters;
     let alarm = |count: u64, color: Color| if count > 0 { color } else { Color::DarkGray };
-    let line = Line::from(vec![
+    Line::from(vec![
         format!("moves {}  ", counters.moves).into(),
         format!("elections {}  ", counters.elections).into(),
         Span::styled(
@@ -229,51 +349,62 @@ fn draw_operations(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
             alarm(counters.retries, Color::Yellow),
         ),
         Span::styled(format!("errors {}", counters.errors), alarm(counters.errors, Color::Red)),
-    ]);
-    frame.render_widget(Paragraph::new(line), bottom);
+    ])
 }
 
-/// Global keys: where they are, and whether vehicles find their own.
-fn draw_records(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+/// Whether vehicles find their own.
+fn own_records(picture: &Picture) -> Line<'static> {
     let found = picture.found;
     let verdict = format!("{} wrong", found.wrong);
     let verdict = if found.wrong > 0 { verdict.red().bold() } else { verdict.green() };
-    let own = Line::from(vec![
+    Line::from(vec![
         format!("own records read after moving {}, ", found.after_moving).into(),
         verdict,
-    ]);
+    ])
+}
+
+/// Where global keys are.
+fn slots_line(picture: &Picture) -> Line<'static> {
     let (slots, moves) = picture.on_their_way();
     let holders = picture.sites.iter().filter(|site| site.holding.slots > 0).count();
-    let slots = match moves {
+    match moves {
         0 => Line::from(format!("slots at {holders} sites, none on its way")),
         _ => Line::from(vec![
             format!("slots at {holders} sites, ").into(),
             format!("{slots} on their way in {moves} moves").yellow(),
         ]),
-    };
-    let block = Block::bordered().title(" global keys ");
-    frame.render_widget(Paragraph::new(vec![own, slots]).block(block), area);
+    }
 }
 
-fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+/// Global keys: where they are, and whether vehicles find their own.
+fn draw_records(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+    let block = Block::bordered().title(" global keys ");
+    let lines = vec![own_records(picture), slots_line(picture)];
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// The sites; what each has answered only where there is room for everything.
+fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture, room: Room) {
     let rows = picture.sites.iter().enumerate().map(|(index, site)| {
         let style = site_style(index, site);
-        Row::new([
+        let answered = Line::from(site.operations.to_string());
+        let mut cells = vec![
             Line::from(nodes(&site.nodes, style)),
             Line::styled(site.name.clone(), style),
             Line::from(site.attached.to_string()),
-            Line::from(site.operations.to_string()),
-            slots(site),
-        ])
+        ];
+        cells.extend((room == Room::Full).then_some(answered));
+        cells.push(slots(site));
+        Row::new(cells)
     });
-    let widths = [
-        Constraint::Length(5),
-        Constraint::Length(16),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(11),
-    ];
-    let head = Row::new(["nodes", "site", "vehicles", "answered", "slots"]).style(Color::DarkGray);
+    let (heads, widths) = match room {
+        Room::Full => {
+            (vec!["nodes", "site", "vehicles", "answered", "slots"], vec![5, 16, 8, 8, 11])
+        }
+        _ => (vec!["nodes", "site", "vehicles", "slots"], vec![5, 16, 8, 11]),
+    };
+    let head = Row::new(heads).style(Color::DarkGray);
+    let widths = widths.into_iter().map(Constraint::Length);
     let block = Block::bordered().title(" sites ");
     frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
 }
@@ -291,88 +422,96 @@ fn slots(site: &SitePicture) -> Line<'static> {
     }
 }
 
+fn event_line(event: &Event) -> Line<'static> {
+    let at = format!("{:>6.1} s  ", event.at.as_secs_f64());
+    Line::from(vec![at.dark_gray(), event.label.clone().into()])
+}
+
+/// The newest events that there is room for, the newest last.
 fn draw_events(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let lines: Vec<Line<'_>> = picture
-        .events
-        .iter()
-        .map(|event| {
-            let at = format!("{:>6.1} s  ", event.at.as_secs_f64());
-            Line::from(vec![at.dark_gray(), event.label.clone().into()])
-        })
-        .collect();
     let block = Block::bordered().title(" events ");
-    frame.render_widget(Paragraph::new(lines).block(block), area);
+    let inner = block.inner(area);
+    let rows = |line: &Line<'_>| line.width().div_ceil(usize::from(inner.width.max(1))).max(1);
+    let mut left = usize::from(inner.height);
+    let mut lines: Vec<Line<'_>> = picture.events.iter().map(event_line).collect();
+    let fits = lines.iter().rev().take_while(|line| {
+        let (before, taken) = (left, rows(line));
+        left = left.saturating_sub(taken);
+        before >= taken
+    });
+    let lines = lines.split_off(lines.len() - fits.count());
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }).block(block), area);
 }
 
 #[cfg(test)]
 mod tests {
-    use lab::measure::{Counters, Event as Mark};
     use ratatui::{Terminal, backend::TestBackend};
 
-    use super::super::{city::Holding, records::Found};
+    use super::super::picture::tests::{crowded, crowded_world};
     use super::*;
+
+    fn screen(width: u16, height: u16) -> String {
+        let world = crowded_world();
+        let picture = crowded(&world);
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal
+            .draw(|frame| draw(frame, "San Francisco", world.area, &world.outline, &picture))
+            .unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[track_caller]
+    fn assert_shows(screen: &str, texts: &[&str]) {
+        for text in texts {
+            assert!(screen.contains(text), "{text:?} in\n{screen}");
+        }
+    }
+
+    /// What must be seen on every screen that has boxes.
+    const EVERYWHERE: [&str; 14] = [
+        "×■□",
+        "9 vehicles",
+        "08:15:00",
+        "12.5",
+        "moves 12345  elections 0  retries 123  errors 12",
+        "own records read after moving 31, 0 wrong",
+        "slots at 9 sites, 312 on their way in 3 moves",
+        "to come",
+        "901 joins",
+        "1902 leaves",
+        "1904 →",
+        "waits for a site that joins",
+        "it happened",
+        "q stops",
+    ];
 
     #[test]
     fn the_screen_shows_sites_rates_and_events() {
-        let world = lab::world::ready::san_francisco();
-        let summary = Summary { count: 42, p50_ms: 9.5, p90_ms: 11.0, p99_ms: 12.5, max_ms: 20.0 };
-        let presences = [Presence::Expected, Presence::Joining, Presence::Leaving, Presence::Left];
-        let sites = world.sites.iter().enumerate().map(|(index, site)| SitePicture {
-            name: site.name.to_string(),
-            at: site.at,
-            nodes: if site.nodes == 3 {
-                vec![Role::Down, Role::Leader, Role::Follower]
-            } else {
-                vec![Role::Leader]
-            },
-            attached: 1,
-            operations: 77,
-            presence: presences.get(index).copied().unwrap_or_default(),
-            holding: match index {
-                1 => Holding { slots: 901, going: 0, moves: 0 },
-                2 => Holding { slots: 1_902, going: 300, moves: 2 },
-                4 => Holding { slots: 1_904, going: 12, moves: 1 },
-                _ => Holding { slots: 1_900, going: 0, moves: 0 },
-            },
-        });
-        let picture = Picture {
-            elapsed: Duration::from_secs(15),
-            length: Duration::from_secs(60),
-            t_s: 29_700.0,
-            operations: vec![("look", summary, summary)],
-            all: (summary, summary),
-            counters: Counters { moves: 5, retries: 2, ..Counters::default() },
-            events: vec![Mark { at: Duration::from_secs(14), label: "it happened".to_owned() }],
-            vehicles: world.sites.iter().map(|site| site.at).zip(0..).collect(),
-            sites: sites.collect(),
-            waits_for: Some("a site that joins"),
-            found: Found { after_moving: 31, late: 0, wrong: 0 },
-        };
-        for (width, height) in [(120, 40), (80, 24), (20, 5)] {
-            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            terminal
-                .draw(|frame| draw(frame, "San Francisco", world.area, &world.outline, &picture))
-                .unwrap();
-            let screen = terminal.backend().to_string();
-            if width >= 120 {
-                for text in [
-                    "×■□ downtown",
-                    "9 vehicles",
-                    "08:15:00",
-                    "12.5",
-                    "moves 5",
-                    "it happened",
-                    "own records read after moving 31, 0 wrong",
-                    "312 on their way in 3 moves",
-                    "to come",
-                    "901 joins",
-                    "1902 leaves",
-                    "1904 →",
-                    "waits for a site that joins",
-                ] {
-                    assert!(screen.contains(text), "{text:?} in\n{screen}");
-                }
-            }
+        let screen = screen(120, 40);
+        assert_shows(&screen, &EVERYWHERE);
+        assert_shows(&screen, &["×■□ downtown", "answered", "recall-remote", "1234567"]);
+    }
+
+    #[test]
+    fn an_ordinary_terminal_shows_every_site_and_what_matters() {
+        let screen = screen(80, 24);
+        assert_shows(&screen, &EVERYWHERE);
+        let world = crowded_world();
+        let names = world.sites.iter().map(|site| site.name.to_string());
+        // Once on the map, perhaps, and once in the table.
+        names.for_each(|name| assert_shows(&screen, &[&format!("{name:<16} 1 ")]));
+        assert_shows(&screen, &["look", "all", "1234567", "p99 ms"]);
+        assert!(!screen.contains("answered"), "no room for it:\n{screen}");
+    }
+
+    #[test]
+    fn a_little_room_shows_a_few_lines() {
+        assert_shows(
+            &screen(60, 10),
+            &["42 ops/s", "moves 12345", "0 wrong", "15 of 60 s", "80 columns", "it happened"],
+        );
+        for (width, height) in [(20, 5), (1, 1), (79, 24), (80, 23), (300, 3), (3, 100)] {
+            screen(width, height);
         }
     }
 }

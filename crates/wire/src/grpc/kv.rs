@@ -26,6 +26,11 @@ pub fn get(request: v1::GetRequest) -> Result<Query, Invalid> {
     Ok(Query::Get { key: key(request.key)? })
 }
 
+/// The fields of the hash that a get is about.
+pub fn fields_of_get(request: &v1::GetRequest) -> Result<Query, Invalid> {
+    Ok(Query::HashGetAll { key: key(request.key.clone())? })
+}
+
 /// Where the state is that a get is going to read from, or a later one.
 pub fn point_of_get(request: &v1::GetRequest) -> Result<Query, Invalid> {
     Ok(Query::Watch { keys: vec![key(request.key.clone())?] })
@@ -123,7 +128,17 @@ fn step(step: v1::Step) -> Result<Step, Invalid> {
 /// The answer to a get.
 pub fn got(answer: Answer) -> v1::GetResponse {
     let Answer::Value(found) = answer else { unreachable!("a get is answered with a value") };
-    v1::GetResponse { found: found.map(versioned), backup_age_ms: None, point: None }
+    v1::GetResponse { found: found.map(versioned), ..v1::GetResponse::default() }
+}
+
+/// The answer to a question about a hash.
+pub fn got_fields(answer: Answer) -> v1::GetResponse {
+    let Answer::Fields(fields) = answer else {
+        unreachable!("all fields are answered with fields");
+    };
+    let field = |(name, value)| v1::HashField { name, value };
+    let hash = v1::Hash { fields: fields.into_iter().map(field).collect() };
+    v1::GetResponse { hash: Some(hash), ..v1::GetResponse::default() }
 }
 
 /// The answer to a put or a compare-and-set.

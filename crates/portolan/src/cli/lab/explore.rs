@@ -156,7 +156,7 @@ impl Explore {
         progress.finish_and_clear();
         show::print(summary(&totals, started.elapsed(), used_s.iter().sum()))?;
         match found? {
-            None => Ok(()),
+            None => Ok(show::print(unbroken(&totals, &worlds))?),
             Some(tried) => self.show(&tried),
         }
     }
@@ -293,6 +293,17 @@ fn progress(seeds: Option<u64>, length: Option<Duration>) -> ProgressBar {
     let style =
         ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style.progress_chars("█▓░"))
+}
+
+/// What it means that nothing was found.
+fn unbroken(totals: &Totals, worlds: &[String]) -> String {
+    match totals.seeds {
+        0 => "nothing was tried: give it more time, or --seeds".to_owned(),
+        seeds => format!(
+            "nothing broke: every promise holds in all {seeds} runs of {}",
+            worlds.join(", ")
+        ),
+    }
 }
 
 fn summary(totals: &Totals, took: Duration, used_s: f64) -> String {

@@ -25,7 +25,7 @@ use lab::world::{World, ready};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Try a deployment in virtual time: latency, scale, and whether promises are kept
+/// Try a deployment in virtual time: latency, scale, and whether promises hold
 #[derive(Subcommand)]
 #[command(after_help = "Examples:
   portolan lab list                                   the worlds that come with the program

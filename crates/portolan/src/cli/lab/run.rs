@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Example:
   portolan lab run three-sites --faults --report report && open report/report.html
 
-Exit codes: 0 all promises were kept, 1 one was broken or could not be judged, 2 the world is wrong")]
+Exit codes: 0 all promises hold, 1 one is broken or undecided, 2 the world is wrong")]
 pub(crate) struct Run {
     #[command(flatten)]
     which: Which,

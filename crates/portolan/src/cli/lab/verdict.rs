@@ -81,7 +81,7 @@ impl Verdict {
         match broken {
             None => Ok(()),
             Some(_) if self.json => Err(Failed::no(None)),
-            Some(what) => Err(Failed::no(Some(format!("not kept, or not judged: {what}")))),
+            Some(what) => Err(Failed::no(Some(format!("broken or undecided: {what}")))),
         }
     }
 }
@@ -92,6 +92,6 @@ fn read(path: &Path) -> Result<History, Failed> {
     if path == Path::new("-") {
         return history::read(stdin().lock()).map_err(|error| wrong(&error));
     }
-    let file = File::open(path).map_err(|error| wrong(&error))?;
+    let file = File::open(path).map_err(|error| wrong(&format!("cannot open it: {error}")))?;
     history::read(BufReader::new(file)).map_err(|error| wrong(&error))
 }
