@@ -4,7 +4,8 @@
 //! thread with a runtime of its own, so that a connection, its requests and the desk where their
 //! answers arrive stay on one thread; each turns what it is dealt into [`Connection`]s there.
 
-use prometheus_client::metrics::gauge::Gauge;
+use crate::seats::{Seat, Seats};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -58,38 +59,25 @@ pub enum OpenError {
 /// A connection that was accepted, on its way to the worker that will serve it.
 pub(crate) struct Dealt {
     stream: std::net::TcpStream,
-    seat: Seat,
-}
-
-/// One of the connections there may be; free again when it is dropped.
-struct Seat {
-    _permit: OwnedSemaphorePermit,
-    open: Gauge,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.open.dec();
-    }
+    seat: Arc<Seat>,
 }
 
 /// Accepts the connections of one port.
 pub(crate) struct Doorman {
     pub(crate) listener: TcpListener,
-    /// How many connections there may be.
-    pub(crate) connections_max: usize,
-    /// How many there are.
-    pub(crate) open: Gauge,
+    /// The connections there may be.
+    pub(crate) seats: Arc<Seats>,
+    /// After which silence it is probed whether a client is still there.
+    pub(crate) keepalive: Option<Duration>,
 }
 
 impl Doorman {
     /// Deals connections out in turn, for ever. One that finds no free seat is closed at once,
     /// which tells its client more than silence would.
     pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Dealt>>) {
-        let seats = Arc::new(Semaphore::new(self.connections_max));
         for worker in workers.iter().cycle() {
             let dealt = loop {
-                match self.accept(&seats).await {
+                match self.accept().await {
                     Ok(Some(dealt)) => break dealt,
                     Ok(None) => {}
                     Err(error) => {
@@ -104,18 +92,24 @@ impl Doorman {
         }
     }
 
-    async fn accept(&self, seats: &Arc<Semaphore>) -> io::Result<Option<Dealt>> {
+    async fn accept(&self) -> io::Result<Option<Dealt>> {
         let (stream, from) = self.listener.accept().await?;
-        let Ok(permit) = seats.clone().try_acquire_owned() else {
-            let max = self.connections_max;
-            tracing::warn!("{from} was sent away: all {max} connections of the port are taken");
+        let Some(seat) = self.seats.take(from.ip()) else {
+            tracing::warn!("{from} was sent away: all connections of the port are taken");
             return Ok(None);
         };
         stream.set_nodelay(true)?;
-        self.open.inc();
-        let seat = Seat { _permit: permit, open: self.open.clone() };
+        keep_alive(&stream, self.keepalive)?;
         Ok(Some(Dealt { stream: stream.into_std()?, seat }))
     }
+}
+
+/// Has the system probe a connection that is silent, so that one whose other side is gone without a word
+/// ends.
+pub(crate) fn keep_alive(stream: &TcpStream, after: Option<Duration>) -> io::Result<()> {
+    let Some(after) = after else { return Ok(()) };
+    let probes = socket2::TcpKeepalive::new().with_time(after);
+    socket2::SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
 /// A place where connections are dealt out to a worker.
@@ -140,18 +134,21 @@ pub(crate) fn welcome(
                 }
             };
             let Some(tls) = tls.clone() else {
-                if welcomed.send(Connection { io: Box::new(stream), _seat: seat }).await.is_err() {
+                if welcomed.send(Connection::new(stream, seat)).await.is_err() {
                     return;
                 }
                 continue;
             };
             let welcomed = welcomed.clone();
             tokio::spawn(async move {
-                match timeout(HANDSHAKE_DEADLINE, tls.accept(stream)).await {
+                let shaken = tokio::select! {
+                    shaken = timeout(HANDSHAKE_DEADLINE, tls.accept(stream)) => shaken,
+                    () = seat.sent_away() => return,
+                };
+                match shaken {
                     Ok(Ok(stream)) => {
-                        let io = Box::new(stream);
                         // Nobody takes it only when the port is being closed.
-                        let _ = welcomed.send(Connection { io, _seat: seat }).await;
+                        let _ = welcomed.send(Connection::new(stream, seat)).await;
                     }
                     Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -169,7 +166,17 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// A connection that can be served, with or without TLS.
 pub(crate) struct Connection {
     io: Box<dyn Io>,
-    _seat: Seat,
+    pub(crate) seat: Arc<Seat>,
+    /// Ends when it is to be closed.
+    sent_away: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Connection {
+    fn new(io: impl Io + 'static, seat: Arc<Seat>) -> Connection {
+        let sitting = seat.clone();
+        let sent_away = Box::pin(async move { sitting.sent_away().await });
+        Connection { io: Box::new(io), seat, sent_away }
+    }
 }
 
 impl AsyncRead for Connection {
@@ -178,6 +185,9 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.seat.is_known() && self.sent_away.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
@@ -213,9 +223,11 @@ impl AsyncWrite for Connection {
 }
 
 impl tonic::transport::server::Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = Arc<Seat>;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Arc<Seat> {
+        self.seat.clone()
+    }
 }
 
 /// Binds a port.

@@ -8,6 +8,7 @@ pub mod admin;
 mod doors;
 pub mod grpc;
 mod login;
+mod seats;
 
 pub use doors::OpenError;
 

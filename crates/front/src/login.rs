@@ -1,8 +1,10 @@
 //! Who is calling: HTTP's Basic scheme (RFC 7617), as gRPC metadata and on the admin port.
 
+use crate::seats::Seat;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use server::Handle;
+use server::logins::LoginError;
 use server::users::{PASSWORD_BYTES_MAX, USER_NAME_BYTES_MAX, User};
 use std::sync::Arc;
 
@@ -21,23 +23,35 @@ pub(crate) enum NotLetIn {
     /// It is not who it says.
     #[error("the user name or the password is wrong")]
     Denied,
+    /// Nobody had time to look.
+    #[error("{}", LoginError::Busy)]
+    Busy,
 }
 
-/// Who sends this `authorization` header.
-pub(crate) async fn caller(handle: &Handle, header: Option<&[u8]>) -> Result<Arc<User>, NotLetIn> {
-    let users = handle.users();
-    if let Some(anonymous) = users.anonymous() {
+/// Who sends this `authorization` header, on the connection that has this seat.
+pub(crate) async fn caller(
+    handle: &Handle,
+    seat: &Seat,
+    header: Option<&[u8]>,
+) -> Result<Arc<User>, NotLetIn> {
+    if let Some(anonymous) = handle.users().anonymous() {
+        seat.known();
         return Ok(anonymous);
     }
+    let logs_in = seat.logs_in();
     let (name, password) = credentials(header.ok_or(NotLetIn::Nameless)?)?;
-    if let Some(user) = users.recall(&name, password.as_bytes()) {
-        return Ok(user);
-    }
-    let handle = handle.clone();
-    let login = move || handle.users().login(&name, password.as_bytes());
-    match tokio::task::spawn_blocking(login).await {
-        Ok(Ok(user)) => Ok(user),
-        _ => Err(NotLetIn::Denied),
+    let user = handle.login(seat.attempt(), name, password.into_bytes()).await;
+    match user {
+        Ok(user) => {
+            seat.known();
+            drop(logs_in);
+            Ok(user)
+        }
+        Err(LoginError::Denied(_)) => {
+            seat.was_wrong();
+            Err(NotLetIn::Denied)
+        }
+        Err(LoginError::Busy) => Err(NotLetIn::Busy),
     }
 }
 

@@ -359,3 +359,65 @@ fn tls_is_spoken_with_clients_that_know_the_authority() {
         plain.keyspace("").get("a").await.unwrap_err();
     });
 }
+
+#[test]
+fn silent_strangers_keep_nobody_out_and_guesses_hold_nobody_up() {
+    let root = UserConfig {
+        name: "root".into(),
+        password_hash: hash_password(b"secret", [1; 16]).unwrap(),
+        rights: vec![Grant {
+            keyspace: "*".into(),
+            allow: vec![Right::Read, Right::Write, Right::Admin],
+        }],
+    };
+    let change = |config: &mut Config| {
+        config.users = vec![root];
+        config.clients.login_timeout = None;
+    };
+    let site = site(change, None);
+    let user = |password: &str| {
+        let credentials = Credentials { name: "root".into(), password: password.into() };
+        let options = client::Options { credentials: Some(credentials), ..options() };
+        Client::connect([site.grpc.address().to_string()], options).unwrap()
+    };
+    // Both ports have fewer places than that.
+    let flood = |address: SocketAddr, count: usize| -> Vec<TcpStream> {
+        (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
+    };
+    let silent = [flood(site.grpc.address(), 100), flood(site.admin.address(), 300)];
+    run(async {
+        let known = user("secret");
+        let ready = async |client: &Client| loop {
+            match client.keyspace("").put("a", "1").await {
+                Err(Error::Unavailable(_)) => {}
+                done => break done.map(drop),
+            }
+        };
+        assert_eq!(ready(&known).await, Ok(()));
+        let guesses: Vec<_> = (0..30)
+            .map(|_| {
+                let guess = user("wrong");
+                tokio::spawn(async move { guess.keyspace("").get("a").await })
+            })
+            .collect();
+        assert_eq!(ready(&user("secret")).await, Ok(()));
+        for guess in guesses {
+            let error = guess.await.unwrap().unwrap_err();
+            let right = matches!(error, Error::Unauthenticated(_) | Error::Unavailable(_));
+            assert!(right, "{error:?}");
+        }
+        let _more = flood(site.grpc.address(), 100);
+        assert_eq!(ready(&known).await, Ok(()), "who is known keeps its connection");
+    });
+    let ops = "authorization: Basic cm9vdDpzZWNyZXQ=\r\n";
+    let (code, metrics) = http(&site, "/metrics", ops);
+    assert_eq!(code, 200);
+    for counted in [
+        "portolan_connections_closed_total{front=\"grpc\",reason=\"displaced\"}",
+        "portolan_connections_closed_total{front=\"admin\",reason=\"displaced\"}",
+        "portolan_logins_total{outcome=\"wrong\"}",
+    ] {
+        assert!(metrics.contains(counted), "{counted} is not in\n{metrics}");
+    }
+    drop(silent);
+}

@@ -67,6 +67,13 @@ pub const PIPELINE_MAX: usize = 1024;
 pub const REPLY_BACKLOG_BYTES_MAX: usize = 8 << 20;
 /// Client connections of a node.
 pub const CONNECTIONS_MAX: usize = 10_000;
+/// Passwords that wait to be verified in a node; past it a login is refused, and one of a connection that
+/// was wrong before gives way to one of a connection that was not.
+pub const LOGINS_WAITING_MAX: usize = 256;
+/// The same, of one address.
+pub const LOGINS_PER_ADDRESS_MAX: usize = 16;
+/// Threads that verify passwords, each with one password's memory.
+pub const LOGIN_THREADS_MAX: usize = 2;
 /// Watches and subscriptions of a node.
 pub const WATCHES_MAX: usize = 10_000;
 /// Open SCAN cursors of a node; the one idle longest is forgotten first.
@@ -216,4 +223,5 @@ const _: () = {
     // A part with the longest key of a row, and the owner's key beside it.
     assert!(ETCD_PART_BYTES_MAX + (64 << 10) + 4 * ETCD_PREFIX_BYTES_MAX < ETCD_REQUEST_BYTES_MAX);
     assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
+    assert!(LOGINS_PER_ADDRESS_MAX < LOGINS_WAITING_MAX);
 };

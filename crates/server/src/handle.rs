@@ -1,12 +1,14 @@
 //! What a front sees of its site.
 
 use crate::clock::Clock;
+use crate::config::ClientsConfig;
 use crate::desk::{Desk, Outcome};
 use crate::engine::SiteState;
 use crate::engine::etcd::health::{EtcdStatus, Health};
+use crate::logins::{Attempt, LoginError, Logins};
 use crate::metrics::Metrics;
 use crate::node::Event;
-use crate::users::Users;
+use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
     Answer, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Request,
@@ -38,7 +40,8 @@ pub(crate) struct Shared {
     pub(crate) released: AtomicU64,
     pub(crate) etcd: Option<Health>,
     pub(crate) watched: Watched,
-    pub(crate) users: Users,
+    pub(crate) logins: Logins,
+    pub(crate) clients: ClientsConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) data: PathBuf,
 }
@@ -186,7 +189,33 @@ impl Handle {
 
     /// Who may do what.
     pub fn users(&self) -> &Users {
-        &self.shared.users
+        self.shared.logins.users()
+    }
+
+    /// Lets somebody log in, off to the side if the password was not right before.
+    pub async fn login(
+        &self,
+        attempt: Attempt,
+        name: String,
+        password: Vec<u8>,
+    ) -> Result<Arc<User>, LoginError> {
+        let (logins, metrics) = (&self.shared.logins, &self.shared.metrics.admission);
+        if let Some(user) = logins.users().recall(&name, &password) {
+            metrics.login("right");
+            return Ok(user);
+        }
+        let verified = logins.verify(attempt, name, password).await;
+        metrics.login(match &verified {
+            Ok(_) => "right",
+            Err(LoginError::Denied(_)) => "wrong",
+            Err(LoginError::Busy) => "busy",
+        });
+        verified
+    }
+
+    /// How clients are borne with.
+    pub fn clients(&self) -> &ClientsConfig {
+        &self.shared.clients
     }
 
     /// What is counted and timed.

@@ -4,6 +4,7 @@
 //! threads, so that nothing above the I/O line has to. [`Node::start`] brings a node up; a front
 //! talks to it through a [`Handle`].
 
+pub mod admission;
 pub mod backup;
 mod chores;
 mod clock;
@@ -15,6 +16,7 @@ mod engine;
 mod handle;
 mod identity;
 mod links;
+pub mod logins;
 pub mod metrics;
 mod node;
 mod remote;

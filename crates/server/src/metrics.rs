@@ -2,6 +2,7 @@
 //!
 //! One registry a node, not one a process: a test or a demo runs many nodes in one process.
 
+use crate::admission::{AdmissionMetrics, Closed};
 use crate::durations::Durations;
 use crate::handle::Handle;
 use crate::remote::RemoteMetrics;
@@ -51,6 +52,7 @@ pub struct Metrics {
     reads_from_backup: Counter,
     replica: ReplicaGauges,
     remote: RemoteMetrics,
+    pub(crate) admission: AdmissionMetrics,
 }
 
 #[derive(Default)]
@@ -144,6 +146,8 @@ impl Default for Metrics {
         replica.register(&mut registry);
         let remote = RemoteMetrics::default();
         remote.register(&mut registry);
+        let admission = AdmissionMetrics::default();
+        admission.register(&mut registry);
         Metrics {
             registry,
             operations,
@@ -157,6 +161,7 @@ impl Default for Metrics {
             reads_from_backup,
             replica,
             remote,
+            admission,
         }
     }
 }
@@ -235,6 +240,11 @@ impl Metrics {
     /// The gauge of a front's open connections. Keep the clone.
     pub fn connections(&self, front: &'static str) -> Gauge {
         self.connections.get_or_create(&FrontLabels { front }).clone()
+    }
+
+    /// The counter of connections that a front closed for one reason. Keep the clone.
+    pub fn closed(&self, front: &'static str, why: Closed) -> Counter {
+        self.admission.closed(front, why)
     }
 
     /// A stale read was answered by the backup of a site that cannot be reached.

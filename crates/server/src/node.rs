@@ -24,6 +24,7 @@ use crate::handle::{Gate, Handle, Shared};
 use crate::identity::{self, Identity, IdentityError};
 use crate::links::enter::{self, Found};
 use crate::links::{self, Links, Porter, StraightReads, join};
+use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{PeerTls, TlsError};
@@ -344,7 +345,8 @@ impl Node {
             released: AtomicU64::new(released),
             etcd: kept.as_ref().map(|_| health),
             watched: Watched::default(),
-            users: Users::new(&config.users, secret()?),
+            logins: Logins::new(Arc::new(Users::new(&config.users, secret()?))),
+            clients: config.clients,
             metrics: metrics.clone(),
             data: config.data.clone(),
         });

@@ -3,8 +3,8 @@
 //! A password is kept only as an argon2 hash in PHC form. Verifying one is slow on purpose, so a
 //! client that reconnects must not pay for it each time: the last password that was right for a
 //! user is remembered as a keyed hash under a key drawn at start (one entry a user, so the memory
-//! is bounded by the configuration). Verifications run one at a time: a flood of wrong passwords
-//! costs one core and one argon2's memory, never more.
+//! is bounded by the configuration). Where and in which order passwords are verified is told in
+//! [`crate::logins`].
 //!
 //! Without any user everybody may do everything; the configuration allows that on loopback only,
 //! unless told otherwise in so many words.
@@ -134,10 +134,9 @@ pub struct Users {
     nobody: Option<Arc<User>>,
     /// Keys the memory of right passwords; drawn at start.
     secret: [u8; 32],
-    /// One argon2 at a time.
-    turn: Mutex<()>,
-    /// Verified for names that are not there, so that a wrong name takes as long as a wrong password.
-    decoy_hash: String,
+    /// Verified for names that are not there, so that a wrong name takes as long as a wrong password:
+    /// the same one for the same name.
+    decoy_hashes: Vec<String>,
 }
 
 struct Account {
@@ -171,8 +170,7 @@ impl Users {
             users: configured.iter().map(|config| (config.name.clone(), account(config))).collect(),
             nobody: configured.is_empty().then(|| Arc::new(nobody)),
             secret,
-            turn: Mutex::new(()),
-            decoy_hash: configured.first().map(|c| c.password_hash.clone()).unwrap_or_default(),
+            decoy_hashes: configured.iter().map(|config| config.password_hash.clone()).collect(),
         }
     }
 
@@ -199,12 +197,9 @@ impl Users {
             return Err(Denied);
         }
         let account = self.users.get(name);
-        let hash = account.map_or(&self.decoy_hash, |account| &account.password_hash);
-        let right = {
-            let _turn = self.turn.lock().expect("no panic while it is held");
-            PasswordHash::new(hash)
-                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
-        };
+        let hash = account.map_or_else(|| self.decoy(name), |account| &account.password_hash);
+        let right = PasswordHash::new(hash)
+            .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok());
         match account {
             Some(account) if right => {
                 let keyed = self.keyed_hash(name, password);
@@ -213,6 +208,13 @@ impl Users {
             }
             _ => Err(Denied),
         }
+    }
+
+    /// The hash that stands for a user who is not there. Configured hashes may differ in what they cost.
+    fn decoy(&self, name: &str) -> &str {
+        let number = self.keyed_hash(name, b"")[0];
+        let decoys = &self.decoy_hashes;
+        decoys.get(usize::from(number) % decoys.len().max(1)).map_or("", String::as_str)
     }
 
     fn keyed_hash(&self, name: &str, password: &[u8]) -> [u8; 32] {

@@ -13,17 +13,21 @@
 pub mod status;
 
 use crate::doors::{self, Connection, Doorman, OpenError};
-use crate::login;
+use crate::login::{self, NotLetIn};
+use crate::seats::{Seat, Seats};
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::IncomingStream;
 use server::config::TlsConfig;
 use server::users::Right;
 use server::{Handle, Node};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -58,15 +62,16 @@ impl Admin {
             let _on_it = runtime.enter();
             node.handle()
         };
-        let open = handle.metrics().connections(FLAG);
-        let doorman = Doorman { listener, connections_max: CONNECTIONS_MAX, open };
+        let seats = Seats::new(FLAG, CONNECTIONS_MAX, &handle);
+        let doorman = Doorman { listener, seats, keepalive: handle.clients().keepalive };
         let (stop, stopped) = oneshot::channel::<()>();
         let work = async move {
             let (sender, inbox) = doors::inbox();
             tokio::spawn(doorman.run(vec![sender]));
-            let listener = Welcomed { connections: doors::welcome(inbox, tls), address };
+            let listener = Welcomed { connections: doors::welcome(inbox, tls) };
+            let router = router(handle).into_make_service_with_connect_info::<Guest>();
             tokio::select! {
-                served = axum::serve(listener, router(handle)) => if let Err(error) = served {
+                served = axum::serve(listener, router) => if let Err(error) = served {
                     tracing::error!("the admin port failed: {error}");
                 },
                 _ = stopped => {}
@@ -99,23 +104,41 @@ impl Drop for Admin {
 /// Welcomed connections, as axum takes them.
 struct Welcomed {
     connections: mpsc::Receiver<Connection>,
-    address: SocketAddr,
+}
+
+/// Who calls: its seat. `None`: the port itself.
+#[derive(Clone)]
+struct Guest(Option<Arc<Seat>>);
+
+impl std::fmt::Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Guest")
+    }
+}
+
+impl Connected<IncomingStream<'_, Welcomed>> for Guest {
+    fn connect_info(stream: IncomingStream<'_, Welcomed>) -> Guest {
+        stream.remote_addr().clone()
+    }
 }
 
 impl axum::serve::Listener for Welcomed {
     type Io = Connection;
-    type Addr = SocketAddr;
+    type Addr = Guest;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (Connection, Guest) {
         match self.connections.recv().await {
-            Some(connection) => (connection, self.address),
+            Some(connection) => {
+                let guest = Guest(Some(connection.seat.clone()));
+                (connection, guest)
+            }
             // The doorman has gone, so the port is being closed: there is nothing to wait for.
             None => std::future::pending().await,
         }
     }
 
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        Ok(self.address)
+    fn local_addr(&self) -> std::io::Result<Guest> {
+        Ok(Guest(None))
     }
 }
 
@@ -157,16 +180,22 @@ async fn status(State(handle): State<Handle>) -> Response {
 
 async fn only_administrators(
     State(handle): State<Handle>,
+    ConnectInfo(Guest(seat)): ConnectInfo<Guest>,
     request: Request,
     next: Next,
 ) -> Response {
     let header =
         request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_vec());
-    match login::caller(&handle, header.as_deref()).await {
+    let seat = seat.expect("every connection has a seat");
+    match login::caller(&handle, &seat, header.as_deref()).await {
         Ok(user) if user.may_everywhere(Right::Admin) => next.run(request).await,
         Ok(user) => {
             let why = format!("user {:?} lacks the right \"admin\" on \"*\"\n", user.name());
             (StatusCode::FORBIDDEN, why).into_response()
+        }
+        Err(not @ NotLetIn::Busy) => {
+            let later = [(header::RETRY_AFTER, "1")];
+            (StatusCode::SERVICE_UNAVAILABLE, later, format!("{not}\n")).into_response()
         }
         Err(not) => {
             let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"portolan\"")];

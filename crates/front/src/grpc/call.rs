@@ -1,6 +1,7 @@
 //! What every call has in common: who calls, may they, how long may it take, how did it end.
 
 use crate::login::{self, NotLetIn};
+use crate::seats::Seat;
 use model::{Answer, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits};
 use prometheus_client::metrics::counter::Counter;
 use server::durations::Durations;
@@ -110,8 +111,13 @@ impl Callee {
     /// Who calls.
     pub(crate) async fn caller<T>(&self, request: &tonic::Request<T>) -> Result<Arc<User>, Status> {
         let header = request.metadata().get("authorization").map(|value| value.as_bytes());
-        let user = login::caller(&self.handle, header).await;
-        user.map_err(|not: NotLetIn| Reason::Unauthenticated.status(not.to_string()))
+        let seat = request.extensions().get::<Arc<Seat>>();
+        let seat = seat.expect("the port gives every connection a seat");
+        let user = login::caller(&self.handle, seat, header).await;
+        user.map_err(|not: NotLetIn| match not {
+            NotLetIn::Busy => Reason::Overloaded.status(not.to_string()),
+            _ => Reason::Unauthenticated.status(not.to_string()),
+        })
     }
 
     /// The keyspace a call names, if the caller has the right there. Somebody without it is not

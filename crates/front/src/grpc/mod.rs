@@ -19,6 +19,7 @@ mod kv;
 mod watch;
 
 use crate::doors::{self, Doorman, OpenError};
+use crate::seats::Seats;
 use call::Callee;
 use model::limits;
 use server::Node;
@@ -40,7 +41,7 @@ const FLAG: &str = "grpc";
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How long calls may go on when the front stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
-/// Threads for passwords and backups, a worker.
+/// Threads for backups, a worker.
 const BLOCKING_THREADS_MAX: usize = 4;
 
 /// How the front is opened.
@@ -76,11 +77,10 @@ impl Grpc {
         let (stop, stopped) = stop::channel(false);
         let (senders, inboxes): (Vec<_>, Vec<_>) = runtimes.iter().map(|_| doors::inbox()).unzip();
 
-        let mut doorman = Some(Doorman {
-            listener,
-            connections_max: options.connections_max,
-            open: handle(node, &runtimes[0]).metrics().connections(FLAG),
-        });
+        let of_node = handle(node, &runtimes[0]);
+        let seats = Seats::new(FLAG, options.connections_max, &of_node);
+        let keepalive = of_node.clients().keepalive;
+        let mut doorman = Some(Doorman { listener, seats, keepalive });
         let mut threads = Vec::new();
         for (runtime, inbox) in runtimes.into_iter().zip(inboxes) {
             let callee = Callee::new(handle(node, &runtime));

@@ -12,6 +12,7 @@ use super::session::Session;
 use super::thread::{READ_BYTES, Thread};
 use bytes::{Buf, BytesMut};
 use model::{Catalog, Change, Failure};
+use server::admission::Closed;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -92,6 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.parser.set_authenticated(self.session.user.is_some());
             match self.parser.next(&mut self.received, frame) {
                 Ok(true) => {
+                    self.note_who_it_is();
                     if !self.do_now(frame) {
                         self.do_in_turn(frame).await;
                     }
@@ -115,6 +117,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// Before a command is done: whoever may ask at all keeps its connection from now on.
+    fn note_who_it_is(&self) {
+        let seat = self.session.seat();
+        if seat.is_known() {
+            return;
+        }
+        match self.session.user {
+            Some(_) => seat.known(),
+            None => seat.heard(),
+        }
+    }
+
     pub(super) fn encoder(&mut self) -> Encoder<'_> {
         Encoder::new(&mut self.replies, self.session.version)
     }
@@ -134,8 +148,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Waits for something to do.
+    /// Waits for something to do, for as long as a client may be idle.
     async fn wait(&mut self) -> io::Result<Event> {
+        let is_listening = self.session.subscriptions.as_ref().is_some_and(|s| s.len() > 0);
+        let idle_timeout = self.thread.handle.clients().idle_timeout.filter(|_| !is_listening);
+        let Some(idle_timeout) = idle_timeout else { return self.wait_for_ever().await };
+        match tokio::time::timeout(idle_timeout, self.wait_for_ever()).await {
+            Ok(event) => event,
+            Err(_) => {
+                self.session.seat().count(Closed::Idle);
+                Ok(Event::Received(0))
+            }
+        }
+    }
+
+    async fn wait_for_ever(&mut self) -> io::Result<Event> {
         let Connection { stream, thread, session, parser, received, replies, .. } = self;
         let read = read(stream, thread, parser, received, replies);
         let watch = session.subscriptions.as_mut().and_then(|s| s.watch.as_mut());

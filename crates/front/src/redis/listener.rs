@@ -7,7 +7,8 @@
 use super::cluster::Door;
 use super::connection::Connection;
 use super::session::Session;
-use super::thread::{Seat, Shared, Thread};
+use super::thread::{Numbered, Shared, Thread};
+use crate::doors::keep_alive;
 use model::limits;
 use server::Node;
 use server::config::{Config, FrontConfig};
@@ -110,7 +111,7 @@ impl RedisFront {
         let connections_max = options.connections_max.min(limits::CONNECTIONS_MAX);
         let salt = RandomState::new().hash_one(address);
         let cluster = options.cluster.map(|at| Door::new(&at, options.tls.is_some()));
-        let shared = Arc::new(Shared::new(address.port(), connections_max, salt, cluster));
+        let (mut cluster, mut shared) = (cluster, None::<Arc<Shared>>);
         let (stop, stopped) = watch::channel(false);
         let mut front = RedisFront { address, stop, threads: Vec::new() };
         let (mut queues, mut listener) = (Vec::new(), Some(listener));
@@ -123,6 +124,10 @@ impl RedisFront {
                 let _inside = runtime.enter();
                 node.handle()
             };
+            let shared = shared.get_or_insert_with(|| {
+                let cluster = cluster.take();
+                Arc::new(Shared::new(address.port(), connections_max, salt, cluster, &handle))
+            });
             let thread = Arc::new(Thread::new(handle, shared.clone()));
             let acceptor = options.tls.clone().map(TlsAcceptor::from);
             // The last one to be made knows all the others, and accepts.
@@ -211,15 +216,26 @@ async fn serve(
 ) -> io::Result<()> {
     let mut stream = tokio::net::TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
-    let Some(seat) = Seat::take(&thread) else {
+    keep_alive(&stream, thread.handle.clients().keepalive)?;
+    let Some(numbered) = Numbered::take(&thread, peer.ip()) else {
         return stream.write_all(b"-ERR max number of clients reached\r\n").await;
     };
-    let session = Session::new(thread, seat, peer);
-    match acceptor {
-        None => Connection::new(stream, session).serve().await,
-        Some(acceptor) => {
-            let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
-            Connection::new(handshake.await??, session).serve().await
+    let seat = numbered.seat.clone();
+    let session = Session::new(thread, numbered, peer);
+    let serving = async {
+        match acceptor {
+            None => Connection::new(stream, session).serve().await,
+            Some(acceptor) => {
+                let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
+                Connection::new(handshake.await??, session).serve().await
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        served = serving => served,
+        () = seat.sent_away() => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "it was sent away as a stranger"))
         }
     }
 }

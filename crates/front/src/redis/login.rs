@@ -1,11 +1,12 @@
 //! Saying who one is: AUTH and HELLO.
 //!
-//! A password that was right before is known at once; any other is verified on a thread that may
-//! block, since that takes tens of milliseconds on purpose.
+//! A password that was right before is known at once; any other is verified off to the side
+//! ([`server::logins`]), since that takes tens of milliseconds on purpose.
 
 use super::commands::connection::{Credentials, Hello, write_hello};
 use super::connection::Connection;
 use super::refused::Refused;
+use server::logins::LoginError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
 
@@ -31,15 +32,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 (false, false) => Err(WRONG_PASSWORD),
             };
         }
-        let user = match handle.users().recall(&user, &password) {
-            Some(user) => Ok(user),
-            None => {
-                let login = move || handle.users().login(&user, &password);
-                let login = tokio::task::spawn_blocking(login).await;
-                login.map_err(|_| Refused::because("ERR the login was interrupted, try again"))?
+        let user = {
+            let seat = self.session.seat();
+            let _logs_in = seat.logs_in();
+            let user = handle.login(seat.attempt(), user, password).await;
+            match &user {
+                Ok(_) => seat.known(),
+                Err(LoginError::Denied(_)) => seat.was_wrong(),
+                Err(LoginError::Busy) => {}
             }
+            user
         };
-        self.session.user = Some(user.map_err(|_| WRONG_PASSWORD)?);
+        self.session.user = Some(user.map_err(|error| match error {
+            LoginError::Denied(_) => WRONG_PASSWORD,
+            LoginError::Busy => Refused(format!("TRYAGAIN {error}").into()),
+        })?);
         Ok(())
     }
 

@@ -4,8 +4,9 @@ use super::clients::Client;
 use super::commands::connection::describe;
 use super::notifications::Subscriptions;
 use super::refused::Refused;
-use super::thread::{Seat, Thread};
+use super::thread::{Numbered, Thread};
 use super::transaction::{Transaction, Watched};
+use crate::seats::Seat;
 use bytes::Bytes;
 use model::{Keyspace, ReadConsistency};
 use server::users::{Right, User};
@@ -16,7 +17,7 @@ use wire::resp::Version;
 /// The state of one connection's conversation.
 pub(super) struct Session {
     thread: Arc<Thread>,
-    seat: Seat,
+    numbered: Numbered,
     pub(super) peer: SocketAddr,
     pub(super) version: Version,
     /// Who it is; `None`: it must log in first.
@@ -42,11 +43,11 @@ pub(super) struct Labels {
 }
 
 impl Session {
-    pub(super) fn new(thread: Arc<Thread>, seat: Seat, peer: SocketAddr) -> Session {
+    pub(super) fn new(thread: Arc<Thread>, numbered: Numbered, peer: SocketAddr) -> Session {
         let user = thread.handle.users().anonymous();
         let session = Session {
             thread,
-            seat,
+            numbered,
             peer,
             version: Version::default(),
             user,
@@ -68,7 +69,12 @@ impl Session {
 
     /// The connection's number, unique in this process.
     pub(super) fn id(&self) -> i64 {
-        self.seat.id as i64
+        self.numbered.id as i64
+    }
+
+    /// The connection's place among those allowed.
+    pub(super) fn seat(&self) -> &Seat {
+        &self.numbered.seat
     }
 
     /// Lets CLIENT LIST show it as it is now.

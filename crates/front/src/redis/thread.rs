@@ -5,12 +5,13 @@ use super::cluster::Door;
 use super::cursors::Cursors;
 use super::notifications::Audience;
 use super::table::{CommandNumber, table};
+use crate::seats::{Seat, Seats};
 use bytes::BytesMut;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
 use server::Handle;
 use server::durations::Durations;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     pub(super) connections_max: usize,
     /// Of the port that speaks the Redis Cluster protocol; `None`: this is the other one.
     pub(super) cluster: Option<Door>,
-    open: AtomicUsize,
+    seats: Arc<Seats>,
     last_id: AtomicU64,
 }
 
@@ -40,7 +41,9 @@ impl Shared {
         connections_max: usize,
         salt: u64,
         cluster: Option<Door>,
+        handle: &Handle,
     ) -> Shared {
+        let front = front(cluster.as_ref());
         Shared {
             cursors: Mutex::new(Cursors::new(salt)),
             clients: Clients::default(),
@@ -48,19 +51,19 @@ impl Shared {
             port,
             connections_max,
             cluster,
-            open: AtomicUsize::new(0),
+            seats: Seats::new(front, connections_max, handle),
             last_id: AtomicU64::new(0),
         }
     }
 
     /// The front's name in metrics.
     fn front(&self) -> &'static str {
-        if self.cluster.is_some() { "redis_cluster" } else { "redis" }
+        front(self.cluster.as_ref())
     }
 
     /// How many connections are open.
     pub(super) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.seats.open()
     }
 
     pub(super) fn cursors(&self) -> MutexGuard<'_, Cursors> {
@@ -68,32 +71,31 @@ impl Shared {
     }
 }
 
-/// A connection's place among those allowed; free again when dropped.
-pub(super) struct Seat {
+/// The front's name in metrics.
+fn front(cluster: Option<&Door>) -> &'static str {
+    if cluster.is_some() { "redis_cluster" } else { "redis" }
+}
+
+/// A connection's number and its place among those allowed; free again when dropped.
+pub(super) struct Numbered {
     shared: Arc<Shared>,
-    gauge: Gauge,
+    pub(super) seat: Arc<Seat>,
     pub(super) id: u64,
 }
 
-impl Seat {
+impl Numbered {
     /// A place, or `None` when all are taken.
-    pub(super) fn take(thread: &Thread) -> Option<Seat> {
+    pub(super) fn take(thread: &Thread, address: IpAddr) -> Option<Numbered> {
         let shared = thread.shared.clone();
-        if shared.open.fetch_add(1, Ordering::Relaxed) >= shared.connections_max {
-            shared.open.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        let seat = shared.seats.take(address)?;
         let id = shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        thread.connections.inc();
-        Some(Seat { shared, gauge: thread.connections.clone(), id })
+        Some(Numbered { shared, seat, id })
     }
 }
 
-impl Drop for Seat {
+impl Drop for Numbered {
     fn drop(&mut self) {
         self.shared.clients.remove(self.id as i64);
-        self.shared.open.fetch_sub(1, Ordering::Relaxed);
-        self.gauge.dec();
     }
 }
 
@@ -101,7 +103,6 @@ impl Drop for Seat {
 pub(super) struct Thread {
     pub(super) handle: Handle,
     pub(super) shared: Arc<Shared>,
-    connections: Gauge,
     operations: Vec<OnceLock<Operation>>,
     spares: Mutex<Vec<BytesMut>>,
 }
@@ -113,9 +114,8 @@ struct Operation {
 
 impl Thread {
     pub(super) fn new(handle: Handle, shared: Arc<Shared>) -> Thread {
-        let connections = handle.metrics().connections(shared.front());
         let operations = table().all().iter().map(|_| OnceLock::new()).collect();
-        Thread { handle, shared, connections, operations, spares: Mutex::default() }
+        Thread { handle, shared, operations, spares: Mutex::default() }
     }
 
     /// Counts `times` of one command, which took this long each.

@@ -9,5 +9,6 @@ mod door;
 mod sites;
 mod straight;
 mod strain;
+mod strangers;
 mod support;
 mod tls;

@@ -17,6 +17,7 @@
 //! [`failed`] how a command ends when it does not succeed.
 
 mod backup;
+mod clients;
 mod connect;
 mod failed;
 mod keys;

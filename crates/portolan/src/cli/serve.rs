@@ -131,6 +131,9 @@ pub(crate) struct Flags {
     /// allow-remote-without-credentials
     #[arg(long, value_name = "WORDS", env = "PORTOLAN_INSECURE", help_heading = "Ports")]
     insecure: Option<String>,
+
+    #[command(flatten)]
+    clients: super::clients::Clients,
 }
 
 impl Flags {
@@ -167,6 +170,7 @@ impl Flags {
             admin: self.admin,
             advertise: self.advertise,
             insecure: self.insecure,
+            clients: self.clients.layer(),
             ..Layer::default()
         };
         Config::resolve(file, over).map_err(Failed::cannot_serve)

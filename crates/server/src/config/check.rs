@@ -15,6 +15,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_addresses(config)?;
     check_numbers(config)?;
     super::engine::check(config)?;
+    super::clients::check(&config.clients)?;
     check_tls(config)?;
     check_credentials(config)
 }

@@ -68,6 +68,12 @@
 //! [front]
 //! threads = 2
 //! connections_max = 10000
+//!
+//! [clients]
+//! login_timeout_s = 10                # where there are users; 0: never
+//! idle_timeout_s = 0                  # of Redis clients; 0: never
+//! keepalive_s = 300
+//! reserved_percent = 10               # of connections_max, for clients that are logged in
 //! ```
 
 use super::{ConfigError, EtcdLayer, Layer, PortsTls, TlsConfig};
@@ -116,6 +122,8 @@ struct File {
     memory: MemoryTable,
     #[serde(default)]
     front: FrontTable,
+    #[serde(default)]
+    clients: super::ClientsLayer,
 }
 
 #[derive(Deserialize, Default)]
@@ -282,6 +290,7 @@ impl File {
             memtable_bytes: self.memory.memtable_bytes,
             threads: self.front.threads,
             connections_max: self.front.connections_max,
+            clients: self.clients,
         })
     }
 }

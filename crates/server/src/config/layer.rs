@@ -1,8 +1,8 @@
 //! One layer of configuration: what one source says, and silence about the rest.
 
 use super::{
-    Config, ConfigError, EngineWord, EtcdLayer, INSECURE_WORDS, KeyspaceSpec, Ports, PortsTls,
-    UserConfig,
+    ClientsLayer, Config, ConfigError, EngineWord, EtcdLayer, INSECURE_WORDS, KeyspaceSpec, Ports,
+    PortsTls, UserConfig,
 };
 use model::{NodeId, SiteName};
 use std::net::SocketAddr;
@@ -41,6 +41,7 @@ pub struct Layer {
     pub memtable_bytes: Option<u64>,
     pub threads: Option<usize>,
     pub connections_max: Option<usize>,
+    pub clients: ClientsLayer,
 }
 
 /// Where one port listens: an address or not at all.
@@ -117,6 +118,7 @@ impl Layer {
             memtable_bytes: self.memtable_bytes.or(below.memtable_bytes),
             threads: self.threads.or(below.threads),
             connections_max: self.connections_max.or(below.connections_max),
+            clients: self.clients.over(below.clients),
         }
     }
 
@@ -165,6 +167,7 @@ impl Layer {
         set(&mut config.memory.memtable_bytes, self.memtable_bytes);
         set(&mut config.front.threads, self.threads);
         set(&mut config.front.connections_max, self.connections_max);
+        config.clients = self.clients.onto_defaults();
         Ok(config)
     }
 }

@@ -10,6 +10,7 @@
 //! open without credentials unless the operator says so in so many words.
 
 mod check;
+mod clients;
 mod engine;
 mod error;
 pub mod file;
@@ -17,6 +18,7 @@ mod layer;
 mod shown;
 
 pub use check::is_host_and_port;
+pub use clients::{ClientsConfig, ClientsLayer};
 pub use engine::{Engine, EngineWord, EtcdConfig, EtcdLayer};
 pub use error::ConfigError;
 pub use layer::{Layer, Listen};
@@ -72,6 +74,8 @@ pub struct Config {
     pub memory: MemoryConfig,
     /// How it serves its clients.
     pub front: FrontConfig,
+    /// How it bears with them.
+    pub clients: ClientsConfig,
 }
 
 /// Where a node listens. A port that is `None` is closed.
@@ -176,6 +180,7 @@ impl Default for Config {
             disk: DiskConfig::default(),
             memory: MemoryConfig::default(),
             front: FrontConfig::default(),
+            clients: ClientsConfig::default(),
         }
     }
 }

@@ -101,7 +101,8 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
     writeln!(out, "memtable_bytes = {}", memory.memtable_bytes)?;
     writeln!(out, "\n[front]")?;
     writeln!(out, "threads = {}", front.threads)?;
-    writeln!(out, "connections_max = {}", front.connections_max)
+    writeln!(out, "connections_max = {}", front.connections_max)?;
+    super::clients::show(out, &config.clients)
 }
 
 pub(super) fn quoted(text: &str) -> String {

@@ -9,6 +9,7 @@ use crate::redis::table::{CommandSpec, Family, Run, table};
 use model::{glob, limits};
 use server::Role;
 use std::fmt::Write as _;
+use std::time::Duration;
 use wire::resp::{Encoder, Frame};
 
 #[rustfmt::skip]
@@ -131,8 +132,10 @@ const COMMAND_HELP: [Help; 7] = [
 ];
 
 /// What CONFIG GET tells: settings that clients and tools look at, as they are in effect here.
-fn settings(session: &Session) -> [(&'static str, String); 11] {
+fn settings(session: &Session) -> [(&'static str, String); 12] {
     let shared = &session.thread().shared;
+    let clients = session.thread().handle.clients();
+    let seconds = |span: Option<Duration>| span.map_or(0, |span| span.as_secs()).to_string();
     [
         ("appendfsync", "always".into()),
         ("appendonly", "yes".into()),
@@ -144,7 +147,8 @@ fn settings(session: &Session) -> [(&'static str, String); 11] {
         ("notify-keyspace-events", "AKE".into()),
         ("proto-max-bulk-len", limits::VALUE_BYTES_MAX.to_string()),
         ("save", String::new()),
-        ("timeout", "0".into()),
+        ("tcp-keepalive", seconds(clients.keepalive)),
+        ("timeout", seconds(clients.idle_timeout)),
     ]
 }
 

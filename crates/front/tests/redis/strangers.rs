@@ -1,0 +1,93 @@
+//! Who has not logged in costs others nothing: neither a connection nor their turn.
+
+use crate::support::{Client, Site};
+use server::config::Config;
+use server::users::{Grant, Right, UserConfig, hash_password};
+use std::time::Duration;
+
+fn one_user(config: &mut Config) {
+    let rights = vec![Grant { keyspace: "*".into(), allow: vec![Right::Read, Right::Write] }];
+    let password_hash = hash_password(b"secret", [1; 16]).unwrap();
+    config.users = vec![UserConfig { name: "fleet".into(), password_hash, rights }];
+}
+
+/// Until it succeeds: a slow machine may be too late for a short deadline.
+fn logged_in(site: &Site) -> Client {
+    loop {
+        let mut client = site.connect();
+        if client.raw_or_closed("AUTH fleet secret") == "+OK" {
+            return client;
+        }
+    }
+}
+
+#[test]
+fn silent_strangers_do_not_keep_a_user_out() {
+    let configure = |config: &mut Config| {
+        one_user(config);
+        config.clients.login_timeout = None;
+    };
+    let site = Site::with(configure, |options| options.connections_max = 10);
+    let mut known = logged_in(&site);
+    let mut silent: Vec<Client> = (0..50).map(|_| site.connect()).collect();
+    let mut newcomer = site.connect();
+    assert_eq!(newcomer.raw("AUTH fleet secret"), "+OK");
+    for _ in 0..50 {
+        silent.push(site.connect());
+    }
+    assert_eq!(silent[0].read(), 0, "it has made room");
+    for client in [&mut known, &mut newcomer] {
+        assert_eq!(client.raw("PING"), "+PONG", "who is known stays");
+    }
+    // Without a word, those that stay are those that came last.
+    assert_eq!(silent.pop().unwrap().raw("PING"), "-NOAUTH Authentication required.");
+}
+
+#[test]
+fn who_does_not_log_in_in_time_is_sent_away() {
+    let configure = |config: &mut Config| {
+        one_user(config);
+        config.clients.login_timeout = Some(Duration::from_millis(50));
+    };
+    let site = Site::not_waited_for(configure);
+    let mut known = logged_in(&site);
+    let mut silent = site.connect();
+    assert_eq!(silent.read(), 0);
+    assert_eq!(known.raw("PING"), "+PONG", "that is not for who is known");
+}
+
+#[test]
+fn who_is_idle_is_closed_if_it_is_configured_unless_it_listens() {
+    let configure = |config: &mut Config| {
+        config.clients.idle_timeout = Some(Duration::from_millis(100));
+    };
+    let site = Site::not_waited_for(configure);
+    let mut listener = loop {
+        let mut listener = site.connect();
+        if listener.raw_or_closed("SUBSCRIBE __keyspace@0__:k").contains("subscribe") {
+            break listener;
+        }
+    };
+    let mut idle = site.connect();
+    while idle.read() > 0 {}
+    while site.connect().raw_or_closed("SET k v") != "+OK" {}
+    assert!(listener.reply().1.contains("__keyspace@0__:k"), "it still listens");
+}
+
+#[test]
+fn wrong_passwords_do_not_hold_up_a_right_one() {
+    let site = Site::with(one_user, |_| {});
+    let guess = b"AUTH fleet wrong\r\n";
+    let mut guessing: Vec<Client> = (0..20).map(|_| site.connect()).collect();
+    for client in &mut guessing {
+        assert!(client.raw("AUTH fleet wrong").starts_with("-WRONGPASS"));
+    }
+    // More than may wait, and all of them before the right one.
+    guessing.iter_mut().for_each(|client| client.send(guess));
+    assert_eq!(site.connect().raw("AUTH fleet secret"), "+OK", "it is not told to come again");
+    let refused = guessing.iter_mut().map(|client| client.reply().1);
+    let busy = "-TRYAGAIN too many logins wait";
+    assert!(
+        refused.into_iter().all(|said| said.starts_with("-WRONGPASS") || said.starts_with(busy))
+    );
+}

@@ -1,0 +1,141 @@
+//! `[clients]`: how long a client may be silent, and how many strangers there may be.
+
+use super::ConfigError;
+use serde::Deserialize;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// How a node bears with its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientsConfig {
+    /// Where there are users: a connection that has not logged in by then is closed. `None`: never.
+    pub login_timeout: Option<Duration>,
+    /// A Redis client that has asked nothing for so long is closed, unless it listens to channels.
+    /// `None`: never, which is Redis's `timeout 0`.
+    pub idle_timeout: Option<Duration>,
+    /// A connection on which nothing has come for so long is probed whether its other side is still
+    /// there. `None`: not.
+    pub keepalive: Option<Duration>,
+    /// Where there are users: so many percent of a port's connections are for clients that are logged
+    /// in, and are taken by no others.
+    pub reserved_percent: u8,
+}
+
+/// At most this much of a port can be kept from those who have still to log in.
+const RESERVED_PERCENT_MAX: u8 = 90;
+/// The longest time that can be set, in seconds: a day.
+const SECONDS_MAX: u64 = 24 * 60 * 60;
+
+impl Default for ClientsConfig {
+    fn default() -> ClientsConfig {
+        ClientsConfig {
+            login_timeout: Some(Duration::from_secs(10)),
+            idle_timeout: None,
+            keepalive: Some(Duration::from_secs(300)),
+            reserved_percent: 10,
+        }
+    }
+}
+
+/// What one source says of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the fields are those of ClientsConfig; 0 s: never")]
+pub struct ClientsLayer {
+    pub login_timeout_s: Option<u64>,
+    pub idle_timeout_s: Option<u64>,
+    pub keepalive_s: Option<u64>,
+    pub reserved_percent: Option<u8>,
+}
+
+impl ClientsLayer {
+    /// What this says, and where it is silent what `below` says.
+    pub(super) fn over(self, below: ClientsLayer) -> ClientsLayer {
+        ClientsLayer {
+            login_timeout_s: self.login_timeout_s.or(below.login_timeout_s),
+            idle_timeout_s: self.idle_timeout_s.or(below.idle_timeout_s),
+            keepalive_s: self.keepalive_s.or(below.keepalive_s),
+            reserved_percent: self.reserved_percent.or(below.reserved_percent),
+        }
+    }
+
+    /// The defaults, changed where this says something.
+    pub(super) fn onto_defaults(self) -> ClientsConfig {
+        let default = ClientsConfig::default();
+        let span = |said: Option<u64>, default| match said {
+            None => default,
+            Some(0) => None,
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+        };
+        ClientsConfig {
+            login_timeout: span(self.login_timeout_s, default.login_timeout),
+            idle_timeout: span(self.idle_timeout_s, default.idle_timeout),
+            keepalive: span(self.keepalive_s, default.keepalive),
+            reserved_percent: self.reserved_percent.unwrap_or(default.reserved_percent),
+        }
+    }
+}
+
+/// Refuses what makes no sense.
+pub(super) fn check(config: &ClientsConfig) -> Result<(), ConfigError> {
+    let value = |setting: &str, what: String| ConfigError::Value { setting: setting.into(), what };
+    for (setting, span) in [
+        ("clients.login_timeout_s", config.login_timeout),
+        ("clients.idle_timeout_s", config.idle_timeout),
+        ("clients.keepalive_s", config.keepalive),
+    ] {
+        if span.is_some_and(|span| span.as_secs() > SECONDS_MAX) {
+            return Err(value(setting, format!("must be at most {SECONDS_MAX}; 0: never")));
+        }
+    }
+    if config.reserved_percent > RESERVED_PERCENT_MAX {
+        let what =
+            format!("must be 0 to {RESERVED_PERCENT_MAX}: somebody must be let in to log in");
+        return Err(value("clients.reserved_percent", what));
+    }
+    Ok(())
+}
+
+/// As a file that would give it again.
+pub(super) fn show(out: &mut String, config: &ClientsConfig) -> std::fmt::Result {
+    let seconds = |span: Option<Duration>| span.map_or(0, |span| span.as_secs());
+    writeln!(out, "\n[clients]")?;
+    writeln!(out, "login_timeout_s = {}", seconds(config.login_timeout))?;
+    writeln!(out, "idle_timeout_s = {}", seconds(config.idle_timeout))?;
+    writeln!(out, "keepalive_s = {}", seconds(config.keepalive))?;
+    writeln!(out, "reserved_percent = {}", config.reserved_percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Layer, file};
+    use super::*;
+
+    #[test]
+    fn clients_are_borne_with_as_redis_does_unless_it_is_said_otherwise() {
+        let resolve = |text: &str| Config::resolve(file::parse("f", text)?, Layer::default());
+        let default = resolve("").unwrap().clients;
+        assert_eq!(default, ClientsConfig::default());
+        assert_eq!(default.idle_timeout, None);
+        let text = "[clients]\nlogin_timeout_s = 3\nidle_timeout_s = 60\nkeepalive_s = 0\n\
+                    reserved_percent = 50\n";
+        let said = resolve(text).unwrap();
+        let second = Duration::from_secs(1);
+        assert_eq!(said.clients.login_timeout, Some(3 * second));
+        assert_eq!(said.clients.idle_timeout, Some(60 * second));
+        assert_eq!((said.clients.keepalive, said.clients.reserved_percent), (None, 50));
+        assert_eq!(resolve(&said.to_toml()), Ok(said));
+        let over = ClientsLayer { idle_timeout_s: Some(0), ..ClientsLayer::default() };
+        let over = Layer { clients: over, ..Layer::default() };
+        let never = Config::resolve(file::parse("f", text).unwrap(), over).unwrap();
+        assert_eq!(never.clients.idle_timeout, None);
+        for (wrong, named) in [
+            ("[clients]\nreserved_percent = 91", "clients.reserved_percent"),
+            ("[clients]\nidle_timeout_s = 86401", "clients.idle_timeout_s"),
+            ("[clients]\nidle_timeout = 1", "did you mean idle_timeout_s?"),
+        ] {
+            let refused = resolve(wrong).unwrap_err().to_string();
+            assert!(refused.contains(named), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Passwords are verified off to the side: on threads of their own, few of them, in the order of
+//! [`queue`]. Whoever waits for its login delays nobody who is logged in, and a flood of guesses costs
+//! these threads and one argon2's memory each, never more.
+//!
+//! The threads exist only while there is something to verify.
+
+mod queue;
+
+pub use queue::Attempt;
+use queue::{Full, Queue};
+
+use crate::users::{Denied, User, Users};
+use model::limits::LOGIN_THREADS_MAX;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// It is not who it says.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// Too many passwords wait to be verified. This one was not looked at.
+    #[error("too many logins wait to be verified, from this address or altogether: try again")]
+    Busy,
+}
+
+/// What waits, and how many threads are at work.
+pub(crate) struct Logins {
+    state: Arc<Mutex<State>>,
+    users: Arc<Users>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Queue<Waiting>,
+    threads: usize,
+}
+
+struct Waiting {
+    name: String,
+    password: Vec<u8>,
+    answer: oneshot::Sender<Result<Arc<User>, LoginError>>,
+}
+
+impl Logins {
+    pub(crate) fn new(users: Arc<Users>) -> Logins {
+        Logins { state: Arc::default(), users }
+    }
+
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
+    /// Whether this is the user's password.
+    pub(crate) async fn verify(
+        &self,
+        attempt: Attempt,
+        name: String,
+        password: Vec<u8>,
+    ) -> Result<Arc<User>, LoginError> {
+        let (answer, answered) = oneshot::channel();
+        self.enqueue(attempt, Waiting { name, password, answer })?;
+        // The thread was brought down, or never came up.
+        answered.await.unwrap_or(Err(LoginError::Busy))
+    }
+
+    fn enqueue(&self, attempt: Attempt, waiting: Waiting) -> Result<(), LoginError> {
+        let mut state = lock(&self.state);
+        let displaced = state.queue.push(attempt, waiting).map_err(|Full| LoginError::Busy)?;
+        if let Some(Waiting { answer, .. }) = displaced {
+            // Whoever waited may have gone.
+            let _ = answer.send(Err(LoginError::Busy));
+        }
+        if state.threads < LOGIN_THREADS_MAX {
+            state.threads += 1;
+            let (shared, users) = (self.state.clone(), self.users.clone());
+            let work = move || work(&shared, &users);
+            let spawned = std::thread::Builder::new().name("logins".to_owned()).spawn(work);
+            if let Err(error) = spawned {
+                state.threads -= 1;
+                tracing::warn!("the system refuses a thread for logins: {error}");
+                if state.threads == 0 {
+                    // Nobody would ever come to what waits.
+                    state.queue = Queue::default();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Verifies until nothing waits.
+fn work(state: &Mutex<State>, users: &Users) {
+    loop {
+        let next = {
+            let mut state = lock(state);
+            let next = state.queue.pop();
+            if next.is_none() {
+                state.threads -= 1;
+            }
+            next
+        };
+        let Some(Waiting { name, password, answer }) = next else { return };
+        // Not for whoever has gone meanwhile.
+        if !answer.is_closed() {
+            let verified = users.login(&name, &password).map_err(LoginError::Denied);
+            let _ = answer.send(verified);
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::users::{UserConfig, hash_password};
+    use model::limits::LOGINS_PER_ADDRESS_MAX;
+    use std::net::IpAddr;
+
+    fn logins() -> Logins {
+        let hash = hash_password(b"secret", [7; 16]).unwrap();
+        let fleet = UserConfig { name: "fleet".into(), password_hash: hash, rights: vec![] };
+        Logins::new(Arc::new(Users::new(&[fleet], [1; 32])))
+    }
+
+    fn attempt(failures: u32) -> Attempt {
+        Attempt { address: IpAddr::from([127, 0, 0, 1]), failures }
+    }
+
+    #[test]
+    fn fifty_wrong_passwords_do_not_hold_up_a_right_one() {
+        let logins = logins();
+        // Nobody works on it until all have come.
+        lock(&logins.state).threads = LOGIN_THREADS_MAX;
+        let begin = |failures, password: &str| {
+            let (answer, answered) = oneshot::channel();
+            let waiting = Waiting { name: "fleet".into(), password: password.into(), answer };
+            logins.enqueue(attempt(failures), waiting).map(|()| answered)
+        };
+        let mut wrong: Vec<_> = (0..50).filter_map(|_| begin(1, "wrong").ok()).collect();
+        assert_eq!(wrong.len(), LOGINS_PER_ADDRESS_MAX, "the others were told to come again");
+        let mut right = begin(0, "secret").expect("one that was wrong gives way");
+        assert_eq!(wrong.pop().unwrap().try_recv(), Ok(Err(LoginError::Busy)));
+        let first = lock(&logins.state).queue.pop().expect("something waits");
+        assert_eq!(first.password, b"secret", "it is the next one");
+        lock(&logins.state).queue.push(attempt(0), first).map_err(|_| "full").unwrap();
+        work(&logins.state, &logins.users);
+        assert_eq!(right.try_recv().unwrap().unwrap().name(), "fleet");
+        for mut one in wrong {
+            assert_eq!(one.try_recv(), Ok(Err(LoginError::Denied(Denied))));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unknown_user_is_denied_as_a_wrong_password_is() {
+        let logins = logins();
+        for (name, password) in [("fleet", "wrong"), ("nobody", "secret"), ("", "")] {
+            let denied = logins.verify(attempt(0), name.into(), password.into()).await;
+            assert_eq!(denied, Err(LoginError::Denied(Denied)), "{name}");
+        }
+        assert!(logins.verify(attempt(0), "fleet".into(), "secret".into()).await.is_ok());
+    }
+}
