@@ -8,6 +8,7 @@ use crate::error::{Verdict, judge};
 use crate::{Error, v1};
 use model::{Bytes, KeyspaceSpec, NodeId};
 use std::sync::Arc;
+use std::time::Duration;
 use tonic::Streaming;
 
 /// The administration of one site.
@@ -46,6 +47,19 @@ impl Cluster {
         let message = v1::AddNodeRequest { node: node.0, address: address.into(), witness };
         let add = |channel, request| async move { cluster(channel).add_node(request).await };
         self.caller.call(Repeat::Never, message, add).await.map(drop)
+    }
+
+    /// Makes a token with which a new node may join the site, or with which a new site may join the
+    /// deployment. `life`: how long it is good for.
+    pub async fn make_join_token(
+        &self,
+        deployment: bool,
+        life: Duration,
+    ) -> Result<v1::MakeJoinTokenResponse, Error> {
+        let message = v1::MakeJoinTokenRequest { deployment, life_ms: life.as_millis() as u64 };
+        let make =
+            |channel, request| async move { cluster(channel).make_join_token(request).await };
+        Ok(self.caller.call(Repeat::Read, message, make).await?.into_inner())
     }
 
     /// Removes a node.

@@ -115,6 +115,26 @@ pub const PEER_MESSAGES_WAITING_MAX: usize = 256;
 pub const PEER_FRAME_BYTES_MAX: usize = ENTRY_BYTES_MAX + APPEND_BYTES_MAX;
 /// Bytes that wait for one peer link; past it messages to that peer are dropped (Raft repeats).
 pub const PEER_BACKLOG_BYTES_MAX: usize = 2 * PEER_FRAME_BYTES_MAX;
+/// One frame of a connection between nodes that is not proved yet.
+pub const PEER_HELLO_BYTES_MAX: usize = 16 << 10;
+/// How long a connection between nodes may take to be made and proved.
+pub const PEER_PROOF_DEADLINE: Duration = Duration::from_secs(2);
+/// Connections that others have made to a node and not proved yet; past it the next one is closed.
+pub const PEER_LINKS_UNPROVED_MAX: usize = 256;
+/// Of them, those from one address.
+pub const PEER_LINKS_UNPROVED_PER_ADDRESS_MAX: usize = 64;
+/// Secrets that are accepted at once: while they are changed, the new one and the old one.
+pub const PEER_SECRETS_MAX: usize = 2;
+/// The shortest secret, in bytes: whoever hears a proof can try to guess it at leisure.
+pub const PEER_SECRET_BYTES_MIN: usize = 32;
+/// The longest.
+pub const PEER_SECRET_BYTES_MAX: usize = 1_024;
+/// How long a join token is good for, unless its maker says otherwise.
+pub const JOIN_TOKEN_LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
+/// The longest that may be said.
+pub const JOIN_TOKEN_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The text of a join token.
+pub const JOIN_TOKEN_BYTES_MAX: usize = 1_024;
 /// One piece of a snapshot on its way to another node.
 pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 1 << 20;
 
@@ -207,6 +227,10 @@ const _: () = {
     assert!(ENTRY_BYTES_MAX + APPEND_BYTES_MAX <= PEER_FRAME_BYTES_MAX);
     assert!(PEER_FRAME_BYTES_MAX <= PEER_BACKLOG_BYTES_MAX);
     assert!(SNAPSHOT_CHUNK_BYTES_MAX < PEER_FRAME_BYTES_MAX);
+    // The secrets of a site and of its deployment, sealed, in one frame.
+    assert!(2 * PEER_SECRETS_MAX * PEER_SECRET_BYTES_MAX + 1_024 < PEER_HELLO_BYTES_MAX);
+    assert!(PEER_LINKS_UNPROVED_PER_ADDRESS_MAX < PEER_LINKS_UNPROVED_MAX);
+    assert!(JOIN_TOKEN_LIFE_DEFAULT.as_secs() < JOIN_TOKEN_LIFE_MAX.as_secs());
     assert!(BATCH_COMMANDS_MAX <= WRITES_WAITING_MAX);
     assert!(PIPELINE_MAX <= WRITES_WAITING_MAX);
     assert!(BATCH_BYTES_MAX as u64 <= LOG_SEGMENT_BYTES);

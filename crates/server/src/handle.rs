@@ -8,6 +8,7 @@ use crate::engine::etcd::health::{EtcdStatus, Health};
 use crate::logins::{Attempt, LoginError, Logins};
 use crate::metrics::Metrics;
 use crate::node::Event;
+use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) watched: Watched,
     pub(crate) logins: Logins,
     pub(crate) clients: ClientsConfig,
+    pub(crate) auth: Arc<PeerAuth>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) data: PathBuf,
 }
@@ -216,6 +218,15 @@ impl Handle {
     /// How clients are borne with.
     pub fn clients(&self) -> &ClientsConfig {
         &self.shared.clients
+    }
+
+    /// Makes a token with which a new node may join; and when it expires, in milliseconds since 1970.
+    pub fn make_join_token(
+        &self,
+        scope: TokenScope,
+        life: Duration,
+    ) -> Result<(String, u64), TokenError> {
+        self.shared.auth.make_token(scope, life)
     }
 
     /// What is counted and timed.

@@ -19,6 +19,7 @@ mod links;
 pub mod logins;
 pub mod metrics;
 mod node;
+pub mod peers;
 mod remote;
 mod site_loop;
 pub mod tls;

@@ -26,8 +26,9 @@ use crate::links::enter::{self, Found};
 use crate::links::{self, Links, Porter, StraightReads, join};
 use crate::logins::Logins;
 use crate::metrics::Metrics;
+use crate::peers::{self, PeerAuth, PeersError};
 use crate::site_loop::{RealSite, SiteLoop};
-use crate::tls::{PeerTls, TlsError};
+use crate::tls::{self, PeerTls, TlsError};
 use crate::users::Users;
 use crate::watch::Watched;
 use model::{
@@ -130,6 +131,9 @@ pub enum StartError {
     /// A certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The node has nothing that others would believe, or its secret cannot be used.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// A port cannot be opened.
     #[error("--{flag} {address} cannot be opened: {cause}")]
     Port {
@@ -230,12 +234,16 @@ impl Node {
         })?;
         let peer_address = listener.local_addr().map_err(|error| system("an address", error))?;
         let tls = config.tls.peer.as_ref().map(PeerTls::load).transpose()?;
+        let auth = Arc::new(PeerAuth::open(config, clock)?);
+        if let Some(tls) = &config.tls.peer {
+            peers::check_certificate(config, &auth, &tls::own_roles(tls)?)?;
+        }
         let who = links::Identity {
             site: config.site.clone(),
             node: config.node,
             incarnation: own.incarnation,
         };
-        let links = Links::new(who, tls, events.clone(), runtime.handle().clone());
+        let links = Links::new(who, tls, auth, events.clone(), runtime.handle().clone());
 
         let (mut recovered, mut writer, reader, snapshots, state) = open_files(config)?;
         let state = match &mut kept {
@@ -260,6 +268,12 @@ impl Node {
             let (mut begins, mut site_at) = (config.join.is_empty(), Vec::new());
             if !begins {
                 tracing::info!("asking {} to be taken in", config.join.join(", "));
+                if let Some(token) =
+                    peers::join_token(config)?.filter(|_| !links.auth().has_secret())
+                {
+                    let enrolling = links.enrol(&config.join, &token, &config.data);
+                    runtime.block_on(enrolling).map_err(StartError::Join)?;
+                }
                 let site = own_entry(config, &own, &member.address);
                 let looking = enter::look(&links, &config.join, &site);
                 match runtime.block_on(looking).map_err(StartError::Join)? {
@@ -326,6 +340,10 @@ impl Node {
             snapshots.clone(),
             replica,
         );
+        let status = site.status();
+        let is_alone = status.members.nodes.len() == 1
+            && status.deployment.as_ref().is_none_or(|own| own.registry.sites.len() <= 1);
+        begin_secret(config, links.auth(), is_alone && !own.let_in)?;
         links.set_members(&own.members());
         let entering = own.let_in.then(|| (links.clone(), described));
         runtime.spawn(links.clone().accept(listener));
@@ -347,6 +365,7 @@ impl Node {
             watched: Watched::default(),
             logins: Logins::new(Arc::new(Users::new(&config.users, secret()?))),
             clients: config.clients,
+            auth: links.auth().clone(),
             metrics: metrics.clone(),
             data: config.data.clone(),
         });
@@ -453,6 +472,28 @@ impl Node {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
+}
+
+/// Sees that a node which asks others for a proof has something to check one with.
+fn begin_secret(config: &Config, auth: &PeerAuth, is_alone: bool) -> Result<(), PeersError> {
+    if !auth.asks() || auth.has_secret() || config.tls.peer.is_some() {
+        return Ok(());
+    }
+    if is_alone {
+        auth.begin(&config.data)?;
+        tracing::info!(
+            "the peer port asks for a secret, which was drawn and lies in {}; `portolan site token` lets \
+             others join",
+            config.data.display()
+        );
+        return Ok(());
+    }
+    tracing::warn!(
+        "the peer port asks others to prove that they are nodes, and this one has no secret to check that \
+         with, so it has no links: give all nodes the same secret (PORTOLAN_PEER_SECRET, or secret_file in \
+         [peers])"
+    );
+    Ok(())
 }
 
 type Files =

@@ -2,14 +2,15 @@
 //!
 //! Towards clients a port proves itself, and asks them for a certificate only when a `ca` says whose
 //! word counts. Between nodes it is mutual: each side shows its certificate and accepts only what
-//! the site's `ca` has signed. Versions 1.2 and 1.3, the suites of `ring`. Files are read once, at
+//! the site's `ca` has signed; whether its bearer is a node is [`crate::peers`]'s matter. Versions 1.2 and 1.3, the suites of `ring`. Files are read once, at
 //! start; a renewed certificate needs a restart of the node (one at a time, nobody notices).
 
 use crate::config::TlsConfig;
+use crate::peers::role::Roles;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ConnectionCommon, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,6 +82,34 @@ impl PeerTls {
             .map_err(|error| unusable_pair(tls, &error))?;
         Ok(PeerTls { accept: Arc::new(accepting(tls)?), connect: Arc::new(connect) })
     }
+}
+
+/// What TLS knows of the other end of a link between nodes.
+pub(crate) struct Session {
+    /// What only the two ends of this connection know (RFC 5705).
+    pub(crate) channel: Vec<u8>,
+    /// What the other's certificate says of it.
+    pub(crate) roles: Roles,
+}
+
+/// What [`Session::channel`] is for.
+const CHANNEL_LABEL: &[u8] = b"EXPORTER-portolan-peer-proof";
+
+impl Session {
+    /// Of a connection whose handshake is over.
+    pub(crate) fn of<Side>(connection: &ConnectionCommon<Side>) -> std::io::Result<Session> {
+        let channel = connection.export_keying_material(vec![0; 32], CHANNEL_LABEL, None);
+        let shown = connection.peer_certificates().and_then(|chain| chain.first());
+        Ok(Session {
+            channel: channel.map_err(std::io::Error::other)?,
+            roles: shown.map(Roles::of).unwrap_or_default(),
+        })
+    }
+}
+
+/// What the certificate of a port says of its bearer.
+pub(crate) fn own_roles(tls: &TlsConfig) -> Result<Roles, TlsError> {
+    Ok(certificates(&tls.cert)?.first().map(Roles::of).unwrap_or_default())
 }
 
 /// The name that the certificate of the peer at `address` (`host:port`) must be for.

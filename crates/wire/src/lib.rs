@@ -5,5 +5,6 @@ pub mod entry;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod peer;
+pub mod proof;
 pub mod resp;
 pub mod ring;

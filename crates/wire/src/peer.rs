@@ -1,6 +1,7 @@
 //! What nodes say to each other: protobuf messages in length-prefixed frames.
 //!
-//! A connection begins with one [`Hello`] each way; then [`Message`]s follow, in either direction,
+//! A connection begins with one [`Hello`] each way, and with proofs where they are asked for
+//! ([`crate::proof`]); then [`Message`]s follow, in either direction,
 //! each in a frame of a big-endian `u32` length and that many bytes. Protobuf gives the schema room
 //! to grow: a node skips fields it does not know, and [`PROTOCOL`] says which of them it needs.
 //! Raft's messages are spelled out here, and not in the consensus library's own encoding, because
@@ -12,15 +13,18 @@ use crate::across::{Across, Validator};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
-/// The version of this protocol that this build speaks.
-pub const PROTOCOL: u32 = 1;
+/// The version of this protocol that this build speaks. 2: a link begins with a proof
+/// ([`crate::proof`]); a node that asks for none says 1, and so speaks with those that know none.
+pub const PROTOCOL: u32 = 2;
+/// What a node says that asks for no proof.
+pub const PROTOCOL_WITHOUT_PROOF: u32 = 1;
 /// The oldest version it still understands.
 pub const PROTOCOL_OLDEST: u32 = 1;
 
 /// The first thing either side says.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hello {
-    /// [`PROTOCOL`] of the sender.
+    /// The protocol that the receiver must speak, of those that the sender does.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// The site's name: nodes of different sites do not talk raft.
@@ -38,6 +42,12 @@ pub struct Hello {
     /// Its site's id there; 0: none.
     #[prost(uint32, tag = "6")]
     pub site_id: u32,
+    /// Drawn for this connection, for the other side's proof. Empty: it knows of no proofs.
+    #[prost(bytes = "bytes", tag = "140")]
+    pub challenge: Bytes,
+    /// Whether it asks for a proof.
+    #[prost(bool, tag = "141")]
+    pub asks_proof: bool,
 }
 
 /// One message between two nodes.
@@ -322,8 +332,13 @@ pub struct SnapshotChunk {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The frame is longer than any can be.
-    #[error("a frame of {0} bytes; at most {max} are allowed", max = limits::PEER_FRAME_BYTES_MAX)]
-    TooLong(usize),
+    #[error("a frame of {length} bytes; at most {bytes_max} are allowed")]
+    TooLong {
+        /// Its length, as its head says.
+        length: usize,
+        /// What is allowed.
+        bytes_max: usize,
+    },
     /// The bytes are no message.
     #[error("not a message: {0}")]
     Malformed(String),
@@ -345,12 +360,20 @@ pub fn encode_frame(message: &impl prost::Message, out: &mut BytesMut) {
 
 /// Takes the first frame's content off `buffer`; `None`: it is not all there yet.
 pub fn split_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
+    split_frame_up_to(buffer, limits::PEER_FRAME_BYTES_MAX)
+}
+
+/// The same, of frames of at most so many bytes.
+pub fn split_frame_up_to(
+    buffer: &mut BytesMut,
+    bytes_max: usize,
+) -> Result<Option<Bytes>, FrameError> {
     if buffer.len() < 4 {
         return Ok(None);
     }
     let length = u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]) as usize;
-    if length > limits::PEER_FRAME_BYTES_MAX {
-        return Err(FrameError::TooLong(length));
+    if length > bytes_max {
+        return Err(FrameError::TooLong { length, bytes_max });
     }
     if buffer.len() < 4 + length {
         return Ok(None);
@@ -438,7 +461,7 @@ mod tests {
     #[test]
     fn a_frame_too_long_is_refused_before_it_is_read() {
         let mut buffer = BytesMut::from(&u32::MAX.to_be_bytes()[..]);
-        assert!(matches!(split_frame(&mut buffer), Err(FrameError::TooLong(_))));
+        assert!(matches!(split_frame(&mut buffer), Err(FrameError::TooLong { .. })));
     }
 
     proptest! {

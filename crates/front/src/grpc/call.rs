@@ -17,7 +17,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "get",
     "put",
     "delete",
@@ -43,6 +43,7 @@ const NAMES: [&str; 25] = [
     "promote_backup",
     "show_registry",
     "recover_registry",
+    "make_join_token",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -73,6 +74,7 @@ pub(crate) enum Method {
     PromoteBackup,
     ShowRegistry,
     RecoverRegistry,
+    MakeJoinToken,
 }
 
 /// The node as one worker calls it. All services are this.
@@ -239,8 +241,8 @@ mod tests {
         assert_eq!(NAMES[Method::Backup as usize], "backup");
         assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
-        assert_eq!(NAMES[Method::RecoverRegistry as usize], "recover_registry");
-        assert_eq!(NAMES.len(), Method::RecoverRegistry as usize + 1);
+        assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
+        assert_eq!(NAMES.len(), Method::MakeJoinToken as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -1,12 +1,14 @@
 //! The service `Cluster`: members, keyspaces, status.
 
 use super::call::{Callee, Method, deadline_ms};
-use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal};
+use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, limits};
 use server::config::is_host_and_port;
+use server::peers::TokenScope;
 use server::users::Right;
+use std::time::Duration;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::{self as convert, Invalid, status, v1};
+use wire::grpc::{self as convert, Invalid, Reason, status, v1};
 
 #[async_trait]
 impl v1::cluster_server::Cluster for Callee {
@@ -132,6 +134,29 @@ impl v1::cluster_server::Cluster for Callee {
             let body = Body::Write(Command::DropKeyspace { name: request.into_inner().name });
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::DropKeyspaceResponse {})
+        })
+        .await
+    }
+
+    async fn make_join_token(
+        &self,
+        request: Request<v1::MakeJoinTokenRequest>,
+    ) -> Result<Response<v1::MakeJoinTokenResponse>, Status> {
+        self.measured(Method::MakeJoinToken, async {
+            self.administrator(&request).await?;
+            let asked = request.into_inner();
+            let scope = match asked.deployment {
+                true => TokenScope::Deployment,
+                false => TokenScope::Site,
+            };
+            let life = match asked.life_ms {
+                0 => limits::JOIN_TOKEN_LIFE_DEFAULT,
+                ms => Duration::from_millis(ms),
+            };
+            let made = self.handle.make_join_token(scope, life);
+            let (token, expires_ms) =
+                made.map_err(|error| Reason::Refused.status(error.to_string()))?;
+            Ok(v1::MakeJoinTokenResponse { token, expires_ms })
         })
         .await
     }

@@ -6,7 +6,7 @@
 //! | [`keys`] | `get`, `put`, `del`, `scan`, `watch` |
 //! | [`site`] | `status`, `member` |
 //! | [`keyspace`] | `keyspace` |
-//! | [`sites`], [`promote`], [`slots`] | `site`, `slot` |
+//! | [`sites`], [`promote`], [`token`], [`slots`] | `site`, `slot` |
 //! | [`registry`] | `registry` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
@@ -31,6 +31,7 @@ mod show;
 mod site;
 mod sites;
 mod slots;
+mod token;
 mod tools;
 
 use crate::demo;
@@ -87,7 +88,7 @@ enum Command {
     /// Make, list, show or drop keyspaces
     #[command(subcommand)]
     Keyspace(keyspace::Command),
-    /// List or show the sites of the deployment, or have one leave
+    /// List or show the sites of the deployment, let one join, or have one leave
     #[command(subcommand)]
     Site(sites::Command),
     /// List who holds which slots of global keyspaces, or move them

@@ -8,7 +8,8 @@ use clap::Args;
 use front::admin::Admin;
 use front::grpc::{self, Grpc};
 use front::redis::{self, RedisFront};
-use server::config::{Config, EngineWord, EtcdLayer, Layer, Listen, file};
+use server::config::{Config, EngineWord, EtcdLayer, Layer, Listen, PeersConfig, file};
+use server::peers::Hidden;
 use server::{Node, StartError, Stopped};
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -56,6 +57,30 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]
     #[arg(value_delimiter = ',')]
     join: Vec<String>,
+
+    /// A token from `portolan site token` that lets this node join. Other users of the machine can see it
+    /// here: rather use --join-token-file, or the environment
+    #[arg(long, value_name = "TOKEN", env = "PORTOLAN_JOIN_TOKEN", hide_env_values = true)]
+    #[arg(help_heading = "Site", conflicts_with = "join_token_file")]
+    join_token: Option<String>,
+
+    /// A file with such a token, which only its owner may read
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_JOIN_TOKEN_FILE", help_heading = "Site")]
+    join_token_file: Option<PathBuf>,
+
+    /// A file with the secret by which nodes of a deployment know each other, one a line, the one to prove
+    /// with first; only its owner may read it. Or the secret itself in PORTOLAN_PEER_SECRET
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_PEER_SECRET_FILE", help_heading = "Site")]
+    peer_secret_file: Option<PathBuf>,
+
+    /// The same for the nodes of this site alone, if other sites are not to know it; or
+    /// PORTOLAN_SITE_SECRET
+    #[arg(long, value_name = "FILE", env = "PORTOLAN_SITE_SECRET_FILE", help_heading = "Site")]
+    site_secret_file: Option<PathBuf>,
+
+    /// Let in nodes that prove nothing, with a warning: only while secrets are introduced node by node
+    #[arg(long, env = "PORTOLAN_ACCEPT_UNPROVED", help_heading = "Site")]
+    accept_unproved: bool,
 
     /// Vote and keep the log's order, but no data: the third of two nodes
     #[arg(long, env = "PORTOLAN_WITNESS", help_heading = "Site")]
@@ -161,6 +186,15 @@ impl Flags {
                 password_file: self.etcd_password_file,
                 lease_ttl_s: self.etcd_lease_ttl_s,
             },
+            peers: PeersConfig {
+                secret: from_environment("PORTOLAN_PEER_SECRET"),
+                secret_file: self.peer_secret_file,
+                site_secret: from_environment("PORTOLAN_SITE_SECRET"),
+                site_secret_file: self.site_secret_file,
+                join_token: self.join_token.map(Hidden::from),
+                join_token_file: self.join_token_file,
+                accept_unproved: self.accept_unproved.then_some(true),
+            },
             redis: self.redis,
             redis_cluster: self.redis_cluster,
             advertise_redis_cluster: self.advertise_redis_cluster,
@@ -173,8 +207,13 @@ impl Flags {
             clients: self.clients.layer(),
             ..Layer::default()
         };
-        Config::resolve(file, over).map_err(Failed::cannot_serve)
+        Config::resolve_on(file, over, server::peers::has_secret).map_err(Failed::cannot_serve)
     }
+}
+
+/// A secret: no flag has it, as others could see the command line.
+fn from_environment(name: &str) -> Option<Hidden> {
+    std::env::var(name).ok().filter(|text| !text.is_empty()).map(Hidden::from)
 }
 
 /// Prints the effective configuration, or fails with what is wrong with it.

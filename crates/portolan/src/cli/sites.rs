@@ -4,6 +4,7 @@ use super::connect::Connect;
 use super::failed::Failed;
 use super::promote::{self, Backup, Promote};
 use super::show::{self, Table};
+use super::token::Token;
 use clap::{Args, Subcommand};
 use client::{Client, v1};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Show(Show),
     /// Have a site hand over all its slots and leave; afterwards its nodes may be stopped
     Leave(Leave),
+    Token(Token),
     /// Say which other site keeps a site's mirror
     Backup(Backup),
     /// Have a site's backup take over from it, as it is lost for good
@@ -68,6 +70,7 @@ impl Command {
             Command::List(list) => list.run(),
             Command::Show(show) => show.run(),
             Command::Leave(leave) => leave.run(),
+            Command::Token(token) => token.run(),
             Command::Backup(backup) => backup.run(),
             Command::Promote(promote) => promote.run(),
         }

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Refuses a configuration that cannot be served or must not be.
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+/// `has_secret`: its data directory has one for the peer port.
+pub(super) fn check(config: &Config, has_secret: bool) -> Result<(), ConfigError> {
     if config.node.0 == 0 {
         return Err(value("--node", "a node's id is 1 or more"));
     }
@@ -16,8 +17,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_numbers(config)?;
     super::engine::check(config)?;
     super::clients::check(&config.clients)?;
+    super::peers::check(config)?;
     check_tls(config)?;
-    check_credentials(config)
+    check_credentials(config, has_secret)
 }
 
 fn check_names(config: &Config) -> Result<(), ConfigError> {
@@ -139,7 +141,7 @@ fn check_tls(config: &Config) -> Result<(), ConfigError> {
 }
 
 /// The rule of the module's head: not loopback, no credentials: no.
-fn check_credentials(config: &Config) -> Result<(), ConfigError> {
+fn check_credentials(config: &Config, has_secret: bool) -> Result<(), ConfigError> {
     if config.insecure {
         return Ok(());
     }
@@ -157,7 +159,8 @@ fn check_credentials(config: &Config) -> Result<(), ConfigError> {
             return Err(ConfigError::OpenToTheWorld { port, address });
         }
     }
-    if is_remote(&ports.peer) && config.tls.peer.is_none() {
+    let proves = config.tls.peer.is_some() || config.peers.is_given() || has_secret;
+    if is_remote(&ports.peer) && !proves {
         return Err(ConfigError::OpenToTheWorld { port: "peer", address: ports.peer });
     }
     Ok(())
@@ -174,6 +177,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         );
     }
     warnings.extend(super::engine::warning(config));
+    warnings.extend(super::peers::warnings(config, is_remote(&ports.peer)));
     let clients = [
         ("redis", ports.redis, &tls.redis),
         ("redis-cluster", ports.redis_cluster, &tls.redis),
@@ -190,7 +194,8 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
     warnings
 }
 
-fn is_remote(address: &SocketAddr) -> bool {
+/// Whether other machines may reach it.
+pub(crate) fn is_remote(address: &SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 

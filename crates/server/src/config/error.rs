@@ -44,7 +44,7 @@ pub enum ConfigError {
         "--{port} {address} is reachable from other machines, and nothing says who may come in: {needs}, \
          listen on 127.0.0.1, or allow it in so many words with --insecure {words}",
         needs = if *port == "peer" {
-            "give the nodes certificates ([tls.peer] with cert, key and ca)"
+            "give the nodes certificates ([tls.peer] with cert, key and ca) or a secret ([peers] secret_file)"
         } else {
             "add a [[user]] (see `portolan hash-password`)"
         },

@@ -39,6 +39,12 @@
 //! key = "node.key"
 //! ca = "nodes-ca.pem"
 //!
+//! [peers]                             # how nodes prove themselves to each other
+//! secret_file = "peer-secret"         # one secret a line, or two; mode 600
+//! site_secret_file = "site-secret"    # if the site has one of its own
+//! join_token_file = "join-token"      # from `portolan site token`; instead of a secret, to join
+//! accept_unproved = false             # only while secrets are introduced
+//!
 //! [[keyspace]]
 //! name = "cars"
 //! prefix = "car:"
@@ -108,6 +114,8 @@ struct File {
     listen: ListenTable,
     #[serde(default)]
     tls: TlsTable,
+    #[serde(default)]
+    peers: super::peers::PeersTable,
     #[serde(default)]
     keyspace: Vec<KeyspaceTable>,
     #[serde(default)]
@@ -275,6 +283,7 @@ impl File {
             capacity: self.capacity,
             handover_bytes_per_s_max: self.handover.bytes_per_s_max,
             tls: self.tls.into_ports()?,
+            peers: self.peers.into_layer(),
             users: self.user,
             insecure: self.insecure,
             keyspaces: self

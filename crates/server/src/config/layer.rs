@@ -1,8 +1,8 @@
 //! One layer of configuration: what one source says, and silence about the rest.
 
 use super::{
-    ClientsLayer, Config, ConfigError, EngineWord, EtcdLayer, INSECURE_WORDS, KeyspaceSpec, Ports,
-    PortsTls, UserConfig,
+    ClientsLayer, Config, ConfigError, EngineWord, EtcdLayer, INSECURE_WORDS, KeyspaceSpec,
+    PeersConfig, Ports, PortsTls, UserConfig,
 };
 use model::{NodeId, SiteName};
 use std::net::SocketAddr;
@@ -30,6 +30,7 @@ pub struct Layer {
     pub capacity: Option<f64>,
     pub handover_bytes_per_s_max: Option<u64>,
     pub tls: PortsTls,
+    pub peers: PeersConfig,
     pub users: Vec<UserConfig>,
     pub insecure: Option<String>,
     pub keyspaces: Vec<KeyspaceSpec>,
@@ -105,6 +106,7 @@ impl Layer {
                 peer: self.tls.peer.or(below.tls.peer),
                 admin: self.tls.admin.or(below.tls.admin),
             },
+            peers: self.peers.over(below.peers),
             users: list(self.users, below.users),
             insecure: self.insecure.or(below.insecure),
             keyspaces: list(self.keyspaces, below.keyspaces),
@@ -147,6 +149,7 @@ impl Layer {
         }
         set(&mut config.handover_bytes_per_s_max, self.handover_bytes_per_s_max);
         config.tls = self.tls;
+        config.peers = self.peers;
         config.users = self.users;
         config.insecure = match self.insecure.as_deref() {
             None => false,

@@ -15,18 +15,21 @@ mod engine;
 mod error;
 pub mod file;
 mod layer;
+mod peers;
 mod shown;
 
 pub use check::is_host_and_port;
+pub(crate) use check::is_remote;
 pub use clients::{ClientsConfig, ClientsLayer};
 pub use engine::{Engine, EngineWord, EtcdConfig, EtcdLayer};
 pub use error::ConfigError;
 pub use layer::{Layer, Listen};
+pub use peers::PeersConfig;
 
 use crate::users::UserConfig;
 use model::{KeyspaceSpec, NodeId, SiteName};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The words that open a remote port without credentials: the value of the setting `insecure`.
@@ -60,6 +63,8 @@ pub struct Config {
     pub ports: Ports,
     /// TLS on those ports.
     pub tls: PortsTls,
+    /// What it proves itself to other nodes with, and what it asks of them.
+    pub peers: PeersConfig,
     /// Who may come in. Empty: everybody may do everything.
     pub users: Vec<UserConfig>,
     /// Whether a port that other machines reach may be open without credentials.
@@ -173,6 +178,7 @@ impl Default for Config {
             engine: Engine::Embedded,
             ports: Ports::default(),
             tls: PortsTls::default(),
+            peers: PeersConfig::default(),
             users: Vec::new(),
             insecure: false,
             keyspaces: Vec::new(),
@@ -238,8 +244,18 @@ impl Default for FrontConfig {
 impl Config {
     /// Lays `over` (flags and environment) over `file` over the defaults, and checks the result.
     pub fn resolve(file: Layer, over: Layer) -> Result<Config, ConfigError> {
+        Config::resolve_on(file, over, |_data| false)
+    }
+
+    /// The same, of a node that is there already. `has_secret`: whether a data directory has a secret in
+    /// it, from when the node was let in.
+    pub fn resolve_on(
+        file: Layer,
+        over: Layer,
+        has_secret: impl FnOnce(&Path) -> bool,
+    ) -> Result<Config, ConfigError> {
         let config = over.over(file).onto_defaults()?;
-        check::check(&config)?;
+        check::check(&config, has_secret(&config.data))?;
         Ok(config)
     }
 

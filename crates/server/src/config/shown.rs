@@ -57,6 +57,8 @@ fn write(out: &mut String, config: &Config) -> std::fmt::Result {
         }
     }
 
+    super::peers::show(out, &config.peers)?;
+
     for keyspace in &config.keyspaces {
         writeln!(out, "\n[[keyspace]]")?;
         writeln!(out, "name = {}", quoted(&keyspace.name))?;

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::{Link, LinkError, Links};
 use crate::desk::lock;
 use crate::node::Event;
-use model::{DeploymentId, NodeId, Registry, SiteId};
+use model::{DeploymentId, NodeId, Registry, SiteId, SiteName};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub(super) struct Others {
     /// Whose deployment this is, and which of its sites.
     own: Mutex<Option<(DeploymentId, SiteId)>>,
     addresses: Mutex<BTreeMap<Remote, String>>,
+    /// The other sites' names, which they prove.
+    names: Mutex<BTreeMap<SiteId, SiteName>>,
     links: Mutex<BTreeMap<Remote, Arc<Link>>>,
     /// The ways back to nodes that have dialled this one.
     back: Mutex<BTreeMap<Remote, Arc<Link>>>,
@@ -41,6 +43,11 @@ impl Others {
     pub(super) fn own(&self) -> Option<(DeploymentId, SiteId)> {
         *lock(&self.own)
     }
+
+    /// The name of another site, if it is known.
+    pub(super) fn name_of(&self, site: SiteId) -> Option<SiteName> {
+        lock(&self.names).get(&site).cloned()
+    }
 }
 
 impl Links {
@@ -48,6 +55,8 @@ impl Links {
     pub(crate) fn set_deployment(&self, own: SiteId, registry: &Registry) {
         *lock(&self.0.others.own) = Some((registry.deployment, own));
         let others = registry.sites.iter().filter(|site| site.id != own);
+        *lock(&self.0.others.names) =
+            others.clone().map(|site| (site.id, site.name.clone())).collect();
         let nodes = others.flat_map(|site| site.nodes.iter().map(move |node| (site.id, node)));
         let addresses = nodes.map(|(site, node)| ((site, node.node), node.peer.clone()));
         *lock(&self.0.others.addresses) = addresses.collect();
@@ -106,7 +115,9 @@ impl Links {
         let address = address.ok_or(LinkError::Closed)?;
         let connection = self.dial_any(&address).await?;
         let found = connection.hello();
-        if (found.site_id, found.node) != (site.0, node.0) {
+        let name = self.0.others.name_of(site);
+        let is_named = name.is_none_or(|name| found.site == name.as_str());
+        if (found.site_id, found.node) != (site.0, node.0) || !is_named {
             return Err(LinkError::OtherSite { found: found.site.clone(), own: site.to_string() });
         }
         Ok(connection)

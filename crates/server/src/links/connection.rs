@@ -1,16 +1,19 @@
-//! One connection to a node: greeting, reading, writing.
+//! One connection to a node: greeting, reading, writing. `prove` is what comes after the greeting.
 
 use super::{Link, LinkError};
 use crate::desk::lock;
 use crate::node::Event;
+use crate::tls::Session;
 use bytes::{Bytes, BytesMut};
-use model::{NodeId, limits};
+use model::{NodeId, SiteName, limits};
+use prost::Message as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use wire::peer::{self, Forward, ForwardedAnswer, ForwardedRequest, Hello, Say};
+use wire::proof::CHALLENGE_BYTES;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -19,21 +22,37 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Room to read into at once.
 const READ_BYTES: usize = 64 << 10;
+/// The same, on a connection that is not proved yet.
+const SHORT_READ_BYTES: usize = 1 << 10;
 
 /// A connection that has been greeted, or is about to be.
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     buffer: BytesMut,
     hello: Hello,
+    /// The hellos as they were sent, this node's and the other's.
+    hellos: (Bytes, Bytes),
+    tls: Option<Session>,
 }
 
 impl Connection {
     pub(super) fn plain(stream: TcpStream) -> Connection {
-        Connection { stream: Box::new(stream), buffer: BytesMut::new(), hello: Hello::default() }
+        Connection::new(stream, None)
     }
 
-    pub(super) fn tls(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Connection {
-        Connection { stream: Box::new(stream), buffer: BytesMut::new(), hello: Hello::default() }
+    pub(super) fn tls(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        session: Session,
+    ) -> Connection {
+        Connection::new(stream, Some(session))
+    }
+
+    fn new(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        tls: Option<Session>,
+    ) -> Connection {
+        let (stream, hello) = (Box::new(stream), Hello::default());
+        Connection { stream, buffer: BytesMut::new(), hello, hellos: Default::default(), tls }
     }
 
     /// Whom it leads to.
@@ -46,10 +65,27 @@ impl Connection {
         &self.hello
     }
 
+    /// The hellos, this node's and the other's, as they were sent.
+    pub(super) fn hellos(&self) -> (&[u8], &[u8]) {
+        (&self.hellos.0, &self.hellos.1)
+    }
+
+    /// What TLS says of the other end; `None`: there is no TLS.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.tls.as_ref()
+    }
+
     /// Says who we are and hears who they are.
     pub(super) async fn greet(&mut self, own: &Hello) -> Result<(), LinkError> {
         self.say(own).await?;
-        let hello: Hello = peer::decode(next_frame(&mut self.stream, &mut self.buffer).await?)?;
+        let frame = self.next_short_frame().await?;
+        self.hellos = (own.encode_to_vec().into(), frame.clone());
+        let hello: Hello = peer::decode(frame)?;
+        // It is shown to people and compared with certificates.
+        SiteName::new(hello.site.as_str()).map_err(peer::FrameError::Malformed)?;
+        if ![0, CHALLENGE_BYTES].contains(&hello.challenge.len()) {
+            return Err(peer::FrameError::Malformed("a challenge".into()).into());
+        }
         if !(peer::PROTOCOL_OLDEST..=peer::PROTOCOL).contains(&hello.protocol) {
             return Err(LinkError::Protocol { found: hello.protocol });
         }
@@ -58,6 +94,17 @@ impl Connection {
         }
         self.hello = hello;
         Ok(())
+    }
+
+    /// A frame of a connection that is not proved yet.
+    pub(super) async fn next_short_frame(&mut self) -> Result<Bytes, LinkError> {
+        let (room, max) = (SHORT_READ_BYTES, limits::PEER_HELLO_BYTES_MAX);
+        next_frame(&mut self.stream, &mut self.buffer, room, max).await
+    }
+
+    /// Ends it in an orderly way, so that what was sent last arrives.
+    pub(super) async fn close(mut self) {
+        let _ = self.stream.shutdown().await;
     }
 
     /// Sends one message at once.
@@ -70,7 +117,8 @@ impl Connection {
 
     /// Waits for one message.
     pub(crate) async fn hear(&mut self) -> Result<peer::Message, LinkError> {
-        Ok(peer::decode(next_frame(&mut self.stream, &mut self.buffer).await?)?)
+        let (room, max) = (READ_BYTES, limits::PEER_FRAME_BYTES_MAX);
+        Ok(peer::decode(next_frame(&mut self.stream, &mut self.buffer, room, max).await?)?)
     }
 
     /// Asks one thing and waits for its answer.
@@ -103,12 +151,14 @@ impl Connection {
 async fn next_frame(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
+    room: usize,
+    bytes_max: usize,
 ) -> Result<Bytes, LinkError> {
     loop {
-        if let Some(frame) = peer::split_frame(buffer)? {
+        if let Some(frame) = peer::split_frame_up_to(buffer, bytes_max)? {
             return Ok(frame);
         }
-        buffer.reserve(READ_BYTES);
+        buffer.reserve(room);
         if stream.read_buf(buffer).await? == 0 {
             return Err(LinkError::Closed);
         }
@@ -133,7 +183,8 @@ impl Reader {
             while waiting.load(Ordering::Relaxed) >= limits::PEER_MESSAGES_WAITING_MAX {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
-            let message = match next_frame(&mut self.stream, &mut self.buffer).await {
+            let (room, max) = (READ_BYTES, limits::PEER_FRAME_BYTES_MAX);
+            let message = match next_frame(&mut self.stream, &mut self.buffer, room, max).await {
                 Ok(frame) => peer::decode(frame),
                 Err(error) => return error,
             };

@@ -35,17 +35,22 @@ pub(crate) async fn look(
 ) -> Result<Found, String> {
     let mut told = false;
     loop {
+        let mut refused = None;
         for address in addresses {
             match ask(links, address, site).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {}
                 Err(Refused::Never(why)) => return Err(why),
+                Err(Refused::Link(error)) if error.is_refusal() => refused = Some(error),
                 Err(Refused::Link(error)) if !told => {
                     tracing::warn!(address, "cannot join yet, and goes on trying: {error}");
                     told = true;
                 }
                 Err(Refused::Link(error)) => tracing::debug!(address, "cannot join yet: {error}"),
             }
+        }
+        if let Some(refused) = refused {
+            return Err(refused.to_string());
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }

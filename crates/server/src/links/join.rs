@@ -26,7 +26,7 @@ pub(crate) async fn join(
     let mut told = false;
     loop {
         let mut to_ask: VecDeque<_> = addresses.iter().cloned().collect();
-        let mut asked = Vec::new();
+        let (mut asked, mut refused) = (Vec::new(), None);
         while let Some(address) = to_ask.pop_front() {
             if asked.contains(&address) || asked.len() >= ADDRESSES_MAX || address == member.address
             {
@@ -38,6 +38,7 @@ pub(crate) async fn join(
                 Ok(Answer::AskAlso(members)) => {
                     to_ask.extend(members.nodes.into_iter().map(|known| known.address));
                 }
+                Err(error) if error.is_refusal() => refused = Some(error),
                 Err(error) if !told => {
                     tracing::warn!(address, "cannot join yet, and goes on trying: {error}");
                     told = true;
@@ -45,6 +46,9 @@ pub(crate) async fn join(
                 Err(error) => tracing::debug!(address, "cannot join yet: {error}"),
             }
             asked.push(address);
+        }
+        if let Some(refused) = refused {
+            return Err(refused.to_string());
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }

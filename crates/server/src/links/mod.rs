@@ -5,6 +5,8 @@
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
 //! `across` holds the connections to nodes of other sites, which are another matter, and `straight` what
 //! passes the site's thread by over them; `join` and `enter` are how a node comes to a site and a site to a deployment.
+//! Nothing of this begins before both ends have proved that they belong together, where that is asked for:
+//! `prove`; `unproved` limits how many may be at it.
 //!
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
 //! matters, and whoever waits for an answer has a deadline.
@@ -13,29 +15,33 @@ mod across;
 mod connection;
 pub(crate) mod enter;
 pub(crate) mod join;
+mod prove;
 mod straight;
 mod strangers;
+mod unproved;
 
 pub(crate) use straight::StraightReads;
 pub(crate) use strangers::Porter;
 
 use crate::desk::lock;
 use crate::node::Event;
-use crate::tls::{PeerTls, peer_name};
+use crate::peers::judge::NotProved;
+use crate::peers::{PeerAuth, SecretError, TokenError};
+use crate::tls::{PeerTls, Session, peer_name};
 use across::Others;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use connection::Connection;
-use model::{NodeId, SiteName, limits};
+use model::{NodeId, SiteId, SiteName, limits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use unproved::Unproved;
 use wire::peer::{self, Hello, Members};
+use wire::proof::CHALLENGE_BYTES;
 
-/// How long connecting, the handshakes of it, may take.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// How long to wait before dialling again: doubled from the first to the second.
 const REDIAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -50,7 +56,7 @@ pub(crate) struct Identity {
 impl Identity {
     fn hello(&self) -> Hello {
         Hello {
-            protocol: peer::PROTOCOL,
+            protocol: peer::PROTOCOL_WITHOUT_PROOF,
             site: self.site.to_string(),
             node: self.node.0,
             incarnation: self.incarnation,
@@ -152,6 +158,8 @@ pub(crate) struct Links(Arc<Inner>);
 struct Inner {
     identity: Identity,
     tls: Option<PeerTls>,
+    auth: Arc<PeerAuth>,
+    unproved: Arc<Unproved>,
     events: mpsc::Sender<Event>,
     /// Messages handed to the site's thread and not taken yet.
     waiting: Arc<AtomicUsize>,
@@ -172,6 +180,7 @@ impl Links {
     pub(crate) fn new(
         identity: Identity,
         tls: Option<PeerTls>,
+        auth: Arc<PeerAuth>,
         events: mpsc::Sender<Event>,
         runtime: tokio::runtime::Handle,
     ) -> Links {
@@ -180,6 +189,8 @@ impl Links {
         Links(Arc::new(Inner {
             identity,
             tls,
+            auth,
+            unproved: Arc::default(),
             events,
             waiting,
             links,
@@ -189,6 +200,11 @@ impl Links {
             straight,
             runtime,
         }))
+    }
+
+    /// What this node shows to others and asks of them.
+    pub(crate) fn auth(&self) -> &Arc<PeerAuth> {
+        &self.0.auth
     }
 
     /// The site's thread has taken a message.
@@ -238,13 +254,18 @@ impl Links {
 
     /// Connects to a node again and again, for as long as it is a member.
     async fn keep_dialling(self, node: NodeId) {
-        let mut wait = REDIAL.0;
+        let (mut wait, mut told) = (REDIAL.0, false);
         loop {
             let Some(address) = self.address_to_dial(node) else { return };
             match self.dial(&address, Some(node)).await {
                 Ok(connection) => {
-                    wait = REDIAL.0;
+                    (wait, told) = (REDIAL.0, false);
                     self.run(connection).await;
+                }
+                // Nothing that time heals.
+                Err(error) if error.is_refusal() && !told => {
+                    tracing::warn!(%node, address, "no link to a node of the site: {error}");
+                    told = true;
                 }
                 Err(error) => {
                     tracing::debug!(%node, address, "cannot reach a node of the site: {error}");
@@ -286,29 +307,46 @@ impl Links {
 
     /// Connects to whoever is at an address, of whatever site.
     pub(crate) async fn dial_any(&self, address: &str) -> Result<Connection, LinkError> {
-        let connecting = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let mut connection = match &self.0.tls {
-                None => Connection::plain(stream),
-                Some(tls) => {
-                    let name = peer_name(address).map_err(|e| LinkError::Tls(e.to_string()))?;
-                    let tls = tokio_rustls::TlsConnector::from(tls.connect.clone());
-                    Connection::tls(tls.connect(name, stream).await?)
-                }
-            };
-            connection.greet(&self.hello()).await?;
-            Ok::<_, LinkError>(connection)
-        };
-        match tokio::time::timeout(CONNECT_DEADLINE, connecting).await {
-            Ok(connection) => connection,
-            Err(_) => Err(LinkError::Timeout),
-        }
+        in_time(async {
+            let mut connection = self.greeted(address).await?;
+            self.prove(&mut connection).await?;
+            Ok(connection)
+        })
+        .await
     }
 
-    fn hello(&self) -> Hello {
+    /// Connects to an address and exchanges hellos.
+    async fn greeted(&self, address: &str) -> Result<Connection, LinkError> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let mut connection = match &self.0.tls {
+            None => Connection::plain(stream),
+            Some(tls) => {
+                let name = peer_name(address).map_err(|e| LinkError::Tls(e.to_string()))?;
+                let tls = tokio_rustls::TlsConnector::from(tls.connect.clone());
+                let stream = tls.connect(name, stream).await?;
+                let session = Session::of(stream.get_ref().1)?;
+                Connection::tls(stream, session)
+            }
+        };
+        connection.greet(&self.hello()?).await?;
+        Ok(connection)
+    }
+
+    fn hello(&self) -> Result<Hello, LinkError> {
         let (deployment, site_id) = self.0.others.own().map_or((0, 0), |(d, site)| (d.0, site.0));
-        Hello { deployment, site_id, ..self.0.identity.hello() }
+        let mut challenge = [0; CHALLENGE_BYTES];
+        getrandom::fill(&mut challenge).map_err(|error| LinkError::Random(error.to_string()))?;
+        let hello = Hello {
+            deployment,
+            site_id,
+            challenge: Bytes::copy_from_slice(&challenge),
+            asks_proof: self.0.auth.asks(),
+            ..self.0.identity.hello()
+        };
+        // An older version ignores the challenge, and says so of a protocol that it does not speak.
+        let protocol = if self.0.auth.insists() { peer::PROTOCOL } else { hello.protocol };
+        Ok(Hello { protocol, ..hello })
     }
 
     /// Accepts connections for as long as the runtime runs.
@@ -319,30 +357,42 @@ impl Links {
                 tokio::time::sleep(REDIAL.0).await;
                 continue;
             };
+            let Some(place) = self.0.unproved.enter(address.ip()) else {
+                tracing::debug!(%address, "too many peer connections that have proved nothing yet");
+                continue;
+            };
             let links = self.clone();
             tokio::spawn(async move {
-                match tokio::time::timeout(CONNECT_DEADLINE, links.welcome(stream)).await {
-                    Ok(Ok(connection)) => links.serve(connection).await,
-                    Ok(Err(error)) => {
+                let welcomed = in_time(links.welcome(stream)).await;
+                drop(place);
+                match welcomed {
+                    Ok(Some(connection)) => links.serve(connection).await,
+                    Ok(None) => tracing::info!(%address, "a join token was accepted"),
+                    Err(LinkError::Timeout) => {
+                        tracing::debug!(%address, "a peer connection said nothing");
+                    }
+                    Err(error) => {
                         tracing::warn!(%address, "a peer connection was refused: {error}");
                     }
-                    Err(_) => tracing::debug!(%address, "a peer connection said nothing"),
                 }
             });
         }
     }
 
-    async fn welcome(&self, stream: TcpStream) -> Result<Connection, LinkError> {
+    /// `None`: it was made to show a join token, and is over.
+    async fn welcome(&self, stream: TcpStream) -> Result<Option<Connection>, LinkError> {
         stream.set_nodelay(true)?;
         let mut connection = match &self.0.tls {
             None => Connection::plain(stream),
             Some(tls) => {
                 let acceptor = tokio_rustls::TlsAcceptor::from(tls.accept.clone());
-                Connection::tls(acceptor.accept(stream).await?)
+                let stream = acceptor.accept(stream).await?;
+                let session = Session::of(stream.get_ref().1)?;
+                Connection::tls(stream, session)
             }
         };
-        connection.greet(&self.hello()).await?;
-        Ok(connection)
+        connection.greet(&self.hello()?).await?;
+        self.check(connection).await
     }
 
     /// Serves a connection that somebody made, by who it is.
@@ -350,6 +400,12 @@ impl Links {
         let hello = connection.hello();
         if hello.site == self.0.identity.site.as_str() {
             return self.run(connection).await;
+        }
+        if let Some(name) = self.0.others.name_of(SiteId(hello.site_id))
+            && name.as_str() != hello.site
+        {
+            let (site, id) = (&hello.site, hello.site_id);
+            return tracing::warn!(site, id, "a node was refused: its id is that of site {name}");
         }
         let own = self.0.others.own();
         match hello.site_id {
@@ -391,7 +447,7 @@ pub(crate) enum LinkError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Tls(String),
-    #[error("no answer within {} s", CONNECT_DEADLINE.as_secs())]
+    #[error("no answer within {} s", limits::PEER_PROOF_DEADLINE.as_secs())]
     Timeout,
     #[error("{0}")]
     Frame(#[from] peer::FrameError),
@@ -405,10 +461,47 @@ pub(crate) enum LinkError {
     Protocol { found: u32 },
     #[error("it belongs to site {found:?}, not {own:?}; check --site and --join")]
     OtherSite { found: String, own: String },
+    #[error(transparent)]
+    NotProved(#[from] NotProved),
+    #[error("it refuses this node: {0}")]
+    RefusedBy(String),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(
+        "the node there does not know the secret that the join token was made with: it is of another \
+         deployment, or none at all"
+    )]
+    TokenNotKnown,
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("the system refuses random numbers: {0}")]
+    Random(String),
     #[error("it has this node's own id {0}; give every node of a site its own --node")]
     OwnId(NodeId),
     #[error("{found} answers there, not {expected}")]
     WrongNode { expected: NodeId, found: NodeId },
+}
+
+impl LinkError {
+    /// Whether it comes of what the two nodes were given, and not of the way between them.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            LinkError::NotProved(_)
+                | LinkError::RefusedBy(_)
+                | LinkError::Token(_)
+                | LinkError::TokenNotKnown
+                | LinkError::Secret(_)
+        )
+    }
+}
+
+/// Bounds what is done before a connection is proved.
+async fn in_time<T>(
+    connecting: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let in_time = tokio::time::timeout(limits::PEER_PROOF_DEADLINE, connecting).await;
+    in_time.unwrap_or(Err(LinkError::Timeout))
 }
 
 #[cfg(test)]
@@ -420,7 +513,8 @@ mod tests {
         let site = SiteName::new("site").expect("a site name");
         let identity = Identity { site, node: NodeId(node), incarnation: node };
         let (events, inbox) = mpsc::channel();
-        (Links::new(identity, None, events, tokio::runtime::Handle::current()), inbox)
+        let auth = Arc::new(PeerAuth::open_to_all(identity.site.clone()));
+        (Links::new(identity, None, auth, events, tokio::runtime::Handle::current()), inbox)
     }
 
     /// A membership that lacks a node for a moment (recovery begins with an empty one) must not

@@ -1,0 +1,269 @@
+//! The handshake over real sockets.
+
+use super::super::{Identity, Links};
+use super::*;
+use crate::clock::Clock;
+use crate::config::{Config, Layer, PeersConfig};
+use crate::node::Event;
+use crate::peers::{Hidden, TokenScope};
+use bytes::BytesMut;
+use model::{NodeId, SiteName, limits};
+use std::sync::{Arc, mpsc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use wire::peer::{Forward, ForwardedRequest, Hello, Message, Raft, Say};
+
+struct Peer {
+    links: Links,
+    events: mpsc::Receiver<Event>,
+    address: String,
+}
+
+fn secret(letter: &str) -> PeersConfig {
+    PeersConfig { secret: Some(Hidden::new(letter.repeat(32))), ..PeersConfig::default() }
+}
+
+async fn peer(node: u64, peers: PeersConfig) -> Peer {
+    peer_of("pier", node, peers).await
+}
+
+async fn peer_of(site: &str, node: u64, peers: PeersConfig) -> Peer {
+    let over = Layer {
+        peers,
+        data: Some("/nonexistent".into()),
+        site: Some(site.into()),
+        ..Layer::default()
+    };
+    let config = Config::resolve(Layer::default(), over).unwrap();
+    let auth = Arc::new(PeerAuth::open(&config, Clock::start()).unwrap());
+    let site = SiteName::new(site).unwrap();
+    let identity = Identity { site, node: NodeId(node), incarnation: node };
+    let (sender, events) = mpsc::channel();
+    let links = Links::new(identity, None, auth, sender, tokio::runtime::Handle::current());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(links.clone().accept(listener));
+    Peer { links, events, address }
+}
+
+/// Again if this machine was too busy to prove anything in time.
+async fn dial(from: &Peer, to: &Peer) -> Result<(), String> {
+    loop {
+        match from.links.dial_any(&to.address).await.map(drop) {
+            Err(LinkError::Timeout | LinkError::Closed) => {}
+            ended => return ended.map_err(|error| error.to_string()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn both_ends_prove_that_they_know_the_secret() {
+    let (a, b) = (peer(1, secret("s")).await, peer(2, secret("s")).await);
+    dial(&a, &b).await.unwrap();
+    let quay = peer_of("quay", 1, secret("s")).await;
+    dial(&quay, &a).await.unwrap();
+    let other = peer(3, secret("t")).await;
+    let refused = dial(&other, &a).await.unwrap_err();
+    assert!(
+        refused.contains("refuses this node") && refused.contains("another secret"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_node_without_the_secret_is_told_what_to_do() {
+    let (asks, open) = (peer(1, secret("s")).await, peer(2, PeersConfig::default()).await);
+    let refused = dial(&open, &asks).await.unwrap_err();
+    assert!(refused.contains("n2 of site pier does not prove"), "{refused}");
+    assert!(
+        refused.contains("PORTOLAN_PEER_SECRET") && refused.contains("site token"),
+        "{refused}"
+    );
+    let refused = dial(&asks, &open).await.unwrap_err();
+    assert!(refused.contains("n2 of site pier does not prove"), "it asks whom it dials: {refused}");
+    let lenient = PeersConfig { accept_unproved: Some(true), ..secret("s") };
+    let lenient = peer(3, lenient).await;
+    dial(&open, &lenient).await.unwrap();
+    dial(&lenient, &open).await.unwrap();
+    dial(&asks, &lenient).await.unwrap();
+    assert!(
+        dial(&peer(4, secret("t")).await, &lenient).await.is_err(),
+        "a wrong secret is refused"
+    );
+}
+
+#[tokio::test]
+async fn nodes_without_secrets_talk_as_ever() {
+    let (a, b) = (peer(1, PeersConfig::default()).await, peer(2, PeersConfig::default()).await);
+    dial(&a, &b).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_lets_in_and_then_the_secret_does() {
+    let site = peer(1, secret("s")).await;
+    let (text, _) =
+        site.links.auth().make_token(TokenScope::Site, Duration::from_secs(60)).unwrap();
+    let token = JoinToken::parse(&text).unwrap();
+    let joiner = peer(2, PeersConfig::default()).await;
+    let data = tempfile::tempdir().unwrap();
+    let at = [site.address.clone()];
+    joiner.links.enrol(&at, &token, data.path()).await.unwrap();
+    assert!(crate::peers::has_secret(data.path()));
+    dial(&joiner, &site).await.unwrap();
+    dial(&site, &joiner).await.unwrap();
+
+    let strange = peer(3, secret("t")).await;
+    let refused = joiner.links.enrol(&[strange.address.clone()], &token, data.path()).await;
+    assert!(refused.unwrap_err().contains("was not made with the secret of site pier"));
+    let open = peer(4, PeersConfig::default()).await;
+    let refused = joiner.links.enrol(&[open.address.clone()], &token, data.path()).await;
+    assert!(refused.unwrap_err().contains("has no secret"), "a site that believes everybody");
+}
+
+/// A program that speaks the frames and knows no secret.
+struct Stranger(TcpStream);
+
+impl Stranger {
+    async fn connect(to: &Peer, hello: &Hello) -> Stranger {
+        let mut stranger = Stranger(TcpStream::connect(&to.address).await.unwrap());
+        stranger.send(hello).await;
+        stranger
+    }
+
+    async fn send(&mut self, message: &impl prost::Message) {
+        let mut frame = BytesMut::new();
+        peer::encode_frame(message, &mut frame);
+        // It may have been shown the door already.
+        let _ = self.0.write_all(&frame).await;
+    }
+
+    /// What comes until the other end closes.
+    async fn all(mut self) -> Vec<bytes::Bytes> {
+        let (mut bytes, mut frames) = (BytesMut::new(), Vec::new());
+        while self.0.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {}
+        while let Some(frame) = peer::split_frame(&mut bytes).unwrap() {
+            frames.push(frame);
+        }
+        frames
+    }
+}
+
+fn hello(protocol: u32, challenge: usize) -> Hello {
+    Hello {
+        protocol,
+        site: "pier".into(),
+        node: 9,
+        incarnation: 5,
+        challenge: vec![7; challenge].into(),
+        ..Hello::default()
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_is_heard_by_nobody() {
+    let site = peer(1, secret("s")).await;
+    let says: [Message; 2] = [
+        Say::Raft(Raft { from: 9, to: 1, term: 100, ..Raft::default() }).into(),
+        Say::Forward(Forward { requests: vec![ForwardedRequest::default()] }).into(),
+    ];
+    let proofs: [Handshake; 4] = [
+        Proof::default().into(),
+        Proof { macs: vec![vec![0; 32].into()], ..Proof::default() }.into(),
+        Proof { macs: vec![vec![0; 32].into(); 9], ..Proof::default() }.into(),
+        Proof { token: vec![0xff; 9].into(), ..Proof::default() }.into(),
+    ];
+    for challenge in [0, 32, 5] {
+        for proof in &proofs {
+            let mut stranger = Stranger::connect(&site, &hello(1, challenge)).await;
+            stranger.send(proof).await;
+            for message in &says {
+                stranger.send(message).await;
+            }
+            let frames = stranger.all().await;
+            // Its hello, and at most why it is refused; no proof, which could be guessed at.
+            assert!(frames.len() <= 2, "{frames:?}");
+            if let Some(frame) = frames.get(1) {
+                let step = peer::decode::<Handshake>(frame.clone()).unwrap().step;
+                assert!(matches!(step, Some(Step::Refused(_))), "{step:?}");
+            }
+        }
+    }
+    assert!(site.events.try_recv().is_err(), "the site's thread was told something");
+}
+
+#[tokio::test]
+async fn an_older_version_is_refused_in_its_own_words() {
+    let site = peer(1, secret("s")).await;
+    let frames = loop {
+        let frames = Stranger::connect(&site, &hello(1, 0)).await.all().await;
+        if frames.len() > 1 {
+            break frames;
+        }
+    };
+    let answer: Hello = peer::decode(frames[0].clone()).unwrap();
+    // Protocol 1 says of it: "it speaks protocol 2; this node speaks 1 to 1".
+    assert_eq!(answer.protocol, 2);
+    let step = peer::decode::<Handshake>(frames[1].clone()).unwrap().step;
+    let Some(Step::Refused(Refused { why })) = step else { panic!("{step:?}") };
+    assert!(why.contains("older protocol") && why.contains("accept_unproved"), "{why}");
+    // To those that ask for nothing it says what it always said, and goes on.
+    let open = peer(2, PeersConfig::default()).await;
+    let mut older = Stranger::connect(&open, &hello(1, 0)).await;
+    older.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
+    let heard = tokio::task::spawn_blocking(move || open.events.recv()).await.unwrap();
+    assert!(matches!(heard, Ok(Event::Message { from: NodeId(9), .. })));
+}
+
+#[tokio::test]
+async fn a_proof_seen_on_one_connection_is_worth_nothing_on_another() {
+    let (a, b) = (peer(1, secret("s")).await, peer(2, secret("s")).await);
+    // Somebody between them passes on what a says to b, but as another node.
+    let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = between.local_addr().unwrap().to_string();
+    let to = b.address.clone();
+    tokio::spawn(async move {
+        let (mut from_a, _) = between.accept().await.unwrap();
+        let mut to_b = TcpStream::connect(to).await.unwrap();
+        let mut bytes = BytesMut::new();
+        let first = loop {
+            if let Some(frame) = peer::split_frame(&mut bytes).unwrap() {
+                break frame;
+            }
+            from_a.read_buf(&mut bytes).await.unwrap();
+        };
+        let mut hello: Hello = peer::decode(first).unwrap();
+        hello.node = 3;
+        let mut frame = BytesMut::new();
+        peer::encode_frame(&hello, &mut frame);
+        to_b.write_all(&frame).await.unwrap();
+        to_b.write_all(&bytes).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut from_a, &mut to_b).await;
+    });
+    let refused = a.links.dial_any(&at).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("another secret"), "{refused}");
+    assert!(b.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn before_the_proof_a_frame_is_short() {
+    let site = peer(1, secret("s")).await;
+    let mut stranger = Stranger(TcpStream::connect(&site.address).await.unwrap());
+    let length = limits::PEER_HELLO_BYTES_MAX as u32 + 1;
+    stranger.0.write_all(&length.to_be_bytes()).await.unwrap();
+    assert_eq!(stranger.all().await.len(), 1, "it waits for {length} bytes");
+}
+
+#[tokio::test]
+async fn those_who_prove_nothing_are_few() {
+    let site = peer(1, secret("s")).await;
+    let here = std::net::IpAddr::from([127, 0, 0, 1]);
+    let enter = |_| site.links.0.unproved.enter(here);
+    let places: Vec<_> = (0..limits::PEER_LINKS_UNPROVED_PER_ADDRESS_MAX).map(enter).collect();
+    assert!(places.iter().all(Option::is_some));
+    let mut more = TcpStream::connect(&site.address).await.unwrap();
+    assert!(more.read_u8().await.is_err(), "a hello, past the limit");
+    drop(places);
+    let friend = peer(2, secret("s")).await;
+    dial(&friend, &site).await.unwrap();
+    assert!(enter(0).is_some(), "a link that is proved takes no place");
+}

@@ -1,0 +1,390 @@
+//! Whether a link is a member's: what nodes prove to each other, and who is let in.
+//!
+//! | module | |
+//! | --- | --- |
+//! | [`secret`] | secrets and their files |
+//! | [`mac`] | keys derived from them, and MACs of a handshake |
+//! | [`token`] | what lets a new node in, once |
+//! | [`role`] | what a certificate says of its bearer |
+//! | [`judge`] | whether what a node shows is enough |
+//!
+//! A node without users, secrets and certificates whose peer port is on loopback asks for nothing:
+//! there, everybody who can reach it may do everything anyway. Any other asks both ends of every link
+//! to prove that they belong together: by a secret, if the node has one, else by their certificates.
+//! Sites prove themselves to each other with the deployment's secret; nodes of one site with the site's,
+//! which is derived from that one unless the site has its own.
+//!
+//! A secret proves that a node belongs to the site or the deployment; which node it is, it says itself, and
+//! nobody can change it on the way. A certificate can name the one node.
+
+pub(crate) mod judge;
+pub(crate) mod mac;
+pub(crate) mod role;
+pub(crate) mod secret;
+pub(crate) mod token;
+
+pub use secret::{Hidden, SecretError};
+pub use token::{JoinToken, TokenError, TokenScope, check_any};
+
+use crate::clock::Clock;
+use crate::config::{Config, is_remote};
+use bytes::Bytes;
+use judge::{Evidence, NotProved, Policy};
+use mac::{End, Key, Transcript};
+use model::{NodeId, SiteName, limits};
+use prost::Message as _;
+use role::Roles;
+use std::path::{Path, PathBuf};
+use std::sync::RwLock;
+use std::time::Duration;
+use wire::peer::Hello;
+use wire::proof::{Proof, Secrets, TokenClaims};
+
+/// The files of a data directory that keep the secrets that a node was given when it was let in.
+const FILE: &str = "peer-secret";
+const SITE_FILE: &str = "site-secret";
+
+/// Why a node cannot prove anything.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// A secret, or its file.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The join token.
+    #[error("--join-token: {0}")]
+    Token(#[from] TokenError),
+    /// The certificate of the peer port says nothing of a node.
+    #[error(
+        "[tls.peer] cert {cert}: it does not say that it is a node of this site, so no other node would \
+         believe it: it needs {uri} among its alternative names (URI), or all nodes need a secret \
+         ([peers] secret_file)",
+        cert = cert.display()
+    )]
+    CertificateWithoutRole {
+        /// The file.
+        cert: PathBuf,
+        /// What it must say.
+        uri: String,
+    },
+    /// The system gives no random numbers.
+    #[error("the system refuses random numbers: {0}")]
+    Random(String),
+}
+
+/// The secrets that a node has. The first of each is the one to prove with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Keyring {
+    deployment: Vec<Hidden>,
+    /// The site's own, if it has any.
+    site: Vec<Hidden>,
+}
+
+/// Between whom a proof is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Nodes of one site.
+    Site,
+    /// Nodes of different sites of a deployment.
+    Deployment,
+}
+
+/// What a node shows to others and asks of them.
+pub(crate) struct PeerAuth {
+    site: SiteName,
+    /// It asks even without a secret of its own: there are users, or TLS, or it can be reached from outside.
+    always_asks: bool,
+    accept_unproved: bool,
+    keyring: RwLock<Keyring>,
+    clock: Clock,
+}
+
+/// Whether a data directory has a secret in it.
+pub fn has_secret(data: &Path) -> bool {
+    data.join(FILE).exists() || data.join(SITE_FILE).exists()
+}
+
+impl PeerAuth {
+    /// Reads what the configuration names, or else what the data directory has.
+    pub(crate) fn open(config: &Config, clock: Clock) -> Result<PeerAuth, PeersError> {
+        let peers = &config.peers;
+        let deployment = secrets_of(
+            ("PORTOLAN_PEER_SECRET", &peers.secret),
+            ("--peer-secret-file", &peers.secret_file),
+            &config.data.join(FILE),
+        )?;
+        let site = secrets_of(
+            ("PORTOLAN_SITE_SECRET", &peers.site_secret),
+            ("--site-secret-file", &peers.site_secret_file),
+            &config.data.join(SITE_FILE),
+        )?;
+        let always_asks = !config.users.is_empty()
+            || config.tls.peer.is_some()
+            || (is_remote(&config.ports.peer) && !config.insecure);
+        Ok(PeerAuth {
+            site: config.site.clone(),
+            always_asks,
+            accept_unproved: peers.accept_unproved.unwrap_or(false),
+            keyring: RwLock::new(Keyring { deployment, site }),
+            clock,
+        })
+    }
+
+    /// A node that asks for nothing and has nothing to show.
+    #[cfg(test)]
+    pub(crate) fn open_to_all(site: SiteName) -> PeerAuth {
+        PeerAuth {
+            site,
+            always_asks: false,
+            accept_unproved: false,
+            keyring: RwLock::default(),
+            clock: Clock::start(),
+        }
+    }
+
+    /// Whether others must prove that they belong here.
+    pub(crate) fn asks(&self) -> bool {
+        self.always_asks || self.has_secret()
+    }
+
+    /// The same, without exception.
+    pub(crate) fn insists(&self) -> bool {
+        self.asks() && !self.accept_unproved
+    }
+
+    /// Whether it has a secret of any kind.
+    pub(crate) fn has_secret(&self) -> bool {
+        let keyring = self.keyring();
+        !keyring.deployment.is_empty() || !keyring.site.is_empty()
+    }
+
+    fn keyring(&self) -> Keyring {
+        self.keyring.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn keys(&self, scope: Scope) -> Vec<Key> {
+        let keyring = self.keyring();
+        match scope {
+            Scope::Deployment => keyring.deployment.iter().map(Key::of_deployment).collect(),
+            Scope::Site => {
+                let own = if keyring.site.is_empty() { &keyring.deployment } else { &keyring.site };
+                own.iter().map(|secret| Key::of_site(secret, self.site.as_str())).collect()
+            }
+        }
+    }
+
+    /// Between whom a link to this node is.
+    fn scope(&self, other: &Hello) -> Scope {
+        if other.site == self.site.as_str() { Scope::Site } else { Scope::Deployment }
+    }
+
+    /// What this node shows at its end of a connection.
+    pub(crate) fn prove(&self, other: &Hello, of: &Transcript<'_>, end: End) -> Proof {
+        let keys = self.keys(self.scope(other));
+        let macs = keys.iter().map(|key| key.prove(of, end, &[])).collect();
+        Proof { macs, ..Proof::default() }
+    }
+
+    /// Whether what the node at the other `end` shows is enough.
+    pub(crate) fn judge(
+        &self,
+        other: &Hello,
+        roles: Option<&Roles>,
+        of: &Transcript<'_>,
+        end: End,
+        proof: Option<&Proof>,
+    ) -> Result<(), NotProved> {
+        let scope = self.scope(other);
+        let keys = self.keys(scope);
+        let macs = proof.map_or(&[][..], |proof| &proof.macs);
+        let is_right = |is, key: &Key| is | key.verify(of, end, &[], macs);
+        let policy = Policy {
+            to: match scope {
+                Scope::Site => format!("site {}", self.site),
+                Scope::Deployment => format!("the deployment of site {}", self.site),
+            },
+            asks: self.asks(),
+            accept_unproved: self.accept_unproved,
+            has_secret: !keys.is_empty(),
+        };
+        let evidence = Evidence {
+            site: &other.site,
+            node: NodeId(other.node),
+            knows_proofs: !other.challenge.is_empty(),
+            shows_macs: !macs.is_empty(),
+            mac_is_right: keys.iter().fold(false, is_right),
+            roles,
+        };
+        policy.judge(&evidence)
+    }
+
+    /// Makes a join token.
+    pub(crate) fn make_token(
+        &self,
+        scope: TokenScope,
+        life: Duration,
+    ) -> Result<(String, u64), TokenError> {
+        if life < Duration::from_secs(1) || life > limits::JOIN_TOKEN_LIFE_MAX {
+            return Err(TokenError::Life { life });
+        }
+        let (key, site) = match scope {
+            TokenScope::Site => (self.keys(Scope::Site), self.site.to_string()),
+            TokenScope::Deployment => (self.keys(Scope::Deployment), String::new()),
+        };
+        let whose = self.whose(scope);
+        let key = key.into_iter().next().ok_or(TokenError::NoSecret { whose: whose.clone() })?;
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(|_| TokenError::NoSecret { whose })?;
+        let expires_ms = self.clock.now().wall_ms + life.as_millis() as u64;
+        let claims = TokenClaims { site, expires_ms, nonce: Bytes::copy_from_slice(&nonce) };
+        Ok((JoinToken::make(&claims, &key).to_text(), expires_ms))
+    }
+
+    fn whose(&self, scope: TokenScope) -> String {
+        match scope {
+            TokenScope::Site => format!("site {}", self.site),
+            TokenScope::Deployment => format!("the deployment of site {}", self.site),
+        }
+    }
+
+    /// What a node with a token is given, if the token is right.
+    pub(crate) fn accept_token(
+        &self,
+        other: &Hello,
+        of: &Transcript<'_>,
+        proof: &Proof,
+    ) -> Result<Proof, TokenError> {
+        let claims = TokenClaims::decode(proof.token.clone()).map_err(|_| TokenError::Malformed)?;
+        let scope = match claims.site.is_empty() {
+            true => TokenScope::Deployment,
+            false => TokenScope::Site,
+        };
+        let (found, own) = (self.whose(scope), self.site.as_str());
+        if scope == TokenScope::Site && (claims.site != own || other.site != own) {
+            let for_site = claims.site.chars().filter(|c| !c.is_control()).take(64).collect();
+            return Err(TokenError::OtherSite { for_site, found: format!("site {own}") });
+        }
+        let keys = self.keys(match scope {
+            TokenScope::Site => Scope::Site,
+            TokenScope::Deployment => Scope::Deployment,
+        });
+        if keys.is_empty() {
+            return Err(TokenError::NoSecret { whose: found });
+        }
+        let candidates = keys.iter().map(|key| Key::of_bytes(&key.of_token(&proof.token)));
+        let right = candidates.fold(None, |right, key| {
+            match key.verify(of, End::Dialler, &[&proof.token], &proof.macs) {
+                true => Some(key),
+                false => right,
+            }
+        });
+        let key = right.ok_or(TokenError::WrongSecret { whose: found })?;
+        // Only now is what it says believed.
+        let now_ms = self.clock.now().wall_ms;
+        if now_ms >= claims.expires_ms {
+            let ago = Duration::from_millis(now_ms - claims.expires_ms);
+            return Err(TokenError::Expired { ago });
+        }
+        let texts =
+            |secrets: &[Hidden]| secrets.iter().map(|one| one.reveal().to_owned()).collect();
+        let keyring = self.keyring();
+        let given = Secrets {
+            deployment: texts(&keyring.deployment),
+            site: match scope {
+                TokenScope::Site => texts(&keyring.site),
+                TokenScope::Deployment => Vec::new(),
+            },
+        };
+        let sealed = key.seal(of, &given.encode_to_vec());
+        let macs = vec![key.prove(of, End::Acceptor, &[&sealed])];
+        Ok(Proof { macs, sealed, ..Proof::default() })
+    }
+
+    /// What the bearer of a token shows.
+    pub(crate) fn show_token(token: &JoinToken, of: &Transcript<'_>) -> Proof {
+        let macs = vec![token.key().prove(of, End::Dialler, &[token.claims()])];
+        Proof { macs, token: token.claims().clone(), ..Proof::default() }
+    }
+
+    /// Takes, and keeps durably, what the bearer of a token was given. `None`: whoever answered does not
+    /// know the secret that the token was made with.
+    pub(crate) fn take_given(
+        &self,
+        token: &JoinToken,
+        of: &Transcript<'_>,
+        proof: &Proof,
+        data: &Path,
+    ) -> Option<Result<(), SecretError>> {
+        let key = token.key();
+        if !key.verify(of, End::Acceptor, &[&proof.sealed], &proof.macs) {
+            return None;
+        }
+        let given = Secrets::decode(key.open(of, &proof.sealed)?.as_slice()).ok()?;
+        let hidden = |texts: Vec<String>| texts.into_iter().map(Hidden::from).collect::<Vec<_>>();
+        let given = Keyring { deployment: hidden(given.deployment), site: hidden(given.site) };
+        Some(self.keep(given, data))
+    }
+
+    fn keep(&self, keyring: Keyring, data: &Path) -> Result<(), SecretError> {
+        for (secrets, file) in [(&keyring.deployment, FILE), (&keyring.site, SITE_FILE)] {
+            if !secrets.is_empty() {
+                secret::write(&data.join(file), secrets)?;
+            }
+        }
+        *self.keyring.write().unwrap_or_else(std::sync::PoisonError::into_inner) = keyring;
+        Ok(())
+    }
+
+    /// Draws a secret for a site that is alone and asks, so that others can be let in.
+    pub(crate) fn begin(&self, data: &Path) -> Result<(), PeersError> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(|error| PeersError::Random(error.to_string()))?;
+        let keyring = Keyring { deployment: vec![secret::of_random(bytes)], site: Vec::new() };
+        Ok(self.keep(keyring, data)?)
+    }
+}
+
+/// The join token of a configuration, if there is one.
+pub(crate) fn join_token(config: &Config) -> Result<Option<JoinToken>, PeersError> {
+    let peers = &config.peers;
+    let text = match (&peers.join_token, &peers.join_token_file) {
+        (Some(token), _) => token.reveal().to_owned(),
+        (None, Some(file)) => secret::read("--join-token-file", file)?,
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(JoinToken::parse(&text)?))
+}
+
+/// Refuses a certificate of the peer port that no other node would believe.
+pub(crate) fn check_certificate(
+    config: &Config,
+    auth: &PeerAuth,
+    roles: &Roles,
+) -> Result<(), PeersError> {
+    let Some(tls) = &config.tls.peer else { return Ok(()) };
+    let must_say = !config.peers.is_given() && auth.insists() && !auth.has_secret();
+    // One that says something else would be refused even with the secret.
+    if roles.allow(config.site.as_str(), config.node) || (roles.is_none() && !must_say) {
+        return Ok(());
+    }
+    let uri = role::uri(config.site.as_str());
+    Err(PeersError::CertificateWithoutRole { cert: tls.cert.clone(), uri })
+}
+
+fn secrets_of(
+    given: (&'static str, &Option<Hidden>),
+    file: (&'static str, &Option<PathBuf>),
+    kept: &Path,
+) -> Result<Vec<Hidden>, SecretError> {
+    if let (setting, Some(text)) = given {
+        return secret::parse(setting, text.reveal());
+    }
+    let (setting, path) = match file {
+        (setting, Some(path)) => (setting, path.as_path()),
+        _ if kept.exists() => ("the data directory", kept),
+        _ => return Ok(Vec::new()),
+    };
+    secret::parse(&format!("{setting} {}", path.display()), &secret::read(setting, path)?)
+}
+
+#[cfg(test)]
+mod tests;
