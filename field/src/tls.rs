@@ -1,9 +1,9 @@
-//! Certificates for a test: an authority of its own, and a certificate of it for loopback.
+//! Certificates for a test: an authority of its own, and certificates of it for loopback.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 
 /// PEM files in one folder.
 #[derive(Clone, Debug)]
@@ -16,33 +16,62 @@ pub struct Certificates {
     pub key: PathBuf,
 }
 
-/// Makes an authority and a certificate in `folder`.
+/// Somebody who signs certificates.
+pub struct Authority {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes one, with its files in `folder`.
+    ///
+    /// # Panics
+    /// When the folder cannot be written.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, "portolan field tests");
+        let issuer = KeyPair::generate()
+            .and_then(|key| CertifiedIssuer::self_signed(params, key))
+            .expect("an authority can be made");
+        let authority = Self { folder: folder.to_owned(), issuer };
+        authority.write("ca.pem", &authority.issuer.pem());
+        authority
+    }
+
+    /// Signs a certificate whose files are called `name`; `role`: the URI that says which node it is of.
+    ///
+    /// # Panics
+    /// When the folder cannot be written.
+    #[must_use]
+    pub fn issue(&self, name: &str, role: Option<&str>) -> Certificates {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).expect("names of loopback are names");
+        params
+            .subject_alt_names
+            .extend(role.map(|uri| SanType::URI(uri.try_into().expect("a role is ASCII"))));
+        let key = KeyPair::generate().expect("a key can be made");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate can be made");
+        Certificates {
+            ca: self.folder.join("ca.pem"),
+            cert: self.write(&format!("{name}.pem"), &certificate.pem()),
+            key: self.write(&format!("{name}.key"), &key.serialize_pem()),
+        }
+    }
+
+    fn write(&self, name: &str, pem: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::write(&path, pem).expect("a test's folder can be written");
+        path
+    }
+}
+
+/// Makes an authority and a certificate in `folder`, which a node of the site `field` may use.
 ///
 /// # Panics
 /// When the folder cannot be written.
 #[must_use]
 pub fn certificates(folder: &Path) -> Certificates {
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.distinguished_name.push(rcgen::DnType::CommonName, "portolan field tests");
-    let authority = KeyPair::generate()
-        .and_then(|key| CertifiedIssuer::self_signed(authority, key))
-        .expect("an authority can be made");
-
-    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let key = KeyPair::generate().expect("a key can be made");
-    let certificate = CertificateParams::new(names)
-        .and_then(|params| params.signed_by(&key, &authority))
-        .expect("a certificate can be made");
-
-    let write = |name: &str, pem: &str| {
-        let path = folder.join(name);
-        fs::write(&path, pem).expect("a test's folder can be written");
-        path
-    };
-    Certificates {
-        ca: write("ca.pem", &authority.pem()),
-        cert: write("node.pem", &certificate.pem()),
-        key: write("node.key", &key.serialize_pem()),
-    }
+    Authority::new(folder).issue("node", Some("portolan://node/field"))
 }

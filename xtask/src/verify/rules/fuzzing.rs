@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 use super::tree::Files;
 
 /// A target for everything that reads bytes which somebody else may have written.
-const PARSERS: [&str; 9] = [
+const PARSERS: [&str; 11] = [
     "config",
     "entry",
     "history",
+    "join_token",
     "log_segment",
     "peer_frame",
+    "peer_proof",
     "resp",
     "ring_row",
     "ring_say",
