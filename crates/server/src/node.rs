@@ -343,7 +343,7 @@ impl Node {
         let status = site.status();
         let is_alone = status.members.nodes.len() == 1
             && status.deployment.as_ref().is_none_or(|own| own.registry.sites.len() <= 1);
-        begin_secret(config, links.auth(), is_alone && !own.let_in)?;
+        peers::begin_secret(config, links.auth(), is_alone && !own.let_in)?;
         links.set_members(&own.members());
         let entering = own.let_in.then(|| (links.clone(), described));
         runtime.spawn(links.clone().accept(listener));
@@ -472,28 +472,6 @@ impl Node {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
-}
-
-/// Sees that a node which asks others for a proof has something to check one with.
-fn begin_secret(config: &Config, auth: &PeerAuth, is_alone: bool) -> Result<(), PeersError> {
-    if !auth.asks() || auth.has_secret() || config.tls.peer.is_some() {
-        return Ok(());
-    }
-    if is_alone {
-        auth.begin(&config.data)?;
-        tracing::info!(
-            "the peer port asks for a secret, which was drawn and lies in {}; `portolan site token` lets \
-             others join",
-            config.data.display()
-        );
-        return Ok(());
-    }
-    tracing::warn!(
-        "the peer port asks others to prove that they are nodes, and this one has no secret to check that \
-         with, so it has no links: give all nodes the same secret (PORTOLAN_PEER_SECRET, or secret_file in \
-         [peers])"
-    );
-    Ok(())
 }
 
 type Files =

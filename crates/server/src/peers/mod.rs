@@ -354,6 +354,32 @@ pub(crate) fn join_token(config: &Config) -> Result<Option<JoinToken>, PeersErro
     Ok(Some(JoinToken::parse(&text)?))
 }
 
+/// Sees that a node which asks others for a proof has something to check one with.
+pub(crate) fn begin_secret(
+    config: &Config,
+    auth: &PeerAuth,
+    is_alone: bool,
+) -> Result<(), PeersError> {
+    if !auth.asks() || auth.has_secret() || config.tls.peer.is_some() {
+        return Ok(());
+    }
+    if is_alone {
+        auth.begin(&config.data)?;
+        tracing::info!(
+            "the peer port asks for a secret, which was drawn and lies in {}; `portolan site token` \
+             lets others join",
+            config.data.join(FILE).display()
+        );
+        return Ok(());
+    }
+    tracing::warn!(
+        "the peer port asks others to prove that they are nodes, and this one has no secret to check \
+         that with, so it has no links: give all nodes the same secret (PORTOLAN_PEER_SECRET, or \
+         secret_file in [peers])"
+    );
+    Ok(())
+}
+
 /// Refuses a certificate of the peer port that no other node would believe.
 pub(crate) fn check_certificate(
     config: &Config,

@@ -3,11 +3,13 @@
 use super::super::{Identity, Links};
 use super::*;
 use crate::clock::Clock;
-use crate::config::{Config, Layer, PeersConfig};
+use crate::config::{Config, Layer, PeersConfig, TlsConfig};
 use crate::node::Event;
 use crate::peers::{Hidden, TokenScope};
+use crate::tls::{PeerTls, peer_name};
 use bytes::BytesMut;
 use model::{NodeId, SiteName, limits};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use std::sync::{Arc, mpsc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,18 +30,20 @@ async fn peer(node: u64, peers: PeersConfig) -> Peer {
 }
 
 async fn peer_of(site: &str, node: u64, peers: PeersConfig) -> Peer {
-    let over = Layer {
-        peers,
-        data: Some("/nonexistent".into()),
-        site: Some(site.into()),
-        ..Layer::default()
-    };
+    peer_with(site, node, peers, None).await
+}
+
+async fn peer_with(site: &str, node: u64, peers: PeersConfig, tls: Option<TlsConfig>) -> Peer {
+    let mut over = Layer { peers, site: Some(site.into()), ..Layer::default() };
+    over.data = Some("/nonexistent".into());
+    over.tls.peer = tls.clone();
     let config = Config::resolve(Layer::default(), over).unwrap();
     let auth = Arc::new(PeerAuth::open(&config, Clock::start()).unwrap());
     let site = SiteName::new(site).unwrap();
     let identity = Identity { site, node: NodeId(node), incarnation: node };
     let (sender, events) = mpsc::channel();
-    let links = Links::new(identity, None, auth, sender, tokio::runtime::Handle::current());
+    let tls = tls.map(|tls| PeerTls::load(&tls).unwrap());
+    let links = Links::new(identity, tls, auth, sender, tokio::runtime::Handle::current());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(links.clone().accept(listener));
@@ -266,4 +270,85 @@ async fn those_who_prove_nothing_are_few() {
     let friend = peer(2, secret("s")).await;
     dial(&friend, &site).await.unwrap();
     assert!(enter(0).is_some(), "a link that is proved takes no place");
+}
+
+/// An authority that signs certificates for loopback.
+struct Office {
+    folder: tempfile::TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Office {
+    fn new() -> Office {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Office { folder, issuer }
+    }
+
+    fn issue(&self, name: &str, role: Option<&str>) -> Option<TlsConfig> {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let uri = role.map(|uri| SanType::URI(uri.try_into().unwrap()));
+        params.subject_alt_names.extend(uri);
+        let key = KeyPair::generate().unwrap();
+        let signed = params.signed_by(&key, &self.issuer).unwrap();
+        let path = |end: &str| self.folder.path().join(format!("{name}.{end}"));
+        std::fs::write(path("pem"), signed.pem()).unwrap();
+        std::fs::write(path("key"), key.serialize_pem()).unwrap();
+        let ca = Some(self.folder.path().join("ca.pem"));
+        Some(TlsConfig { cert: path("pem"), key: path("key"), ca })
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_a_nodes_only_if_it_says_so() {
+    let office = Office::new();
+    let nothing = PeersConfig::default;
+    let of_pier = |name| office.issue(name, Some("portolan://node/pier"));
+    let a = peer_with("pier", 1, nothing(), of_pier("a")).await;
+    let b = peer_with("pier", 2, nothing(), of_pier("b")).await;
+    dial(&a, &b).await.unwrap();
+    let client = peer_with("pier", 3, nothing(), office.issue("client", None)).await;
+    let quay = office.issue("quay", Some("portolan://node/quay"));
+    let liar = peer_with("pier", 4, nothing(), quay.clone()).await;
+    let second = office.issue("second", Some("portolan://node/pier/2"));
+    let fifth = peer_with("pier", 5, nothing(), second).await;
+    for (stranger, words) in [
+        (&client, "does not say that it is a node: it needs portolan://node/pier "),
+        (&liar, "the certificate of another: it says portolan://node/quay"),
+        (&fifth, "the certificate of another: it says portolan://node/pier/2"),
+    ] {
+        let refused = dial(stranger, &a).await.unwrap_err();
+        assert!(refused.contains("refuses this node") && refused.contains(words), "{refused}");
+        let refused = dial(&a, stranger).await.unwrap_err();
+        assert!(refused.contains(words), "it looks at whom it dials, too: {refused}");
+    }
+    dial(&peer_with("quay", 1, nothing(), quay).await, &a).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proof_is_bound_to_its_tls_connection() {
+    let office = Office::new();
+    let of = |name| office.issue(name, None);
+    let a = peer_with("pier", 1, secret("s"), of("a")).await;
+    let b = peer_with("pier", 2, secret("s"), of("b")).await;
+    dial(&a, &b).await.unwrap();
+    // A client of the same authority sits between them and passes everything on as it is.
+    let tls = PeerTls::load(&of("client").unwrap()).unwrap();
+    let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = between.local_addr().unwrap().to_string();
+    let to = b.address.clone();
+    tokio::spawn(async move {
+        let (from_a, _) = between.accept().await.unwrap();
+        let mut from_a = tokio_rustls::TlsAcceptor::from(tls.accept).accept(from_a).await.unwrap();
+        let to_b = TcpStream::connect(&to).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(tls.connect);
+        let mut to_b = connector.connect(peer_name(&to).unwrap(), to_b).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut from_a, &mut to_b).await;
+    });
+    let refused = a.links.dial_any(&at).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("another secret"), "{refused}");
+    assert!(b.events.try_recv().is_err());
 }
