@@ -30,7 +30,7 @@ const BUGS: [(Bug, &str, u64, u64); 24] = [
     (Bug::GateLast, "three-sites", 1, 10),
     (Bug::SpreadUnchosen, "global", 1, 20),
     (Bug::PromiseUnlogged, "global", 1, 20),
-    (Bug::TimeByWallClock, "three-sites", 1, 100),
+    (Bug::TimeByWallClock, "witness", 1, 200),
 ];
 
 fn find(bug: Bug) {

@@ -346,6 +346,8 @@ fn a_site_shows_its_members_and_refuses_what_would_end_it() {
 #[test]
 fn a_site_shows_who_holds_the_registry_and_loses_nobody_that_answers() {
     let node = Node::start(&["--site", "pier-39"]);
+    // A leader founds the site's deployment before it takes its first write.
+    node.run(&["put", "a", "1"]).out();
     let text = node.run(&["registry", "show"]).out();
     assert_says(
         &text,
