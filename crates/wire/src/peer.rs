@@ -77,7 +77,6 @@ pub struct Clock {
 
 /// What a message says.
 #[derive(Clone, PartialEq, prost::Oneof)]
-#[expect(clippy::large_enum_variant, reason = "nearly all messages are the large one, Raft's")]
 pub enum Say {
     /// Consensus.
     #[prost(message, tag = "1")]

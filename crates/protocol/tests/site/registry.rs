@@ -119,10 +119,10 @@ impl Sites {
 fn any_one_of_three_may_be_away_when_the_registry_is_changed() {
     let mut sites = Sites::new(3);
     let slot = model::Registry::slot();
-    for away in 0..3 {
+    for (away, name) in NAMES.into_iter().enumerate().take(3) {
         sites.lab.part_site(away);
         let asked = (away + 1) % 3;
-        let made = sites.made(asked, change(create(NAMES[away])));
+        let made = sites.made(asked, change(create(name)));
         assert!(sites.registry(asked).keyspaces.contains(&made));
         sites.lab.rejoin_site(away);
         sites.agree();

@@ -117,10 +117,12 @@ async fn a_token_lets_in_and_then_the_secret_does() {
     dial(&site, &joiner).await.unwrap();
 
     let strange = peer(3, secret("t")).await;
-    let refused = joiner.links.enrol(&[strange.address.clone()], &token, data.path()).await;
+    let refused =
+        joiner.links.enrol(std::slice::from_ref(&strange.address), &token, data.path()).await;
     assert!(refused.unwrap_err().contains("was not made with the secret of site pier"));
     let open = peer(4, PeersConfig::default()).await;
-    let refused = joiner.links.enrol(&[open.address.clone()], &token, data.path()).await;
+    let refused =
+        joiner.links.enrol(std::slice::from_ref(&open.address), &token, data.path()).await;
     assert!(refused.unwrap_err().contains("has no secret"), "a site that believes everybody");
 }
 
