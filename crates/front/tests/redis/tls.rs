@@ -4,6 +4,7 @@ use crate::certificates::{Certificates, certificates};
 use crate::sites::Deployment;
 use crate::support::{Client, Site, tcp};
 use model::{KeyspaceSpec, Slot};
+use server::peers::Hidden;
 use server::users::{Grant, Right, UserConfig, hash_password};
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
@@ -62,6 +63,7 @@ fn the_cluster_port_speaks_tls_and_knows_its_users() {
             rights: vec![grant],
         };
         config.users = vec![user("looks", reads), user("drives", all)];
+        config.peers.secret = Some(Hidden::new("0123456789abcdef0123456789abcdef"));
     });
     deployment.give("car:{t}", 0);
     let client = |site| Client::over(connect(deployment.address(site), roots(&certificates)));
