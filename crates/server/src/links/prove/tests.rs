@@ -337,20 +337,21 @@ async fn a_proof_is_bound_to_its_tls_connection() {
     let a = peer_with("pier", 1, secret("s"), of("a")).await;
     let b = peer_with("pier", 2, secret("s"), of("b")).await;
     dial(&a, &b).await.unwrap();
+    let c = peer_with("pier", 3, secret("s"), of("c")).await;
     // A client of the same authority sits between them and passes everything on as it is.
     let tls = PeerTls::load(&of("client").unwrap()).unwrap();
     let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = between.local_addr().unwrap().to_string();
-    let to = b.address.clone();
+    let to = c.address.clone();
     tokio::spawn(async move {
         let (from_a, _) = between.accept().await.unwrap();
         let mut from_a = tokio_rustls::TlsAcceptor::from(tls.accept).accept(from_a).await.unwrap();
-        let to_b = TcpStream::connect(&to).await.unwrap();
+        let to_c = TcpStream::connect(&to).await.unwrap();
         let connector = tokio_rustls::TlsConnector::from(tls.connect);
-        let mut to_b = connector.connect(peer_name(&to).unwrap(), to_b).await.unwrap();
-        let _ = tokio::io::copy_bidirectional(&mut from_a, &mut to_b).await;
+        let mut to_c = connector.connect(peer_name(&to).unwrap(), to_c).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut from_a, &mut to_c).await;
     });
     let refused = a.links.dial_any(&at).await.map(drop).unwrap_err().to_string();
     assert!(refused.contains("another secret"), "{refused}");
-    assert!(b.events.try_recv().is_err());
+    assert!(c.events.try_recv().is_err());
 }
