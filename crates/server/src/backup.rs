@@ -94,12 +94,13 @@ pub fn restore(
     let incarnation = getrandom::u64().map_err(|error| RestoreError::System(error.to_string()))?;
     let incarnation = incarnation.max(1);
     let address = address.to_string();
-    let member = Member { node: node.0, address, incarnation, witness: false };
-    let members = recovery::first_members(member);
+    let member = Member { node: node.0, address, incarnation, ..Member::default() };
     let mut machine = Machine::open(state.clone())?;
     let last = machine.applied();
-    let encoded = recovery::encode_members(&members);
     let (index, term) = (last.index + 1, last.term + 1);
+    let mut members = recovery::first_members(member);
+    members.nodes.iter_mut().for_each(|member| member.since = index);
+    let encoded = recovery::encode_members(&members);
     let entry = machine::Committed { index, term, batch: None, members: Some(encoded.clone()) };
     machine.apply(&[entry], &mut Vec::new())?;
     snapshots.write(&SnapshotHead { index, term, members: encoded }, &state.view())?;

@@ -264,6 +264,7 @@ impl Node {
                 address: advertised.clone(),
                 incarnation: own.incarnation,
                 witness: config.witness,
+                since: 0,
             };
             let (mut begins, mut site_at) = (config.join.is_empty(), Vec::new());
             if !begins {
@@ -333,7 +334,7 @@ impl Node {
             false => None,
         };
         let site = RealSite::new(
-            Options { founding, ..options(config)? },
+            Options { founding, incarnation: own.incarnation, ..options(config)? },
             clock.now(),
             &recovered,
             reader,

@@ -48,17 +48,35 @@ pub struct Hello {
     /// Whether it asks for a proof.
     #[prost(bool, tag = "141")]
     pub asks_proof: bool,
+    /// Which entry of the site's log made this life a member; 0: none yet, as far as it knows.
+    #[prost(uint64, tag = "135")]
+    pub since: u64,
+}
+
+/// A life of a node: what is between an empty disk and the loss of that disk.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Life {
+    /// Drawn when its disk was empty.
+    #[prost(fixed64, tag = "1")]
+    pub incarnation: u64,
+    /// Which entry of the site's log made it a member; 0: not known.
+    #[prost(uint64, tag = "2")]
+    pub since: u64,
 }
 
 /// One message between two nodes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// What it says; `None` when a newer version says something unknown here.
-    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136")]
     pub say: Option<Say>,
     /// Of a leader's heartbeats and read indexes: the log time when it was sent.
     #[prost(message, optional, tag = "130")]
     pub clock: Option<Clock>,
+    /// Which life of its node the sender is. A node that only asks to be taken in says nothing here,
+    /// nor does one of an earlier version.
+    #[prost(message, optional, tag = "135")]
+    pub life: Option<Life>,
 }
 
 /// What a leader vouches for of time.
@@ -96,6 +114,9 @@ pub enum Say {
     /// To or from a node of another site.
     #[prost(message, tag = "6")]
     Across(Across),
+    /// The receiver is not the life of its node that is a member: this one is.
+    #[prost(message, tag = "136")]
+    Replaced(Life),
 }
 
 /// A message of Raft. The fields mean what they mean in etcd's Raft.
@@ -218,6 +239,10 @@ pub struct Member {
     /// It votes and keeps the log but holds no data.
     #[prost(bool, tag = "4")]
     pub witness: bool,
+    /// Which entry of the log made this life of it a member: a higher one is a later life's. 0: an
+    /// earlier version did, which did not keep it.
+    #[prost(uint64, tag = "135")]
+    pub since: u64,
 }
 
 /// The payload of an entry that changes the membership.
@@ -345,7 +370,7 @@ pub enum FrameError {
 
 impl From<Say> for Message {
     fn from(say: Say) -> Message {
-        Message { say: Some(say), clock: None }
+        Message { say: Some(say), clock: None, life: None }
     }
 }
 
@@ -455,6 +480,25 @@ mod tests {
         assert!(frame.ends_with(b"\x92\x08\x07\x08\xac\x02\x10\x03\x18\x01"), "{frame:02x?}");
         assert_eq!(decode::<Message>(frame), Ok(message));
         assert_eq!(Message::from(Say::Raft(Raft::default())).clock, None);
+    }
+
+    #[test]
+    fn a_life_goes_along_and_may_be_missing() {
+        let life = Life { incarnation: 7, since: 300 };
+        let message = Message { life: Some(life), ..a_message() };
+        let mut bytes = BytesMut::new();
+        encode_frame(&message, &mut bytes);
+        let frame = split_frame(&mut bytes).unwrap().unwrap();
+        assert!(frame.ends_with(b"\xba\x08\x0c\x09\x07\0\0\0\0\0\0\0\x10\xac\x02"), "{frame:02x?}");
+        assert_eq!(decode::<Message>(frame), Ok(message));
+        assert_eq!(Message::from(Say::Raft(Raft::default())).life, None);
+        // Written by format 1: a member and a greeting that do not say since when.
+        let member = decode::<Member>(Bytes::from_static(b"\x08\x02\x12\x03b:1\x19\x07\0\0\0\0\0\0\0"));
+        let address = "b:1".to_owned();
+        let expected = Member { node: 2, address, incarnation: 7, witness: false, since: 0 };
+        assert_eq!(member, Ok(expected));
+        let hello = decode::<Hello>(Bytes::from_static(b"\x08\x01\x12\x01a\x18\x02")).unwrap();
+        assert_eq!((hello.node, hello.since), (2, 0));
     }
 
     #[test]

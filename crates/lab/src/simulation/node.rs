@@ -168,6 +168,7 @@ impl Node {
             address: format!("n{}", self.id),
             incarnation: self.incarnation,
             witness: self.witness,
+            since: 0,
         }
     }
 
@@ -190,6 +191,7 @@ impl Node {
         let replica = recovery::recover(&mut recovered, &mut writer, &snapshots, state, warn)?;
         let (client, seed) = (ClientId(self.random.draw()), self.random.draw());
         let options = Options {
+            incarnation: self.incarnation,
             witness: self.witness,
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,

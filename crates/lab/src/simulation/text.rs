@@ -51,6 +51,7 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
             });
             format!("Answered {}", answers.collect::<Vec<_>>().join(", "))
         }
+        Say::Replaced(_) => "Replaced".to_owned(),
         Say::SnapshotWanted(wanted) => {
             format!("SnapshotWanted {} from byte {}", wanted.index, wanted.offset)
         }

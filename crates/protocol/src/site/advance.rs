@@ -308,7 +308,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn reconfigure(&mut self, covered: &[Committed]) {
         for entry in covered {
             if let Content::Members(change) = &entry.content {
-                self.raft.apply_members(&mut self.members.clone(), change);
+                self.raft.apply_members(&mut self.members.clone(), change, entry.index);
             }
         }
     }
@@ -323,7 +323,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     (self.read_batch(index, term, payload)?, None)
                 }
                 Content::Members(change) => {
-                    self.raft.apply_members(&mut self.members, &change);
+                    self.raft.apply_members(&mut self.members, &change, index);
                     self.members_changed();
                     (None, Some(Bytes::from(self.members.encode_to_vec())))
                 }

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn member(node: u64, incarnation: u64) -> Member {
-        Member { node, address: format!("n{node}:1"), incarnation, witness: false }
+        Member { node, address: format!("n{node}:1"), incarnation, ..Member::default() }
     }
 
     fn join(node: u64, incarnation: u64) -> Wanted {

@@ -7,7 +7,8 @@
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `writes`, `reads`: requests of this node's clients, batched;
 //! - `forwarding`: what this node hands to the leader;
-//! - `membership`, `handover`: who belongs to the site, and who is to lead it;
+//! - `membership`, `handover`: who belongs to the site, and who is to lead it; [`lives`]: which life of
+//!   a node a message is of;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `across`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
@@ -35,6 +36,7 @@ mod farewell;
 mod forwarding;
 mod gate;
 mod handover;
+pub mod lives;
 mod log_clock;
 pub mod machine;
 pub mod membership;
@@ -153,6 +155,8 @@ impl Origin {
 pub struct Options {
     /// This node.
     pub node: NodeId,
+    /// Which life of it: drawn when its disk was empty; 0: not known.
+    pub incarnation: u64,
     /// This process, among those that number requests. Random, new at each start.
     pub client: ClientId,
     /// Where the differences between nodes' election timeouts come from. Random.
@@ -186,6 +190,7 @@ impl Options {
     pub fn new(node: NodeId, client: ClientId, seed: u64) -> Options {
         Options {
             node,
+            incarnation: 0,
             client,
             seed,
             witness: false,
@@ -531,6 +536,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some(Say::Raft(raft)) = &message.say {
             message.clock = self.clock_of(raft);
         }
+        message.life = self.own_life();
         self.outputs.push_back(Output::Send { to, message: Box::new(message) });
     }
 

@@ -69,8 +69,12 @@ pub enum RecoveryError {
     },
 }
 
+/// Where the log of a new site begins: what is before is its membership.
+const FIRST_INDEX: u64 = 1;
+
 /// The members of a new site: one node, which votes.
 pub fn first_members(member: Member) -> Members {
+    let member = Member { since: FIRST_INDEX, ..member };
     Members { voters: vec![member.node], nodes: vec![member], ..Members::default() }
 }
 

@@ -197,7 +197,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Body::Read { .. } | Body::AtSite { .. } => return,
             Body::AddNode { node, address, witness } => {
-                let member = peer::Member { node: node.0, address, incarnation: 0, witness };
+                let member = peer::Member { node: node.0, address, witness, ..Default::default() };
                 return self.take_join(origin, member, deadline);
             }
             Body::Promote { lost, without, accept, .. } => {
@@ -255,8 +255,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn take_message(&mut self, from: NodeId, message: peer::Message) {
+        if !self.is_of_member(from, &message) {
+            return;
+        }
         let clock = message.clock;
         match message.say {
+            Some(Say::Raft(message)) if self.has_lost_what_it_acknowledged(&message) => {}
+            Some(Say::Replaced(by)) => self.hear_of_later_life(by),
             Some(Say::Raft(message)) if message.kind == MSG_SNAPSHOT => {
                 self.take_snapshot_offer(from, message);
             }

@@ -60,11 +60,13 @@ pub enum Bug {
     PromiseUnlogged,
     /// Log time is what the leader's wall clock shows.
     TimeByWallClock,
+    /// A message is its node's, whichever life of it sent it.
+    TrustOldDisks,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 24] = [
+    pub const ALL: [Bug; 25] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -89,6 +91,7 @@ impl Bug {
         Bug::SpreadUnchosen,
         Bug::PromiseUnlogged,
         Bug::TimeByWallClock,
+        Bug::TrustOldDisks,
     ];
 
     /// Its name on a command line.
@@ -118,6 +121,7 @@ impl Bug {
             Bug::SpreadUnchosen => "spread-unchosen",
             Bug::PromiseUnlogged => "promise-unlogged",
             Bug::TimeByWallClock => "time-by-wall-clock",
+            Bug::TrustOldDisks => "trust-old-disks",
         }
     }
 }

@@ -145,6 +145,7 @@ impl<F: Fenced> Kept<F> {
             address: address.to_owned(),
             incarnation: self.site.incarnation,
             witness: false,
+            since: 0,
         };
         let members = recovery::first_members(member);
         let encoded = recovery::encode_members(&members);

@@ -15,6 +15,7 @@ mod across;
 mod connection;
 pub(crate) mod enter;
 pub(crate) mod join;
+mod lives;
 mod prove;
 mod straight;
 mod strangers;
@@ -31,6 +32,7 @@ use crate::tls::{PeerTls, Session, peer_name};
 use across::Others;
 use bytes::{Bytes, BytesMut};
 use connection::Connection;
+use lives::Lives;
 use model::{NodeId, SiteId, SiteName, limits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -164,6 +166,7 @@ struct Inner {
     /// Messages handed to the site's thread and not taken yet.
     waiting: Arc<AtomicUsize>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
+    lives: Lives,
     /// Whom this node dials, and where. Each has exactly one task that does it: with two, each
     /// would take the link over from the other for ever. `None`: no longer a member, which its
     /// task has yet to notice.
@@ -194,6 +197,7 @@ impl Links {
             events,
             waiting,
             links,
+            lives: Lives::default(),
             dialled,
             others,
             porter,
@@ -217,6 +221,7 @@ impl Links {
         if let Some(link) = lock(&self.0.links).get(&to) {
             link.push(message);
         }
+        self.0.lives.answer(to, message);
     }
 
     /// Wakes the writers that have something to send.
@@ -230,6 +235,7 @@ impl Links {
     /// Dials whom this node has to dial, at the addresses that the members have now.
     pub(crate) fn set_members(&self, members: &Members) {
         let own = self.0.identity.node;
+        self.0.lives.set_members(members);
         let mut dialled = lock(&self.0.dialled);
         for (node, address) in dialled.iter_mut() {
             if !members.nodes.iter().any(|member| member.node == node.0) {
@@ -258,6 +264,9 @@ impl Links {
         loop {
             let Some(address) = self.address_to_dial(node) else { return };
             match self.dial(&address, Some(node)).await {
+                Ok(connection) if self.is_earlier_life(&connection) => {
+                    self.turn_away(connection).await;
+                }
                 Ok(connection) => {
                     (wait, told) = (REDIAL.0, false);
                     self.run(connection).await;
@@ -340,6 +349,7 @@ impl Links {
         let hello = Hello {
             deployment,
             site_id,
+            since: self.0.lives.since(&self.0.identity),
             challenge: Bytes::copy_from_slice(&challenge),
             asks_proof: self.0.auth.asks(),
             ..self.0.identity.hello()
@@ -399,7 +409,10 @@ impl Links {
     async fn serve(&self, connection: Connection) {
         let hello = connection.hello();
         if hello.site == self.0.identity.site.as_str() {
-            return self.run(connection).await;
+            return match self.is_earlier_life(&connection) {
+                true => self.hear_joiner(connection).await,
+                false => self.run(connection).await,
+            };
         }
         if let Some(name) = self.0.others.name_of(SiteId(hello.site_id))
             && name.as_str() != hello.site
@@ -527,7 +540,7 @@ mod tests {
         let (accepting, _accepted) = links(1);
         tokio::spawn(accepting.accept(listener));
         let (dialling, _events) = links(2);
-        let member = Member { node: 1, address, incarnation: 1, witness: false };
+        let member = Member { node: 1, address, incarnation: 1, ..Member::default() };
         let here = Members { nodes: vec![member], ..Members::default() };
         dialling.set_members(&here);
         let link = dialling.link(NodeId(1));

@@ -27,6 +27,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use super::lives;
 use super::trial::{Bug, Planted};
 use bytes::Bytes;
 use model::{NodeId, limits};
@@ -371,8 +372,13 @@ impl<R: LogReader> Raft<R> {
         self.node.advance_apply_to(index);
     }
 
-    /// Makes a committed change of the membership take effect.
-    pub fn apply_members(&mut self, members: &mut peer::Members, change: &peer::MembersChange) {
+    /// Makes a committed change of the membership take effect, that of the entry at `index`.
+    pub fn apply_members(
+        &mut self,
+        members: &mut peer::Members,
+        change: &peer::MembersChange,
+        index: u64,
+    ) {
         // An error is a change that means nothing here (leaving a joint configuration twice, say):
         // every node finds the same and none changes.
         let Ok(state) = self.node.apply_conf_change(&convert::conf_change(change)) else { return };
@@ -385,9 +391,11 @@ impl<R: LogReader> Raft<R> {
         }
         for one in &change.changes {
             let Some(member) = &one.member else { continue };
+            let known = members.nodes.iter().find(|other| other.node == member.node);
+            let since = lives::since(known, member, index);
             members.nodes.retain(|other| other.node != member.node);
             if one.kind() != peer::MemberChangeKind::Remove {
-                members.nodes.push(member.clone());
+                members.nodes.push(peer::Member { since, ..member.clone() });
             }
         }
         members.nodes.sort_by_key(|member| member.node);

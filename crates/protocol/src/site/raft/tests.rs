@@ -127,7 +127,7 @@ fn left_alone() -> Raft<Reader> {
         }
         for entry in effects.committed {
             if let Content::Members(change) = &entry.content {
-                raft.apply_members(&mut all, change);
+                raft.apply_members(&mut all, change, entry.index);
             }
             raft.applied(entry.index);
         }

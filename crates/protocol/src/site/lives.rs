@@ -1,0 +1,160 @@
+//! Which life of a node a message is of.
+//!
+//! A node that lost its disk has forgotten its votes and its entries; with an empty disk it is somebody
+//! new, under the same id. The disk that was thought lost may come back, though: an operator puts it
+//! into a machine again, or starts an old copy of a virtual one. What it says then must not count as the
+//! member's: the other life has acknowledged entries that this disk never had.
+//!
+//! So every message between the nodes of a site says which life of its node sent it, and so does the
+//! greeting of a link. An incarnation tells two lives apart, but not which is the later one, and a node
+//! that lags must not refuse a life that it has yet to hear of: with it, it may be the majority that
+//! elects. Lives are ordered by the entry of the log that made them members.
+//!
+//! Whoever is refused is told why, and stops: see [`Site::hear_of_later_life`].
+
+use super::Site;
+use super::membership::find;
+use super::trial::Bug;
+use model::NodeId;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::peer::{self, Life, Member, Members, Say};
+
+/// etcd's number for the message by which a leader says that it is there, and how far a follower may
+/// apply: at most as far as that follower has acknowledged.
+const MSG_HEARTBEAT: u32 = 8;
+
+/// The life that is a member, if `life` of `node` is an earlier one. `None`: it is the member, or one
+/// that these members have yet to hear of, or `node` is none.
+#[must_use]
+pub fn replaced(members: &Members, node: NodeId, life: Life) -> Option<Life> {
+    let member = find(members, node)?;
+    let known = Life { incarnation: member.incarnation, since: member.since };
+    // A list that only says where the nodes are knows of no lives.
+    let is_unknown = known == Life::default();
+    let is_later = known.since > 0 && life.since > known.since;
+    (!is_unknown && known.incarnation != life.incarnation && !is_later).then_some(known)
+}
+
+/// Since when a life is a member as it knows itself; 0: it is none yet, as far as it knows.
+#[must_use]
+pub fn since_of(members: &Members, node: NodeId, incarnation: u64) -> u64 {
+    let own = find(members, node).filter(|member| member.incarnation == incarnation);
+    own.map_or(0, |member| member.since)
+}
+
+/// Since when a life is a member that the entry at `index` adds, or makes a voter of.
+pub(super) fn since(known: Option<&Member>, member: &Member, index: u64) -> u64 {
+    let same = known.filter(|known| known.incarnation == member.incarnation);
+    same.map_or(index, |known| known.since)
+}
+
+/// Whether a message does nothing but ask for its sender to be taken in.
+#[must_use]
+pub fn only_joins(message: &peer::Message) -> bool {
+    let Some(Say::Forward(forward)) = &message.say else { return false };
+    forward.requests.iter().all(|request| request.join.is_some())
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// This life, as messages say it.
+    pub(super) fn own_life(&self) -> Option<Life> {
+        let incarnation = self.options.incarnation;
+        let since = since_of(&self.members, self.options.node, incarnation);
+        (incarnation != 0).then_some(Life { incarnation, since })
+    }
+
+    /// Whether a message is to be heard. If not, its sender is told.
+    pub(super) fn is_of_member(&mut self, from: NodeId, message: &peer::Message) -> bool {
+        let is_word_to_us = matches!(message.say, Some(Say::Replaced(_)));
+        if is_word_to_us || only_joins(message) || self.options.planted.is(Bug::TrustOldDisks) {
+            return true;
+        }
+        // A node of an earlier version does not say it; its link was looked at when it greeted.
+        let Some(life) = message.life else { return true };
+        let Some(by) = replaced(&self.members, from, life) else { return true };
+        self.send(from, Say::Replaced(by));
+        false
+    }
+
+    /// Another node knows of a later life of this one: nothing of what is on this disk counts any more.
+    pub(super) fn hear_of_later_life(&mut self, by: Life) {
+        let Some(own) = self.own_life() else { return };
+        let is_listed = find(&self.members, self.options.node)
+            .is_some_and(|member| member.incarnation == own.incarnation);
+        if by.incarnation == own.incarnation || by.since <= own.since || !is_listed {
+            return;
+        }
+        let node = self.options.node;
+        self.fail(format!(
+            "this disk is of an earlier life of {node}: the site has taken in another disk as {node} \
+             since, and what is on this one is no longer part of it. If it was put in by mistake, put the \
+             newer one back; otherwise start {node} on an empty --data directory with --join, and the \
+             site takes it in again"
+        ));
+    }
+
+    /// Whether the leader was told that this node has entries which are not in its log. That is a disk
+    /// that was put back to an earlier state, under the same incarnation.
+    pub(super) fn has_lost_what_it_acknowledged(&mut self, message: &peer::Raft) -> bool {
+        let last = self.raft.last_index();
+        let has_lost = message.kind == MSG_HEARTBEAT
+            && message.term >= self.raft.term()
+            && message.commit > last;
+        if has_lost {
+            let (node, commit) = (self.options.node, message.commit);
+            self.fail(format!(
+                "this disk is an earlier state of itself: {node} has acknowledged entry {commit}, and its \
+                 log ends at {last}. If an old copy of it was put back, put the newer one in; otherwise \
+                 start {node} on an empty --data directory with --join, and the site takes it in again"
+            ));
+        }
+        has_lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(incarnation: u64, since: u64) -> Members {
+        let member = Member { node: 3, incarnation, since, ..Member::default() };
+        Members { nodes: vec![member], ..Members::default() }
+    }
+
+    fn is_refused(known: (u64, u64), life: (u64, u64)) -> bool {
+        let life = Life { incarnation: life.0, since: life.1 };
+        replaced(&members(known.0, known.1), NodeId(3), life).is_some()
+    }
+
+    #[test]
+    fn the_member_is_heard_and_earlier_lives_are_not() {
+        assert!(!is_refused((7, 50), (7, 50)));
+        assert!(!is_refused((7, 50), (7, 0)), "it has yet to read in the log that it is a member");
+        assert!(is_refused((7, 50), (6, 4)));
+        assert!(is_refused((7, 50), (6, 0)));
+        assert!(is_refused((0, 50), (6, 4)), "another one is announced in its place");
+    }
+
+    #[test]
+    fn a_later_life_is_heard_by_a_node_that_lags() {
+        assert!(!is_refused((6, 4), (7, 50)));
+        assert!(is_refused((6, 0), (7, 50)), "which is the later one cannot be told");
+    }
+
+    #[test]
+    fn who_is_no_member_is_not_a_matter_of_lives() {
+        let life = Life { incarnation: 7, since: 3 };
+        assert_eq!(replaced(&members(6, 4), NodeId(2), life), None);
+        assert!(!is_refused((0, 0), (7, 3)), "a list of addresses");
+    }
+
+    #[test]
+    fn a_life_is_a_member_since_it_was_added() {
+        let known = members(7, 50).nodes.remove(0);
+        assert_eq!(since(Some(&known), &known, 60), 50, "it becomes a voter");
+        let later = Member { incarnation: 8, ..known.clone() };
+        assert_eq!((since(Some(&known), &later, 60), since(None, &later, 70)), (60, 70));
+    }
+}
