@@ -98,6 +98,34 @@ pub enum IdentityError {
         /// The engine that was asked for.
         engine: &'static str,
     },
+    /// The log of a member is gone.
+    #[error(
+        "{path} is of node {node} of site {site:?}, which is a member, but its log is gone: started like \
+         this, it would have forgotten what it acknowledged and whom it voted for. If the log lies \
+         elsewhere, put it back; if not, move {path} away and start node {node} with --join, so that the \
+         site takes it in again as a new one (where it was the only node, restore a backup)"
+    )]
+    LogGone {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is: the site.
+        site: String,
+        /// Whose it is: the node.
+        node: u64,
+    },
+    /// There is data, and nothing that says whose.
+    #[error(
+        "{path} holds data ({part}), but no {FILE} that says whose: started like this, it would pass for \
+         a new node with another's data. If the file lies elsewhere (in a backup of the directory, say), \
+         put it back; if not, move {path} away and start the node with --join on an empty directory, or \
+         restore a backup"
+    )]
+    NobodysData {
+        /// The directory.
+        path: PathBuf,
+        /// What is there.
+        part: &'static str,
+    },
     /// A process has it open.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
@@ -244,6 +272,42 @@ impl Identity {
     }
 }
 
+/// Refuses a directory that has lost its log, or what says whose it is. State and snapshots are made
+/// again from what is left; these two cannot be.
+///
+/// The log's first file is there before anything makes the node a member, and the identity before the
+/// log: whatever a crash leaves behind passes.
+pub(crate) fn check_whole(data: &Path) -> Result<(), IdentityError> {
+    let path = data.join(FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let found = Identity::parse(&path, &text)?;
+            let keeps_log = found.member && found.engine.is_none();
+            if keeps_log && !has_files(&data.join("log"))? {
+                let path = data.to_path_buf();
+                return Err(IdentityError::LogGone { path, site: found.site, node: found.node });
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            for part in ["log", "snapshots", "state"] {
+                if has_files(&data.join(part))? {
+                    return Err(IdentityError::NobodysData { path: data.to_path_buf(), part });
+                }
+            }
+        }
+        Err(cause) => return Err(IdentityError::Io { path, cause }),
+    }
+    Ok(())
+}
+
+fn has_files(folder: &Path) -> Result<bool, IdentityError> {
+    match fs::read_dir(folder) {
+        Ok(mut files) => Ok(files.next().is_some()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(IdentityError::Io { path: folder.to_path_buf(), cause }),
+    }
+}
+
 /// Holds the data directory for this process alone, for as long as it is kept.
 pub(crate) fn lock_directory(data: &Path) -> Result<File, IdentityError> {
     let io = |cause| IdentityError::Io { path: data.to_path_buf(), cause };
@@ -305,6 +369,37 @@ mod tests {
         assert!(refused.to_string().contains("in this directory"), "{refused}");
         let text = fs::read_to_string(data.path().join(FILE)).unwrap();
         assert!(!text.contains("engine"), "an older version reads it: {text}");
+    }
+
+    #[test]
+    fn a_member_s_log_is_not_begun_anew() {
+        let data = tempfile::tempdir().unwrap();
+        let site = SiteName::new("pier").unwrap();
+        check_whole(data.path()).unwrap();
+        let mut own = Identity::open(data.path(), &site, NodeId(3), false, 7).unwrap();
+        check_whole(data.path()).expect("it has asked, and was not taken in yet");
+        own.became_member(data.path(), &Members::default()).unwrap();
+        for empty in [false, true] {
+            if empty {
+                fs::create_dir(data.path().join("log")).unwrap();
+            }
+            let refused = check_whole(data.path()).unwrap_err().to_string();
+            assert!(refused.contains("node 3") && refused.contains("--join"), "{refused}");
+        }
+        fs::write(data.path().join("log/1"), "").unwrap();
+        check_whole(data.path()).unwrap();
+    }
+
+    #[test]
+    fn data_without_an_identity_is_nobody_s() {
+        for part in ["log", "snapshots", "state"] {
+            let data = tempfile::tempdir().unwrap();
+            fs::create_dir(data.path().join(part)).unwrap();
+            check_whole(data.path()).unwrap();
+            fs::write(data.path().join(part).join("1"), "").unwrap();
+            let refused = check_whole(data.path()).unwrap_err().to_string();
+            assert!(refused.contains(part) && refused.contains(FILE), "{refused}");
+        }
     }
 
     #[test]

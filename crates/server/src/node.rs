@@ -201,6 +201,9 @@ impl Node {
     /// waits until the site has taken it in). The fronts' ports are not opened here.
     pub fn start(config: &Config) -> Result<Node, StartError> {
         let lock = identity::lock_directory(&config.data)?;
+        if matches!(config.engine, Engine::Embedded) {
+            identity::check_whole(&config.data)?;
+        }
         let incarnation = random()?.max(1);
         let mut own =
             Identity::open(&config.data, &config.site, config.node, config.witness, incarnation)?;
