@@ -37,14 +37,17 @@ impl Cluster {
         Ok(self.caller.call(Repeat::Read, v1::StatusRequest {}, ask).await?.into_inner())
     }
 
-    /// Adds a node, which becomes a voter once it has caught up. `address`: its peer port.
+    /// Adds a node, which becomes a voter once it has caught up. `address`: its peer port; `force`: also
+    /// if a node of this id is a member.
     pub async fn add_node(
         &self,
         node: NodeId,
         address: impl Into<String>,
         witness: bool,
+        force: bool,
     ) -> Result<(), Error> {
-        let message = v1::AddNodeRequest { node: node.0, address: address.into(), witness };
+        let address = address.into();
+        let message = v1::AddNodeRequest { node: node.0, address, witness, force };
         let add = |channel, request| async move { cluster(channel).add_node(request).await };
         self.caller.call(Repeat::Never, message, add).await.map(drop)
     }
@@ -62,9 +65,9 @@ impl Cluster {
         Ok(self.caller.call(Repeat::Read, message, make).await?.into_inner())
     }
 
-    /// Removes a node.
-    pub async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
-        let message = v1::RemoveNodeRequest { node: node.0 };
+    /// Removes a node. `force`: also if it can be reached while another voter cannot.
+    pub async fn remove_node(&self, node: NodeId, force: bool) -> Result<(), Error> {
+        let message = v1::RemoveNodeRequest { node: node.0, force };
         let remove = |channel, request| async move { cluster(channel).remove_node(request).await };
         self.caller.call(Repeat::Never, message, remove).await.map(drop)
     }

@@ -232,7 +232,7 @@ fn a_site_is_administered() {
 
         let status = cluster.status().await.unwrap();
         assert_eq!((status.node, status.leader, status.members.len()), (1, 1, 1));
-        let last = cluster.remove_node(NodeId(1)).await.unwrap_err();
+        let last = cluster.remove_node(NodeId(1), false).await.unwrap_err();
         assert_eq!(reason(last), Reason::Membership);
     });
 }

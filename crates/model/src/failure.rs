@@ -201,7 +201,9 @@ pub enum MembershipError {
     #[error("{0} is not a member of this site")]
     NotAMember(NodeId),
     /// It is there already.
-    #[error("{0} is a member already; remove it first if it comes back with an empty disk")]
+    #[error(
+        "{0} is a member already: remove it first if it comes back with an empty disk, or repeat with --force"
+    )]
     AlreadyAMember(NodeId),
     /// The site is full.
     #[error("a site has at most {max} nodes", max = limits::NODES_MAX)]
@@ -223,4 +225,30 @@ pub enum MembershipError {
          same --site, --node and etcd settings, which waits and takes over when this one is gone"
     )]
     KeptInEtcd,
+    /// Another machine has this id, and answers.
+    #[error(
+        "{node} is a member of this site at {address}, and answers: give this node another --node. If it \
+         is to take that one's place, stop that one first, or `portolan member remove --force` it"
+    )]
+    IdInUse {
+        /// The id.
+        node: NodeId,
+        /// Where the member is.
+        address: String,
+    },
+    /// A node that can be reached is to go while another one cannot.
+    #[error(
+        "{node} can be reached and another voter cannot: without {node} there would be {voters} voters, of \
+         whom {reachable} can be reached, {majority}. Remove the one that is lost, or bring it back \
+         first; --force removes {node} all the same",
+        majority = if 2 * reachable > *voters { "still a majority" } else { "no majority, and the site would stand still" }
+    )]
+    FewerReachable {
+        /// The node that is to go.
+        node: NodeId,
+        /// How many voters would be left.
+        voters: u64,
+        /// How many of them can be reached.
+        reachable: u64,
+    },
 }

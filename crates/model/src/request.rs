@@ -77,6 +77,20 @@ pub enum Body {
         /// Its id.
         node: NodeId,
     },
+    /// Adds a node, also where one of its id is a member and answers: that one is removed.
+    ForceAddNode {
+        /// Its id.
+        node: NodeId,
+        /// Where its peer port is (`host:port`).
+        address: String,
+        /// It votes and keeps the log's order, but no data.
+        witness: bool,
+    },
+    /// Removes a node, whoever is left.
+    ForceRemoveNode {
+        /// Its id.
+        node: NodeId,
+    },
     /// Hands leadership to a node.
     TransferLeader {
         /// Its id.
@@ -110,7 +124,10 @@ impl Body {
             Body::Registry { id, .. } => id.is_some(),
             Body::Write(command) => command.is_repeatable(),
             Body::AtSite { command, .. } => command.is_repeatable(),
-            Body::AddNode { .. } | Body::RemoveNode { .. } => false,
+            Body::AddNode { .. }
+            | Body::RemoveNode { .. }
+            | Body::ForceAddNode { .. }
+            | Body::ForceRemoveNode { .. } => false,
         }
     }
 }

@@ -42,15 +42,15 @@ pub struct Hello {
     /// Its site's id there; 0: none.
     #[prost(uint32, tag = "6")]
     pub site_id: u32,
+    /// Which entry of the site's log made this life a member; 0: none yet, as far as it knows.
+    #[prost(uint64, tag = "135")]
+    pub since: u64,
     /// Drawn for this connection, for the other side's proof. Empty: it knows of no proofs.
     #[prost(bytes = "bytes", tag = "140")]
     pub challenge: Bytes,
     /// Whether it asks for a proof.
     #[prost(bool, tag = "141")]
     pub asks_proof: bool,
-    /// Which entry of the site's log made this life a member; 0: none yet, as far as it knows.
-    #[prost(uint64, tag = "135")]
-    pub since: u64,
 }
 
 /// A life of a node: what is between an empty disk and the loss of that disk.
@@ -493,7 +493,8 @@ mod tests {
         assert_eq!(decode::<Message>(frame), Ok(message));
         assert_eq!(Message::from(Say::Raft(Raft::default())).life, None);
         // Written by format 1: a member and a greeting that do not say since when.
-        let member = decode::<Member>(Bytes::from_static(b"\x08\x02\x12\x03b:1\x19\x07\0\0\0\0\0\0\0"));
+        let member =
+            decode::<Member>(Bytes::from_static(b"\x08\x02\x12\x03b:1\x19\x07\0\0\0\0\0\0\0"));
         let address = "b:1".to_owned();
         let expected = Member { node: 2, address, incarnation: 7, witness: false, since: 0 };
         assert_eq!(member, Ok(expected));

@@ -36,7 +36,11 @@ impl v1::cluster_server::Cluster for Callee {
                 return Err(Invalid::Value { field: "address", what }.into());
             }
             let node = node_id(add.node)?;
-            let body = Body::AddNode { node, address: add.address, witness: add.witness };
+            let v1::AddNodeRequest { address, witness, .. } = add;
+            let body = match add.force {
+                false => Body::AddNode { node, address, witness },
+                true => Body::ForceAddNode { node, address, witness },
+            };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::AddNodeResponse {})
         })
@@ -50,7 +54,12 @@ impl v1::cluster_server::Cluster for Callee {
         self.measured(Method::RemoveNode, async {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
-            let body = Body::RemoveNode { node: node_id(request.into_inner().node)? };
+            let remove = request.into_inner();
+            let node = node_id(remove.node)?;
+            let body = match remove.force {
+                false => Body::RemoveNode { node },
+                true => Body::ForceRemoveNode { node },
+            };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::RemoveNodeResponse {})
         })

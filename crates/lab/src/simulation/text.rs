@@ -233,6 +233,8 @@ pub(super) fn request(request: &Request) -> String {
         Body::AddNode { node, witness: false, .. } => format!("add {node}"),
         Body::AddNode { node, .. } => format!("add {node} as witness"),
         Body::RemoveNode { node } => format!("remove {node}"),
+        Body::ForceAddNode { node, .. } => format!("force add {node}"),
+        Body::ForceRemoveNode { node } => format!("force remove {node}"),
         Body::TransferLeader { node } => format!("transfer to {node}"),
         other => format!("{other:?}"),
     }

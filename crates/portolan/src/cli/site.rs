@@ -179,7 +179,9 @@ pub(crate) enum Member {
     /// `portolan serve --join` does this by itself; here it is for nodes that are started later.
     Add(Add),
     /// Take a node out of the site; afterwards its disk may be thrown away
-    Remove(OneNode),
+    ///
+    /// One that can be reached is not removed while another voter cannot be: it says what would be left.
+    Remove(Remove),
     /// Hand leadership to a node
     Transfer(OneNode),
 }
@@ -196,6 +198,22 @@ pub(crate) struct Add {
     /// It votes and keeps the log's order, but no data
     #[arg(long)]
     witness: bool,
+    /// Also if a node of this id is a member, which is removed then
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A node to remove.
+#[derive(Args)]
+pub(crate) struct Remove {
+    /// Its id
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    node: u64,
+    /// Also if it can be reached while another voter cannot
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     connect: Connect,
 }
@@ -214,10 +232,11 @@ impl Member {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
             Member::Add(add) => add.connect.run(|client| async move {
-                Ok(client.cluster().add_node(NodeId(add.node), add.address, add.witness).await?)
+                let (node, cluster) = (NodeId(add.node), client.cluster());
+                Ok(cluster.add_node(node, add.address, add.witness, add.force).await?)
             }),
             Member::Remove(one) => one.connect.run(|client| async move {
-                Ok(client.cluster().remove_node(NodeId(one.node)).await?)
+                Ok(client.cluster().remove_node(NodeId(one.node), one.force).await?)
             }),
             Member::Transfer(one) => one.connect.run(|client| async move {
                 Ok(client.cluster().transfer_leader(NodeId(one.node)).await?)

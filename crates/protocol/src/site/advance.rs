@@ -21,6 +21,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What a tick of time brings beside raft's own part.
     pub(super) fn on_tick(&mut self) {
         let now = self.now.monotonic;
+        self.heard.tick(&self.members);
         let mut settled = Vec::new();
         self.writes.give_up(now, &mut settled);
         self.forwarding.give_up(now, &mut settled);
@@ -142,6 +143,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             );
             self.settle(settled);
             self.reads.ask_again();
+            self.heard.begin();
         }
         let transferring = self.raft.is_transferring();
         let mut settled = Vec::new();
@@ -180,7 +182,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let own = self.options.node;
         let mut settled = Vec::new();
         for (origin, deadline) in self.membership.take_leaving(own) {
-            let body = Body::RemoveNode { node: own };
+            // Whether it may go was found before leadership was handed over for it.
+            let body = Body::ForceRemoveNode { node: own };
             settled.extend(self.forwarding.push(origin, body, deadline).err());
         }
         self.settle(settled);
@@ -191,7 +194,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         let mut settled = Vec::new();
-        let wanted = self.membership.next(&self.members, &mut settled);
+        let now = self.now.monotonic;
+        let mut membership = std::mem::take(&mut self.membership);
+        let is_alive = |node| self.is_alive(node);
+        let wanted = membership.next(&self.members, now, is_alive, &mut settled);
+        self.membership = membership;
         self.settle(settled);
         if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {
             return self.hand_over();

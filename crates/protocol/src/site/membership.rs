@@ -28,7 +28,15 @@ pub(super) const CAUGHT_UP_ENTRIES: u64 = 1_000;
 #[derive(Debug)]
 pub(super) enum Wanted {
     /// This life of a node is to be a member.
-    Join { member: Member, origin: Origin, deadline: Duration },
+    Join {
+        member: Member,
+        /// Also in the place of a life that answers.
+        force: bool,
+        /// While one answers, it waits until then for it to fall silent.
+        refuse_at: Duration,
+        origin: Origin,
+        deadline: Duration,
+    },
     /// A node is to be gone.
     Leave { node: NodeId, origin: Origin, deadline: Duration },
 }
@@ -38,6 +46,8 @@ pub(super) enum Wanted {
 enum Next {
     Done,
     Propose(MembersChange),
+    Wait,
+    Refuse(MembershipError),
 }
 
 /// The changes that wait at this node for its leadership to carry them out.
@@ -51,14 +61,21 @@ impl Membership {
         self.wanted.is_empty()
     }
 
+    /// Somebody who asks again before there is an answer asks for the same.
     pub(super) fn want(&mut self, wanted: Wanted) {
-        self.wanted.push(wanted);
+        let origin = wanted.origin();
+        let asks_again = |one: &Wanted| one.origin() == origin && origin != Origin::Nobody;
+        if !self.wanted.iter().any(asks_again) {
+            self.wanted.push(wanted);
+        }
     }
 
     /// Settles the wishes that have come true and answers with the change to propose next, if any.
     pub(super) fn next(
         &mut self,
         members: &Members,
+        now: Duration,
+        is_alive: impl Fn(NodeId) -> bool,
         settled: &mut Vec<Settled>,
     ) -> Option<MembersChange> {
         let mut proposal = None;
@@ -66,7 +83,12 @@ impl Membership {
             if proposal.is_some() {
                 return true;
             }
-            match wanted.next(members) {
+            match wanted.next(members, now, &is_alive) {
+                Next::Wait => true,
+                Next::Refuse(error) => {
+                    settled.push((wanted.take_origin(), Err(Failure::Membership(error))));
+                    false
+                }
                 Next::Propose(change) => {
                     proposal = Some(change);
                     true
@@ -121,23 +143,43 @@ impl Wanted {
         std::mem::replace(origin, Origin::Nobody)
     }
 
-    fn next(&self, members: &Members) -> Next {
+    fn origin(&self) -> Origin {
+        let (Wanted::Join { origin, .. } | Wanted::Leave { origin, .. }) = self;
+        *origin
+    }
+
+    fn next(&self, members: &Members, now: Duration, is_alive: impl Fn(NodeId) -> bool) -> Next {
         match self {
             Wanted::Leave { node, .. } => match find(members, *node) {
                 Some(member) => propose(MemberChangeKind::Remove, member),
                 None => Next::Done,
             },
-            Wanted::Join { member, .. } => match find(members, NodeId(member.node)) {
-                Some(known) if known.incarnation == member.incarnation => Next::Done,
-                // Announced by `member add`, and now it is here.
-                Some(known) if known.incarnation == 0 && is_learner(members, member.node) => {
-                    propose(MemberChangeKind::Listen, member)
+            Wanted::Join { member, force, refuse_at, .. } => {
+                match find(members, NodeId(member.node)) {
+                    Some(known) if known.incarnation == member.incarnation => Next::Done,
+                    // Announced by `member add`, and now it is here.
+                    Some(known) if known.incarnation == 0 && is_learner(members, member.node) => {
+                        propose(MemberChangeKind::Listen, member)
+                    }
+                    // Another machine has this id, or the life that was here fell silent a moment ago.
+                    Some(known)
+                        if known.incarnation != 0 && !force && is_alive(NodeId(known.node)) =>
+                    {
+                        match now < *refuse_at {
+                            true => Next::Wait,
+                            false => Next::Refuse(in_use(known)),
+                        }
+                    }
+                    Some(known) => propose(MemberChangeKind::Remove, known),
+                    None => propose(MemberChangeKind::Listen, member),
                 }
-                Some(known) => propose(MemberChangeKind::Remove, known),
-                None => propose(MemberChangeKind::Listen, member),
-            },
+            }
         }
     }
+}
+
+fn in_use(member: &Member) -> MembershipError {
+    MembershipError::IdInUse { node: NodeId(member.node), address: member.address.clone() }
 }
 
 fn propose(kind: MemberChangeKind, member: &Member) -> Next {
@@ -168,9 +210,13 @@ fn is_learner(members: &Members, node: u64) -> bool {
 }
 
 /// Whether a wish to add a node can be granted.
-pub(super) fn check_add(members: &Members, member: &Member) -> Result<(), MembershipError> {
+pub(super) fn check_add(
+    members: &Members,
+    member: &Member,
+    force: bool,
+) -> Result<(), MembershipError> {
     match find(members, NodeId(member.node)) {
-        Some(known) if member.incarnation == 0 && known.incarnation != 0 => {
+        Some(known) if member.incarnation == 0 && known.incarnation != 0 && !force => {
             Err(MembershipError::AlreadyAMember(NodeId(member.node)))
         }
         Some(_) => Ok(()),
@@ -179,13 +225,27 @@ pub(super) fn check_add(members: &Members, member: &Member) -> Result<(), Member
     }
 }
 
-/// Whether a wish to remove a node can be granted.
-pub(super) fn check_remove(members: &Members, node: NodeId) -> Result<(), MembershipError> {
+/// Whether a wish to remove a node can be granted. A voter that is alive stays while another one is not,
+/// unless that is forced: each such step brings the site nearer to having no majority, and often it is
+/// the other one that was meant.
+pub(super) fn check_remove(
+    members: &Members,
+    node: NodeId,
+    force: bool,
+    is_alive: impl Fn(NodeId) -> bool,
+) -> Result<(), MembershipError> {
     if find(members, node).is_none() {
         return Err(MembershipError::NotAMember(node));
     }
     if members.voters == [node.0] {
         return Err(MembershipError::LastVoter(node));
+    }
+    let is_left = |voter: &&u64| **voter != node.0;
+    let voters = members.voters.iter().filter(is_left).count() as u64;
+    let left = members.voters.iter().filter(is_left);
+    let reachable = left.filter(|voter| is_alive(NodeId(**voter))).count() as u64;
+    if !force && members.voters.contains(&node.0) && is_alive(node) && reachable < voters {
+        return Err(MembershipError::FewerReachable { node, voters, reachable });
     }
     Ok(())
 }
@@ -221,41 +281,104 @@ mod tests {
 
     fn join(node: u64, incarnation: u64) -> Wanted {
         let deadline = Duration::from_secs(1);
-        Wanted::Join { member: member(node, incarnation), origin: Origin::Nobody, deadline }
+        let refuse_at = Duration::from_millis(500);
+        let (member, origin) = (member(node, incarnation), Origin::Nobody);
+        Wanted::Join { member, force: false, refuse_at, origin, deadline }
     }
 
     fn kind_of(next: Next) -> Option<MemberChangeKind> {
         match next {
-            Next::Done => None,
             Next::Propose(change) => Some(change.changes[0].kind()),
+            Next::Done | Next::Wait | Next::Refuse(_) => None,
         }
     }
 
     #[test]
     fn a_node_with_an_empty_disk_is_removed_before_it_is_added() {
         let mut members = first_members(member(1, 11));
-        assert_eq!(kind_of(join(2, 22).next(&members)), Some(MemberChangeKind::Listen));
+        assert_eq!(
+            kind_of(join(2, 22).next(&members, Duration::ZERO, |_| false)),
+            Some(MemberChangeKind::Listen)
+        );
         members.nodes.push(member(2, 22));
         members.voters.push(2);
-        assert_eq!(kind_of(join(2, 22).next(&members)), None);
-        assert_eq!(kind_of(join(2, 23).next(&members)), Some(MemberChangeKind::Remove));
+        assert_eq!(kind_of(join(2, 22).next(&members, Duration::ZERO, |_| false)), None);
+        assert_eq!(
+            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| false)),
+            Some(MemberChangeKind::Remove)
+        );
         members.nodes.pop();
         members.voters.pop();
-        assert_eq!(kind_of(join(2, 23).next(&members)), Some(MemberChangeKind::Listen));
+        assert_eq!(
+            kind_of(join(2, 23).next(&members, Duration::ZERO, |_| false)),
+            Some(MemberChangeKind::Listen)
+        );
+    }
+
+    #[test]
+    fn a_life_that_answers_is_not_replaced() {
+        let mut members = first_members(member(1, 11));
+        members.nodes.push(member(2, 22));
+        members.voters.push(2);
+        let next = |joins: Wanted, ms| joins.next(&members, Duration::from_millis(ms), |_| true);
+        assert_eq!(next(join(2, 23), 0), Next::Wait, "it may just have lost its power");
+        assert_eq!(next(join(2, 23), 500), Next::Refuse(in_use(&members.nodes[1])));
+        assert_eq!(next(join(2, 22), 500), Next::Done);
+        let Wanted::Join { member, refuse_at, origin, deadline, .. } = join(2, 23) else { return };
+        let forced = Wanted::Join { member, force: true, refuse_at, origin, deadline };
+        assert_eq!(kind_of(next(forced, 0)), Some(MemberChangeKind::Remove));
+    }
+
+    #[test]
+    fn who_asks_again_asks_once() {
+        let mut membership = Membership::default();
+        let origin = Origin::Node { node: NodeId(2), id: 23 };
+        for _ in 0..3 {
+            let (node, deadline) = (NodeId(3), Duration::from_secs(1));
+            membership.want(Wanted::Leave { node, origin, deadline });
+        }
+        assert_eq!(membership.wanted.len(), 1);
+    }
+
+    #[test]
+    fn a_voter_that_is_alive_stays_while_another_is_not() {
+        let mut members = first_members(member(1, 11));
+        members.nodes.extend([member(2, 22), member(3, 33), member(4, 44)]);
+        members.voters = vec![1, 2, 3];
+        members.learners = vec![4];
+        let without_3 = |node: NodeId| node != NodeId(3);
+        let (node, voters, reachable) = (NodeId(2), 2, 1);
+        let refused = MembershipError::FewerReachable { node, voters, reachable };
+        assert!(refused.to_string().contains("no majority"), "{refused}");
+        assert_eq!(check_remove(&members, node, false, without_3), Err(refused));
+        assert_eq!(check_remove(&members, node, true, without_3), Ok(()));
+        assert_eq!(check_remove(&members, node, false, |_| true), Ok(()));
+        assert_eq!(check_remove(&members, NodeId(3), false, without_3), Ok(()));
+        assert_eq!(check_remove(&members, NodeId(4), false, without_3), Ok(()), "it does not vote");
     }
 
     #[test]
     fn the_last_voter_stays() {
         let members = first_members(member(1, 11));
-        assert_eq!(check_remove(&members, NodeId(1)), Err(MembershipError::LastVoter(NodeId(1))));
-        assert_eq!(check_remove(&members, NodeId(2)), Err(MembershipError::NotAMember(NodeId(2))));
+        assert_eq!(
+            check_remove(&members, NodeId(1), true, |_| true),
+            Err(MembershipError::LastVoter(NodeId(1)))
+        );
+        assert_eq!(
+            check_remove(&members, NodeId(2), true, |_| true),
+            Err(MembershipError::NotAMember(NodeId(2)))
+        );
     }
 
     #[test]
     fn a_site_has_a_limit() {
         let mut members = first_members(member(1, 11));
         members.nodes.extend((2..=7).map(|node| member(node, node)));
-        assert_eq!(check_add(&members, &member(8, 8)), Err(MembershipError::TooManyNodes));
-        assert_eq!(check_add(&members, &member(7, 77)), Ok(()), "a known node may come back");
+        assert_eq!(check_add(&members, &member(8, 8), false), Err(MembershipError::TooManyNodes));
+        assert_eq!(
+            check_add(&members, &member(7, 77), false),
+            Ok(()),
+            "a known node may come back"
+        );
     }
 }

@@ -36,6 +36,7 @@ mod farewell;
 mod forwarding;
 mod gate;
 mod handover;
+mod heard;
 pub mod lives;
 mod log_clock;
 pub mod machine;
@@ -73,6 +74,7 @@ use forwarding::Forwarding;
 use gate::Gate;
 pub use gate::ReadGate;
 use handover::Handover;
+use heard::Heard;
 use log_clock::LogClock;
 use machine::{Machine, Pace, Reader};
 use membership::Membership;
@@ -374,6 +376,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     receipts: Receipts,
     membership: Membership,
     handover: Handover,
+    heard: Heard,
     log_clock: LogClock,
     pace: Pace,
     tick_proposed: bool,
@@ -469,6 +472,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             receipts: Receipts::default(),
             membership: Membership::default(),
             handover: Handover::default(),
+            heard: Heard::default(),
             pace: Pace::default(),
             tick_proposed: false,
             disk_full: None,

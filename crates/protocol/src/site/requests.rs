@@ -2,6 +2,7 @@
 //! whoever asked.
 
 use super::handover::Asked;
+use super::lives;
 use super::machine;
 use super::membership::{self, Wanted};
 use super::moments;
@@ -13,7 +14,8 @@ use super::{Origin, Output, ReadGate, Site, Ticket};
 use crate::global::promotion::Wanted as WantedPromotion;
 use crate::global::routing::Target;
 use model::{
-    Answer, Body, Command, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, limits,
+    Answer, Body, Command, Failure, KeyspaceId, MembershipError, NodeId, Query, ReadConsistency,
+    Request, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -198,20 +200,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::Read { .. } | Body::AtSite { .. } => return,
             Body::AddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, witness, ..Default::default() };
-                return self.take_join(origin, member, deadline);
+                return self.take_join(origin, member, false, deadline);
+            }
+            Body::ForceAddNode { node, address, witness } => {
+                let member = peer::Member { node: node.0, address, witness, ..Default::default() };
+                return self.take_join(origin, member, true, deadline);
             }
             Body::Promote { lost, without, accept, .. } => {
                 let wanted = WantedPromotion { origin, lost, without, accept, deadline };
                 return self.take_promotion(wanted);
             }
-            Body::RemoveNode { node } => {
-                membership::check_remove(&self.members, node).map(|()| match origin {
-                    Origin::Node { .. } if node == self.options.node => {
-                        self.send_on_to_next_leader(origin);
-                    }
-                    _ => self.membership.want(Wanted::Leave { node, origin, deadline }),
-                })
-            }
+            Body::RemoveNode { node } => self.take_removal(origin, node, false, deadline),
+            Body::ForceRemoveNode { node } => self.take_removal(origin, node, true, deadline),
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.members, node).map(|()| {
                     self.transfer_to(node);
@@ -232,9 +232,37 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.hand_over();
     }
 
-    pub(super) fn take_join(&mut self, origin: Origin, member: peer::Member, deadline: Duration) {
-        match membership::check_add(&self.members, &member) {
-            Ok(()) => self.membership.want(Wanted::Join { member, origin, deadline }),
+    fn take_removal(
+        &mut self,
+        origin: Origin,
+        node: NodeId,
+        force: bool,
+        deadline: Duration,
+    ) -> Result<(), MembershipError> {
+        let is_alive = |node| self.is_alive(node);
+        membership::check_remove(&self.members, node, force, is_alive)?;
+        match origin {
+            Origin::Node { .. } if node == self.options.node => self.send_on_to_next_leader(origin),
+            _ => self.membership.want(Wanted::Leave { node, origin, deadline }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_join(
+        &mut self,
+        origin: Origin,
+        member: peer::Member,
+        force: bool,
+        deadline: Duration,
+    ) {
+        // Before whoever asks gives up, so that it hears why.
+        let refuse_at = self.now.monotonic + 3 * self.silence_of_the_lost();
+        let refuse_at = refuse_at.min(deadline);
+        match membership::check_add(&self.members, &member, force) {
+            Ok(()) => {
+                let joins = Wanted::Join { member, force, refuse_at, origin, deadline };
+                self.membership.want(joins);
+            }
             Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
         }
     }
@@ -257,6 +285,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_message(&mut self, from: NodeId, message: peer::Message) {
         if !self.is_of_member(from, &message) {
             return;
+        }
+        if !lives::only_joins(&message) {
+            self.heard.of(from);
         }
         let clock = message.clock;
         match message.say {
@@ -305,7 +336,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         if let Some(member) = request.join {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-            return self.take_join(origin, member, deadline);
+            return self.take_join(origin, member, false, deadline);
         }
         let Some(member) = membership::find(&self.members, from) else {
             let failure = Failure::NotServing("it was removed from its site");

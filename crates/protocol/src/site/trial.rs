@@ -62,11 +62,13 @@ pub enum Bug {
     TimeByWallClock,
     /// A message is its node's, whichever life of it sent it.
     TrustOldDisks,
+    /// Whoever asks to be taken in takes the place of its id's member, though that one answers.
+    EvictTheLiving,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 26] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -92,6 +94,7 @@ impl Bug {
         Bug::PromiseUnlogged,
         Bug::TimeByWallClock,
         Bug::TrustOldDisks,
+        Bug::EvictTheLiving,
     ];
 
     /// Its name on a command line.
@@ -122,6 +125,7 @@ impl Bug {
             Bug::PromiseUnlogged => "promise-unlogged",
             Bug::TimeByWallClock => "time-by-wall-clock",
             Bug::TrustOldDisks => "trust-old-disks",
+            Bug::EvictTheLiving => "evict-the-living",
         }
     }
 }

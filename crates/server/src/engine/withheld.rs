@@ -80,7 +80,11 @@ impl<V> Withheld<V> {
         request: &Request,
     ) -> Option<Ticket> {
         let failure = match &request.body {
-            Body::AddNode { .. } | Body::TransferLeader { .. } | Body::RemoveNode { .. } => {
+            Body::AddNode { .. }
+            | Body::ForceAddNode { .. }
+            | Body::TransferLeader { .. }
+            | Body::RemoveNode { .. }
+            | Body::ForceRemoveNode { .. } => {
                 Some(Failure::Membership(MembershipError::KeptInEtcd))
             }
             Body::Read { .. }

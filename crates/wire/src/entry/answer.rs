@@ -94,6 +94,8 @@ code_enum!(MembershipError as "membership error" {
     6 => CannotLead(node),
     7 => NotHandedOver(node),
     8 => KeptInEtcd,
+    135 => IdInUse { node, address },
+    136 => FewerReachable { node, voters, reachable },
 });
 
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must

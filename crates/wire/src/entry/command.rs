@@ -235,6 +235,8 @@ code_enum!(Body as "request" {
     100 => Registry { change, id },
     101 => ShowRegistry,
     102 => RecoverRegistry { without, accept },
+    135 => ForceAddNode { node, address, witness },
+    136 => ForceRemoveNode { node },
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

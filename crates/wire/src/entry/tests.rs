@@ -211,6 +211,9 @@ fn request() -> impl Strategy<Value = Request> {
         (node(), any::<String>(), any::<bool>())
             .prop_map(|(node, address, witness)| Body::AddNode { node, address, witness }),
         node().prop_map(|node| Body::RemoveNode { node }),
+        (node(), ".{0,20}", any::<bool>())
+            .prop_map(|(node, address, witness)| Body::ForceAddNode { node, address, witness }),
+        node().prop_map(|node| Body::ForceRemoveNode { node }),
         node().prop_map(|node| Body::TransferLeader { node }),
     ];
     (body, option::of(any::<u64>())).prop_map(|(body, deadline_ms)| Request {
@@ -294,6 +297,10 @@ fn failure() -> impl Strategy<Value = Failure> {
         node().prop_map(MembershipError::CannotLead),
         node().prop_map(MembershipError::NotHandedOver),
         Just(MembershipError::KeptInEtcd),
+        (node(), ".{0,20}").prop_map(|(node, address)| MembershipError::IdInUse { node, address }),
+        (node(), any::<u64>(), any::<u64>()).prop_map(|(node, voters, reachable)| {
+            MembershipError::FewerReachable { node, voters, reachable }
+        }),
     ];
     prop_oneof![
         refusal().prop_map(Failure::Refused),

@@ -1,0 +1,84 @@
+//! Which members a leader has heard of lately.
+//!
+//! It is counted in the leader's own ticks: after a pause of the leader itself one tick has passed, and
+//! nobody counts as lost who could not have been heard. The consensus library's own mark will not do: it
+//! is cleared at every election timeout, and for a moment after that all are silent.
+
+use super::Site;
+use super::trial::Bug;
+use model::NodeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::peer::Members;
+
+/// Who is silent for so many election timeouts counts as lost.
+const LOST_AFTER_TIMEOUTS: u32 = 2;
+
+#[derive(Default)]
+pub(super) struct Heard {
+    /// For how many ticks each member has been silent; who is not in it was heard since the last one.
+    silent_ticks: BTreeMap<u64, usize>,
+}
+
+impl Heard {
+    /// A member said something.
+    pub(super) fn of(&mut self, node: NodeId) {
+        self.silent_ticks.remove(&node.0);
+    }
+
+    /// Somebody else leads: whoever it is has yet to hear of them all.
+    pub(super) fn begin(&mut self) {
+        self.silent_ticks.clear();
+    }
+
+    pub(super) fn tick(&mut self, members: &Members) {
+        self.silent_ticks.retain(|node, _| members.nodes.iter().any(|one| one.node == *node));
+        for member in &members.nodes {
+            *self.silent_ticks.entry(member.node).or_default() += 1;
+        }
+    }
+
+    fn silent_ticks(&self, node: NodeId) -> usize {
+        self.silent_ticks.get(&node.0).copied().unwrap_or(0)
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// For a leader: whether a member answers.
+    pub(super) fn is_alive(&self, node: NodeId) -> bool {
+        if self.options.planted.is(Bug::EvictTheLiving) {
+            return node == self.options.node;
+        }
+        let lost = LOST_AFTER_TIMEOUTS as usize * self.options.ticks.election;
+        node == self.options.node || self.heard.silent_ticks(node) < lost
+    }
+
+    /// After so long a silence a member counts as lost.
+    pub(super) fn silence_of_the_lost(&self) -> Duration {
+        LOST_AFTER_TIMEOUTS * self.options.election_timeout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::peer::Member;
+
+    #[test]
+    fn silence_is_counted_in_ticks_and_ends_with_a_word() {
+        let member = |node| Member { node, ..Member::default() };
+        let members = Members { nodes: vec![member(1), member(2)], ..Members::default() };
+        let mut heard = Heard::default();
+        for _ in 0..3 {
+            heard.tick(&members);
+            heard.of(NodeId(2));
+        }
+        assert_eq!((heard.silent_ticks(NodeId(1)), heard.silent_ticks(NodeId(2))), (3, 0));
+        assert_eq!(heard.silent_ticks(NodeId(9)), 0, "it is only just added");
+        heard.begin();
+        assert_eq!(heard.silent_ticks(NodeId(1)), 0);
+    }
+}
