@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 24] = [
+const BUGS: [(Bug, &str, u64, u64); 26] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -31,6 +31,8 @@ const BUGS: [(Bug, &str, u64, u64); 24] = [
     (Bug::SpreadUnchosen, "global", 1, 20),
     (Bug::PromiseUnlogged, "global", 1, 20),
     (Bug::TimeByWallClock, "witness", 1, 200),
+    (Bug::TrustOldDisks, "three-sites", 1, 10),
+    (Bug::EvictTheLiving, "three-sites", 1, 10),
 ];
 
 fn find(bug: Bug) {
@@ -98,6 +100,8 @@ found! {
     a_registry_that_is_spread_before_it_is_chosen: SpreadUnchosen,
     a_promise_that_is_given_before_it_is_durable: PromiseUnlogged,
     a_wall_clock_that_is_believed: TimeByWallClock,
+    an_old_disk_that_is_trusted: TrustOldDisks,
+    a_second_machine_that_evicts_the_first: EvictTheLiving,
 }
 
 #[test]

@@ -7,7 +7,7 @@ use model::{Body, Command, Giving, NodeId, Request, SlotSet, limits};
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lose};
+use super::{Fault, Kind, lives, lose};
 use crate::random::Random;
 use crate::simulation::presence::{self, Presence};
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
@@ -37,7 +37,7 @@ fn index<C>(simulation: &Simulation<C>, fault: &Fault, place: usize) -> NodeInde
 
 /// Whether a site can spare a node's disk: a leader knows that all others are voters and have on
 /// disk whatever is committed, and whatever that node alone may have helped to commit.
-fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> bool {
+pub(super) fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> bool {
     let group = &simulation.sites[site];
     let Some(leader) = simulation.leader(site) else { return false };
     let Some(status) = simulation.status(leader) else { return false };
@@ -51,9 +51,10 @@ fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> boo
     let all_vote = |node: &NodeIndex| status.members.voters.contains(&simulation.nodes[*node].id);
     status.members.voters_outgoing.is_empty()
         && group.nodes.iter().filter(|one| **one != node).all(all_vote)
-        && others
-            .into_iter()
-            .all(|one| matched(simulation.nodes[*one].id) >= needed && simulation.nodes[*one].up)
+        && others.into_iter().all(|one| {
+            let node = &simulation.nodes[*one];
+            matched(node.id) >= needed && node.up && !node.is_on_old_disk()
+        })
 }
 
 /// Whether all nodes of a site are up and vote, and none is about to lose its disk.
@@ -64,7 +65,7 @@ pub(super) fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
     status.members.voters.len() == nodes.len()
         && nodes.iter().all(|node| {
             let node = &simulation.nodes[*node];
-            node.up && !node.doomed && node.belongs == Belongs::Member
+            node.up && !node.doomed && !node.is_on_old_disk() && node.belongs == Belongs::Member
         })
 }
 
@@ -90,8 +91,10 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     if !simulation.is_there(fault.site) && fault.kind != Kind::JoinSite {
         return Begun::Skipped;
     }
-    let destroys =
-        matches!(fault.kind, Kind::FlippedBit | Kind::LostSync | Kind::Replace | Kind::Remove);
+    let destroys = matches!(
+        fault.kind,
+        Kind::FlippedBit | Kind::LostSync | Kind::Replace | Kind::Remove | Kind::OldDisk
+    );
     if destroys && !(all_vote(simulation, fault.site) && can_spare(simulation, fault.site, node)) {
         return Begun::Skipped;
     }
@@ -233,6 +236,8 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             }
             bring_back(simulation, &sites_nodes);
         }
+        Kind::OldDisk => return lives::put_disk_aside(simulation, node, &mut random),
+        Kind::SameId => return lives::ask_as_another(simulation, fault),
     }
     Begun::For(fault.span)
 }
@@ -364,6 +369,8 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         }
         Kind::SlowSites => simulation.slow_site(fault.site, Duration::ZERO),
         Kind::LoseSite => return lose::go_on(simulation, fault, since),
+        Kind::OldDisk => return lives::go_on(simulation, fault, node, since),
+        Kind::SameId => return lives::look_who_is_there(simulation, fault, since),
         Kind::OneDown if !waits_for_disk(simulation, fault.site) => {
             bring_back(simulation, &sites_nodes);
             let mut random = Random::new(fault.draw);
@@ -391,7 +398,12 @@ fn doom<C>(simulation: &mut Simulation<C>, node: NodeIndex, why: &str) {
 /// Whether a node of a site waits until all others are up, so that its disk may be exchanged.
 fn waits_for_disk<C>(simulation: &Simulation<C>, site: usize) -> bool {
     let mut nodes = simulation.sites[site].nodes.iter().map(|node| &simulation.nodes[*node]);
-    nodes.any(|node| node.doomed || node.refused.is_some() || node.belongs != Belongs::Member)
+    nodes.any(|node| {
+        node.doomed
+            || node.is_on_old_disk()
+            || node.refused.is_some()
+            || node.belongs != Belongs::Member
+    })
 }
 
 /// Nodes that were to stay down start, and those that were to stay cut off reach the others again.
@@ -433,6 +445,9 @@ pub fn end_all<C>(simulation: &mut Simulation<C>) {
     }
     for node in 0..simulation.nodes.len() {
         simulation.set_clock_rate(node, 1.0);
+        if simulation.nodes[node].is_on_old_disk() {
+            simulation.exchange_disks(node);
+        }
         let one = &mut simulation.nodes[node];
         one.slow = Duration::ZERO;
         if std::mem::take(&mut one.lies) {

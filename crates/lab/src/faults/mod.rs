@@ -12,6 +12,7 @@
 //! `docs/reliability.md` asks of an operator too: a disk that lied is a disk lost.
 
 pub mod apply;
+pub mod lives;
 pub mod lose;
 pub mod plan;
 
@@ -103,11 +104,16 @@ pub enum Kind {
     /// faults have ended: until another one is lost in the same way, within the span after this one is
     /// back. Only where it is asked for.
     OneDown,
+    /// A node gets an empty disk, becomes a member with it, and then starts on its old disk again, for
+    /// the span; then it has the newer one back.
+    OldDisk,
+    /// A second machine is given the id of a node that is well, and asks to be taken in for the span.
+    SameId,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 34] = [
+    pub const ALL: [Kind; 36] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -142,6 +148,8 @@ impl Kind {
         Kind::JoinSite,
         Kind::LoseSite,
         Kind::OneDown,
+        Kind::OldDisk,
+        Kind::SameId,
     ];
 
     /// Those that come where a world does not say which: all that lose nothing, and end.
@@ -187,6 +195,8 @@ impl Kind {
             Kind::JoinSite => "join_site",
             Kind::LoseSite => "lose_site",
             Kind::OneDown => "one_down",
+            Kind::OldDisk => "old_disk",
+            Kind::SameId => "same_id",
         }
     }
 
@@ -210,7 +220,9 @@ impl Kind {
             | Kind::LostSync
             | Kind::Replace
             | Kind::Remove
-            | Kind::OneDown => true,
+            | Kind::OneDown
+            | Kind::OldDisk
+            | Kind::SameId => true,
             Kind::Crash
             | Kind::SiteLoss
             | Kind::Pause
@@ -282,6 +294,8 @@ impl Kind {
             Kind::FullDisk => (ms(200), ms(3_000)),
             Kind::LoseSite => (ms(6_000), ms(12_000)),
             Kind::LostSync => (ms(1), ms(200)),
+            Kind::OldDisk => (ms(500), ms(4_000)),
+            Kind::SameId => (ms(1_000), ms(6_000)),
             Kind::ClockJump
             | Kind::Reset
             | Kind::Replace

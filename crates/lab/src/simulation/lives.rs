@@ -4,10 +4,11 @@
 use super::node::Belongs;
 use super::presence::Presence;
 use super::{ASK_AGAIN, Down, Event, NodeIndex, Simulation};
-use model::Failure;
+use model::{Failure, NodeId};
+use protocol::site::Input;
 use std::time::Duration;
 use wire::entry;
-use wire::peer::{Forward, ForwardedRequest, Message, Say};
+use wire::peer::{Forward, ForwardedRequest, Member, Message, Say};
 
 impl<C> Simulation<C> {
     /// Starts a node that is down. One whose disk must not be served stays down.
@@ -105,6 +106,74 @@ impl<C> Simulation<C> {
     pub fn replace_disk(&mut self, index: NodeIndex) {
         self.nodes[index].wipe();
         self.start(index);
+    }
+
+    /// Puts an empty disk into a node that is down, keeps its old one beside it, and starts it.
+    pub fn put_disk_aside(&mut self, index: NodeIndex) {
+        self.nodes[index].put_aside();
+        self.start(index);
+    }
+
+    /// Starts a node on the disk that lies beside it, and keeps the one that was in it; or, if it has
+    /// its later disk back with that, throws the other one away.
+    pub fn exchange_disks(&mut self, index: NodeIndex) {
+        self.crash(index, &Down::Killed);
+        let node = &mut self.nodes[index];
+        node.exchange();
+        let is_old = node.is_on_old_disk();
+        if !is_old {
+            node.discard();
+        }
+        self.note_of(index, || {
+            format!("has its {} disk put in", if is_old { "old" } else { "later" })
+        });
+        self.start(index);
+    }
+
+    /// Throws away the disk that lies beside a node.
+    pub fn discard_disk(&mut self, index: NodeIndex) {
+        self.nodes[index].discard();
+    }
+
+    /// A second machine that has a node's id asks the others of its site to be taken in.
+    pub fn ask_as_another(&mut self, index: NodeIndex, incarnation: u64) {
+        let node = &self.nodes[index];
+        let member = Member { incarnation, address: "elsewhere".to_owned(), ..node.member() };
+        let (id, site) = (NodeId(node.id), node.site);
+        self.note_of(index, || "another machine asks to be taken in as this node".to_owned());
+        for other in self.sites[site].nodes.clone() {
+            if other != index && self.nodes[other].up {
+                let join = Some(member.clone());
+                let request = ForwardedRequest { id: incarnation, join, ..Default::default() };
+                let message = Say::Forward(Forward { requests: vec![request] }).into();
+                self.input(other, Input::Message { from: id, message });
+            }
+        }
+    }
+
+    /// Which life of a node its site lists as a member, as its leader knows.
+    #[must_use]
+    pub fn listed_life(&self, index: NodeIndex) -> Option<u64> {
+        let status = self.status(self.leader(self.nodes[index].site)?)?;
+        let listed = status.members.nodes.iter().find(|one| one.node == self.nodes[index].id);
+        listed.map(|member| member.incarnation)
+    }
+
+    /// Whether a node runs and reaches all others of its site both ways, without losses.
+    #[must_use]
+    pub fn is_well(&self, index: NodeIndex) -> bool {
+        let node = &self.nodes[index];
+        let network = &self.sites[node.site].network;
+        let others = (1..=self.sites[node.site].nodes.len() as u64).filter(|id| *id != node.id);
+        node.up
+            && node.paused_until <= self.now
+            && !node.is_on_old_disk()
+            // Without room on its disk it answers nobody.
+            && node.process.as_ref().is_some_and(|process| !process.disk_full)
+            && network.drop_permille == 0
+            && others.into_iter().all(|other| {
+                !network.is_cut(node.id, other) && !network.is_cut(other, node.id)
+            })
     }
 
     /// Nothing happens in a node for a while; what comes meanwhile waits.

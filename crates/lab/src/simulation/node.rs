@@ -90,6 +90,15 @@ pub enum Belongs {
     Member,
 }
 
+/// A disk that lies beside its machine, and what is on it.
+struct Aside {
+    disk: MemoryDisk,
+    state: MemoryState,
+    incarnation: u64,
+    /// Whether it is the later one of the two.
+    is_later: bool,
+}
+
 /// A node.
 pub struct Node {
     /// Its id in its site, from 1.
@@ -118,6 +127,8 @@ pub struct Node {
     pub stays_cut_off: bool,
     /// Why it does not start: its disk holds what must not be served. It waits for an operator.
     pub refused: Option<String>,
+    /// A disk of it that is not in the machine.
+    aside: Option<Aside>,
     pub(super) name: String,
     pub(super) incarnation: u64,
     /// How often it has started: what was meant for an earlier life does not reach it.
@@ -150,6 +161,7 @@ impl Node {
             stays_down: false,
             stays_cut_off: false,
             refused: None,
+            aside: None,
             name,
             incarnation: random.draw() | 1,
             life: 0,
@@ -244,6 +256,41 @@ impl Node {
         (self.stays_down, self.stays_cut_off) = (false, false);
     }
 
+    /// Puts a new, empty disk in, and keeps the one that was there.
+    pub(super) fn put_aside(&mut self) {
+        let (disk, state) = (self.disk.clone(), self.state.clone());
+        let aside = Aside { disk, state, incarnation: self.incarnation, is_later: false };
+        self.wipe();
+        self.aside = Some(aside);
+    }
+
+    /// Exchanges the disk in the machine, which is down, for the one that lies beside it.
+    pub(super) fn exchange(&mut self) {
+        let Some(aside) = &mut self.aside else { return };
+        std::mem::swap(&mut self.disk, &mut aside.disk);
+        std::mem::swap(&mut self.state, &mut aside.state);
+        std::mem::swap(&mut self.incarnation, &mut aside.incarnation);
+        aside.is_later = !aside.is_later;
+        self.refused = None;
+    }
+
+    /// Throws the disk away that lies beside it.
+    pub(super) fn discard(&mut self) {
+        self.aside = None;
+    }
+
+    /// Whether it has a disk beside it.
+    #[must_use]
+    pub fn has_disk_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    /// Whether the disk that lies beside it is the one that belongs in.
+    #[must_use]
+    pub fn is_on_old_disk(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.is_later)
+    }
+
     /// Its site is gone: nobody waits for its disk any more.
     pub(super) fn retire(&mut self) {
         (self.refused, self.doomed, self.lies) = (None, false, false);
@@ -255,7 +302,7 @@ impl Node {
         self.state = MemoryState::new();
         self.incarnation = self.random.draw() | 1;
         self.belongs = Belongs::Asks;
-        self.refused = None;
+        (self.refused, self.aside) = (None, None);
         self.doomed = false;
         self.lies = false;
     }

@@ -2,7 +2,7 @@
 //! answered. The counterpart of `server`'s threads.
 
 use super::node::{Chore, DiskJob, Process};
-use super::{ASK_AGAIN, Answered, Event, Held, Led, NodeIndex, Simulation, text};
+use super::{ASK_AGAIN, Answered, Down, Event, Held, Led, NodeIndex, Simulation, text};
 use crate::link::Link;
 use model::{Answer, Failure, NodeId};
 use protocol::Core;
@@ -142,8 +142,22 @@ impl<C> Simulation<C> {
                 self.note_of(node, || format!("installs the snapshot of {index}"));
                 self.chore(node, Chore::Finish { index });
             }
+            Output::Fatal(why) if self.is_replaced(node) && why.contains("earlier life") => {
+                self.note_of(node, || format!("stops: {why}"));
+                self.crash(node, &Down::Killed);
+                self.nodes[node].refused = Some(why);
+            }
             Output::Fatal(why) => self.fail(format!("{} cannot go on: {why}", self.name(node))),
         }
+    }
+
+    /// Whether another node of its site lists another life of a node.
+    fn is_replaced(&self, node: NodeIndex) -> bool {
+        let one = &self.nodes[node];
+        let others = self.sites[one.site].nodes.iter().filter_map(|other| self.status(*other));
+        others
+            .flat_map(|status| status.members.nodes)
+            .any(|member| member.node == one.id && member.incarnation != one.incarnation)
     }
 
     /// A node does what reads must not pass its core in: computing takes no time here, so that no

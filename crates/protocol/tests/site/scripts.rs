@@ -6,9 +6,11 @@
 //! | `site 3 [witness=true]` | n1 begins a site, the others join; shows nothing |
 //! | `start`, `join n4` | begins a site of n1; adds a node |
 //! | `put k v at=n1`, `add k at=n1`, `get k at=n1` | a client of n1 asks |
-//! | `remove n2 at=n1`, `transfer n2 at=n1` | an operator asks n1 |
+//! | `remove n2 at=n1 [force=true]`, `transfer n2 at=n1` | an operator asks n1 |
 //! | `run 100` | lets so many milliseconds pass |
 //! | `crash n1`, `restart n1`, `wipe n1` | a node dies, comes back, comes back with an empty disk |
+//! | `aside n1`, `exchange n1` | … with an empty disk, and the old one is kept; the kept one is put in |
+//! | `second n1` | another machine with the id of n1 asks to be taken in |
 //! | `cut n1 n2`, `isolate n1`, `heal` | links |
 //! | `jump n1 3600000` | a wall clock, by so many milliseconds |
 //! | `fill n1`, `room n1` | a disk |
@@ -96,7 +98,13 @@ impl Runner for Script {
                 let consistency = ReadConsistency::Linearizable;
                 Some(Body::Read { keyspace: space, query: Query::Get { key }, consistency })
             }
-            "remove" => Some(Body::RemoveNode { node: NodeId(node(args.next_pos())?) }),
+            "remove" => {
+                let node = NodeId(node(args.next_pos())?);
+                Some(match args.take_key("force").is_some() {
+                    true => Body::ForceRemoveNode { node },
+                    false => Body::RemoveNode { node },
+                })
+            }
             "transfer" => Some(Body::TransferLeader { node: NodeId(node(args.next_pos())?) }),
             _ => None,
         };
@@ -129,6 +137,9 @@ impl Runner for Script {
             ("crash", _) => world.crash(node(args.next_pos())?, &Down::Killed),
             ("restart", _) => world.start(node(args.next_pos())?),
             ("wipe", _) => world.replace_disk(node(args.next_pos())?),
+            ("aside", _) => world.put_disk_aside(node(args.next_pos())?),
+            ("exchange", _) => world.exchange_disks(node(args.next_pos())?),
+            ("second", _) => world.ask_as_another(node(args.next_pos())?),
             ("cut", _) => world.cut(node(args.next_pos())?, node(args.next_pos())?),
             ("isolate", _) => world.isolate(node(args.next_pos())?),
             ("heal", _) => world.heal(),

@@ -72,7 +72,8 @@ impl World {
     /// # Panics
     /// When something happened that must never happen, or a node refuses to start.
     pub(crate) fn assert_well(&self) {
-        let refused = self.nodes.iter().find_map(|node| node.refused.as_ref());
+        let on_own_disk = self.nodes.iter().filter(|node| !node.is_on_old_disk());
+        let refused = on_own_disk.filter_map(|node| node.refused.as_ref()).next();
         if let Some(why) = self.failure.as_ref().or(refused) {
             panic!("{why}\n{}", self.trace());
         }
@@ -124,6 +125,19 @@ impl World {
     pub(crate) fn replace_disk(&mut self, id: u64) {
         self.0.replace_disk(index(id));
         self.assert_well();
+    }
+
+    pub(crate) fn put_disk_aside(&mut self, id: u64) {
+        self.0.put_disk_aside(index(id));
+    }
+
+    /// What is refused then is looked at in the trace.
+    pub(crate) fn exchange_disks(&mut self, id: u64) {
+        self.0.exchange_disks(index(id));
+    }
+
+    pub(crate) fn ask_as_another(&mut self, id: u64) {
+        self.0.ask_as_another(index(id), 77);
     }
 
     pub(crate) fn cut(&mut self, a: u64, b: u64) {
