@@ -234,6 +234,39 @@ fn nothing_is_recovered_while_most_registrars_answer() {
     assert!(view.recovered && view.has_majority, "{view:?}");
 }
 
+/// A write of a key that adds one to it, in a slot that a site holds.
+fn count_at(sites: &Sites, site: usize, keyspace: &Keyspace) -> Body {
+    let held = sites.lab.held_slots(site).0;
+    let name = &keyspace.spec.name;
+    let mut keys = (0..).map(|number| format!("{name}:{number}"));
+    let key = keys.find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap();
+    let write = Write::Add { key: key.into(), delta: 1 };
+    Body::Write(Command::Write { keyspace: keyspace.id, write, request: None })
+}
+
+#[test]
+fn what_a_keyspace_holds_outlives_a_recovery_that_did_not_know_of_it() {
+    let mut sites = Sites::new(3);
+    sites.lab.part_site(2);
+    let made = sites.made(0, change(create("new")));
+    let count = count_at(&sites, 0, &made);
+    assert_eq!(sites.ask(0, count.clone()), Ok(Answer::Integer(1)));
+    // The third one, which has not heard of the keyspace, goes on without the two that made it.
+    sites.lab.part_site(0);
+    sites.lab.part_site(1);
+    let recover = Body::RecoverRegistry { without: vec![SiteId(1), SiteId(2)], accept: true };
+    let view = sites.view(2, recover);
+    assert!(view.recovered, "{view:?}");
+    assert!(sites.registry(2).keyspaces.is_empty());
+    (0..3).for_each(|site| sites.lab.rejoin_site(site));
+    let is_back = |lab: &Simulation| {
+        (0..3).all(|site| lab.registry(site).unwrap().keyspaces.contains(&made))
+            && (0..3).all(|site| lab.registry(site).unwrap().version.term.number == 1)
+    };
+    assert!(sites.lab.run_until(MS * 60_000, is_back), "it is handed in");
+    assert_eq!(sites.ask(0, count), Ok(Answer::Integer(2)), "what it held is there");
+}
+
 #[test]
 fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
     let mut sites = Sites::new(3);

@@ -185,7 +185,11 @@ impl<S: State> Applying<'_, S> {
     fn follow_keyspaces(&mut self) -> Result<(), Stopped> {
         let registry = self.member()?.registry.clone();
         let made = self.known.keyspaces.made();
-        let wanted: BTreeSet<KeyspaceId> = registry.keyspaces.iter().map(|k| k.id).collect();
+        // What was made beyond the end of a term is handed in, with all that it holds.
+        let acceptor = self.known.deployment.acceptor.as_ref();
+        let kept = acceptor.map(|acceptor| &acceptor.kept().keyspaces[..]).unwrap_or_default();
+        let wanted: BTreeSet<KeyspaceId> =
+            registry.keyspaces.iter().chain(kept).map(|keyspace| keyspace.id).collect();
         let gone = made.iter().filter(|keyspace| !wanted.contains(&keyspace.id));
         for keyspace in gone {
             self.remove_keyspace(keyspace.id);
