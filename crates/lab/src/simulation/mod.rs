@@ -60,7 +60,7 @@ use wire::peer::Message;
 /// How long a node that was not taken in waits before it asks again; how long a full disk rests.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 /// The wall clock at the beginning of the world, ms.
-const EPOCH_MS: u64 = 1_000_000;
+pub const EPOCH_MS: u64 = 1_000_000;
 
 /// A node's place in a simulation.
 pub type NodeIndex = usize;

@@ -222,6 +222,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.propose_tick();
+        // The leader before may have let more time into the log than was applied here: until that is
+        // known, a moment by the wall clock would become one that has passed.
+        if self.machine.applied().term != self.raft.term() && self.writes.name_moments() {
+            return;
+        }
         while self.writes.waiting() > 0 && !self.raft.is_persisting() {
             let count_max = if self.rare.happens() { 1 } else { limits::BATCH_COMMANDS_MAX };
             let wall_ahead_ms = self.log_clock.wall_ahead_ms();

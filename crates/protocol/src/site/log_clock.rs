@@ -14,7 +14,8 @@
 //! - a site that has never had a log time begins with the leader's wall clock.
 //!
 //! Wall clocks come in where people name a moment: an absolute expiry is translated by the leader's
-//! wall clock when it is proposed ([`super::moments`]), and back when it is asked for. Followers are
+//! wall clock when it is proposed ([`super::moments`]), which waits until the leader has applied an entry
+//! of its own term and so knows log time, and back when it is asked for. Followers are
 //! told both clocks with every heartbeat and every read index of their leader. The latter also says
 //! up to when keys are *due*: a linearizable read that meets a key that is due though no entry has said
 //! so yet waits for the entry that does ([`super::reads`]).

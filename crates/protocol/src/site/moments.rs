@@ -28,6 +28,25 @@ pub(super) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
     }
 }
 
+/// Whether a command names a moment by the wall clock.
+pub(super) fn names_one(command: &Command) -> bool {
+    let of_write = |write: &Write| {
+        matches!(
+            write,
+            Write::Put { expiry: Expiry::AtMs(_), .. }
+                | Write::GetAndExpire { expiry: Expiry::AtMs(_), .. }
+                | Write::SetExpiry { expiry: Expiry::AtMs(_), .. }
+        )
+    };
+    match command {
+        Command::Write { write, .. } => of_write(write),
+        Command::Transaction { steps, .. } => {
+            steps.iter().any(|step| matches!(step, Step::Write(write) if of_write(write)))
+        }
+        _ => false,
+    }
+}
+
 fn of_write(write: &mut Write, wall_ahead_ms: i64) {
     if wall_ahead_ms == 0 {
         return;

@@ -111,6 +111,11 @@ impl Writes {
         self.waiting.len()
     }
 
+    /// Whether a write that waits names a moment by the wall clock.
+    pub(super) fn name_moments(&self) -> bool {
+        self.waiting.iter().any(|write| moments::names_one(&write.command))
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.proposed_count
     }

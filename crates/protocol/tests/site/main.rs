@@ -5,6 +5,7 @@
 mod copies;
 mod crashes;
 mod leases;
+mod moments;
 mod moves;
 mod pair;
 mod registry;

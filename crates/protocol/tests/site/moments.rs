@@ -1,0 +1,66 @@
+//! Moments by the wall clock, at a leader that does not know yet how much time is in the log.
+
+use crate::world::World;
+use lab::simulation::{Down, EPOCH_MS};
+use model::{
+    Answer, Body, Command, Condition, Expiry, KeyspaceId, Query, ReadConsistency, Request, Write,
+};
+use protocol::site::Ticket;
+use std::time::Duration;
+
+fn ask(world: &mut World, id: u64, body: Body) -> Ticket {
+    world.ask(id, Request { body, deadline_ms: None, redirect: false }).expect("it is up")
+}
+
+fn answer(world: &mut World, ticket: Ticket) -> Answer {
+    world.run_until("it is answered", |simulation| {
+        simulation.answered.iter().any(|one| one.ticket == ticket)
+    });
+    let at = world.answered.iter().position(|one| one.ticket == ticket).expect("just seen");
+    world.answered.swap_remove(at).outcome.expect("nothing is refused")
+}
+
+fn put(key: &'static str, expiry: Expiry) -> Body {
+    let value = "value".into();
+    let (condition, return_old) = (Condition::Always, false);
+    let write = Write::Put { key: key.into(), value, condition, expiry, return_old };
+    Body::Write(Command::Write { keyspace: KeyspaceId::DEFAULT, write, request: None })
+}
+
+fn get(key: &'static str) -> Body {
+    let (keyspace, consistency) = (KeyspaceId::DEFAULT, ReadConsistency::Linearizable);
+    Body::Read { keyspace, query: Query::Get { key: key.into() }, consistency }
+}
+
+#[test]
+fn a_key_that_expires_later_is_there_after_all_nodes_were_restarted() {
+    let mut world = World::new(5);
+    world.settings.state_persist_permille = 1_000;
+    (0..3).for_each(|_| world.add_node(false));
+    world.run_until_whole();
+    let ticket = ask(&mut world, 1, put("first", Expiry::Never));
+    answer(&mut world, ticket);
+    // From here on the states on the disks are old; the log goes on, with an entry a minute.
+    world.settings.state_persist_permille = 0;
+    world.run(Duration::from_secs(600));
+    for id in 1..=3 {
+        world.crash(id, &Down::Killed);
+    }
+    for id in 1..=3 {
+        world.start(id);
+    }
+    let wall_ms = EPOCH_MS + world.now().as_millis() as u64;
+    // Whoever leads takes it as soon as it does.
+    let asked: Vec<Ticket> = [(1, "a"), (2, "b"), (3, "c")]
+        .into_iter()
+        .map(|(id, key)| ask(&mut world, id, put(key, Expiry::AtMs(wall_ms + 30_000))))
+        .collect();
+    for ticket in asked {
+        answer(&mut world, ticket);
+    }
+    for key in ["a", "b", "c"] {
+        let ticket = ask(&mut world, 1, get(key));
+        let found = answer(&mut world, ticket);
+        assert!(matches!(found, Answer::Value(Some(_))), "{key}: {found:?}");
+    }
+}
