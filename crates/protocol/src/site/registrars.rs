@@ -8,6 +8,7 @@
 //! - finishes what its site has accepted and nobody makes known: whoever proposed it may be gone.
 
 use super::trial::Bug;
+use super::writes::Settled;
 use super::{Origin, Site};
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
@@ -286,7 +287,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             };
             match origin {
                 // Its node asks the next leader.
-                Origin::Node { .. } => settled.push((origin, Err(Failure::NoLeader))),
+                Origin::Node { .. } => settled.extend(given_back(origin, is_open)),
                 Origin::Nobody => {}
                 origin => {
                     let origin = if is_open { origin.in_doubt() } else { origin };
@@ -478,6 +479,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 }
 
+/// What another node is told of a change that it asked for here, where nobody leads any more: nothing
+/// was done. That cannot be said of one that some registrar was asked to accept, and so nothing is: the
+/// node finds out who leads now, asks there, and knows that the change may have been made before.
+fn given_back(origin: Origin, is_open: bool) -> Option<Settled> {
+    (!is_open).then_some((origin, Err(Failure::NoLeader)))
+}
+
 fn command_of(step: Step<Arc<Registry>>) -> Command {
     Command::Registrar(match step {
         Step::Reserve(above) => RegistrarStep::Reserve(above),
@@ -486,4 +494,17 @@ fn command_of(step: Step<Arc<Registry>>) -> Command {
         Step::Accept(ballot, value) => RegistrarStep::Accept(ballot, Box::new((*value).clone())),
         Step::Learn(value) => return Command::LearnRegistry(Box::new((*value).clone())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::NodeId;
+
+    #[test]
+    fn a_change_that_may_be_chosen_is_not_told_as_left_undone() {
+        let origin = Origin::Node { node: NodeId(2), id: 7 };
+        assert_eq!(given_back(origin, true), None);
+        assert_eq!(given_back(origin, false), Some((origin, Err(Failure::NoLeader))));
+    }
 }
