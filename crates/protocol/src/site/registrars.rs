@@ -20,7 +20,7 @@ use model::{
     RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange, RegistryError,
     RegistryView, RequestId, SiteId, limits,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -46,11 +46,38 @@ struct Viewing {
     since: Duration,
 }
 
+/// The numbers of changes that nobody else has numbered.
+#[derive(Debug)]
+struct Numbers {
+    client: ClientId,
+    last: u64,
+    /// Those that may be asked for again, perhaps by another leader that this one gave them to, and
+    /// until when.
+    open: BTreeMap<u64, Duration>,
+}
+
+impl Numbers {
+    fn new(client: ClientId) -> Numbers {
+        Numbers { client, last: 0, open: BTreeMap::new() }
+    }
+
+    fn next(&mut self, now: Duration, deadline: Duration) -> RequestId {
+        self.last += 1;
+        self.open.retain(|_, until| *until > now);
+        // An attempt that was begun before its deadline may end after it.
+        self.open.insert(self.last, deadline + limits::REQUEST_DEADLINE);
+        if self.open.len() > limits::REGISTRY_CHANGES_WAITING_MAX {
+            self.open.pop_first();
+        }
+        let lowest = self.open.keys().next().copied().unwrap_or(self.last);
+        RequestId { client: self.client, sequence: self.last, acknowledged_below: lowest }
+    }
+}
+
 /// What a leader knows of changes of the registry.
 pub(super) struct Changes {
     driver: Driver<Arc<Registry>, Origin>,
-    client: ClientId,
-    last_number: u64,
+    numbers: Numbers,
     /// Since when registrars have been missing.
     lacking: Option<Duration>,
     /// What was accepted here and is not known as chosen, and since when.
@@ -67,8 +94,7 @@ impl Changes {
         Changes {
             driver: Driver::new(seed, planted),
             // Another one than forwarding and routing use.
-            client: ClientId(process.0.rotate_left(16) ^ 0x5851_f42d_4c95_7f2d),
-            last_number: 0,
+            numbers: Numbers::new(ClientId(process.0.rotate_left(16) ^ 0x5851_f42d_4c95_7f2d)),
             lacking: None,
             unfinished: None,
             views: Vec::new(),
@@ -116,12 +142,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.machine.membership().is_none() {
             return self.settle(vec![(origin, Err(self.why_no_member()))]);
         }
-        let id = id.unwrap_or_else(|| {
-            self.changes.last_number += 1;
-            let (client, sequence) = (self.changes.client, self.changes.last_number);
-            // Nobody asks again under these.
-            RequestId { client, sequence, acknowledged_below: sequence }
-        });
+        let now = self.now.monotonic;
+        let id = id.unwrap_or_else(|| self.changes.numbers.next(now, deadline));
         self.want(origin, Work::Change { id, change }, deadline);
     }
 
@@ -500,6 +522,19 @@ fn command_of(step: Step<Arc<Registry>>) -> Command {
 mod tests {
     use super::*;
     use model::NodeId;
+
+    #[test]
+    fn a_change_that_may_be_asked_for_again_is_not_below_what_is_acknowledged() {
+        let mut numbers = Numbers::new(ClientId(1));
+        let deadline = Duration::from_secs(10);
+        numbers.next(Duration::ZERO, deadline);
+        // The first one was given to the next leader, which made it and was lost; this one leads again.
+        let second = numbers.next(Duration::from_secs(1), deadline);
+        assert_eq!((second.sequence, second.acknowledged_below), (2, 1));
+        let later = deadline + limits::REQUEST_DEADLINE;
+        let third = numbers.next(later, later + deadline);
+        assert_eq!((third.sequence, third.acknowledged_below), (3, 3));
+    }
 
     #[test]
     fn a_change_that_may_be_chosen_is_not_told_as_left_undone() {
