@@ -170,7 +170,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn want(&mut self, origin: Origin, work: Work<Arc<Registry>>, deadline: Duration) {
-        if self.changes.driver.waiting() >= limits::REGISTRY_CHANGES_WAITING_MAX {
+        // However many changes wait for it, a recovery has room.
+        let more = if matches!(work, Work::Recover { .. }) { VIEWS_MAX } else { 0 };
+        if self.changes.driver.waiting() >= limits::REGISTRY_CHANGES_WAITING_MAX + more {
             let what = "changes of the registry";
             return self.settle(vec![(origin, Err(Failure::Overloaded { what }))]);
         }

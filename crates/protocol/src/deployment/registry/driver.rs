@@ -160,10 +160,20 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.waiting.iter().any(|one| is_it(&one.work))
     }
 
-    /// Takes work in.
+    /// Takes work in. A recovery goes before changes, which perhaps cannot be made without it, and ends
+    /// the attempt at one.
     pub fn want(&mut self, origin: O, work: Work<V>, deadline: Duration) {
-        let is_open = false;
-        self.waiting.push_back(Waiting { origin, work, deadline, is_open });
+        let is_recovery = |work: &Work<V>| matches!(work, Work::Recover { .. });
+        let at = match is_recovery(&work) {
+            true => self.waiting.iter().take_while(|one| is_recovery(&one.work)).count(),
+            false => self.waiting.len(),
+        };
+        if at == 0 && !self.waiting.is_empty() {
+            self.stage = Stage::Idle;
+            self.not_before = Duration::ZERO;
+            self.tries = 0;
+        }
+        self.waiting.insert(at, Waiting { origin, work, deadline, is_open: false });
     }
 
     /// Gives everything back: this site's leader is another node.
@@ -559,6 +569,20 @@ mod tests {
         assert!(matches!(world.ends[1].2, Ok(Outcome::Done(Ok(Changed::Keyspace(_))))));
         let copy = world.acceptors[&SiteId(2)].copy();
         assert_eq!((copy.version.term.number, copy.registrars.set.sites()), (1, &[SiteId(2)][..]));
+    }
+
+    #[test]
+    fn a_recovery_does_not_wait_for_what_cannot_be_done_without_it() {
+        let mut world = World::new(3);
+        world.away = vec![SiteId(1), SiteId(3)];
+        world.want(2, 1, change(1));
+        world.run(1_000);
+        world.want(2, 2, Work::Recover { without: world.away.clone() });
+        world.run(1_000);
+        assert_eq!(world.ends[0], (SiteId(2), 2, Ok(Outcome::Recovered)));
+        world.run(1_000);
+        let change = &world.ends[1];
+        assert!(matches!(change, (SiteId(2), 1, Ok(Outcome::Done(Ok(_))))), "{change:?}");
     }
 
     #[test]
