@@ -452,11 +452,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let member = self.machine.membership()?;
         let registry = &member.registry;
         let set = registry.registrars.set;
-        if !registry.is_of_before() && set.has_majority(|site| !without.contains(&site)) {
+        // One that ended half-way holds changes up for good, whoever is back by now: it may be asked for
+        // again.
+        let promised = self.machine.acceptor().map(|acceptor| acceptor.promised().term);
+        let is_begun = promised.max(Some(self.changes.driver.above().term))
+            > Some(registry.version.term);
+        let has_majority = set.has_majority(|site| !without.contains(&site));
+        if !registry.is_of_before() && !is_begun && has_majority {
             return Some(RegistryError::NoRecovery);
         }
         let named = |id: &SiteId| registry.site(*id).map(|site| site.name.clone());
-        if let Some(name) = view.answering.first().and_then(named) {
+        if let Some(name) = view.answering.first().and_then(named).filter(|_| !is_begun) {
             return Some(RegistryError::Answers(name));
         }
         let silent: Vec<String> =

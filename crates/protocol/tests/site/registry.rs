@@ -268,6 +268,28 @@ fn what_a_keyspace_holds_outlives_a_recovery_that_did_not_know_of_it() {
 }
 
 #[test]
+fn a_recovery_that_ended_half_way_is_asked_for_again() {
+    let mut sites = Sites::new(4);
+    sites.lab.part_site(1);
+    sites.lab.part_site(2);
+    let recover = |without| Body::RecoverRegistry { without, accept: true };
+    let body = recover(vec![SiteId(2), SiteId(3)]);
+    let ticket = sites.lab.ask(0, Request { body, deadline_ms: None, redirect: false }).unwrap();
+    // The fourth one answers the call, and is away when it is to promise.
+    sites.lab.run(MS * 1_000);
+    sites.lab.part_site(3);
+    let is_answered = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+    assert!(sites.lab.run_until(MS * 30_000, is_answered));
+    assert!(sites.lab.answered.pop().unwrap().outcome.is_err());
+    (0..4).for_each(|site| sites.lab.rejoin_site(site));
+    sites.lab.run(MS * 3_000);
+    let view = sites.view(0, recover(Vec::new()));
+    assert!(view.recovered && view.version.term.number == 2, "{view:?}");
+    sites.made(0, change(create("x")));
+    sites.agree();
+}
+
+#[test]
 fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
     let mut sites = Sites::new(3);
     // b hears nothing of what a and c agree on.

@@ -8,7 +8,7 @@
 use super::trial::Planted;
 use super::{Asked, Outcome, Proposer, Value, Work};
 use model::{Ballot, SiteId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// An attempt that takes longer is given up for another one.
@@ -95,6 +95,8 @@ enum Stage<V: Value> {
     Balloting {
         proposer: Box<Proposer<V>>,
         asked: BTreeMap<u64, SiteId>,
+        /// Those that have promised a higher ballot: they are done without, if that is possible.
+        refused: BTreeSet<SiteId>,
     },
     /// The value is chosen; this site's own copy comes first.
     Learning {
@@ -143,6 +145,11 @@ impl<V: Value, O: Clone> Driver<V, O> {
             last_id: 0,
             planted,
         }
+    }
+
+    /// The highest ballot that refused one.
+    pub fn above(&self) -> Ballot {
+        self.above
     }
 
     /// How much waits.
@@ -303,10 +310,10 @@ impl<V: Value, O: Clone> Driver<V, O> {
                     proposer.promised(sight.own, accepted);
                 }
                 let (proposer, asked) = (Box::new(proposer), BTreeMap::new());
-                self.stage = Stage::Balloting { proposer, asked };
+                self.stage = Stage::Balloting { proposer, asked, refused: BTreeSet::new() };
                 self.ask(sight.own, &mut effects);
             }
-            (Stage::Balloting { proposer, asked }, answered) => {
+            (Stage::Balloting { proposer, asked, refused }, answered) => {
                 let Some(site) = asked.remove(&id) else { return effects };
                 match answered {
                     Answered::Promised(accepted) => {
@@ -315,6 +322,9 @@ impl<V: Value, O: Clone> Driver<V, O> {
                             first.is_open = true;
                             // What is still asked for is of the stage before.
                             asked.clear();
+                        }
+                        if !proposer.can_do_without(refused) {
+                            self.pause(sight.now);
                         }
                         self.ask(sight.own, &mut effects);
                     }
@@ -328,7 +338,10 @@ impl<V: Value, O: Clone> Driver<V, O> {
                     }
                     Answered::Refused(ballot) => {
                         self.above = self.above.max(ballot);
-                        self.pause(sight.now);
+                        refused.insert(site);
+                        if !proposer.can_do_without(refused) {
+                            self.pause(sight.now);
+                        }
                     }
                     // It is asked again in the next attempt.
                     _ => {}
@@ -354,7 +367,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
 
     /// Asks those that were not asked yet.
     fn ask(&mut self, own: SiteId, effects: &mut Vec<Effect<V, O>>) {
-        let Stage::Balloting { proposer, asked } = &mut self.stage else { return };
+        let Stage::Balloting { proposer, asked, refused } = &mut self.stage else { return };
         let ballot = proposer.ballot();
         let (wanted, sites) = proposer.asked();
         let step = match wanted {
@@ -363,8 +376,8 @@ impl<V: Value, O: Clone> Driver<V, O> {
             Asked::Nothing => return,
         };
         let under_way: Vec<SiteId> = asked.values().copied().collect();
-        let mut sites: Vec<SiteId> =
-            sites.into_iter().filter(|site| !under_way.contains(site)).collect();
+        let is_left = |site: &SiteId| !under_way.contains(site) && !refused.contains(site);
+        let mut sites: Vec<SiteId> = sites.into_iter().filter(is_left).collect();
         // The others have further to go.
         sites.sort_by_key(|site| *site == own);
         for site in sites {
@@ -583,6 +596,17 @@ mod tests {
         world.run(1_000);
         let change = &world.ends[1];
         assert!(matches!(change, (SiteId(2), 1, Ok(Outcome::Done(Ok(_))))), "{change:?}");
+    }
+
+    #[test]
+    fn one_that_has_promised_another_term_is_done_without() {
+        let mut world = World::new(3);
+        // A recovery that ended half-way.
+        world.take(SiteId(3), Step::ReserveTerm);
+        world.want(1, 1, change(1));
+        world.run(1_000);
+        assert_eq!(world.ends, [(SiteId(1), 1, made(1))]);
+        assert!(world.drivers[&SiteId(1)].above().term.number == 1, "it was refused there");
     }
 
     #[test]

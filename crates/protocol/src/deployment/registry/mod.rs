@@ -35,8 +35,9 @@
 //! registrars among those that answered. What only the named sites have chosen is lost, until a copy of
 //! the new term reaches them: then they keep what they have to hand in ([`Acceptor::kept`]), decisions
 //! and joins beyond the end of their term, and a proposer of theirs adds it to the value, unchanged.
-//! A recovery that ends half-way leaves promises of a term that has no value: changes wait until it is
-//! asked for again.
+//! A recovery that ends half-way leaves promises of a term that has no value. Changes do without those that
+//! promised it, as long as a majority has not; otherwise they wait until it is asked for again, which may
+//! be done whoever is back by then.
 //!
 //! Not here: how messages and commands travel, and what a change means. The first is the site's job, the
 //! last is the registry's own ([`model::Registry`]).

@@ -6,6 +6,7 @@
 use super::Value;
 use super::trial::{Bug, Planted};
 use model::{Ballot, RegistrarSet, Registrars, SiteId};
+use std::collections::BTreeSet;
 
 /// What an attempt is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +153,16 @@ impl<V: Value> Proposer<V> {
         match &self.stage {
             Stage::Accept { needs, .. } => needs.clone(),
             _ => self.needs(None),
+        }
+    }
+
+    /// Whether it can still come to something without these sites.
+    pub fn can_do_without(&self, refused: &BTreeSet<SiteId>) -> bool {
+        match &self.stage {
+            Stage::Prepare { best, work: Work::Recover { without }, .. } => {
+                present(best, without).iter().all(|site| !refused.contains(site))
+            }
+            _ => self.needs_now().are_met(|site| !refused.contains(&site)),
         }
     }
 
