@@ -44,6 +44,8 @@ pub const REGISTRY_OUTCOMES_MAX: usize = 128;
 pub const REGISTRY_CHANGES_WAITING_MAX: usize = 256;
 /// Messages of other sites that wait until a node has their sender's registry.
 pub const MESSAGES_AHEAD_MAX: usize = 4_096;
+/// Their bytes.
+pub const MESSAGES_AHEAD_BYTES_MAX: usize = 64 << 20;
 /// Moves of slots that one site has under way at once.
 pub const MOVES_MAX: usize = 64;
 /// Slots of one move.

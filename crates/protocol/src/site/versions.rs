@@ -3,8 +3,9 @@
 //!
 //! A site that hears of an older one sends its own, which is put into the log of the other site, and goes
 //! on. One that hears of a newer one asks for it, and keeps what it was sent until this node has it:
-//! what a message asks for may rest on it. Signs of life, and what is said of the registry and the ring,
-//! need not wait.
+//! what a message asks for may rest on it. It does not wait for long: nothing safe rests on that, and a site
+//! that cannot write its log now still answers reads. Answers, signs of life, and what is said of the
+//! registry and the ring, need not wait.
 
 use super::{Origin, Site};
 use model::{Ballot, Body, Command, NodeId, Registry, SiteId, limits};
@@ -18,13 +19,17 @@ use wire::entry;
 
 /// A site is sent, or asked for, one version no oftener than this.
 const AGAIN: Duration = Duration::from_millis(300);
-/// A message that has waited this long is dropped: its sender does without an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A message that has waited this long is acted on by the registry that there is.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What waits for a newer registry, and who was told of which one.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
+    /// In the order in which their patience ends.
     ahead: VecDeque<Ahead>,
+    ahead_bytes: usize,
+    /// The version that those which wait were last compared with.
+    looked_at: Option<Ballot>,
     sent: BTreeMap<SiteId, (Ballot, Duration)>,
     wanted: BTreeMap<SiteId, (Ballot, Duration)>,
     /// What is on its way into the log.
@@ -37,10 +42,41 @@ struct Ahead {
     node: NodeId,
     version: Ballot,
     until: Duration,
+    bytes: usize,
     say: AcrossSay,
 }
 
 impl Versions {
+    /// Lets a message wait, unless there is no room.
+    fn push(&mut self, one: Ahead) -> Option<AcrossSay> {
+        let is_full = self.ahead.len() >= limits::MESSAGES_AHEAD_MAX
+            || self.ahead_bytes + one.bytes > limits::MESSAGES_AHEAD_BYTES_MAX;
+        if is_full {
+            return Some(one.say);
+        }
+        self.ahead_bytes += one.bytes;
+        self.ahead.push_back(one);
+        None
+    }
+
+    /// Takes out what waits no longer, now that this node has this version.
+    fn take_ready(&mut self, own: Ballot, now: Duration) -> Vec<Ahead> {
+        let mut ready = Vec::new();
+        if self.looked_at.replace(own) != Some(own) {
+            for one in std::mem::take(&mut self.ahead) {
+                match one.version <= own {
+                    true => ready.push(one),
+                    false => self.ahead.push_back(one),
+                }
+            }
+        }
+        while self.ahead.front().is_some_and(|one| one.until <= now) {
+            ready.extend(self.ahead.pop_front());
+        }
+        self.ahead_bytes -= ready.iter().map(|one| one.bytes).sum::<usize>();
+        ready
+    }
+
     fn is_due(
         of: &mut BTreeMap<SiteId, (Ballot, Duration)>,
         site: SiteId,
@@ -102,28 +138,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // Whoever hears of an older one sends its own.
             self.say_version(site, node);
         }
-        if !matches!(say, AcrossSay::Forward(_) | AcrossSay::Answered(_) | AcrossSay::Mirror(_)) {
+        if !matches!(say, AcrossSay::Forward(_) | AcrossSay::Mirror(_)) {
             return Some(say);
         }
-        if self.versions.ahead.len() < limits::MESSAGES_AHEAD_MAX {
-            let until = now + PATIENCE;
-            self.versions.ahead.push_back(Ahead { site, node, version, until, say });
-        }
-        None
+        let bytes = say.encoded_len();
+        self.versions.push(Ahead { site, node, version, until: now + PATIENCE, bytes, say })
     }
 
-    /// Handles what has waited for the registry that this node has now.
+    /// Handles what has waited for the registry that this node has now, or for long enough.
     pub(super) fn take_waiting_messages(&mut self) {
         let Some(own) = self.own_version().filter(|_| !self.versions.ahead.is_empty()) else {
             return;
         };
         let now = self.now.monotonic;
-        for one in std::mem::take(&mut self.versions.ahead) {
-            if one.version <= own {
-                self.take_say(one.site, one.node, one.say);
-            } else if one.until > now {
-                self.versions.ahead.push_back(one);
-            }
+        for one in self.versions.take_ready(own, now) {
+            self.take_say(one.site, one.node, one.say);
         }
     }
 
@@ -169,5 +198,48 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let body = Body::Write(Command::LearnRegistry(Box::new(registry)));
         let deadline = now + limits::REQUEST_DEADLINE;
         self.take_here(Origin::Nobody, body, deadline);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Term;
+    use wire::across::Forward;
+
+    fn version(round: u64) -> Ballot {
+        Ballot { term: Term::default(), round, site: SiteId(1) }
+    }
+
+    fn ahead(round: u64, until_ms: u64, bytes: usize) -> Ahead {
+        let (site, node, until) = (SiteId(2), NodeId(1), Duration::from_millis(until_ms));
+        let say = AcrossSay::Forward(Forward::default());
+        Ahead { site, node, version: version(round), until, bytes, say }
+    }
+
+    #[test]
+    fn what_waits_is_taken_with_its_registry_or_when_its_patience_ends() {
+        let mut versions = Versions::default();
+        for (round, until_ms) in [(3, 500), (2, 510), (3, 520)] {
+            assert_eq!(versions.push(ahead(round, until_ms, 10)), None);
+        }
+        let mut take = |round, now_ms| -> Vec<u64> {
+            let ready = versions.take_ready(version(round), Duration::from_millis(now_ms));
+            ready.iter().map(|one| one.version.round).collect()
+        };
+        assert_eq!(take(1, 400), [0; 0]);
+        assert_eq!(take(2, 400), [2]);
+        assert_eq!(take(2, 500), [3], "it is not dropped");
+        assert_eq!(take(2, 600), [3]);
+        assert_eq!((versions.ahead_bytes, versions.ahead.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_finds_no_room_does_not_wait() {
+        let mut versions = Versions::default();
+        let half = limits::MESSAGES_AHEAD_BYTES_MAX / 2;
+        assert_eq!(versions.push(ahead(2, 500, half)), None);
+        assert!(versions.push(ahead(2, 500, half + 1)).is_some());
+        assert_eq!(versions.push(ahead(2, 500, half)), None);
     }
 }
