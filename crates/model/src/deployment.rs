@@ -28,8 +28,8 @@ pub struct Registry {
     pub registrars: Registrars,
     /// What came of the latest changes, oldest first, so that one that is asked for again is done once.
     pub outcomes: Vec<Remembered>,
-    /// What its term went on from, if that began with a recovery.
-    pub began: Option<TermBegan>,
+    /// What terms that began with a recovery went on from: the last ones, in order.
+    pub began: Vec<TermBegan>,
     /// The sites, ordered by id.
     pub sites: Vec<SiteEntry>,
     /// The keyspaces besides the default one, ordered by id.
@@ -201,7 +201,7 @@ impl Registry {
             changes,
             registrars: Registrars::default(),
             outcomes: Vec::new(),
-            began: None,
+            began: Vec::new(),
             sites: Vec::new(),
             keyspaces: Vec::new(),
             site_next: 1,

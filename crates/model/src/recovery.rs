@@ -3,7 +3,9 @@
 //! What only the sites that were done without have chosen is not in the new term. When they learn of it
 //! they keep the decisions and joins beyond the end of their term, and hand them in, unchanged.
 
-use crate::{Ballot, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry, SiteId};
+use crate::{
+    Ballot, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry, SiteId, Term, limits,
+};
 
 /// What the term of a registry went on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,10 @@ impl Kept {
 impl Registry {
     /// Goes on in a new term, without some sites.
     pub fn recover(&mut self, _without: &[SiteId]) {
-        self.began = Some(TermBegan {
+        if self.began.len() >= limits::TERMS_BEGAN_MAX {
+            self.began.remove(0);
+        }
+        self.began.push(TermBegan {
             after: self.version,
             site_next: self.site_next,
             keyspace_next: self.keyspace_next,
@@ -62,8 +67,11 @@ impl Registry {
 
     /// What a site whose copy this was has to hand in, now that it takes over a copy of another term.
     pub fn keep(&self, next: &Registry, kept: &mut Kept) {
-        let beyond = next.began.filter(|began| self.version > began.after);
-        let Some(began) = beyond else { return };
+        // The first recovery whose term this copy has no part in ended its own; there may have been more.
+        let known: Vec<Term> = self.terms().collect();
+        let mut begun = next.began.iter().zip(next.terms().skip(1));
+        let ended = begun.find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
+        let Some(began) = ended.filter(|began| self.version > began.after) else { return };
         let joined = self.sites.iter().filter(|site| site.id.0 >= began.site_next);
         kept.joins.extend(joined.cloned());
         let made = self.keyspaces.iter().filter(|one| one.id.0 >= began.keyspace_next);
@@ -72,6 +80,12 @@ impl Registry {
         kept.promotions.extend(self.backups.promotions.iter().filter(lost).cloned());
         self.dedup(kept);
         next.has_kept(kept);
+    }
+
+    /// The terms that it went through, as far as it remembers, and its own.
+    fn terms(&self) -> impl Iterator<Item = Term> {
+        let before = self.began.iter().map(|began| began.after.term);
+        before.chain([self.version.term])
     }
 
     fn dedup(&self, kept: &mut Kept) {
@@ -144,4 +158,92 @@ pub struct RegistrarView {
     pub site: SiteId,
     /// Whether it answers.
     pub answers: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeploymentId, KeyspaceId, KeyspaceSpec, SiteName};
+
+    fn at(number: u32, round: u64) -> Ballot {
+        let site = SiteId(1);
+        let term = if number == 0 { Term::default() } else { Term { number, site } };
+        Ballot { term, round, site }
+    }
+
+    fn entry(registry: &mut Registry) {
+        let id = SiteId(registry.site_next);
+        registry.site_next += 1;
+        let name = SiteName::new(format!("s{}", id.0)).unwrap();
+        let (incarnation, capacity_percent) = (u64::from(id.0), 100);
+        let (leaving, nodes) = (false, Vec::new());
+        registry.sites.push(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
+    }
+
+    fn keyspace(registry: &mut Registry) {
+        let id = KeyspaceId(registry.keyspace_next);
+        registry.keyspace_next += 1;
+        let name = format!("k{}", id.0);
+        let spec = KeyspaceSpec::linearizable_global(name.clone(), format!("{name}:"));
+        registry.keyspaces.push(Keyspace { id, spec });
+    }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::of_before(DeploymentId(7), 1);
+        registry.site_next = 1;
+        (0..2).for_each(|_| entry(&mut registry));
+        registry.version = at(0, 1);
+        registry
+    }
+
+    fn recovered(registry: &Registry, number: u32) -> Registry {
+        let mut next = registry.clone();
+        next.recover(&[]);
+        next.version = at(number, 0);
+        next
+    }
+
+    #[test]
+    fn a_copy_two_terms_behind_keeps_what_its_own_term_lost() {
+        let first = registry();
+        let mut own = first.clone();
+        entry(&mut own);
+        keyspace(&mut own);
+        own.version = at(0, 2);
+        let mut second = recovered(&first, 1);
+        entry(&mut second);
+        second.version = at(1, 1);
+        let third = recovered(&second, 2);
+        let mut kept = Kept::default();
+        own.keep(&third, &mut kept);
+        assert_eq!((&kept.joins, &kept.keyspaces), (&vec![own.sites[2].clone()], &own.keyspaces));
+        // Of one term behind likewise; and one that has nothing beyond the end of its term keeps nothing.
+        for (copy, has_any) in [(&own, true), (&first, false)] {
+            let mut kept = Kept::default();
+            copy.keep(&second, &mut kept);
+            assert_eq!(!kept.is_empty(), has_any);
+        }
+        // Both went on from the same version, each without the other.
+        let mut other = recovered(&first, 1);
+        entry(&mut other);
+        other.version = Ballot { term: Term { number: 1, site: SiteId(2) }, ..at(1, 1) };
+        other.sites[2].id = SiteId(9_000);
+        other.sites[2].name = SiteName::new("other").unwrap();
+        let mut kept = Kept::default();
+        other.keep(&second, &mut kept);
+        assert_eq!(kept.joins, [other.sites[2].clone()]);
+        let mut kept = Kept::default();
+        second.keep(&third, &mut kept);
+        assert!(kept.is_empty(), "{kept:?}");
+    }
+
+    #[test]
+    fn so_many_ends_of_terms_are_known_and_no_more() {
+        let mut last = registry();
+        for number in 1..=limits::TERMS_BEGAN_MAX as u32 + 3 {
+            last = recovered(&last, number);
+        }
+        assert_eq!(last.began.len(), limits::TERMS_BEGAN_MAX);
+        assert_eq!(last.began[0].after, at(3, 0));
+    }
 }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! In the first two, of before there were registrars, the version counts changes. The third one is of
-//! registries that registrars hold.
+//! registries that registrars hold. With 170 in the place of 100 it tells how several terms began.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one tells what givers have kept.
@@ -25,7 +25,7 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, DeploymentId, Fenced, Fencing, Loss, Mirroring, Promotion,
-    Reached, Registry, SiteId,
+    Reached, Registry, SiteId, TermBegan,
 };
 
 code_enum!(BackupChoice as "choice of a backup" {
@@ -78,6 +78,8 @@ const WITH_BACKUPS: DeploymentId = DeploymentId(0);
 /// What stands in the place of the version when registrars are told of, and the form that follows.
 const WITH_REGISTRARS: u64 = u64::MAX;
 const FORM: u8 = 100;
+/// The same with how several terms began.
+const FORM_WITH_TERMS: u8 = 170;
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -104,12 +106,16 @@ impl Code for Registry {
             changes.put(out);
         } else {
             WITH_REGISTRARS.put(out);
-            out.push(FORM);
+            let has_terms = began.len() > 1;
+            out.push(if has_terms { FORM_WITH_TERMS } else { FORM });
             changes.put(out);
             version.put(out);
             registrars.put(out);
             outcomes.put(out);
-            began.put(out);
+            match has_terms {
+                true => began.put(out),
+                false => began.first().copied().put(out),
+            }
         }
         sites.put(out);
         keyspaces.put(out);
@@ -128,14 +134,22 @@ impl Code for Registry {
         let mut registry = Registry::of_before(deployment, changes);
         let has_registrars = is_long && changes == WITH_REGISTRARS;
         if has_registrars {
-            if from.byte()? != FORM {
-                return Err(from.malformed("form of a registry"));
-            }
+            let has_terms = match from.byte()? {
+                FORM => false,
+                FORM_WITH_TERMS => true,
+                _ => return Err(from.malformed("form of a registry")),
+            };
             registry.changes = Code::take(from)?;
             registry.version = Code::take(from)?;
             registry.registrars = Code::take(from)?;
             registry.outcomes = Code::take(from)?;
-            registry.began = Code::take(from)?;
+            registry.began = match has_terms {
+                true => Code::take(from)?,
+                false => Option::<TermBegan>::take(from)?.into_iter().collect(),
+            };
+            if has_terms && registry.began.len() < 2 {
+                return Err(from.malformed("registry of the shorter form"));
+            }
             if registry.is_of_before() {
                 return Err(from.malformed("registrar"));
             }
@@ -268,7 +282,7 @@ mod tests {
                 Remembered { id, outcome: Ok(Changed::Site(SiteId(2))) },
                 Remembered { id, outcome: Err(RegistryError::TooManySites) },
             ],
-            began: Some(TermBegan { after: since, site_next: 3, keyspace_next: 2 }),
+            began: vec![TermBegan { after: since, site_next: 3, keyspace_next: 2 }],
             ..registry(Backups::default())
         };
         let bytes = encode_registry(&registry);
@@ -278,7 +292,15 @@ mod tests {
             \x01\x00\x00\xac\x02\x02\x03\x02\
             \x00\x00\x03\x02\x00\x00\x00";
         assert_eq!(&bytes[..], expected);
-        assert_eq!(decode_registry(bytes), Ok(registry));
+        assert_eq!(decode_registry(bytes), Ok(registry.clone()));
+        // Of several terms.
+        let mut longer = registry;
+        longer.began.push(TermBegan { after: version, site_next: 9, keyspace_next: 8 });
+        let bytes = encode_registry(&longer);
+        let began = b"\x02\x00\x00\xac\x02\x02\x03\x02\x01\x02\x03\x01\x09\x08";
+        assert_eq!(bytes[13], 170);
+        assert!(bytes.windows(began.len()).any(|some| some == began), "{bytes:?}");
+        assert_eq!(decode_registry(bytes), Ok(longer));
     }
 
     #[test]
