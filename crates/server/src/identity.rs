@@ -232,8 +232,8 @@ impl Identity {
         self.save(data)
     }
 
-    /// Remembers, durably, that the site of this directory has left its deployment.
-    pub(crate) fn has_left(data: &Path) -> Result<(), IdentityError> {
+    /// Remembers, durably, whether the site of this directory has left its deployment.
+    pub(crate) fn has_left(data: &Path, has_left: bool) -> Result<(), IdentityError> {
         let path = data.join(FILE);
         let io = |cause| IdentityError::Io { path: path.clone(), cause };
         let text = fs::read_to_string(&path).map_err(io)?;
@@ -242,7 +242,7 @@ impl Identity {
             cause: error.to_string(),
         };
         let mut found: Identity = toml::from_str(&text).map_err(malformed)?;
-        if std::mem::replace(&mut found.left, true) {
+        if std::mem::replace(&mut found.left, has_left) == has_left {
             return Ok(());
         }
         found.save(data)
@@ -332,8 +332,11 @@ mod tests {
         let again = Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap();
         assert_eq!((again.incarnation, again.member), (7, true));
         assert_eq!(again.members().nodes[0].address, "b:1");
-        Identity::has_left(data.path()).unwrap();
-        assert!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().left);
+        for left in [true, false] {
+            // It is listed again after all: it joined beyond the end of a term.
+            Identity::has_left(data.path(), left).unwrap();
+            assert_eq!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().left, left);
+        }
         let other = Identity::open(data.path(), &site, NodeId(2), false, 9).unwrap_err();
         assert!(other.to_string().contains("--node"), "{other}");
     }

@@ -208,11 +208,14 @@ impl SiteLoop {
             Output::SendAcross { site, node, message } => {
                 self.links.send_across(site, node, *message);
             }
-            Output::Deployment { own, registry } => {
-                if registry.site(own).is_none() {
-                    if let Err(error) = Identity::has_left(&self.shared.data) {
-                        tracing::warn!("it cannot be remembered that this site has left: {error}");
-                    }
+            Output::Deployment { own, registry, has_left } => {
+                // One that is not listed and has not left yet will be.
+                if (has_left || registry.site(own).is_some())
+                    && let Err(error) = Identity::has_left(&self.shared.data, has_left)
+                {
+                    tracing::warn!("it cannot be remembered whether this site has left: {error}");
+                }
+                if has_left {
                     tracing::warn!(
                         site = %self.shared.site,
                         "this site has left its deployment: stop it when nobody uses its own keys any \

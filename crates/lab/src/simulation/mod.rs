@@ -198,6 +198,8 @@ pub struct Group {
     pub id: Option<SiteId>,
     /// Its nodes; node `n` stands at place `n − 1`.
     pub nodes: Vec<NodeIndex>,
+    /// Whether one of them was last told that the site has left its deployment.
+    pub has_left: bool,
     /// The links between them.
     pub network: Network,
     /// Which life of it this is, from 1: one that has left comes back as a new site.
@@ -295,6 +297,7 @@ impl<C> Simulation<C> {
             name: name.into(),
             id: None,
             nodes: Vec::new(),
+            has_left: false,
             network: Network::new(link),
             life: 1,
             presence: Presence::Inside,

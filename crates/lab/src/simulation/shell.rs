@@ -104,8 +104,9 @@ impl<C> Simulation<C> {
             Output::SendAcross { site, node: other, message } => {
                 self.say_to(node, site, other, *message);
             }
-            Output::Deployment { own, registry } => {
+            Output::Deployment { own, registry, has_left } => {
                 let site = self.nodes[node].site;
+                self.sites[site].has_left = has_left;
                 self.sites[site].id = Some(own);
                 self.note_registry(&registry);
                 self.note_of(node, || format!("is of {own}, registry {}", registry.version));

@@ -75,7 +75,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.routing.forget_gone(|site| registry.site(site).is_some());
         self.versions.forget_gone(|site| registry.site(site).is_some());
         let is_first = self.news.known.replace(version).is_none();
-        self.outputs.push_back(Output::Deployment { own, registry });
+        let hands_in = self.machine.to_hand_in();
+        let joins = hands_in.is_some_and(|kept| kept.joins.iter().any(|site| site.id == own));
+        let has_left = registry.site(own).is_none() && !joins;
+        self.outputs.push_back(Output::Deployment { own, registry, has_left });
         self.routing.wake();
         // Whoever made it tells everybody; the others hear of it by any message if they miss that.
         if self.leads() && version.site == own && !is_first {

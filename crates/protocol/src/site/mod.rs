@@ -299,6 +299,9 @@ pub enum Output<V> {
         own: SiteId,
         /// The registry, with everybody's addresses.
         registry: Arc<Registry>,
+        /// Whether it belongs to it no more. A site that joined beyond the end of a term is not listed
+        /// until it has handed that in, and has not left.
+        has_left: bool,
     },
     /// The site holds these slots, at these epochs, from here on (or did when it was last asked).
     Holds(SlotEpochs),

@@ -268,6 +268,36 @@ fn what_a_keyspace_holds_outlives_a_recovery_that_did_not_know_of_it() {
 }
 
 #[test]
+fn a_site_that_joined_beyond_the_end_of_a_term_has_not_left() {
+    let mut sites = Sites::new(3);
+    sites.lab.part_site(2);
+    sites.lab.add_site(NAMES[3], Link::constant(1.0));
+    sites.lab.add_node(3, false);
+    assert!(sites.lab.run_until(MS * 5_000, |lab| lab.is_whole(3)));
+    let join = change(RegistryChange::Join(sites.lab.entry(3).unwrap()));
+    let Ok(Answer::Registered { site: id, registry }) = sites.ask(0, join) else {
+        panic!("not registered")
+    };
+    sites.ask(3, Body::Write(Command::Enter { site: id, registry })).unwrap();
+    // The third one goes on without those that it knows of, and does not know of this one.
+    [0, 1, 3].into_iter().for_each(|site| sites.lab.part_site(site));
+    let recover = Body::RecoverRegistry { without: vec![SiteId(1), SiteId(2)], accept: true };
+    assert!(sites.view(2, recover).recovered);
+    (0..4).for_each(|site| sites.lab.rejoin_site(site));
+    let is_listed = |lab: &Simulation| {
+        (0..4).all(|site| lab.registry(site).unwrap().version.term.number == 1)
+            && (0..4).all(|site| lab.registry(site).unwrap().site(id).is_some())
+    };
+    let mut steps = 0;
+    while !is_listed(&sites.lab) {
+        sites.lab.run(MS);
+        assert!(!sites.lab.sites[3].has_left, "its shell would remember that for good");
+        steps += 1;
+        assert!(steps < 60_000, "it is handed in");
+    }
+}
+
+#[test]
 fn a_recovery_that_ended_half_way_is_asked_for_again() {
     let mut sites = Sites::new(4);
     sites.lab.part_site(1);
