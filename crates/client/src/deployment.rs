@@ -1,10 +1,12 @@
 //! The deployment: its sites and the slots they hold. Needs the right `admin` on `*`, where there are
 //! users.
 //!
-//! A call that changes something and whose outcome is unknown is not sent again;
-//! [`Deployment::sites`] and [`Deployment::slots`] show what came of it.
+//! Moves of slots, leaving and backups bear numbers: such a call is sent again until its outcome is
+//! known, and done once. Any other call that changes something is not sent again if its outcome is
+//! unknown; [`Deployment::sites`] shows what came of it.
 
 use crate::call::{Caller, Repeat, deployment};
+use crate::order::MoveOrder;
 use crate::{Error, v1};
 use model::SlotSet;
 use std::sync::Arc;
@@ -32,11 +34,10 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, v1::ListSlotsRequest {}, list).await?.into_inner())
     }
 
-    /// Begins to hand slots to a site, whoever holds them. What was begun, by site.
-    pub async fn move_slots(&self, slots: &SlotSet, to: &str) -> Result<Vec<v1::BegunMove>, Error> {
-        let message = v1::MoveSlotsRequest { slots: slots.to_string(), to: to.to_owned() };
-        let begin = |channel, request| async move { deployment(channel).move_slots(request).await };
-        Ok(self.caller.call(Repeat::Never, message, begin).await?.into_inner().moves)
+    /// Slots that are to be handed to a site, whoever holds them. Nothing is done before
+    /// [`MoveOrder::ask`].
+    pub fn move_slots(&self, slots: &SlotSet, to: &str) -> MoveOrder<'_> {
+        MoveOrder::new(&self.caller, slots.to_string(), to.to_owned())
     }
 
     /// Makes a move of the asked node's site rest, or go on.
@@ -48,9 +49,10 @@ impl Deployment {
 
     /// Has a site hand everything over and leave; returns when that has begun.
     pub async fn leave_site(&self, site: &str) -> Result<(), Error> {
-        let message = v1::LeaveSiteRequest { site: site.to_owned() };
+        let number = self.caller.sequence.begin();
+        let message = v1::LeaveSiteRequest { site: site.to_owned(), request: Some(number.id()) };
         let leave = |channel, request| async move { deployment(channel).leave_site(request).await };
-        self.caller.call(Repeat::Never, message, leave).await.map(drop)
+        self.caller.call(Repeat::Numbered, message, leave).await.map(drop)
     }
 
     /// Says which site keeps a site's mirror.
@@ -59,9 +61,11 @@ impl Deployment {
         site: &str,
         choice: v1::set_backup_request::Choice,
     ) -> Result<(), Error> {
-        let message = v1::SetBackupRequest { site: site.to_owned(), choice: Some(choice) };
+        let number = self.caller.sequence.begin();
+        let request = Some(number.id());
+        let message = v1::SetBackupRequest { site: site.to_owned(), choice: Some(choice), request };
         let set = |channel, request| async move { deployment(channel).set_backup(request).await };
-        self.caller.call(Repeat::Never, message, set).await.map(drop)
+        self.caller.call(Repeat::Numbered, message, set).await.map(drop)
     }
 
     /// Has a site's backup take over from it for good, or (without `accept_loss`) tells what would be

@@ -1,8 +1,8 @@
 //! What comes back when all went well.
 
 use crate::{
-    Ballot, Bytes, Fenced, Keyspace, Loss, ReadPoint, Refusal, Registry, RegistryView, Revision,
-    SiteId, SlotEpochs,
+    Ballot, Bytes, Fenced, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry, RegistryView,
+    Revision, SiteId, SlotEpochs,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -94,6 +94,8 @@ pub enum Answer {
     Loss(Box<Loss>),
     /// What came of a step of a registrar.
     Registrar(RegistrarAnswer),
+    /// What came of an operator's order to hand slots over.
+    Ordered(Box<Ordered>),
     /// Who holds the registry, and how they are.
     RegistryView(Box<RegistryView>),
 }

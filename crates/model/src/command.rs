@@ -120,7 +120,7 @@ impl Command {
             | Command::SetRing(_)
             | Command::Register { .. }
             | Command::Receiving { .. }
-            | Command::Giving { step: Giving::Forget, .. }
+            | Command::Giving { step: Giving::Forget | Giving::Order { .. }, .. }
             | Command::Mirror { .. }
             | Command::Fence { .. }
             | Command::Promote { .. }
@@ -142,6 +142,9 @@ pub enum Giving {
     /// nothing, the move gets its own.
     /// [`crate::Answer::Done`] with that number as revision.
     Begin { slots: SlotSet, to: SiteId, pinned: bool },
+    /// An operator's order, which bears a number: what this site holds of these slots goes to a site.
+    /// Asked again, it tells what came of it so far. [`crate::Answer::Ordered`], the receiver's too.
+    Order { id: RequestId, slots: SlotSet, to: SiteId },
     /// The slots are not served here any more.
     Freeze,
     /// The receiver serves them: what is here is read no more, but kept until the receiver's mirror

@@ -52,6 +52,12 @@ pub const MESSAGES_AHEAD_BYTES_MAX: usize = 64 << 20;
 pub const MOVES_MAX: usize = 64;
 /// Slots of one move.
 pub const SLOTS_PER_MOVE_MAX: usize = 2_048;
+/// Operators' orders of moves that a site remembers, so that one that is asked again is done once.
+pub const ORDERS_REMEMBERED_MAX: usize = 1_024;
+/// How long one is remembered that is over.
+pub const ORDER_REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
+/// When there are too many, the oldest goes, but none that may be asked again yet.
+pub const ORDER_ASKED_AGAIN_MS: u64 = 10 * 60 * 1000;
 /// Bytes of one piece of a move (it ends with the record that passes it).
 pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
 /// Pieces of one move on their way at once.

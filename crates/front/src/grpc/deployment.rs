@@ -1,14 +1,15 @@
 //! The service `Deployment`: sites, and the slots they hold.
 
 use super::call::{Callee, Method, deadline_ms};
+use super::orders;
 use model::{
-    Answer, BackupChoice, Body, Command, Failure, Giving, MoveError, Refusal, RegistrarView,
-    Registry, RegistryChange, RegistryError, RegistryView, SiteId, SlotSet, limits,
+    Answer, BackupChoice, Body, Command, Failure, Giving, Refusal, RegistrarView, Registry,
+    RegistryChange, RegistryError, RegistryView, RequestId, SiteId, SlotSet,
 };
 use server::backup_of;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::{Invalid, status, v1};
+use wire::grpc::{Invalid, request_id, status, v1};
 
 #[async_trait]
 impl v1::deployment_server::Deployment for Callee {
@@ -102,31 +103,14 @@ impl v1::deployment_server::Deployment for Callee {
             let to = site_named(&registry, &asked.to)?;
             let wanted: SlotSet =
                 asked.slots.parse().map_err(|what| Invalid::Value { field: "slots", what })?;
-            let mut moves = Vec::new();
-            for (held, holder) in self.handle.slot_map().await {
-                let slots: Vec<_> = held.iter().filter(|slot| wanted.contains(*slot)).collect();
-                if holder == to {
-                    continue;
-                }
-                for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
-                    let slots: SlotSet = some.iter().copied().collect();
-                    let step = Giving::Begin { slots: slots.clone(), to, pinned: true };
-                    let command = Command::Giving { number: 0, step };
-                    let body = Body::AtSite { site: holder, command: Box::new(command) };
-                    let request = model::Request { body, deadline_ms, redirect: false };
-                    let number = match self.handle.call(request).await {
-                        Ok(Answer::Done(number)) => number,
-                        // They have moved on since this node heard of them.
-                        Err(Failure::Refused(Refusal::Move(MoveError::NotHeld))) => continue,
-                        Ok(_) => unreachable!("a move is answered with its number"),
-                        Err(failure) => return Err(status(&failure)),
-                    };
-                    let from = name_of(&registry, holder);
-                    let slots = slots.to_string();
-                    moves.push(v1::BegunMove { from, number: number.0, slots });
-                }
-            }
-            Ok(v1::MoveSlotsResponse { moves })
+            let id = match request_id(asked.request)? {
+                Some(id) => id,
+                None => orders::own_number(),
+            };
+            let requests = orders::requests(&registry, id, &wanted, to, deadline_ms);
+            let said = orders::said(&registry, self.handle.call_many(requests).await);
+            let hints = self.handle.slot_map().await;
+            Ok(orders::told(&registry, &wanted, to, &said, &hints))
         })
         .await
     }
@@ -154,14 +138,19 @@ impl v1::deployment_server::Deployment for Callee {
         self.measured(Method::LeaveSite, async {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
             let registry = self.registry()?;
-            let site = site_named(&registry, &request.into_inner().site)?;
+            let id = request_id(asked.request)?;
+            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+                return outcome.map(|()| v1::LeaveSiteResponse {});
+            }
+            let site = site_named(&registry, &asked.site)?;
             // Who is lost has nothing to hand over any more.
             let change = match registry.is_lost(site) {
                 true => RegistryChange::Remove(site),
                 false => RegistryChange::Leave(site),
             };
-            let body = Body::Write(Command::ChangeRegistry(change));
+            let body = Body::Registry { change, id };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::LeaveSiteResponse {})
         })
@@ -177,6 +166,10 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let registry = self.registry()?;
+            let id = request_id(asked.request)?;
+            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+                return outcome.map(|()| v1::SetBackupResponse {});
+            }
             let site = site_named(&registry, &asked.site)?;
             use v1::set_backup_request::Choice;
             let choice = match asked.choice {
@@ -186,7 +179,7 @@ impl v1::deployment_server::Deployment for Callee {
                 _ => return Err(Invalid::Missing("choice").into()),
             };
             let change = RegistryChange::Backup(site, choice);
-            let body = Body::Write(Command::ChangeRegistry(change));
+            let body = Body::Registry { change, id };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::SetBackupResponse {})
         })
@@ -331,6 +324,12 @@ impl Callee {
     }
 }
 
+/// What came of a change that was asked for under this number before: the site it was about may be gone.
+fn outcome_of(registry: &Registry, id: RequestId) -> Option<Result<(), Status>> {
+    let outcome = registry.outcome(id)?.clone();
+    Some(outcome.map(drop).map_err(|error| status(&Refusal::from(error).into())))
+}
+
 fn site_named(registry: &Registry, name: &str) -> Result<SiteId, Status> {
     let missing = || {
         let error = RegistryError::NoSite(name.to_owned());
@@ -339,7 +338,7 @@ fn site_named(registry: &Registry, name: &str) -> Result<SiteId, Status> {
     registry.site_named(name).map(|site| site.id).ok_or_else(missing)
 }
 
-fn name_of(registry: &Registry, site: SiteId) -> String {
+pub(super) fn name_of(registry: &Registry, site: SiteId) -> String {
     registry.site(site).map_or_else(|| site.to_string(), |site| site.name.to_string())
 }
 

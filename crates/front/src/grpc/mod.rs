@@ -6,6 +6,7 @@
 //! | [`kv`] | keys |
 //! | [`watch`] | changes as a stream |
 //! | [`cluster`] | members, keyspaces, status |
+//! | `deployment`, [`orders`] | sites and slots; slots that an operator moves |
 //! | [`backup`] | a site as a stream of pieces |
 //!
 //! Requests become the model's words in `wire::grpc`; nothing here knows how a keyspace keeps its
@@ -16,6 +17,7 @@ mod call;
 mod cluster;
 mod deployment;
 mod kv;
+mod orders;
 mod watch;
 
 use crate::doors::{self, Doorman, OpenError};

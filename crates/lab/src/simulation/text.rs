@@ -192,6 +192,7 @@ fn command(command: &Command) -> String {
         Command::LearnRegistry(registry) => format!("learn registry {}", registry.version),
         Command::Giving { number, step } => match step {
             Giving::Begin { slots, to, .. } => format!("give {slots} to {to}"),
+            Giving::Order { slots, to, .. } => format!("give {slots} to {to} as ordered"),
             Giving::Pause(true) => format!("give {number} pause"),
             Giving::Pause(false) => format!("give {number} go on"),
             Giving::Freeze => format!("give {number} freeze"),

@@ -54,6 +54,11 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Connect {
+    /// How long a call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline.0
+    }
+
     /// Runs a command against the site.
     pub(crate) fn run<F>(self, command: impl FnOnce(Client) -> F) -> Result<(), Failed>
     where

@@ -23,6 +23,7 @@ mod failed;
 mod keys;
 mod keyspace;
 mod lab;
+mod moves;
 mod promote;
 mod prompt;
 mod registry;

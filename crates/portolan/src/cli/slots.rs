@@ -4,15 +4,10 @@ use super::connect::Connect;
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
-use client::{Client, v1};
-use indicatif::{ProgressBar, ProgressStyle};
+use client::v1;
 use model::SlotSet;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How often it is looked how far a move has come.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// List who holds which slots of global keyspaces, or move them
 #[derive(Subcommand)]
@@ -20,7 +15,7 @@ pub(crate) enum Command {
     /// List who holds which slots, and the moves of the asked site
     List(List),
     /// Hand slots to a site while they go on being served
-    Move(Move),
+    Move(super::moves::Move),
     /// Make a move of the asked site rest, or go on
     Pause(Pause),
 }
@@ -31,22 +26,6 @@ pub(crate) struct List {
     /// Print them as JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    connect: Connect,
-}
-
-/// Slots to move.
-#[derive(Args)]
-#[command(after_help = "Example:\n  portolan slot move 0-99,105 --to pier-39")]
-pub(crate) struct Move {
-    /// Which slots: numbers and ranges as 0-99,105, or all
-    slots: SlotSet,
-    /// The site that is to hold them
-    #[arg(long, value_name = "SITE")]
-    to: String,
-    /// Return when it has begun, without waiting for its end
-    #[arg(long)]
-    no_wait: bool,
     #[command(flatten)]
     connect: Connect,
 }
@@ -145,60 +124,4 @@ fn state(one: &v1::SlotMove) -> &'static str {
         v1::SlotMove { copied: true, .. } => "catching up",
         _ => "copying",
     }
-}
-
-impl Move {
-    fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
-            let begun = client.deployment().move_slots(&self.slots, &self.to).await?;
-            if begun.is_empty() {
-                return Ok(show::print(format!("site {} holds them already", self.to))?);
-            }
-            for one in &begun {
-                let slots: SlotSet = one.slots.parse().unwrap_or_default();
-                let (count, from, number) = (slots.len(), &one.from, one.number);
-                show::print(format!("{from} hands over {count} slots: move {number}"))?;
-            }
-            match self.no_wait {
-                true => Ok(()),
-                false => wait(&client, &begun).await,
-            }
-        })
-    }
-}
-
-/// Shows how far the moves of the asked site have come until they have ended. Those of other sites
-/// are seen there only.
-async fn wait(client: &Client, begun: &[v1::BegunMove]) -> Result<(), Failed> {
-    let listed = client.deployment().sites().await?;
-    let own = listed.sites.iter().find(|site| site.id == listed.own);
-    let own = own.map(|site| site.name.clone()).unwrap_or_default();
-    let (ours, others): (Vec<_>, Vec<_>) = begun.iter().partition(|one| one.from == own);
-    let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template by its rules");
-    let bar = ProgressBar::new_spinner().with_style(style);
-    loop {
-        let slots = client.deployment().slots().await?;
-        let moves = slots.moves.iter();
-        let left: Vec<_> =
-            moves.filter(|one| ours.iter().any(|begun| begun.number == one.number)).collect();
-        if left.is_empty() {
-            break;
-        }
-        let texts = left.iter().map(|one| {
-            let sent = indicatif::BinaryBytes(one.sent_bytes);
-            format!("move {}: {}, {sent} sent, {} behind", one.number, state(one), one.lag)
-        });
-        bar.set_message(texts.collect::<Vec<_>>().join("; "));
-        bar.tick();
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-    bar.finish_and_clear();
-    if !ours.is_empty() {
-        show::print(format!("{own} has handed over"))?;
-    }
-    for one in others {
-        let (from, number) = (&one.from, one.number);
-        show::print(format!("move {number} goes on at {from}: ask a node of {from} for it"))?;
-    }
-    Ok(())
 }

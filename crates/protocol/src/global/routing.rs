@@ -592,6 +592,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                 | Command::Register { .. }
                 | Command::Giving {
                     step: model::Giving::Begin { .. }
+                        | model::Giving::Order { .. }
                         | model::Giving::Pause(_)
                         | model::Giving::Forget,
                     ..

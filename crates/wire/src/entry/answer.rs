@@ -29,6 +29,7 @@ code_enum!(Answer as "answer" {
     73 => Watched { versions, point },
     100 => Registrar(answer),
     101 => RegistryView(view),
+    160 => Ordered(ordered),
 });
 
 code_struct!(Versioned { value, version });

@@ -3,8 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    DeploymentId, Epoch, Giving, MoveError, MoveId, NodeEntry, Receiving, RegistryChange,
-    RegistryError, SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, StagedItem,
+    DeploymentId, Epoch, Giving, Held, Holding, MoveError, MoveId, NodeEntry, Ordered, OrderedMove,
+    Receiving, RegistryChange, RegistryError, SiteEntry, SiteId, SiteName, Slot, SlotEpochs,
+    SlotSet, StagedItem,
 };
 
 code_newtype!(DeploymentId, Epoch, SiteId, SlotEpochs);
@@ -58,6 +59,17 @@ code_enum!(Giving as "step of giving slots" {
     4 => TakeBack { refused },
     5 => Pause(paused),
     6 => Forget,
+    160 => Order { id, slots, to },
+});
+
+code_struct!(Ordered { moves, refused, holdings });
+code_struct!(OrderedMove { number, slots, gone });
+code_struct!(Holding { slots, epoch, held });
+
+code_enum!(Held as "holding of slots" {
+    1 => Here,
+    2 => Leaving(to, number),
+    3 => Gone(to),
 });
 
 code_enum!(Receiving as "step of receiving slots" {
@@ -110,7 +122,8 @@ mod tests {
     use super::super::{Batch, decode, decode_command, encode, encode_command};
     use super::*;
     use model::{
-        Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Registry, Revision,
+        Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Registry, RequestId,
+        Revision,
     };
     use proptest::prelude::*;
 
@@ -138,6 +151,11 @@ mod tests {
 
     fn slots() -> SlotEpochs {
         SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))])
+    }
+
+    fn order() -> Giving {
+        let id = RequestId { client: ClientId(300), sequence: 4, acknowledged_below: 3 };
+        Giving::Order { id, slots: "0-9".parse().unwrap(), to: SiteId(2) }
     }
 
     /// One of each kind.
@@ -174,6 +192,7 @@ mod tests {
             Command::Register { holder: SiteId(2), slots: slots() },
             Command::Giving { number: 5, step: begin },
             Command::Giving { number: 5, step: Giving::TakeBack { refused: true } },
+            Command::Giving { number: 0, step: order() },
             Command::Receiving {
                 id,
                 step: Receiving::Begin { slots: slots(), open_from: 5, pinned: false },
@@ -197,6 +216,8 @@ mod tests {
         let step = Receiving::Piece { sequence: 2, resume: Bytes::new(), items };
         let command = Command::Receiving { id: MoveId { from: SiteId(1), number: 5 }, step };
         assert_eq!(&encode_command(&command)[..], b"\x01\x10\x01\x05\x02\x02\x00\x01\x82\xac\x02");
+        let order = encode_command(&Command::Giving { number: 0, step: order() });
+        assert_eq!(&order[..], b"\x01\x0f\x00\xa0\xac\x02\x04\x03\x01\x00\x09\x02");
         let found = Command::Found { deployment: DeploymentId(7), site: site() };
         let expected = b"\x01\x09\x07\x02\x04pier\xac\x02\x64\x00\x01\x01\x03p:1\x03c:2";
         assert_eq!(&encode_command(&found)[..], expected);
@@ -215,6 +236,28 @@ mod tests {
     }
 
     #[test]
+    fn what_came_of_an_order_comes_back() {
+        let slots = |text: &str| -> SlotSet { text.parse().unwrap() };
+        let holding = |held| Holding { slots: slots("5"), epoch: Epoch(3), held };
+        let ordered = Ordered {
+            moves: vec![
+                OrderedMove { number: 7, slots: slots("0-3"), gone: None },
+                OrderedMove { number: 9, slots: slots("4-8"), gone: Some(slots("4")) },
+            ],
+            refused: Some(MoveError::TooManyMoves),
+            holdings: [Held::Here, Held::Leaving(SiteId(2), 7), Held::Gone(SiteId(3))]
+                .map(holding)
+                .to_vec(),
+        };
+        let outcome = Ok(model::Answer::Ordered(Box::new(ordered)));
+        let bytes = super::super::encode_reply(&outcome);
+        assert_eq!(super::super::decode_reply(bytes.clone()), Ok(outcome));
+        for cut in 0..bytes.len() {
+            assert!(super::super::decode_reply(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn slots_that_are_none_are_refused() {
         for wrong in [&b"\x01\x0f\x05\x01\x01\x04\x03"[..], b"\x01\x0f\x05\x01\x01\x00\x80\x80\x01"]
         {
@@ -224,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_change_of_good_bytes_does_harm(which in 0usize..13, at in any::<usize>(), to in any::<u8>()) {
+        fn no_change_of_good_bytes_does_harm(which in 0usize..14, at in any::<usize>(), to in any::<u8>()) {
             let mut bytes = encode_command(&commands()[which]).to_vec();
             let at = at % bytes.len();
             bytes[at] = to;

@@ -242,7 +242,11 @@ fn expiry(asked: Option<v1::Expiry>) -> Result<Expiry, Invalid> {
     }
 }
 
-fn request_id(id: Option<v1::RequestId>) -> Result<Option<RequestId>, Invalid> {
+/// The number of a request that may be sent again, if it bears one.
+///
+/// # Errors
+/// When it makes no sense.
+pub fn request_id(id: Option<v1::RequestId>) -> Result<Option<RequestId>, Invalid> {
     let Some(v1::RequestId { client, sequence, acknowledged_below }) = id else { return Ok(None) };
     if client == 0 {
         return Err(Invalid::Missing("request.client"));

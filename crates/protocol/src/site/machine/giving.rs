@@ -97,13 +97,16 @@ impl<S: State> Applying<'_, S> {
         if let Giving::Begin { slots, to, pinned } = step {
             return self.begin_giving(slots, *to, *pinned);
         }
+        if let Giving::Order { id, slots, to } = step {
+            return self.order(*id, slots, *to);
+        }
         if *step == Giving::Forget {
             return self.forget_kept(number);
         }
         let one = self.known.giving.get(&number).cloned();
         let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
         match step {
-            Giving::Begin { .. } | Giving::Forget => {}
+            Giving::Begin { .. } | Giving::Order { .. } | Giving::Forget => {}
             Giving::Pause(paused) => {
                 one.paused = *paused;
                 self.set_move(number, one);
@@ -165,24 +168,45 @@ impl<S: State> Applying<'_, S> {
         to: SiteId,
         pinned: bool,
     ) -> Result<Answer, Stopped> {
-        let member = self.member()?;
-        let receiver = member.registry.site(to).filter(|site| !site.leaving);
-        if receiver.is_none() || to == member.own || self.is_fenced(to) {
-            return Err(MoveError::NoReceiver.into());
-        }
-        if self.known.giving.len() >= limits::MOVES_MAX {
-            return Err(MoveError::TooManyMoves.into());
-        }
+        self.check_giving(to)?;
         if slots.len() > limits::SLOTS_PER_MOVE_MAX {
             let max = limits::SLOTS_PER_MOVE_MAX;
             return Err(Refusal::TooMany { what: "slots of one move", max }.into());
         }
         // What is on its way already, or has gone, is not waited for.
-        let held = |slot: &Slot| matches!(self.known.slots.token(*slot), Token::Held(_));
-        let slots: &SlotSet = &slots.iter().filter(held).collect();
+        let slots: SlotSet = slots.iter().filter(|slot| self.is_held(*slot)).collect();
         if slots.is_empty() {
             return Err(MoveError::NotHeld.into());
         }
+        let number = self.give_away(slots, to, pinned)?;
+        Ok(Answer::Done(Revision(number)))
+    }
+
+    /// Whether a move to a site can begin at all.
+    pub(super) fn check_giving(&self, to: SiteId) -> Result<(), Refusal> {
+        let member = self.member()?;
+        let receiver = member.registry.site(to).filter(|site| !site.leaving);
+        if receiver.is_none() || to == member.own || self.is_fenced(to) {
+            return Err(MoveError::NoReceiver.into());
+        }
+        match self.known.giving.len() >= limits::MOVES_MAX {
+            true => Err(MoveError::TooManyMoves.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a slot is here and on its way nowhere.
+    pub(super) fn is_held(&self, slot: Slot) -> bool {
+        matches!(self.known.slots.token(slot), Token::Held(_))
+    }
+
+    /// Begins a move of slots that are held.
+    pub(super) fn give_away(
+        &mut self,
+        slots: SlotSet,
+        to: SiteId,
+        pinned: bool,
+    ) -> Result<u64, Stopped> {
         self.next_revision();
         let number = self.known.head.revision.0;
         for slot in slots.iter() {
@@ -192,9 +216,8 @@ impl<S: State> Applying<'_, S> {
         for keyspace in self.known.keyspaces.globals() {
             self.set_cursor(&cursor(number), keyspace, Revision(number))?;
         }
-        let slots = slots.clone();
         self.set_move(number, Move { to, slots, frozen: None, paused: false, pinned });
-        Ok(Answer::Done(Revision(number)))
+        Ok(number)
     }
 
     /// The moves under way must hear of what happens in a new keyspace, too.
@@ -227,6 +250,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     pub(super) fn end_giving(&mut self, number: u64) {
+        self.end_ordered(number);
         for keyspace in self.known.keyspaces.globals() {
             self.drop_cursor(&cursor(number), keyspace);
         }

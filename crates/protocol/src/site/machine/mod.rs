@@ -18,6 +18,7 @@
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
 //! | `elsewhere` | times that come from another site |
 //! | [`keeping`] | what has left and is kept until it is safe |
+//! | `orders` | operators' orders to hand slots over, by their numbers |
 //! | [`mirrors`], [`mirroring`] | what this site keeps of others, and others of it |
 //! | [`fences`] | a lost site's backup takes over |
 //! | `changes` | the change log and its cursors |
@@ -44,6 +45,7 @@ mod keys;
 mod keyspaces;
 pub mod mirroring;
 pub mod mirrors;
+mod orders;
 mod overlay;
 mod published;
 mod query;
@@ -79,6 +81,7 @@ use mirrors::Mirrors;
 use model::{
     Answer, Bytes, Epoch, KeyspaceId, MoveId, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
 };
+use orders::Orders;
 use published::Published;
 use receiving::{Arrival, Arrivals};
 use removals::Removals;
@@ -172,6 +175,7 @@ struct Known {
     deployment: Deployment,
     slots: Slots,
     giving: BTreeMap<u64, Move>,
+    orders: Orders,
     kept: BTreeMap<u64, KeptMove>,
     arrivals: Arrivals,
     mirrors: Mirrors,
@@ -203,6 +207,7 @@ impl Known {
             deployment,
             slots,
             giving: giving::load(state)?,
+            orders: orders::load(state)?,
             kept: keeping::load(state)?,
             arrivals,
             mirrors,

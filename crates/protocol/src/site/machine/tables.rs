@@ -15,6 +15,7 @@
 //! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
 //! t slot                           → the right to serve a slot                      (tokens.rs)
 //! o number                         → a move that gives slots away                   (giving.rs)
+//! O client sequence                → what came of an operator's order of a move     (orders.rs)
 //! v number                         → what is kept of a move that gave slots away   (keeping.rs)
 //! i from number                    → a move that brings slots                       (receiving.rs)
 //! j from number keyspace slot      → where what it brought lies
@@ -78,6 +79,7 @@ pub(super) const ANSWERS: u8 = b'a';
 pub(super) const STORES: u8 = b's';
 pub(super) const TOKENS: u8 = b't';
 pub(super) const GIVING: u8 = b'o';
+pub(super) const ORDERS: u8 = b'O';
 pub(super) const KEPT: u8 = b'v';
 pub(super) const ARRIVALS: u8 = b'i';
 pub(super) const STAGED: u8 = b'j';
@@ -266,6 +268,19 @@ pub(super) fn parse_store(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
 /// The key of a move that gives slots away.
 pub(super) fn giving(number: u64) -> Vec<u8> {
     numbered(GIVING, number)
+}
+
+/// The key of an operator's order.
+pub(super) fn order(client: ClientId, sequence: u64) -> Vec<u8> {
+    let mut key = numbered(ORDERS, client.0);
+    key.extend_from_slice(&sequence.to_be_bytes());
+    key
+}
+
+/// The client and the sequence in the key of one.
+pub(super) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
+    let sequence = u64::from_be_bytes(key.get(9..17)?.try_into().ok()?);
+    Some((ClientId(parse_number(key)?), sequence))
 }
 
 /// The key of what is kept of one.

@@ -6,6 +6,7 @@ mod expiry;
 mod hashes;
 mod keyspaces;
 mod moves;
+mod orders;
 mod queries;
 mod registry;
 mod requests;

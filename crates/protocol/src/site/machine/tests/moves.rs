@@ -9,8 +9,8 @@ use model::{
 };
 
 const CARS: KeyspaceId = KeyspaceId(1);
-const A: SiteId = SiteId(1);
-const B: SiteId = SiteId(2);
+pub(super) const A: SiteId = SiteId(1);
+pub(super) const B: SiteId = SiteId(2);
 
 impl Site {
     fn registry(&self) -> Box<Registry> {
@@ -35,7 +35,7 @@ impl Site {
         }
     }
 
-    fn give(&mut self, number: u64, step: Giving) -> Result<Answer, Refusal> {
+    pub(super) fn give(&mut self, number: u64, step: Giving) -> Result<Answer, Refusal> {
         self.run(Command::Giving { number, step })
     }
 
@@ -45,7 +45,7 @@ impl Site {
 }
 
 /// Two sites of one deployment with a global keyspace, of which the first holds all slots.
-fn two_sites() -> (Site, Site) {
+pub(super) fn two_sites() -> (Site, Site) {
     let (mut a, mut b) = (Site::new(), Site::new());
     let deployment = DeploymentId(7);
     a.run(Command::Found { deployment, site: entry("a") }).unwrap();

@@ -1,0 +1,262 @@
+//! Operators' orders to hand slots over, each of which bears a number.
+//!
+//! An operator's order goes to every site of the deployment, as only the holders themselves know what
+//! they hold. Each site begins moves of what it holds of the slots, remembers that under the order's
+//! number, and tells what its tokens say of the slots. Asked again, it begins nothing: it tells what
+//! came of the moves so far.
+//!
+//! ```text
+//! O client sequence → format 1 ‖ asked, by log time (varint) ‖ why no (more) moves ‖
+//!     (number (varint) ‖ 0: under way, 1: over ‖ its slots ‖ if over, those that went)*
+//! why: 0: as many as there were, 1: no such receiver, 2: too many moves
+//! slots: count of ranges (varint) ‖ (first, last (varints))*
+//! ```
+
+use super::apply::Applying;
+use super::tokens::Token;
+use super::{MachineError, Stopped, tables};
+use model::{
+    Answer, Bytes, ClientId, Epoch, Held, Holding, MoveError, Ordered, OrderedMove, Refusal,
+    RequestId, SiteId, Slot, SlotSet, limits,
+};
+use std::collections::BTreeMap;
+use storage::state::{Read, State};
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+
+/// Whose order, and its number.
+type Key = (ClientId, u64);
+
+/// What came of an order here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    at_ms: u64,
+    refused: Option<MoveError>,
+    moves: Vec<OrderedMove>,
+}
+
+impl Order {
+    fn is_over(&self) -> bool {
+        self.moves.iter().all(|one| one.gone.is_some())
+    }
+}
+
+/// The orders that are remembered.
+pub(super) type Orders = BTreeMap<Key, Order>;
+
+/// All of them.
+pub(super) fn load(state: &impl Read) -> Result<Orders, MachineError> {
+    let read = |(key, row): (Bytes, Bytes)| {
+        let found = tables::parse_order(&key).zip(decode(&row));
+        found.ok_or(MachineError::Damaged { table: tables::ORDERS as char })
+    };
+    super::rows(state, tables::ORDERS)?.into_iter().map(read).collect()
+}
+
+fn put_slots(slots: &SlotSet, row: &mut Vec<u8>) {
+    put_varint(slots.ranges().len() as u64, row);
+    for (first, last) in slots.ranges() {
+        put_varint(u64::from(*first), row);
+        put_varint(u64::from(*last), row);
+    }
+}
+
+fn encode(order: &Order) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    put_varint(order.at_ms, &mut row);
+    row.push(match order.refused {
+        None => 0,
+        Some(MoveError::TooManyMoves) => 2,
+        Some(_) => 1,
+    });
+    for one in &order.moves {
+        put_varint(one.number, &mut row);
+        row.push(u8::from(one.gone.is_some()));
+        put_slots(&one.slots, &mut row);
+        one.gone.iter().for_each(|gone| put_slots(gone, &mut row));
+    }
+    row
+}
+
+fn decode(row: &[u8]) -> Option<Order> {
+    let (&format, mut rest) = row.split_first()?;
+    let number = |rest: &mut &[u8]| -> Option<u64> {
+        let (number, len) = take_varint(rest)?;
+        *rest = &rest[len..];
+        Some(number)
+    };
+    let byte = |rest: &mut &[u8]| -> Option<u8> {
+        let (&first, after) = rest.split_first()?;
+        *rest = after;
+        Some(first)
+    };
+    let slots = |rest: &mut &[u8]| -> Option<SlotSet> {
+        let mut ranges = Vec::new();
+        for _ in 0..number(rest)? {
+            let first = u16::try_from(number(rest)?).ok()?;
+            ranges.push((first, u16::try_from(number(rest)?).ok()?));
+        }
+        SlotSet::from_ranges(ranges)
+    };
+    let (at_ms, len) = take_varint(rest)?;
+    rest = &rest[len..];
+    let refused = match byte(&mut rest)? {
+        0 => None,
+        1 => Some(MoveError::NoReceiver),
+        2 => Some(MoveError::TooManyMoves),
+        _ => return None,
+    };
+    let mut moves = Vec::new();
+    while !rest.is_empty() {
+        let (number, len) = take_varint(rest)?;
+        rest = &rest[len..];
+        let is_over = byte(&mut rest)? == 1;
+        let of = slots(&mut rest)?;
+        let gone = if is_over { Some(slots(&mut rest)?) } else { None };
+        moves.push(OrderedMove { number, slots: of, gone });
+    }
+    (format == FORMAT).then_some(Order { at_ms, refused, moves })
+}
+
+impl<S: State> Applying<'_, S> {
+    /// An operator wants slots to be another site's, or this one's.
+    pub(super) fn order(
+        &mut self,
+        id: RequestId,
+        slots: &SlotSet,
+        to: SiteId,
+    ) -> Result<Answer, Stopped> {
+        let key = (id.client, id.sequence);
+        let order = match self.known.orders.get(&key) {
+            Some(order) => order.clone(),
+            // Its receiver has nothing to do, but is asked what it has.
+            None if self.member()?.own == to => {
+                Order { at_ms: 0, refused: None, moves: Vec::new() }
+            }
+            None => {
+                self.forget_orders();
+                if self.known.orders.len() >= limits::ORDERS_REMEMBERED_MAX {
+                    return Err(MoveError::TooManyMoves.into());
+                }
+                let order = self.begin_order(slots, to)?;
+                self.set_order(key, order.clone());
+                order
+            }
+        };
+        let Order { moves, refused, .. } = order;
+        let holdings = self.holdings(slots);
+        Ok(Answer::Ordered(Box::new(Ordered { moves, refused, holdings })))
+    }
+
+    fn begin_order(&mut self, slots: &SlotSet, to: SiteId) -> Result<Order, Stopped> {
+        let at_ms = self.known.head.log_time_ms;
+        let mut order = Order { at_ms, refused: None, moves: Vec::new() };
+        let held: Vec<Slot> = slots.iter().filter(|slot| self.is_held(*slot)).collect();
+        for some in held.chunks(limits::SLOTS_PER_MOVE_MAX) {
+            match self.check_giving(to) {
+                Ok(()) => {}
+                Err(Refusal::Move(error)) => {
+                    order.refused = Some(error);
+                    break;
+                }
+                Err(other) => return Err(other.into()),
+            }
+            let slots: SlotSet = some.iter().copied().collect();
+            let number = self.give_away(slots.clone(), to, true)?;
+            order.moves.push(OrderedMove { number, slots, gone: None });
+        }
+        Ok(order)
+    }
+
+    /// What the tokens say of some slots, gathered.
+    fn holdings(&self, slots: &SlotSet) -> Vec<Holding> {
+        let mut gathered: BTreeMap<(u8, u32, u64, u64), (Epoch, Held, Vec<Slot>)> = BTreeMap::new();
+        for slot in slots.iter() {
+            let token = self.known.slots.token(slot);
+            let (kind, held) = match token {
+                Token::Never => continue,
+                Token::Held(_) => ((0, 0, 0), Held::Here),
+                Token::Leaving { number, .. } => match self.known.giving.get(&number) {
+                    Some(one) => ((1, one.to.0, number), Held::Leaving(one.to, number)),
+                    None => ((0, 0, 0), Held::Here),
+                },
+                Token::Gone { to, .. } => ((2, to.0, 0), Held::Gone(to)),
+            };
+            let (what, site, number) = kind;
+            let epoch = token.epoch();
+            let of = gathered.entry((what, site, number, epoch.0));
+            of.or_insert_with(|| (epoch, held, Vec::new())).2.push(slot);
+        }
+        let holdings = gathered.into_values().map(|(epoch, held, slots)| Holding {
+            slots: slots.into_iter().collect(),
+            epoch,
+            held,
+        });
+        holdings.collect()
+    }
+
+    fn set_order(&mut self, (client, sequence): Key, order: Order) {
+        self.overlay.put(tables::order(client, sequence), encode(&order));
+        self.known.orders.insert((client, sequence), order);
+    }
+
+    /// A move is over, whoever began it: what has gone is told to whoever asks again.
+    pub(super) fn end_ordered(&mut self, number: u64) {
+        let is_it = |one: &OrderedMove| one.number == number && one.gone.is_none();
+        let found = self.known.orders.iter().find(|(_, order)| order.moves.iter().any(is_it));
+        let Some((key, order)) = found.map(|(key, order)| (*key, order.clone())) else { return };
+        let mut order = order;
+        for one in order.moves.iter_mut().filter(|one| is_it(one)) {
+            let is_gone = |slot: &Slot| matches!(self.known.slots.token(*slot), Token::Gone { .. });
+            one.gone = Some(one.slots.iter().filter(is_gone).collect());
+        }
+        self.set_order(key, order);
+    }
+
+    /// Forgets orders that are over by their age, and, if there are too many, the oldest that nobody
+    /// asks about any more.
+    fn forget_orders(&mut self) {
+        let now_ms = self.known.head.log_time_ms;
+        let over = self.known.orders.iter().filter(|(_, order)| order.is_over());
+        let mut over: Vec<(u64, Key)> = over.map(|(key, order)| (order.at_ms, *key)).collect();
+        over.sort_unstable();
+        for (at_ms, (client, sequence)) in over {
+            let is_full = self.known.orders.len() >= limits::ORDERS_REMEMBERED_MAX;
+            let kept_ms = match is_full {
+                true => limits::ORDER_ASKED_AGAIN_MS,
+                false => limits::ORDER_REMEMBERED_MS,
+            };
+            if at_ms.saturating_add(kept_ms) > now_ms {
+                break;
+            }
+            self.overlay.remove(tables::order(client, sequence));
+            self.known.orders.remove(&(client, sequence));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let slots = |text: &str| -> SlotSet { text.parse().unwrap() };
+        let order = Order {
+            at_ms: 300,
+            refused: Some(MoveError::TooManyMoves),
+            moves: vec![
+                OrderedMove { number: 7, slots: slots("0-3"), gone: None },
+                OrderedMove { number: 9, slots: slots("4-5,300"), gone: Some(slots("4")) },
+            ],
+        };
+        let row = encode(&order);
+        let expected: &[u8] =
+            &[1, 0xac, 2, 2, 7, 0, 1, 0, 3, 9, 1, 2, 4, 5, 0xac, 2, 0xac, 2, 1, 4, 4];
+        assert_eq!(row, expected);
+        assert_eq!(decode(&row), Some(order));
+        assert_eq!(decode(&[2, 0, 0]), None);
+        assert_eq!(decode(&row[..row.len() - 1]), None);
+    }
+}
