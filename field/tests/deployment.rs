@@ -109,6 +109,50 @@ fn slots_move_to_and_fro_and_a_site_is_killed_meanwhile() {
     check(ledgers, &nodes);
 }
 
+/// What `slot move … --json` tells, and how it ended.
+fn moved(node: &Node, slots: &str, to: &str) -> (serde_json::Value, Option<i32>) {
+    let words = ["slot", "move", slots, "--to", to, "--json", "--deadline", "3s"];
+    let grpc = node.options.grpc.to_string();
+    let output = std::process::Command::new(&node.options.program)
+        .args(words)
+        .args(["--server", &grpc])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = serde_json::from_str(&printed)
+        .unwrap_or_else(|_| panic!("{printed}{}", String::from_utf8_lossy(&output.stderr)));
+    (told, output.status.code())
+}
+
+#[test]
+fn a_move_asks_the_holders_and_says_what_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b, mut c] = three_sites(folder.path());
+    // Back and forth, asked at sites that have heard of none of it.
+    for (asked, to) in [(&a, "b"), (&a, "c"), (&b, "a"), (&c, "b"), (&a, "c"), (&b, "a")] {
+        let (told, code) = moved(asked, "0-300", to);
+        assert_eq!(code, Some(0), "{told}");
+        assert_eq!((&told["there"], &told["left"]), (&"0-300".into(), &0.into()), "{told}");
+    }
+    let (told, code) = moved(&c, "0-300", "a");
+    assert!(code == Some(0) && told["before"] == "0-300" && told["moves"] == serde_json::json!([]));
+    // A part is with a site that is away: it stays, and is named.
+    assert_eq!(moved(&a, "100-200", "c").1, Some(0));
+    c.kill();
+    let (told, code) = moved(&b, "0-300", "b");
+    assert_eq!(code, Some(5), "{told}");
+    assert_eq!((&told["there"], &told["left"]), (&"0-99,201-300".into(), &101.into()), "{told}");
+    let elsewhere = &told["elsewhere"][0];
+    assert_eq!(
+        (&elsewhere["slots"], &elsewhere["site"], &elsewhere["confirmed"]),
+        (&"100-200".into(), &"c".into(), &false.into()),
+        "{told}"
+    );
+    c.restart();
+    let (told, code) = moved(&b, "0-300", "b");
+    assert!(code == Some(0) && told["there"] == "0-300", "{told}");
+}
+
 #[test]
 fn a_site_that_is_cut_off_knows_what_it_knew() {
     let folder = tempfile::tempdir().unwrap();

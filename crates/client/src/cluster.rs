@@ -1,7 +1,8 @@
 //! The site's members, keyspaces and backup. Needs the right `admin` on `*`, where there are users.
 //!
-//! Except for reads, a call whose outcome is unknown is not sent again: [`Cluster::status`] and
-//! [`Cluster::keyspaces`] show what came of it.
+//! What makes and drops keyspaces bears a number, so that a deployment does it once when it is sent again. Any
+//! other call that changes something is not sent again if its outcome is unknown: [`Cluster::status`] shows what
+//! came of it.
 
 use crate::call::{Caller, Repeat, cluster};
 use crate::error::{Verdict, judge};
@@ -82,10 +83,12 @@ impl Cluster {
 
     /// Makes a keyspace.
     pub async fn create_keyspace(&self, spec: &KeyspaceSpec) -> Result<KeyspaceInfo, Error> {
-        let message = v1::CreateKeyspaceRequest { spec: Some(wire::grpc::keyspace_spec(spec)) };
+        let number = self.caller.sequence.begin();
+        let (spec, request) = (Some(wire::grpc::keyspace_spec(spec)), Some(number.id()));
+        let message = v1::CreateKeyspaceRequest { spec, request };
         let make =
             |channel, request| async move { cluster(channel).create_keyspace(request).await };
-        info(self.caller.call(Repeat::Never, message, make).await?.into_inner())
+        info(self.caller.call(Repeat::Numbered, message, make).await?.into_inner())
     }
 
     /// All keyspaces, ordered by id.
@@ -108,8 +111,9 @@ impl Cluster {
     pub async fn drop_keyspace(&self, name: &str) -> Result<(), Error> {
         let drop_it =
             |channel, request| async move { cluster(channel).drop_keyspace(request).await };
-        let message = v1::DropKeyspaceRequest { name: name.to_owned() };
-        self.caller.call(Repeat::Never, message, drop_it).await.map(drop)
+        let number = self.caller.sequence.begin();
+        let message = v1::DropKeyspaceRequest { name: name.to_owned(), request: Some(number.id()) };
+        self.caller.call(Repeat::Numbered, message, drop_it).await.map(drop)
     }
 
     /// The whole site as of one moment, as one file in pieces.

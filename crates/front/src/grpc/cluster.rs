@@ -1,7 +1,7 @@
 //! The service `Cluster`: members, keyspaces, status.
 
 use super::call::{Callee, Method, deadline_ms};
-use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, limits};
+use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, RegistryChange, RequestId, limits};
 use server::config::is_host_and_port;
 use server::peers::TokenScope;
 use server::users::Right;
@@ -87,10 +87,12 @@ impl v1::cluster_server::Cluster for Callee {
         self.measured(Method::CreateKeyspace, async {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
-            let spec = request.into_inner().spec.ok_or(Invalid::Missing("spec"))?;
+            let asked = request.into_inner();
+            let id = convert::request_id(asked.request)?;
+            let spec = asked.spec.ok_or(Invalid::Missing("spec"))?;
             let spec = KeyspaceSpec::try_from(spec)?;
             spec.check().map_err(|error| status(&Refusal::Keyspace(error).into()))?;
-            let body = Body::Write(Command::CreateKeyspace(spec));
+            let body = self.keyspace_change(RegistryChange::CreateKeyspace(spec), id);
             match self.ask(model::Request { body, deadline_ms, redirect: false }).await? {
                 Answer::Keyspace(made) => {
                     // Another site may have made it; whoever asked wants to use it here, next.
@@ -140,7 +142,9 @@ impl v1::cluster_server::Cluster for Callee {
         self.measured(Method::DropKeyspace, async {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
-            let body = Body::Write(Command::DropKeyspace { name: request.into_inner().name });
+            let v1::DropKeyspaceRequest { name, request } = request.into_inner();
+            let id = convert::request_id(request)?;
+            let body = self.keyspace_change(RegistryChange::DropKeyspace(name), id);
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::DropKeyspaceResponse {})
         })
@@ -188,6 +192,22 @@ fn node_id(node: u64) -> Result<NodeId, Invalid> {
     match node {
         0 => Err(Invalid::Missing("node")),
         node => Ok(NodeId(node)),
+    }
+}
+
+impl Callee {
+    /// A change of the keyspaces: of the deployment's, under its number, or of a site that belongs to none.
+    fn keyspace_change(&self, change: RegistryChange, id: Option<RequestId>) -> Body {
+        let known = self.handle.status();
+        // A witness does not know, as it has no data; its site's leader does.
+        let own = |one: &&wire::peer::Member| one.node == known.node.0;
+        let is_witness = known.members.nodes.iter().find(own).is_some_and(|one| one.witness);
+        match change {
+            change if known.deployment.is_some() || is_witness => Body::Registry { change, id },
+            RegistryChange::CreateKeyspace(spec) => Body::Write(Command::CreateKeyspace(spec)),
+            RegistryChange::DropKeyspace(name) => Body::Write(Command::DropKeyspace { name }),
+            change => Body::Write(Command::ChangeRegistry(change)),
+        }
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn told(
                 number: one.number,
                 slots: one.slots.to_string(),
                 over: one.gone.is_some(),
-                gone: one.gone.as_ref().map(SlotSet::to_string).unwrap_or_default(),
+                gone: one.gone.as_ref().map(listed).unwrap_or_default(),
             });
         }
         for holding in &ordered.holdings {
@@ -135,10 +135,15 @@ pub(super) fn told(
     });
     v1::MoveSlotsResponse {
         moves,
-        there: there.into_iter().collect::<SlotSet>().to_string(),
+        there: listed(&there.into_iter().collect()),
         elsewhere: elsewhere.collect(),
         silent: silent.collect(),
     }
+}
+
+/// Slots as they are written; nothing for none.
+fn listed(slots: &SlotSet) -> String {
+    if slots.is_empty() { String::new() } else { slots.to_string() }
 }
 
 /// Slots that are at the same place for the same reason.

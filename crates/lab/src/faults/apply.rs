@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::{Body, Command, Giving, NodeId, Request, SlotSet, limits};
+use model::{Body, ClientId, Command, Giving, NodeId, Request, RequestId, SiteId, SlotSet, limits};
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
@@ -305,10 +305,31 @@ fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     if slots.is_empty() {
         return Begun::Skipped;
     }
-    let step = Giving::Begin { slots, to, pinned: random.chance(500) };
+    if random.chance(500) {
+        order_slots(simulation, fault, &slots, to);
+        return Begun::Over;
+    }
+    // As the ring does it.
+    let step = Giving::Begin { slots, to, pinned: false };
     let body = Body::Write(Command::Giving { number: 0, step });
     simulation.ask(leader, Request { body, deadline_ms: Some(5_000), redirect: false });
     Begun::Over
+}
+
+/// An operator has every site asked for the slots, as only holders know what they hold; and once more
+/// by way of another site, under the same number, as if the first one had not answered.
+fn order_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, slots: &SlotSet, to: SiteId) {
+    let id = RequestId { client: ClientId(fault.draw), sequence: 1, acknowledged_below: 0 };
+    let sites: Vec<SiteId> = simulation.sites.iter().filter_map(|site| site.id).collect();
+    for asked in [fault.site, fault.other_site] {
+        let Some(asked) = simulation.leader(asked) else { continue };
+        for site in &sites {
+            let step = Giving::Order { id, slots: slots.clone(), to };
+            let command = Box::new(Command::Giving { number: 0, step });
+            let body = Body::AtSite { site: *site, command };
+            simulation.ask(asked, Request { body, deadline_ms: Some(5_000), redirect: false });
+        }
+    }
 }
 
 /// Goes on with a fault that lasts: ends it, or says when to go on again. `since`: how long ago it

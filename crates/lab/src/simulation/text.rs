@@ -1,8 +1,8 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Command, Failure, Giving, Mirroring, MoveId, Query, Receiving, RegistrarAnswer,
-    RegistrarStep, RegistryChange, Request, SlotEpochs, Write,
+    Answer, Body, Command, Failure, Giving, Held, Mirroring, MoveId, Ordered, Query, Receiving,
+    RegistrarAnswer, RegistrarStep, RegistryChange, Request, SlotEpochs, Write,
 };
 use protocol::site::raft::Persist;
 use wire::across::{Across, AcrossSay};
@@ -230,6 +230,7 @@ pub(super) fn request(request: &Request) -> String {
     match &request.body {
         Body::Read { query: Query::Get { key }, .. } => format!("get {}", text(key)),
         Body::Write(one) => command(one),
+        Body::AtSite { site, command: one } => format!("{site}: {}", command(one)),
         Body::Registry { change, .. } => command(&Command::ChangeRegistry(change.clone())),
         Body::AddNode { node, witness: false, .. } => format!("add {node}"),
         Body::AddNode { node, .. } => format!("add {node} as witness"),
@@ -259,8 +260,29 @@ pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
             RegistrarAnswer::Accepted => "accepted".to_owned(),
             RegistrarAnswer::Refused(ballot) => format!("refused, has promised {ballot}"),
         },
+        Ok(Answer::Ordered(ordered)) => told(ordered),
         Ok(Answer::Staged { pieces, .. }) => format!("has {pieces} pieces"),
         Ok(other) => format!("{other:?}"),
         Err(failure) => format!("failed: {failure}"),
     }
+}
+
+/// What came of an order at a site.
+fn told(ordered: &Ordered) -> String {
+    let mut said = Vec::new();
+    for one in &ordered.moves {
+        said.push(match &one.gone {
+            None => format!("move {} under way", one.number),
+            Some(gone) => format!("move {} over, gone: {gone}", one.number),
+        });
+    }
+    said.extend(ordered.refused.as_ref().map(|why| format!("no move: {why}")));
+    for one in &ordered.holdings {
+        said.push(match one.held {
+            Held::Here => format!("has {}", one.slots),
+            Held::Leaving(to, _) => format!("hands {} to {to}", one.slots),
+            Held::Gone(to) => format!("gave {} to {to}", one.slots),
+        });
+    }
+    if said.is_empty() { "never had any".to_owned() } else { said.join("; ") }
 }

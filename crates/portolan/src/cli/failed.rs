@@ -28,6 +28,11 @@ impl Failed {
         Failed { code: NO, message }
     }
 
+    /// It may have been done, in part or altogether, or be done yet.
+    pub(crate) fn unknown(message: String) -> Failed {
+        Failed { code: UNKNOWN, message: Some(message) }
+    }
+
     /// The command line cannot be followed.
     pub(crate) fn usage(message: impl ToString) -> Failed {
         Failed { code: USAGE, message: Some(message.to_string()) }

@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Args)]
 #[command(after_help = "Example:\n  portolan slot move 0-99,105 --to pier-39\n\n\
     All sites are asked what they hold. It ends with 0 when all slots are with the site, and with 1 when\n\
-    some are not: it says which, who has them and why. With --no-wait those count that are on their way.")]
+    some are not (5, when a site did not answer): it says which, who has them and why. With --no-wait those count that are on their way.")]
 pub(crate) struct Move {
     /// Which slots: numbers and ranges as 0-99,105, or all
     slots: SlotSet,
@@ -50,14 +50,7 @@ impl Move {
                 true => show::print_json(&account.as_json(&to, no_wait))?,
                 false => show::print(account.text(&to, no_wait))?,
             }
-            match account.left(&to, no_wait) {
-                0 => Ok(()),
-                left => Err(Failed::no(Some(format!(
-                    "{left} of {} slots are not with {to}{}",
-                    account.wanted.len(),
-                    if no_wait { ", nor on their way" } else { "" },
-                )))),
-            }
+            account.verdict(&to, no_wait)
         })
     }
 }
@@ -141,12 +134,32 @@ impl Account {
 
     /// Whether the same number is to be asked again.
     fn waits(&self, to: &str, no_wait: bool) -> bool {
+        let is_all_there = self.left(to, no_wait) == 0;
         if !self.silent.is_empty() {
-            return true;
+            return !is_all_there;
         }
         let is_going = |one: &v1::SlotsElsewhere| one.going_to == to;
         !no_wait
             && (self.moves.values().any(|one| !one.over) || self.elsewhere.iter().any(is_going))
+    }
+
+    /// How it ends.
+    fn verdict(&self, to: &str, no_wait: bool) -> Result<(), Failed> {
+        let left = self.left(to, no_wait);
+        if left == 0 {
+            return Ok(());
+        }
+        let or_going = if no_wait { ", nor on their way" } else { "" };
+        let wanted = self.wanted.len();
+        let stayed = format!("{left} of {wanted} slots are not with {to}{or_going}");
+        let silent: Vec<&str> = self.silent.iter().map(|one| &*one.site).collect();
+        Err(match silent.is_empty() {
+            true => Failed::no(Some(stayed)),
+            false => Failed::unknown(format!(
+                "{stayed}; whether {} got the order is unknown, so what is there may go yet",
+                silent.join(", ")
+            )),
+        })
     }
 
     fn shown(&self, to: &str) -> String {
@@ -219,9 +232,13 @@ impl Account {
             })
         });
         let silent: Vec<&str> = self.silent.iter().map(|one| &*one.site).collect();
-        let before = self.before.as_ref().map(SlotSet::to_string).unwrap_or_default();
+        let listed = |slots: &SlotSet| match slots.is_empty() {
+            true => String::new(),
+            false => slots.to_string(),
+        };
+        let before = self.before.as_ref().map(listed).unwrap_or_default();
         json!({
-            "to": to, "before": before, "there": self.there.to_string(),
+            "to": to, "before": before, "there": listed(&self.there),
             "moves": moves.collect::<Vec<_>>(), "elsewhere": elsewhere.collect::<Vec<_>>(),
             "silent": silent, "left": self.left(to, no_wait),
         })
@@ -283,12 +300,18 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_site_is_asked_again() {
+    fn a_silent_site_is_asked_again_unless_nothing_is_missing() {
         let mut account = Account::new(set("0-9"));
         let silent = vec![v1::SilentSite { site: "c".into(), why: "late".into() }];
-        let told = v1::MoveSlotsResponse { there: "0-9".into(), silent, ..Default::default() };
-        account.take(told, "b");
+        let mut told = v1::MoveSlotsResponse { there: "0-8".into(), silent, ..Default::default() };
+        told.elsewhere = vec![elsewhere("9", "c", "", "it does not answer")];
+        account.take(told.clone(), "b");
         assert!(account.waits("b", true));
-        assert_eq!(account.left("b", false), 0);
+        let unknown = account.verdict("b", false);
+        assert!(unknown.is_err_and(|failed| failed != Failed::no(None)));
+        (told.there, told.elsewhere) = ("0-9".into(), Vec::new());
+        account.take(told, "b");
+        assert!(!account.waits("b", false));
+        assert_eq!(account.verdict("b", false), Ok(()));
     }
 }

@@ -10,6 +10,7 @@
 //! | `sites west=3 east=1` | a deployment of these sites, with a keyspace `k`; its slots are where they belong, but that of `k2` at the first site; shows nothing |
 //! | `home k1` | which site the slot of a key belongs to, and its number |
 //! | `move k1 west east` | west hands the slot of a key to east |
+//! | `order k1 east at=south/n1 number=7` | an operator asks a node of south to have all sites hand the slot to east |
 //! | `pause west`, `resume west`, `takeback west` | of the last move that west began |
 //! | `put k1 v at=west/n1 [number=7]`, `add`, `get` | a client of a node asks; `number`: it numbers its write |
 //! | `hold west east`, `deliver west east [3]`, `lose west east [3]`, `release west east` | messages from west to east |
@@ -315,6 +316,18 @@ impl Runner for Script {
                 let (from, to) = (self.site(word(1))?, self.site(word(2))?);
                 let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
                 self.give(from, 0, Giving::Begin { slots: slot(word(0))?, to, pinned: true })?;
+            }
+            "order" => {
+                let (slots, to) = (slot(word(0))?, self.site(word(1))?);
+                let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
+                let node = self.node(&at.ok_or("which node is asked? (at=west/n1)")?)?;
+                let id = request.ok_or("under which number? (number=7)")?;
+                let sites: Vec<_> = self.world.sites.iter().filter_map(|site| site.id).collect();
+                for site in sites {
+                    let step = Giving::Order { id, slots: slots.clone(), to };
+                    let command = Box::new(Command::Giving { number: 0, step });
+                    self.ask(node, Body::AtSite { site, command })?;
+                }
             }
             "pause" | "resume" | "takeback" => {
                 let site = self.site(word(0))?;
