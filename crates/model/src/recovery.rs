@@ -4,7 +4,8 @@
 //! they keep the decisions and joins beyond the end of their term, and hand them in, unchanged.
 
 use crate::{
-    Ballot, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry, SiteId, Term, limits,
+    Ballot, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry, SiteId, Term,
+    limits,
 };
 
 /// What the term of a registry went on from.

@@ -1,7 +1,10 @@
 //! The service `Cluster`: members, keyspaces, status.
 
 use super::call::{Callee, Method, deadline_ms};
-use model::{Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, RegistryChange, RequestId, limits};
+use model::{
+    Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, RegistryChange,
+    RequestId, limits,
+};
 use server::config::is_host_and_port;
 use server::peers::TokenScope;
 use server::users::Right;

@@ -455,8 +455,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // One that ended half-way holds changes up for good, whoever is back by now: it may be asked for
         // again.
         let promised = self.machine.acceptor().map(|acceptor| acceptor.promised().term);
-        let is_begun = promised.max(Some(self.changes.driver.above().term))
-            > Some(registry.version.term);
+        let is_begun =
+            promised.max(Some(self.changes.driver.above().term)) > Some(registry.version.term);
         let has_majority = set.has_majority(|site| !without.contains(&site));
         if !registry.is_of_before() && !is_begun && has_majority {
             return Some(RegistryError::NoRecovery);
