@@ -145,7 +145,7 @@ impl Code for Registry {
             registry.outcomes = Code::take(from)?;
             registry.began = match has_terms {
                 true => Code::take(from)?,
-                false => Option::<TermBegan>::take(from)?.into_iter().collect(),
+                false => <Option<TermBegan> as Code>::take(from)?.into_iter().collect(),
             };
             if has_terms && registry.began.len() < 2 {
                 return Err(from.malformed("registry of the shorter form"));

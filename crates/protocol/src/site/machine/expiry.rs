@@ -220,3 +220,10 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Flag(true))
     }
 }
+
+impl<S: State> super::Machine<S> {
+    /// Whether all that was due by the last entry is removed: one entry removes a share of it.
+    pub fn has_expired_due(&self) -> bool {
+        self.known.expiry.ms.is_none_or(|next| next > self.known.head.log_time_ms)
+    }
+}
