@@ -3,7 +3,7 @@
 //! test wants it; the sockets between are real.
 
 use client::{Client, Error, Options, ScanRange, v1};
-use model::{NodeId, Revision};
+use model::{KeyspaceSpec, NodeId, Revision};
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -486,7 +486,7 @@ async fn what_has_no_id_is_not_sent_twice() {
         }
     });
     let cluster = Client::connect([&address, &address], patient()).unwrap().cluster();
-    let error = cluster.remove_node(NodeId(2)).await.unwrap_err();
+    let error = cluster.remove_node(NodeId(2), false).await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

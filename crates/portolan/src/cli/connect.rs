@@ -56,7 +56,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 impl Connect {
     /// How long a call may take.
     pub(crate) fn deadline(&self) -> Duration {
-        self.deadline.0
+        self.deadline.map_or(Options::default().deadline, |length| length.0)
     }
 
     /// Runs a command against the site.

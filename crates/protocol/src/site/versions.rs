@@ -205,7 +205,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 mod tests {
     use super::*;
     use model::Term;
-    use wire::across::Forward;
+    use wire::peer::Forward;
 
     fn version(round: u64) -> Ballot {
         Ballot { term: Term::default(), round, site: SiteId(1) }
