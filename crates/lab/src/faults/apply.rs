@@ -447,7 +447,8 @@ pub fn bring_back<C>(simulation: &mut Simulation<C>, nodes: &[NodeIndex]) {
 /// Exchanges the disks of nodes that wait for it, where the others of their site hold everything.
 pub fn tend<C>(simulation: &mut Simulation<C>) {
     for node in 0..simulation.nodes.len() {
-        let waits = simulation.nodes[node].refused.is_some();
+        let one = &simulation.nodes[node];
+        let waits = one.refused.is_some() && !one.is_on_old_disk();
         if waits && can_spare(simulation, simulation.nodes[node].site, node) {
             simulation.replace_disk(node);
         }
@@ -469,6 +470,7 @@ pub fn end_all<C>(simulation: &mut Simulation<C>) {
         if simulation.nodes[node].is_on_old_disk() {
             simulation.exchange_disks(node);
         }
+        simulation.discard_disk(node);
         let one = &mut simulation.nodes[node];
         one.slow = Duration::ZERO;
         if std::mem::take(&mut one.lies) {
