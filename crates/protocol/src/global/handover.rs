@@ -95,6 +95,9 @@ struct Carried {
     slots: usize,
     begun: Duration,
     frozen: Option<Duration>,
+    /// Of a frozen move: the revision by which all that was due in its slots is removed. A key that was
+    /// read here as expired is not to come back there.
+    expired: Option<u64>,
     installed: Option<Duration>,
 }
 
@@ -200,6 +203,7 @@ impl Handovers {
                 slots: one.slots.len(),
                 begun: now,
                 frozen: None,
+                expired: None,
                 installed: None,
             });
             if one.frozen.is_some() {
@@ -320,8 +324,13 @@ impl Handovers {
             wishes.push(self.ask(id, one.to, asked, step));
         }
         let Some(carried) = self.carried.get_mut(&number) else { return };
+        let has_expired = machine.has_expired_due();
+        if let Some(frozen) = one.frozen.filter(|_| has_expired && carried.expired.is_none()) {
+            carried.expired = Some(frozen.max(machine.revision().0));
+        }
         match one.frozen {
             None if carried.at.copy.is_none()
+                && has_expired
                 && carried.unanswered_bytes <= ON_ITS_WAY_BYTES_MAX
                 && machine.lag(number, &carried.at) <= LAG_MAX =>
             {
@@ -330,7 +339,9 @@ impl Handovers {
             }
             // The last pieces are on their way yet: what is sent in order comes in order, mostly, and
             // what is not there is not installed.
-            Some(frozen) if machine.is_told(number, &carried.at, frozen) => {
+            Some(_)
+                if carried.expired.is_some_and(|at| machine.is_told(number, &carried.at, at)) =>
+            {
                 carried.stage = Stage::Installing;
                 let registry =
                     machine.membership().filter(|_| one.slots.contains(Registry::slot()));

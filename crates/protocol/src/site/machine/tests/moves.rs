@@ -3,9 +3,10 @@
 use super::super::copying::Position;
 use super::super::tokens::Token;
 use super::*;
+use crate::global::handover::{Handovers, Wish};
 use model::{
-    ClientId, DeploymentId, Epoch, Giving, KeyspaceSpec, MoveError, MoveId, Receiving, Registry,
-    RegistryChange, Slot, SlotEpochs, SlotSet,
+    Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, MoveError, MoveId,
+    Receiving, Registry, RegistryChange, Slot, SlotEpochs, SlotSet,
 };
 
 const CARS: KeyspaceId = KeyspaceId(1);
@@ -414,5 +415,65 @@ fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
         b.now_ms += 2_000;
         b.tick();
         assert_eq!(b.global("lock{t}"), Ok(None));
+    }
+}
+
+/// What a giver's leader wants to propose, once its receiver has answered all that it is asked now.
+fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<Giving> {
+    let now = std::time::Duration::from_secs(round);
+    let mut proposed = Vec::new();
+    let mut wishes = driver.advance(&a.machine, now);
+    while let Some(wish) = wishes.pop() {
+        match wish {
+            Wish::Propose(Command::Giving { step, .. }) => proposed.push(step),
+            Wish::Ask { id, body: Body::Write(command), .. } => {
+                let outcome = b.run(command).map_err(Failure::Refused);
+                let is_frozen = |_| a.machine.giving().values().any(|one| one.frozen.is_some());
+                wishes.extend(driver.answered(id, outcome, is_frozen, now));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    proposed
+}
+
+#[test]
+fn what_has_expired_with_its_giver_does_not_come_back_with_its_receiver() {
+    let (mut a, mut b) = two_sites();
+    let many = limits::EXPIRED_PER_ENTRY_MAX * 3 + 10;
+    let key = |number: usize| Bytes::from(format!("{{t}}{number:05}"));
+    let puts = (0..many).map(|number| {
+        let (condition, expiry) = (Condition::Always, Expiry::AtMs(2_000));
+        let (key, value, return_old) = (key(number), Bytes::from("v"), false);
+        let write = Write::Put { key, value, condition, expiry, return_old };
+        Command::Write { keyspace: CARS, write, request: None }
+    });
+    a.entry(puts.collect());
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let number = a.begin_move(&slots);
+    let mut driver = Handovers::new(0);
+    // All is copied, long before it expires.
+    for round in 0..30 {
+        carry(&mut driver, &a, &mut b, round);
+    }
+    assert_eq!(carry(&mut driver, &a, &mut b, 30), [Giving::Freeze]);
+    a.now_ms = 2_000;
+    a.tick();
+    assert_eq!(carry(&mut driver, &a, &mut b, 31), [], "some is due yet, and nothing is frozen");
+    // It is frozen all the same: more was due when the entry came than when it was proposed.
+    a.give(number, Giving::Freeze).unwrap();
+    assert!(!a.machine.has_expired_due());
+    assert_eq!(carry(&mut driver, &a, &mut b, 32), [], "what is due is not told yet");
+    a.tick();
+    a.tick();
+    let mut proposed = Vec::new();
+    for round in 33..36 {
+        proposed.extend(carry(&mut driver, &a, &mut b, round));
+    }
+    assert_eq!(proposed.first(), Some(&Giving::Release), "it is installed");
+    // There it is earlier yet.
+    for number in 0..many {
+        let query = Query::Get { key: key(number) };
+        assert_eq!(b.ask_in(CARS, query), Ok(Answer::Value(None)), "{number}");
     }
 }
