@@ -440,7 +440,7 @@ fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<Givi
 #[test]
 fn what_has_expired_with_its_giver_does_not_come_back_with_its_receiver() {
     let (mut a, mut b) = two_sites();
-    let many = limits::EXPIRED_PER_ENTRY_MAX * 3 + 10;
+    let many = model::limits::EXPIRED_PER_ENTRY_MAX * 3 + 10;
     let key = |number: usize| Bytes::from(format!("{{t}}{number:05}"));
     let puts = (0..many).map(|number| {
         let (condition, expiry) = (Condition::Always, Expiry::AtMs(2_000));
