@@ -314,7 +314,8 @@ fn a_recovery_that_ended_half_way_is_asked_for_again() {
     (0..4).for_each(|site| sites.lab.rejoin_site(site));
     sites.lab.run(MS * 3_000);
     let view = sites.view(0, recover(Vec::new()));
-    assert!(view.recovered && view.version.term.number == 2, "{view:?}");
+    // Each attempt has a term of its own.
+    assert!(view.recovered && view.version.term.number >= 2, "{view:?}");
     sites.made(0, change(create("x")));
     sites.agree();
 }

@@ -16,8 +16,8 @@ use super::apply::Applying;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Bytes, ClientId, Epoch, Held, Holding, MoveError, Ordered, OrderedMove, Refusal,
-    RequestId, SiteId, Slot, SlotSet, limits,
+    Answer, Bytes, ClientId, Held, Holding, MoveError, Ordered, OrderedMove, Refusal, RequestId,
+    SiteId, Slot, SlotSet, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -171,7 +171,7 @@ impl<S: State> Applying<'_, S> {
 
     /// What the tokens say of some slots, gathered.
     fn holdings(&self, slots: &SlotSet) -> Vec<Holding> {
-        let mut gathered: BTreeMap<(u8, u32, u64, u64), (Epoch, Held, Vec<Slot>)> = BTreeMap::new();
+        let mut gathered: BTreeMap<(u8, u32, u64, u64), Holding> = BTreeMap::new();
         for slot in slots.iter() {
             let token = self.known.slots.token(slot);
             let (kind, held) = match token {
@@ -186,14 +186,10 @@ impl<S: State> Applying<'_, S> {
             let (what, site, number) = kind;
             let epoch = token.epoch();
             let of = gathered.entry((what, site, number, epoch.0));
-            of.or_insert_with(|| (epoch, held, Vec::new())).2.push(slot);
+            let of = of.or_insert_with(|| Holding { slots: SlotSet::default(), epoch, held });
+            of.slots.insert(slot);
         }
-        let holdings = gathered.into_values().map(|(epoch, held, slots)| Holding {
-            slots: slots.into_iter().collect(),
-            epoch,
-            held,
-        });
-        holdings.collect()
+        gathered.into_values().collect()
     }
 
     fn set_order(&mut self, (client, sequence): Key, order: Order) {
