@@ -150,8 +150,8 @@ fn clients_follow_slots_that_move() {
         let slots = format!("{first}-{}", first + SLOTS - 1);
         let (asked, to) = (nth % NAMES.len(), (nth + 1 + nth / NAMES.len()) % NAMES.len());
         match deployment.node(asked).cli(&["slot", "move", &slots, "--to", NAMES[to]]) {
-            // Each site that holds some of them hands those over.
-            Ok(begun) => moved += begun.matches("hands over").count(),
+            // Each site that held some of them has handed those over.
+            Ok(told) => moved += told.matches("has handed over").count(),
             // Some of them are just on their way, say.
             Err(why) => {
                 in_vain += 1;
