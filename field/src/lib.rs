@@ -11,6 +11,7 @@
 pub mod binary;
 pub mod etcd;
 pub mod history;
+pub mod keys;
 pub mod ledger;
 pub mod node;
 pub mod ports;

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use field::keys::{read, write};
 use field::resp::Client;
-use field::{Ledger, Node, NodeOptions, Site, binary, eventually, ledger::Writers};
+use field::{Ledger, NodeOptions, Site, binary, eventually, ledger::Writers};
 
 const DEADLINE: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -157,25 +158,4 @@ fn join(site: &mut Site, folder: &Path, number: u64) {
     let mut options = NodeOptions::new(folder, number);
     options.join = Some(site.nodes[0].options.peer);
     site.nodes.push(options.start());
-}
-
-fn write(node: &Node, key: &str, value: &str) {
-    eventually(LIMIT, || {
-        Client::connect(node.options.redis, DEADLINE)
-            .map_err(|e| e.to_string())?
-            .call(&["SET", key, value])
-            .map_err(|e| e.to_string())
-    })
-    .unwrap_or_else(|e| panic!("SET {key} through node {}: {e}", node.options.node));
-}
-
-fn read(node: &Node, key: &str) -> Option<String> {
-    let value = eventually(LIMIT, || {
-        Client::connect(node.options.redis, DEADLINE)
-            .map_err(|e| e.to_string())?
-            .call(&["GET", key])
-            .map_err(|e| e.to_string())
-    });
-    let value = value.unwrap_or_else(|e| panic!("GET {key} from node {}: {e}", node.options.node));
-    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }

@@ -5,10 +5,9 @@
 use std::fs;
 use std::time::Duration;
 
-use field::resp::Client;
+use field::keys::{read, write};
 use field::{Node, NodeOptions, Site, eventually};
 
-const DEADLINE: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -127,25 +126,4 @@ fn refuses(node: &mut Node, why: &str) {
     let log = node.log();
     assert!(log.contains(why) && log.contains("--join"), "{log}");
     node.kill();
-}
-
-fn write(node: &Node, key: &str, value: &str) {
-    eventually(LIMIT, || {
-        Client::connect(node.options.redis, DEADLINE)
-            .map_err(|e| e.to_string())?
-            .call(&["SET", key, value])
-            .map_err(|e| e.to_string())
-    })
-    .unwrap_or_else(|e| panic!("SET {key} through node {}: {e}", node.options.node));
-}
-
-fn read(node: &Node, key: &str) -> Option<String> {
-    let value = eventually(LIMIT, || {
-        Client::connect(node.options.redis, DEADLINE)
-            .map_err(|e| e.to_string())?
-            .call(&["GET", key])
-            .map_err(|e| e.to_string())
-    });
-    let value = value.unwrap_or_else(|e| panic!("GET {key} from node {}: {e}", node.options.node));
-    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }

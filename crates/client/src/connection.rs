@@ -1,8 +1,8 @@
 //! A connection to a node, made so that one thing is sure: whether a request can have been sent.
 //!
-//! Whoever accepts a connection need not be a node: a wrong port reads a request, understands nothing
-//! and hangs up, and the caller of a write would have to be told that its outcome is unknown. So nothing
-//! is sent but the first words of HTTP/2 until the other side has answered with its own. Every server
+//! The process that accepts a connection need not be a node: a wrong port reads a request, does not parse
+//! it and closes, and the outcome of a write would have to be reported as unknown. So nothing is
+//! sent but the first words of HTTP/2 until the other side has answered with its own. Every server
 //! sends them at once, so this waits for no more than the first round trip. Under TLS the handshake
 //! settles the same question (ALPN), and nothing is waited for here.
 //!
@@ -36,7 +36,7 @@ pub(crate) enum NoConnection {
     /// The network or the other machine says no.
     #[error("{0}")]
     Refused(String),
-    /// Somebody is there who is no node, and will not become one.
+    /// The port belongs to another kind of server; trying again does not help.
     #[error("this is no gRPC port: {0}")]
     NotGrpc(&'static str),
 }
@@ -176,7 +176,7 @@ fn kind_of(heard: &[u8]) -> &'static str {
 pub(crate) struct Connection {
     stream: TcpStream,
     heard: Heard,
-    /// How much of the first words is still to be written by whoever uses it, and was sent already.
+    /// How many bytes of the preface the HTTP/2 layer has yet to write; they were sent already.
     unsaid: usize,
     connections: Arc<Connections>,
 }

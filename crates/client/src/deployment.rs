@@ -34,7 +34,7 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, v1::ListSlotsRequest {}, list).await?.into_inner())
     }
 
-    /// Slots that are to be handed to a site, whoever holds them. Nothing is done before
+    /// Slots that are to be handed to a site from all their owners. Nothing is done before
     /// [`MoveOrder::ask`].
     pub fn move_slots(&self, slots: &SlotSet, to: &str) -> MoveOrder<'_> {
         MoveOrder::new(&self.caller, slots.to_string(), to.to_owned())
