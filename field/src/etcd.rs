@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::node::http_get;
 use crate::tls::Certificates;
+use crate::toolchain::required;
 use crate::{binary, eventually, ports};
 
 const READY_MAX: Duration = Duration::from_secs(60);
@@ -16,7 +17,7 @@ const READY_MAX: Duration = Duration::from_secs(60);
 /// The program, as the benchmarks install it; `None`, with a line that says so, where it cannot be.
 ///
 /// # Panics
-/// In CI (`CI` or `PORTOLAN_FIELD=require` in the environment) when it cannot be installed.
+/// When it cannot be installed and is [required].
 #[must_use]
 pub fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -27,9 +28,7 @@ fn install() -> Option<PathBuf> {
     let script = binary::root().join("bench/peers/etcd.sh");
     let installed = Command::new(script).arg("install").status().is_ok_and(|done| done.success());
     if !installed {
-        let required = std::env::var_os("CI").is_some()
-            || std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require");
-        assert!(!required, "etcd is needed and cannot be installed");
+        assert!(!required(), "etcd is needed and cannot be installed");
         eprintln!(
             "SKIPPED: etcd cannot be installed (it needs go), so sites on etcd are not tested"
         );

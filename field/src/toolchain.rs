@@ -11,11 +11,10 @@ use crate::binary;
 
 /// Whether `program --version` (or `version`) can be run; a line on standard error says so when not.
 ///
-/// A missing language is no fault of ours and skips a test, loudly; in CI (`CI` or
-/// `PORTOLAN_FIELD=require` in the environment) it is one.
+/// A missing program is no fault of ours and skips a test, loudly; where [`required`] says so it is one.
 ///
 /// # Panics
-/// In CI, when the program is missing.
+/// When the program is missing and required.
 #[must_use]
 pub fn present(program: &str, version: &str) -> bool {
     let found = Command::new(program)
@@ -25,12 +24,17 @@ pub fn present(program: &str, version: &str) -> bool {
         .status()
         .is_ok_and(|status| status.success());
     if !found {
-        let required = std::env::var_os("CI").is_some()
-            || std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require");
-        assert!(!required, "{program} is needed and not there");
+        assert!(!required(), "{program} is needed and not there");
         eprintln!("SKIPPED: {program} is not installed, so its client is not tested");
     }
     found
+}
+
+/// Whether a test that lacks a program fails (`PORTOLAN_FIELD=require` in the environment, as `.ci/run`
+/// sets it) instead of being skipped.
+#[must_use]
+pub fn required() -> bool {
+    std::env::var("PORTOLAN_FIELD").is_ok_and(|word| word == "require")
 }
 
 /// A command that runs the Python program `name` of `field/clients/python` with its packages.
