@@ -62,7 +62,7 @@ impl Batch {
     pub fn only_if_unchanged(mut self, key: impl Into<Bytes>, watched: &Watched) -> Batch {
         let (version, absent_since) = match &watched.found {
             Some(found) => (found.version.0, None),
-            None => (0, watched.point),
+            None => (0, watched.point.clone()),
         };
         self.guards.push(v1::Guard { key: key.into(), version, absent_since });
         self

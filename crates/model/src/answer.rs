@@ -1,7 +1,7 @@
 //! What comes back when all went well.
 
 use crate::{
-    Ballot, Bytes, Fenced, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry, RegistryView,
+    Ballot, Bytes, Inventory, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry, RegistryView,
     Revision, SiteId, SlotEpochs,
 };
 
@@ -88,8 +88,8 @@ pub enum Answer {
         /// The slots that are whole.
         whole: SlotEpochs,
     },
-    /// A site has fenced another one.
-    Fenced(Box<Fenced>),
+    /// What a site knows of all slots.
+    Inventory(Box<Inventory>),
     /// What may be lost by a promotion, or was.
     Loss(Box<Loss>),
     /// What came of a step of a registrar.

@@ -111,6 +111,13 @@ impl Backups {
         is_news
     }
 
+    /// A site that was lost knows all that was promoted. Whether that is news.
+    pub(crate) fn forget_promotions(&mut self, lost: SiteId) -> bool {
+        let before = self.promotions.len();
+        self.promotions.retain(|one| one.lost != lost);
+        self.promotions.len() != before
+    }
+
     /// A site is gone for good.
     pub(crate) fn forget(&mut self, site: SiteId) {
         self.chosen.retain(|(of, choice)| *of != site && *choice != BackupChoice::At(site));
@@ -122,7 +129,7 @@ impl Backups {
 impl Registry {
     /// Whether a site was lost and has not come back, so that nothing is to be given to it.
     pub fn is_lost(&self, site: SiteId) -> bool {
-        self.backups.promotion(site).is_some()
+        self.backups.promotion(site).is_some() || self.failovers.is_away(site)
     }
 
     /// The sites that slots may be given to.
@@ -165,27 +172,13 @@ pub struct Reached {
     pub holds: u32,
 }
 
-/// A fence against a site that may be lost, taken by every other site before its backup takes over.
+/// A fence as a command, of versions that knew no failovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fencing {
-    /// Nothing passes between this site and that one any more. [`crate::Answer::Fenced`].
+    /// Nothing passes between this site and that one any more.
     Set,
     /// The promotion came to nothing.
     Lift,
-}
-
-/// What a site says when it has fenced another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fenced {
-    /// The slots it holds, those on their way from it among them, but for [`Fenced::kept`].
-    pub held: SlotEpochs,
-    /// The slots that it has given away: to whom, and the epochs they have there.
-    pub given: Vec<(SiteId, SlotEpochs)>,
-    /// The slots that it has handed to the lost site, perhaps, and could hold again: those that are
-    /// frozen, and those that it keeps yet. With the epochs they have there.
-    pub kept: SlotEpochs,
-    /// The registry it has.
-    pub registry: Box<Registry>,
 }
 
 /// What an operator is told about a promotion, before it and after it.
@@ -246,7 +239,7 @@ impl Epoch {
     /// One that cannot have been given unseen to whoever knew this one.
     #[must_use]
     pub fn far_on(self) -> Epoch {
-        Epoch(self.0.saturating_add(EPOCHS_SKIPPED))
+        Epoch { count: self.count.saturating_add(EPOCHS_SKIPPED), ..self }
     }
 }
 

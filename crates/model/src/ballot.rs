@@ -23,6 +23,12 @@ pub struct Ballot {
     pub site: SiteId,
 }
 
+impl Ballot {
+    /// The lowest one: no attempt's.
+    pub const FIRST: Ballot =
+        Ballot { term: Term { number: 0, site: SiteId(0) }, round: 0, site: SiteId(0) };
+}
+
 impl fmt::Display for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ballot { term, round, site } = self;

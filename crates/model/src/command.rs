@@ -77,6 +77,14 @@ pub enum Command {
     /// A step of this site as one that holds the registry, or as one that changes it.
     /// [`crate::Answer::Registrar`].
     Registrar(RegistrarStep),
+    /// Takes this registry over, if it is newer, and tells what the site knows of all slots: in the
+    /// failover of `lost` that this version opened, or without one. [`crate::Answer::Inventory`].
+    Inventory { registry: Box<Registry>, lost: SiteId, failover: Option<Ballot> },
+    /// The owner of these slots says that a copy of each is complete at another site, with this
+    /// generation and position: what copies of them are void go.
+    Supersede { slots: SlotEpochs, generation: u64, position: u64 },
+    /// Throws away the copies of what a site owned, as an operator says by its name.
+    DiscardCopies { of: SiteId },
 }
 
 /// A step of a registrar, or of a site that makes an attempt to change the registry.
@@ -124,7 +132,10 @@ impl Command {
             | Command::Mirror { .. }
             | Command::Fence { .. }
             | Command::Promote { .. }
-            | Command::Registrar(_) => true,
+            | Command::Registrar(_)
+            | Command::Inventory { .. }
+            | Command::Supersede { .. }
+            | Command::DiscardCopies { .. } => true,
             Command::ClearAll
             | Command::CreateKeyspace(_)
             | Command::DropKeyspace { .. }

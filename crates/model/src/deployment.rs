@@ -1,6 +1,7 @@
 //! A deployment: the sites that keep global keys together, and what all of them must agree on.
 
 use crate::backup::{BackupChoice, Backups, Promotion};
+use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
     Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Refusal, RegistrarSet,
@@ -38,8 +39,10 @@ pub struct Registry {
     pub site_next: u32,
     /// The id of the next keyspace to be made.
     pub keyspace_next: u32,
-    /// Which sites are whose backups, and what was promoted.
+    /// Which sites are whose backups.
     pub backups: Backups,
+    /// The failovers that matter.
+    pub failovers: Failovers,
 }
 
 /// What came of a change that was asked for under an id.
@@ -60,6 +63,8 @@ pub enum Changed {
     Keyspace(KeyspaceId),
     /// A keyspace that was dropped.
     Dropped(KeyspaceId),
+    /// Failovers.
+    Failovers,
 }
 
 /// A site, as the others know it.
@@ -105,7 +110,7 @@ pub enum RegistryChange {
     Remove(SiteId),
     /// An operator says which site is to be a site's backup.
     Backup(SiteId, BackupChoice),
-    /// A site was lost, and its backup takes over.
+    /// A site was lost, and its backup takes over. Of versions that knew no failovers.
     Promote(Promotion),
     /// A site that was lost has heard of that promotion, and holds nothing of before; what it begins
     /// from this revision on counts.
@@ -114,6 +119,26 @@ pub enum RegistryChange {
     CreateKeyspace(KeyspaceSpec),
     /// A keyspace is dropped with all it holds, by its name.
     DropKeyspace(String),
+    /// A site is lost: it and the others that are named are fenced, until this is decided or called off.
+    OpenFailover {
+        /// The lost site.
+        lost: SiteId,
+        /// Sites that are not asked what they have.
+        without: Vec<SiteId>,
+    },
+    /// Slots of the lost site are taken by others.
+    DecideFailover {
+        /// The version that opened it.
+        opened: Ballot,
+        /// Who takes what.
+        taken: Vec<Taken>,
+    },
+    /// A failover is called off.
+    CloseFailover(Ballot),
+    /// Every listed site has a version with this decision.
+    ForgetFailover(Ballot),
+    /// A site that was lost has taken over what was decided meanwhile.
+    Returned(SiteId),
     /// A site that is up would hold the registry, in the place of one that leaves, or as one more.
     Registrar(SiteId),
 }
@@ -163,6 +188,14 @@ pub enum RegistryError {
     /// Nobody would be left.
     #[error("{0} is the last site that stays; it cannot leave")]
     LastSite(SiteName),
+    /// One failover at a time, and nobody leaves meanwhile.
+    #[error(
+        "a failover of {0} is under way; wait for its end, or ask for `portolan site promote` of that site again"
+    )]
+    FailoverOpen(SiteName),
+    /// It was decided or called off.
+    #[error("the failover was called off: the lost site answers, or somebody else has ended it")]
+    NoFailover,
     /// It would be its own.
     #[error("{0} cannot be its own backup; name another site")]
     OwnBackup(SiteName),
@@ -207,6 +240,7 @@ impl Registry {
             site_next: 1,
             keyspace_next: 1,
             backups: Backups::default(),
+            failovers: Failovers::default(),
         }
     }
 
@@ -288,7 +322,7 @@ impl Registry {
     pub fn change_at(
         &mut self,
         change: &RegistryChange,
-        _version: Ballot,
+        version: Ballot,
     ) -> Result<Changed, RegistryError> {
         let site = Changed::Site;
         match change {
@@ -343,11 +377,13 @@ impl Registry {
                 Ok(site(*id))
             }
             RegistryChange::Remove(id) => {
+                self.check_no_failover()?;
                 let at = self.sites.iter().position(|site| site.id == *id);
                 if let Some(at) = at {
                     let was_of_before = self.is_of_before();
                     self.sites.remove(at);
                     self.backups.forget(*id);
+                    self.failovers.site_gone(*id);
                     let others = |site: &SiteId| *site != *id;
                     let set = self.registrars.set.sites().iter().copied().filter(others);
                     self.registrars.set = set.collect();
@@ -382,6 +418,36 @@ impl Registry {
                 self.changes += u64::from(self.backups.take_back(*id, *number, *from));
                 Ok(site(*id))
             }
+            RegistryChange::OpenFailover { lost, without } => {
+                self.site_mut(*lost)?;
+                let opened = self.failovers.open(version, *lost, without);
+                self.changes +=
+                    u64::from(opened.or_else(|_| self.check_no_failover().map(|()| false))?);
+                Ok(site(*lost))
+            }
+            RegistryChange::DecideFailover { opened, taken } => {
+                let open = self.failovers.open.as_ref().ok_or(RegistryError::NoFailover)?;
+                let lost = open.lost;
+                if !self.failovers.decide(version, *opened, taken.clone()) {
+                    return Err(RegistryError::NoFailover);
+                }
+                self.changes += 1;
+                Ok(site(lost))
+            }
+            RegistryChange::CloseFailover(opened) => {
+                self.changes += u64::from(self.failovers.close(*opened));
+                Ok(Changed::Failovers)
+            }
+            RegistryChange::ForgetFailover(decided) => {
+                self.changes += u64::from(self.failovers.forget(*decided));
+                Ok(Changed::Failovers)
+            }
+            RegistryChange::Returned(id) => {
+                let mut is_news = self.failovers.all_returned(*id);
+                is_news |= self.backups.forget_promotions(*id);
+                self.changes += u64::from(is_news);
+                Ok(site(*id))
+            }
             RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec),
             RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),
             RegistryChange::Registrar(id) => {
@@ -398,6 +464,13 @@ impl Registry {
                 Ok(site(*id))
             }
         }
+    }
+
+    fn check_no_failover(&self) -> Result<(), RegistryError> {
+        let Some(open) = &self.failovers.open else { return Ok(()) };
+        let unnamed = || SiteName::new(open.lost.to_string()).expect("a site's id is a name");
+        let name = self.site(open.lost).map_or_else(unnamed, |site| site.name.clone());
+        Err(RegistryError::FailoverOpen(name))
     }
 
     fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Changed, RegistryError> {

@@ -78,24 +78,6 @@ impl fmt::Display for SiteId {
     }
 }
 
-/// How often the right to serve a slot has changed hands: 1 for its first holder. A slot has one
-/// holder at an epoch, so that whatever bears a lower one is old and harmless.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub u64);
-
-impl Epoch {
-    /// The epoch after this one.
-    pub fn next(self) -> Epoch {
-        Epoch(self.0 + 1)
-    }
-}
-
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "e{}", self.0)
-    }
-}
-
 /// The name of a site: 1–64 of `a-z 0-9 -`, starting with a letter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteName(String);

@@ -15,6 +15,8 @@ mod catalog;
 mod change;
 mod command;
 mod deployment;
+mod epoch;
+mod failover;
 mod failure;
 pub mod glob;
 mod handover;
@@ -31,8 +33,8 @@ mod time;
 
 pub use answer::{Answer, Expiring, Item, Kind, RegistrarAnswer, Versioned};
 pub use backup::{
-    BackupChoice, Backups, Fenced, Fencing, IDS_SKIPPED, Loss, Mirroring, NUMBERS_SKIPPED,
-    Promotion, Reached,
+    BackupChoice, Backups, Fencing, IDS_SKIPPED, Loss, Mirroring, NUMBERS_SKIPPED, Promotion,
+    Reached,
 };
 pub use ballot::{Ballot, RegistrarSet, Registrars, Term};
 pub use bytes::Bytes;
@@ -47,9 +49,11 @@ pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
     SiteEntry,
 };
+pub use epoch::{Epoch, SlotCopy, Tag};
+pub use failover::{CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover, Taken};
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{MoveId, Receiving, SlotEpochs, StagedItem};
-pub use id::{ClientId, Epoch, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
+pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use query::{Query, ScanFilter};

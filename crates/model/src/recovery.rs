@@ -4,8 +4,8 @@
 //! they keep the decisions and joins beyond the end of their term, and hand them in, unchanged.
 
 use crate::{
-    Ballot, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry, SiteId, Term,
-    limits,
+    Ballot, DecidedFailover, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry,
+    SiteId, Term, limits,
 };
 
 /// What the term of a registry went on from.
@@ -28,6 +28,8 @@ pub struct Kept {
     pub keyspaces: Vec<Keyspace>,
     /// What was promoted.
     pub promotions: Vec<Promotion>,
+    /// Failovers that were decided.
+    pub failovers: Vec<DecidedFailover>,
 }
 
 impl Kept {
@@ -40,6 +42,7 @@ impl Kept {
 impl Registry {
     /// Goes on in a new term, without some sites.
     pub fn recover(&mut self, _without: &[SiteId]) {
+        self.failovers.open = None;
         if self.began.len() >= limits::TERMS_BEGAN_MAX {
             self.began.remove(0);
         }
@@ -79,6 +82,8 @@ impl Registry {
         kept.keyspaces.extend(made.cloned());
         let lost = |one: &&Promotion| next.backups.promotion(one.lost).is_none();
         kept.promotions.extend(self.backups.promotions.iter().filter(lost).cloned());
+        let decided = |one: &&DecidedFailover| one.decided > began.after;
+        kept.failovers.extend(self.failovers.decided.iter().filter(decided).cloned());
         self.dedup(kept);
         next.has_kept(kept);
     }
@@ -96,6 +101,8 @@ impl Registry {
         kept.keyspaces.dedup_by_key(|keyspace| keyspace.id);
         kept.promotions.sort_by_key(|one| (one.lost, one.number));
         kept.promotions.dedup_by_key(|one| (one.lost, one.number));
+        kept.failovers.sort_by_key(|one| one.decided);
+        kept.failovers.dedup_by_key(|one| one.decided);
     }
 
     /// Removes what is here already, and what cannot be any more: its name is another one's.
@@ -114,6 +121,10 @@ impl Registry {
         kept.promotions.retain(|one| {
             self.site(one.lost).is_some() && self.backups.promotion(one.lost).is_none()
         });
+        kept.failovers.retain(|one| {
+            let known = |there: &DecidedFailover| there.decided == one.decided;
+            !self.failovers.decided.iter().any(known)
+        });
     }
 
     /// Adds what another term had and this one lacks.
@@ -122,6 +133,7 @@ impl Registry {
         self.sites.sort_by_key(|site| site.id);
         self.keyspaces.extend(kept.keyspaces.iter().cloned());
         self.keyspaces.sort_by_key(|keyspace| keyspace.id);
+        self.failovers.add_decided(&kept.failovers);
         for promotion in &kept.promotions {
             self.backups.promote(promotion.clone());
         }

@@ -6,13 +6,13 @@
 
 use crate::peer::Forward;
 use bytes::Bytes;
-use model::{Ballot, SiteId, Term};
+use model::{Ballot, Epoch, SiteId, Term};
 
 /// One message between two nodes of different sites.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Across {
     /// What it says; `None` when a newer version says something unknown here.
-    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11")]
+    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110")]
     pub say: Option<AcrossSay>,
     /// Which registry the sender has; `None`: it belongs to no deployment, or its version does not say.
     #[prost(message, optional, tag = "100")]
@@ -72,6 +72,9 @@ pub enum AcrossSay {
     /// How far the mirror of the sender's site is, to the site that keeps it.
     #[prost(message, tag = "11")]
     Mirror(MirrorNews),
+    /// Copies of slots, and whether they may go.
+    #[prost(message, tag = "110")]
+    Copies(CopiesSay),
 }
 
 /// What became of requests from another site.
@@ -107,6 +110,26 @@ pub struct AnswerAcross {
     /// That is what the asker knows already: its copy is the answer, and `outcome` is empty.
     #[prost(bool, tag = "6")]
     pub unchanged: bool,
+    /// The failover of `epoch`.
+    #[prost(message, optional, tag = "110")]
+    pub failover: Option<RegistryVersion>,
+}
+
+impl AnswerAcross {
+    /// The epoch at which `holder` owns the slot.
+    pub fn known_epoch(&self) -> Epoch {
+        Epoch { failover: take_failover(self.failover), count: self.epoch }
+    }
+}
+
+/// A failover as it travels; the lowest one is left out.
+pub fn put_failover(decided: Ballot) -> Option<RegistryVersion> {
+    (decided != Ballot::FIRST).then(|| decided.into())
+}
+
+/// A failover from how it travels.
+pub fn take_failover(message: Option<RegistryVersion>) -> Ballot {
+    message.map_or(Ballot::FIRST, Ballot::from)
 }
 
 /// What a key was found at. Equal ones of a key mean that it holds the same.
@@ -118,6 +141,9 @@ pub struct Validator {
     /// The key's version; 0: it is absent.
     #[prost(uint64, tag = "2")]
     pub version: u64,
+    /// The failover of `epoch`.
+    #[prost(message, optional, tag = "110")]
+    pub failover: Option<RegistryVersion>,
 }
 
 /// A sign of life.
@@ -137,6 +163,27 @@ pub struct MirrorNews {
     /// How many revisions it is behind; 0: it is in step.
     #[prost(uint64, tag = "2")]
     pub behind: u64,
+}
+
+/// What is said of copies of slots.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CopiesSay {
+    /// The slots, with epochs ([`crate::entry::encode_slots`]).
+    #[prost(bytes = "bytes", tag = "1")]
+    pub slots: Bytes,
+    /// 0: the sender has copies at these epochs; may they go? 1: copies at these epochs, which the sender
+    /// owns, are safe at another site. 2: `owner` owns them at these epochs.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    /// Of what is safe.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+    /// Of what is safe.
+    #[prost(uint64, tag = "4")]
+    pub position: u64,
+    /// See above.
+    #[prost(uint32, tag = "5")]
+    pub owner: u32,
 }
 
 /// News of the registry.
@@ -203,7 +250,7 @@ mod tests {
 
     #[test]
     fn versions_that_know_of_no_copies_are_understood_and_understand() {
-        let known = Some(Validator { epoch: 3, version: 300 });
+        let known = Some(Validator { epoch: 3, version: 300, failover: None });
         let request = ForwardedRequest { id: 7, request: "r".into(), join: None, known };
         let bytes = request.encode_to_vec();
         assert_eq!(bytes, b"\x08\x07\x12\x01r\x22\x05\x08\x03\x10\xac\x02");

@@ -80,7 +80,7 @@ pub(super) fn told(
     let mut claims: BTreeMap<Slot, Claim> = BTreeMap::new();
     let hinted = hints.iter().flat_map(|(slots, owner)| slots.iter().map(|slot| (slot, *owner)));
     for (slot, owner) in hinted.filter(|(slot, _)| wanted.contains(*slot)) {
-        claims.insert(slot, Claim { epoch: Epoch(0), owner, confirmed: false, going: None });
+        claims.insert(slot, Claim { epoch: Epoch::counted(0), owner, confirmed: false, going: None });
     }
     let mut moves = Vec::new();
     for (site, ordered) in said {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn holding(text: &str, epoch: u64, held: Held) -> Holding {
-        Holding { slots: slots(text), epoch: Epoch(epoch), held }
+        Holding { slots: slots(text), epoch: Epoch::counted(epoch), held }
     }
 
     fn holds(holdings: Vec<Holding>) -> Result<Ordered, Failure> {

@@ -365,7 +365,7 @@ mod tests {
     fn steps_and_guards_become_one_command() {
         let cars = keyspace(1, "cars");
         let mut watched = Watched::default();
-        let point = ReadPoint { revision: Revision(9), epoch: model::Epoch(0) };
+        let point = ReadPoint { revision: Revision(9), epoch: model::Epoch::counted(0) };
         let keys = watched.missing(&cars, [Bytes::from("cars:2")].into_iter()).unwrap();
         watched.add(keys, vec![Revision(0)], point);
         let keys = watched.missing(&cars, [Bytes::from("cars:1")].into_iter()).unwrap();

@@ -36,8 +36,7 @@ fn is_well<C>(simulation: &Simulation<C>, fault: &Fault) -> bool {
     };
     let is_near = mirror.in_step_ago.is_some_and(|ago| ago <= LAG_MAX);
     let registry = simulation.registry(leader);
-    let nobody_is_lost =
-        registry.as_ref().is_some_and(|registry| registry.backups.promotions.is_empty());
+    let nobody_is_lost = registry.as_ref().is_some_and(|registry| registry.failovers.is_empty());
     is_near
         && mirror.whole == mirror.holds
         && mirror.holds > 0

@@ -19,8 +19,6 @@ pub(super) struct Holder {
     pub(super) site: usize,
     /// Which life of it.
     life: u64,
-    /// When it was seen first, in true time.
-    pub(super) at_us: u64,
 }
 
 impl Run<'_> {
@@ -150,7 +148,7 @@ impl Run<'_> {
     pub(super) fn note_holders(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {
             let at_us = held.at.as_micros() as u64;
-            let who = Holder { site: held.site, life: held.life, at_us };
+            let who = Holder { site: held.site, life: held.life };
             let name = self.world.sites[held.site].name.as_str();
             let name = match held.life {
                 0 | 1 => name.to_owned(),
@@ -165,7 +163,8 @@ impl Run<'_> {
                 self.history.owners.push(Owner {
                     at_us,
                     unit: format!("slot/{slot}"),
-                    epoch: epoch.0,
+                    // A failover comes before any count.
+                    epoch: (epoch.failover.round << 32) + epoch.count,
                     owner: name.clone(),
                 });
             }

@@ -38,9 +38,7 @@ impl Run<'_> {
         let leaders = (0..self.world.sites.len()).filter_map(|site| self.lab.leader(site));
         let mut registries = leaders.filter_map(|leader| self.lab.registry(leader));
         let has_returned = is_known
-            && registries.any(|registry| {
-                registry.version > version && registry.backups.promotion(id).is_none()
-            });
+            && registries.any(|registry| registry.version > version && !registry.is_lost(id));
         if is_over || has_returned {
             self.end_loss(site);
         }
@@ -52,7 +50,7 @@ impl Run<'_> {
         let (from_us, slots) = self.losing.get_mut(&site)?;
         let mut version = Ballot::default();
         for one in self.lab.promotions_of(id, Duration::from_micros(*from_us)) {
-            slots.extend(one.promotion.taken.iter().map(|(slot, _)| slot));
+            slots.extend(one.failover.taken.iter().flat_map(|taken| taken.slots.iter()));
             version = version.max(one.version);
         }
         Some(version)
@@ -66,22 +64,6 @@ impl Run<'_> {
             let until_us = self.lab.now().as_micros() as u64;
             self.history.lost.push(Lost { from_us, until_us, keys: Vec::new() });
             self.lost_slots.push((site, slots));
-        }
-    }
-
-    /// Adds the slots that had just arrived at a lost site: who gave them had not heard of it, and took
-    /// them back, at epochs far above.
-    pub(super) fn note_taken_back(&mut self) {
-        for (lost, (site, slots)) in self.history.lost.iter().zip(&mut self.lost_slots) {
-            let held = self.holders.iter();
-            for (((slot, epoch), before), ((next, later), after)) in held.clone().zip(held.skip(1))
-            {
-                let was_passed_by = slot == next && later.next() >= epoch.far_on();
-                let is_in_time = before.at_us <= lost.until_us && after.at_us >= lost.from_us;
-                if was_passed_by && before.site == *site && is_in_time {
-                    slots.insert(*slot);
-                }
-            }
         }
     }
 

@@ -483,7 +483,6 @@ impl<'w> Run<'w> {
     fn finish(mut self) -> Ran {
         self.failed();
         self.end_losses();
-        self.note_taken_back();
         let mut crowd = self
             .crowd
             .take()

@@ -90,7 +90,7 @@ fn across(message: &Across) -> Option<String> {
         AcrossSay::Registry(news) => format!("Registry {}", news.version),
         AcrossSay::Ring(_) => "Ring".to_owned(),
         AcrossSay::Alive(_) => return None,
-        AcrossSay::Mirror(_) => return None,
+        AcrossSay::Mirror(_) | AcrossSay::Copies(_) => return None,
     })
 }
 

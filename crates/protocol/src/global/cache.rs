@@ -42,13 +42,19 @@ pub(crate) struct Validator {
 impl Validator {
     /// As it travels.
     pub(crate) fn told(self) -> across::Validator {
-        across::Validator { epoch: self.epoch.0, version: self.version.0 }
+        let Epoch { failover, count: epoch } = self.epoch;
+        across::Validator {
+            epoch,
+            version: self.version.0,
+            failover: across::put_failover(failover),
+        }
     }
 
     /// From how it travels; `None`: the other one knows nothing.
     pub(crate) fn heard(told: across::Validator) -> Option<Validator> {
-        let known = Validator { epoch: Epoch(told.epoch), version: Revision(told.version) };
-        (told.epoch != 0).then_some(known)
+        let failover = across::take_failover(told.failover);
+        let epoch = Epoch { failover, count: told.epoch };
+        (epoch != Epoch::default()).then_some(Validator { epoch, version: Revision(told.version) })
     }
 }
 

@@ -61,7 +61,7 @@ enum Asked {
     /// A piece; when it was sent, if the mirror is in step after it.
     Piece {
         sequence: u64,
-        in_step: Option<Duration>,
+        in_step: Option<(Duration, u64)>,
     },
 }
 
@@ -99,6 +99,10 @@ struct Carried {
     bytes: u64,
     /// When everything that this site had was known to have come.
     in_step: Option<Duration>,
+    /// The piece that last changed which slots are whole.
+    whole_since: u64,
+    /// The last piece in step that the backup is known to have, and the revision that it was of.
+    safe: Option<(u64, u64)>,
 }
 
 /// How far a site's mirror has come, for people.
@@ -236,7 +240,8 @@ impl MirrorDriver {
             if let Some(span) = (bytes as u64 * 1_000_000).checked_div(bytes_per_s_max) {
                 carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
             }
-            let asked = Asked::Piece { sequence, in_step: is_step.then_some(now) };
+            let revision = machine.revision().0;
+            let asked = Asked::Piece { sequence, in_step: is_step.then_some((now, revision)) };
             wishes.push(self.ask(from, own, piece, asked));
         }
         let Some(carried) = &mut self.carried else { return };
@@ -280,7 +285,12 @@ impl MirrorDriver {
                 }
                 if let Asked::Piece { sequence, in_step } = asked {
                     match pieces > sequence {
-                        true => carried.in_step = in_step.or(carried.in_step),
+                        true => {
+                            if let Some((at, revision)) = in_step {
+                                carried.in_step = Some(at);
+                                carried.safe = carried.safe.max(Some((sequence, revision)));
+                            }
+                        }
                         false => carried.lacks = true,
                     }
                 }
@@ -310,6 +320,21 @@ impl MirrorDriver {
         let own = machine.own_mirror()?;
         let carried = self.carried.as_ref().filter(|carried| carried.own == own);
         carried.and_then(|carried| carried.in_step)
+    }
+
+    /// Which of these slots the backup is known to have, complete, at the epochs at which they are owned
+    /// here; the generation and the position of those copies.
+    pub(crate) fn safe<S: State>(
+        &self,
+        machine: &Machine<S>,
+        slots: &SlotSet,
+    ) -> Option<(SlotEpochs, u64, u64)> {
+        let own = machine.own_mirror()?;
+        let carried = self.carried.as_ref().filter(|carried| carried.own == own)?;
+        let (sequence, position) = carried.safe.filter(|safe| safe.0 >= carried.whole_since)?;
+        debug_assert!(sequence < carried.sequence);
+        let whole = slots.iter().filter_map(|slot| Some((slot, *carried.whole.get(&slot)?)));
+        Some((SlotEpochs::gather(whole), own.number, position))
     }
 
     /// How far the mirror has come.
@@ -367,6 +392,8 @@ impl Carried {
             last_cursor: now,
             bytes: 0,
             in_step: None,
+            whole_since: 0,
+            safe: None,
         }
     }
 
@@ -379,6 +406,7 @@ impl Carried {
         held: BTreeMap<Slot, Epoch>,
     ) {
         self.stage = Stage::Telling;
+        (self.whole_since, self.safe) = (pieces, None);
         self.sequence = pieces;
         self.unanswered = 0;
         self.lacks = false;
@@ -491,6 +519,10 @@ impl Carried {
             items: gathered.items,
             reached,
         };
+        let Mirroring::Piece { gone, reached, .. } = &piece else { unreachable!("it is a piece") };
+        if !gone.is_empty() || reached.as_ref().is_some_and(|one| !one.whole.0.is_empty()) {
+            self.whole_since = self.sequence;
+        }
         self.sequence += 1;
         Ok(Some((piece, gathered.bytes, is_all && self.queue.is_empty())))
     }

@@ -9,9 +9,10 @@
 //! - [`routing`]: requests on their way to the site that holds their slot;
 //! - [`straight`]: reads that need no core on the way there;
 //! - [`handover`]: slots on their way to another site, carried by the giver's leader;
+//! - [`ownership`]: the rules of who owns a slot and who has a copy of it;
 //! - [`backups`]: which site is whose backup;
 //! - [`mirroring`]: this site's mirror, told to its backup;
-//! - [`promotion`]: a backup that takes over;
+//! - [`failover`]: others take over from a lost site;
 //! - [`homes`]: which site a slot belongs to, by the hash;
 //! - [`ring`]: how a site that knows nothing of a slot finds one that does.
 //!
@@ -20,10 +21,11 @@
 
 pub mod backups;
 pub mod cache;
+pub mod failover;
 pub mod handover;
 pub mod homes;
 pub mod mirroring;
-pub mod promotion;
+pub mod ownership;
 pub mod ring;
 pub mod routing;
 pub mod straight;

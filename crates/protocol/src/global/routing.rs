@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_millis(20);
 const REST_MAX: Duration = Duration::from_millis(500);
 
 /// The epoch of a hint that nobody has vouched for.
-pub(crate) const GUESSED: Epoch = Epoch(0);
+pub(crate) const GUESSED: Epoch = Epoch::counted(0);
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -588,7 +588,8 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                 | Command::ChangeRegistry(_)
                 | Command::Registrar(RegistrarStep::Prepare(_) | RegistrarStep::Accept(..))
                 | Command::Mirror { .. }
-                | Command::Fence { .. }
+                | Command::Inventory { .. }
+                | Command::DiscardCopies { .. }
                 | Command::Register { .. }
                 | Command::Giving {
                     step: model::Giving::Begin { .. }

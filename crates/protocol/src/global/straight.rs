@@ -230,7 +230,7 @@ impl Straight {
     }
 
     fn settle(&mut self, now: Duration, asked: Asked, answer: AnswerAcross, came: &mut Vec<Came>) {
-        let holder = (SiteId(answer.holder), Epoch(answer.epoch));
+        let holder = (SiteId(answer.holder), answer.known_epoch());
         match entry::decode_reply(answer.outcome) {
             Ok(Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
                 came.push(Came::Moved(Moved { slot, by: asked.place.0, holder }));
@@ -427,7 +427,7 @@ mod tests {
         let (now, mut came) = (Duration::from_millis(200), Vec::new());
         straight.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
         let left = Request { deadline_ms: Some(4_800), ..get("a") };
-        let told = Moved { slot, by: PLACE.0, holder: (SiteId(0), Epoch(0)) };
+        let told = Moved { slot, by: PLACE.0, holder: (SiteId(0), Epoch::counted(0)) };
         assert_eq!(came, [Came::Moved(told), Came::Back(Ticket(3), left)]);
         assert_eq!(straight.routes().of(slot), None, "nobody else goes there");
     }

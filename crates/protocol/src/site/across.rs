@@ -16,7 +16,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross};
+use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross, put_failover};
 use wire::entry;
 use wire::peer::{Forward, ForwardedRequest};
 
@@ -70,7 +70,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// that is here, or nobody knows for the moment.
     pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
         if let Ok(Some(Target::Slot(slot))) = self.target_of(&body)
-            && !self.machine.token(slot).serves()
+            && !self.machine.serves(slot)
             && let Some(address) = self.cluster_address_of(slot)
         {
             return self.settle(vec![(origin, Err(Failure::Moved { slot, address }))]);
@@ -111,7 +111,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 continue;
             }
             let site = match target {
-                Target::Slot(slot) if self.machine.token(slot).serves() => {
+                Target::Slot(slot) if self.machine.serves(slot) => {
                     // What a leader puts into its own log it need not send again.
                     let numbered = !self.leads();
                     if let Some((body, deadline)) = self.routing.go_here(id, numbered) {
@@ -232,6 +232,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match say {
             AcrossSay::Alive(alive) => self.take_alive(site, node, alive),
             AcrossSay::Mirror(news) => self.take_mirror_news(site, news),
+            AcrossSay::Copies(say) => self.take_copies(site, say),
             AcrossSay::Forward(forward) => {
                 for request in forward.requests {
                     self.take_request_across(site, node, request);
@@ -272,13 +273,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
-            let hint = self.hint_told((SiteId(answer.holder), Epoch(answer.epoch)));
+            let hint = self.hint_told((SiteId(answer.holder), answer.known_epoch()));
             let now = self.now.monotonic;
             if outcome.is_ok()
                 && let Some(slot) = self.routing.slot_of(answer.id)
             {
                 self.learn_by_detour(slot, site);
-                if leads && !self.machine.token(slot).serves() {
+                if leads && !self.machine.serves(slot) {
                     self.routing.routes().set(slot, site, node);
                 }
             }
@@ -341,9 +342,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             _ => None,
         };
-        let (holder, epoch) = hint.map_or((0, 0), |(site, epoch)| (site.0, epoch.0));
+        let (holder, epoch) = hint.map_or_else(Default::default, |(site, epoch)| (site.0, epoch));
+        let (failover, epoch) = (put_failover(epoch.failover), epoch.count);
         let outcome = entry::encode_reply(&outcome);
-        let answer = AnswerAcross { id, outcome, holder, epoch, ..Default::default() };
+        let answer = AnswerAcross { id, outcome, holder, epoch, failover, ..Default::default() };
         self.push_answer(site, node, answer);
     }
 

@@ -8,11 +8,13 @@
 use super::machine::Stopped;
 use super::{Origin, Site, moments};
 use crate::global::backups::backup_of;
-use crate::global::promotion::{self, Sight, Wanted};
+use crate::global::failover::{Effect, FailoverJobs, View, Wanted};
+use crate::global::mirroring;
+use crate::global::ownership::takeover;
+use crate::global::ownership::trial::Planted;
 use crate::global::routing::Target;
-use crate::global::{mirroring, promotion::Promotions};
 use model::{
-    Answer, BackupError, Failure, KeyspaceId, Query, Refusal, RegistryChange, Revision, SiteId,
+    Answer, Ballot, Body, Failure, KeyspaceId, Query, Refusal, RegistryChange, Revision, SiteId,
     Slot, limits,
 };
 use std::collections::BTreeMap;
@@ -25,10 +27,18 @@ use wire::across::{AcrossSay, Alive, MirrorNews};
 /// How often a backup is told how far its mirror is.
 const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
 
+/// A failover that has been open for this long goes on no more: it is called off.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+
 /// What a node knows of mirrors beside what its state says.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
-    pub(super) promotions: Promotions,
+    pub(super) failovers: FailoverJobs,
+    /// A failover that is open, and since when this leader has seen it so.
+    open_since: Option<(Ballot, Duration)>,
+    next_change: Duration,
+    /// Whom to ask next of slots whose owner is not known.
+    pub(super) turn: usize,
     /// By original: which mirror, when it was last heard to be in step (log time, ms), and how far it
     /// was behind when it was last heard of.
     heard: BTreeMap<SiteId, (u64, u64, u64)>,
@@ -95,14 +105,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn tick_backups(&mut self) {
         self.tick_reach();
-        self.drive_promotions();
+        self.drive_failovers();
         let now = self.now.monotonic;
         if !self.leads() || self.backups.next_news > now {
             return;
         }
         self.backups.next_news = now + NEWS_INTERVAL;
-        self.say_returned();
-        self.send_receipts();
+        self.ask_for_copies();
         let Some(progress) = self.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);
@@ -110,16 +119,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let news = MirrorNews { number: own.number, behind: progress.behind };
             self.say_across(own.to, node, AcrossSay::Mirror(news));
         }
-    }
-
-    /// This site was lost and has come back, and has given up what it held: it says so.
-    fn say_returned(&mut self) {
-        let Some(member) = self.machine.membership() else { return };
-        let Some(promotion) = member.registry.backups.promotion(member.own) else { return };
-        let from = self.machine.revision().next();
-        let change = RegistryChange::Return(member.own, promotion.number, from);
-        let deadline = self.now.monotonic + 2 * NEWS_INTERVAL;
-        self.change_registry(Origin::Nobody, change, deadline);
     }
 
     pub(super) fn take_alive(&mut self, site: SiteId, node: model::NodeId, alive: Alive) {
@@ -171,7 +170,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 from: *from,
                 holds: mirror.holds,
                 whole: mirror.whole.len() as u32,
-                keys: mirror.keys(),
+                keys: self.machine.mirrored_keys(*from),
                 revision: Revision(mirror.revision),
                 behind: heard.map(|heard| heard.2),
                 in_step_ms: self.in_step_ms(*from),
@@ -263,90 +262,146 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         Ok(Answer::FromBackup { outcome: Box::new(outcome), in_step_ms })
     }
 
-    // ---- promotion ---------------------------------------------------------------------------------
+    // ---- failover ----------------------------------------------------------------------------------
 
-    /// Where an operator's wish to promote is to go.
+    /// Where an operator's wish to promote is to go: to the backup, which knows how old its copies are;
+    /// if that cannot be reached, any site does.
     pub(super) fn target_of_promotion(
         &self,
         lost: SiteId,
         by: Option<SiteId>,
     ) -> Result<Target, Refusal> {
         let member = self.machine.membership().ok_or(Refusal::NoDeployment)?;
-        if let Some(promotion) = member.registry.backups.promotion(lost) {
-            return Err(BackupError::Promoted(promotion.by).into());
-        }
         let by = by.or_else(|| backup_of(&member.registry, lost));
-        by.map(Target::Site).ok_or_else(|| BackupError::None.into())
+        let by = by.filter(|site| !self.reach.is_silent(*site, self.now.monotonic));
+        Ok(Target::Site(by.filter(|site| *site != lost).unwrap_or(member.own)))
     }
 
-    pub(super) fn take_promotion(&mut self, wanted: Wanted) {
-        let lost = wanted.lost;
-        let mut wishes = Vec::new();
-        self.with_promotions(lost, |promotions, sight| wishes = promotions.want(wanted, sight));
-        wishes.into_iter().for_each(|wish| self.grant_promotion(wish));
+    pub(super) fn take_promotion(
+        &mut self,
+        origin: Origin,
+        (lost, by): (SiteId, Option<SiteId>),
+        without: Vec<SiteId>,
+        accept: bool,
+        deadline: Duration,
+    ) {
+        let Some(member) = self.machine.membership() else {
+            return self.settle(vec![(origin, Err(Refusal::NoDeployment.into()))]);
+        };
+        let taker = by.or_else(|| backup_of(&member.registry, lost));
+        let taker = taker.filter(|site| *site != lost && !without.contains(site));
+        let by = taker.unwrap_or(member.own);
+        let wanted = Wanted { origin, lost, by, without, accept, deadline };
+        let mut effects = Vec::new();
+        self.with_failovers(lost, |jobs, view| effects = jobs.want(wanted, view));
+        effects.into_iter().for_each(|effect| self.perform_failover(effect));
     }
 
-    fn drive_promotions(&mut self) {
-        let lost = self.backups.promotions.lost_sites();
-        if lost.is_empty() {
+    fn drive_failovers(&mut self) {
+        let lost = self.backups.failovers.lost_sites();
+        if !lost.is_empty() {
+            let mut effects = Vec::new();
+            if self.leads() {
+                for lost in lost {
+                    self.with_failovers(lost, |jobs, view| effects.extend(jobs.poll(lost, view)));
+                }
+            } else {
+                effects = self.backups.failovers.drop_all();
+            }
+            effects.into_iter().for_each(|effect| self.perform_failover(effect));
+        }
+        if self.leads() {
+            self.tend_failovers();
+        }
+    }
+
+    /// Ends failovers that go on no more, and forgets decisions that every site has.
+    fn tend_failovers(&mut self) {
+        let Some(member) = self.machine.membership() else { return };
+        let (own, registry) = (member.own, member.registry.clone());
+        if registry.failovers.is_empty() && registry.backups.promotion(own).is_none() {
+            self.backups.open_since = None;
             return;
         }
-        let mut wishes = Vec::new();
-        if self.leads() {
-            for lost in lost {
-                self.with_promotions(lost, |promotions, sight| {
-                    wishes.extend(promotions.advance(lost, sight));
-                });
+        let now = self.now.monotonic;
+        let mut change = None;
+        if let Some(open) = &registry.failovers.open {
+            let since = self.backups.open_since.filter(|(opened, _)| *opened == open.opened);
+            let (_, since) = *self.backups.open_since.insert(since.unwrap_or((open.opened, now)));
+            // A site that answers is not lost, whoever says so.
+            if open.fences(own) || since + ABANDONED_AFTER <= now {
+                change = Some(RegistryChange::CloseFailover(open.opened));
             }
-        } else {
-            wishes = self.backups.promotions.drop_all();
         }
-        wishes.into_iter().for_each(|wish| self.grant_promotion(wish));
+        if registry.is_lost(own) {
+            change = change.or(Some(RegistryChange::Returned(own)));
+        }
+        for one in &registry.failovers.decided {
+            let listed = registry.sites.iter().map(|site| site.id);
+            let knows = |site: SiteId| site == own || self.versions.has(site, one.decided);
+            let taker = one.taken.first().map(|taken| taken.by);
+            // One site makes the change; any other, if that one is gone.
+            let is_first = one.decided.site == own
+                || registry.site(one.decided.site).is_none()
+                    && registry.staying().next().is_some_and(|site| site.id == own);
+            let is_known =
+                takeover::may_be_forgotten(listed, (one.lost, taker), knows, Planted::none());
+            if is_first && is_known {
+                change = change.or(Some(RegistryChange::ForgetFailover(one.decided)));
+            }
+        }
+        if let Some(change) = change
+            && self.backups.next_change <= now
+        {
+            self.backups.next_change = now + NEWS_INTERVAL;
+            self.change_registry(Origin::Nobody, change, now + 2 * NEWS_INTERVAL);
+        }
     }
 
-    pub(super) fn promotion_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        let Some(lost) = self.backups.promotions.lost_of(id) else { return };
-        let mut wishes = Vec::new();
-        self.with_promotions(lost, |promotions, sight| {
-            wishes = promotions.answered(id, outcome, sight);
-        });
-        wishes.into_iter().for_each(|wish| self.grant_promotion(wish));
+    pub(super) fn failover_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
+        let Some(lost) = self.backups.failovers.lost_of(id) else { return };
+        let mut effects = Vec::new();
+        self.with_failovers(lost, |jobs, view| effects = jobs.answered(id, outcome, view));
+        effects.into_iter().for_each(|effect| self.perform_failover(effect));
     }
 
-    fn with_promotions(&mut self, lost: SiteId, act: impl FnOnce(&mut Promotions, &Sight<'_>)) {
-        let mut promotions = std::mem::take(&mut self.backups.promotions);
+    fn with_failovers(&mut self, lost: SiteId, act: impl FnOnce(&mut FailoverJobs, &View<'_>)) {
+        let mut failovers = std::mem::take(&mut self.backups.failovers);
         if let Some(member) = self.machine.membership() {
-            let sight = Sight {
+            let view = View {
                 now: self.now.monotonic,
                 own: member.own,
                 registry: &member.registry,
-                mirror: self.machine.mirrors().get(&lost),
-                revision: self.machine.revision().0,
                 in_step_ms: self.in_step_ms(lost),
                 heard_since: &|site, since| self.reach.is_heard_since(site, since),
             };
-            act(&mut promotions, &sight);
+            act(&mut failovers, &view);
         }
-        self.backups.promotions = promotions;
+        self.backups.failovers = failovers;
     }
 
-    fn grant_promotion(&mut self, wish: promotion::Wish) {
+    fn perform_failover(&mut self, effect: Effect) {
         let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        match wish {
-            promotion::Wish::Call(site) => self.ask_alive(site),
-            promotion::Wish::Ask { id, to, body } => {
-                self.route(Origin::Promotion(id), body, Target::Site(to), deadline);
-            }
-            promotion::Wish::Change { id, change } => {
-                if let RegistryChange::Promote(promotion) = &change {
-                    self.recover_for_promotion(promotion.lost, deadline);
+        match effect {
+            Effect::Call(site) => self.ask_alive(site),
+            Effect::Ask { id, to, command } => {
+                let own = self.machine.membership().map(|member| member.own);
+                match own == Some(to) {
+                    true => self.take_write(Origin::Failover(id), command, deadline),
+                    false => {
+                        let body = Body::Write(command);
+                        self.route(Origin::Failover(id), body, Target::Site(to), deadline);
+                    }
                 }
-                self.change_registry(Origin::Promotion(id), change, deadline);
             }
-            promotion::Wish::Here { id, command } => {
-                self.take_write(Origin::Promotion(id), command, deadline);
+            Effect::Change { id, change } => {
+                if let RegistryChange::OpenFailover { lost, .. } = &change {
+                    self.recover_for_promotion(*lost, deadline);
+                }
+                let origin = if id == 0 { Origin::Nobody } else { Origin::Failover(id) };
+                self.change_registry(origin, change, deadline);
             }
-            promotion::Wish::Settle(origin, outcome) => self.settle(vec![(origin, outcome)]),
+            Effect::Settle(origin, outcome) => self.settle(vec![(origin, outcome)]),
         }
     }
 }

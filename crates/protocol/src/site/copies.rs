@@ -25,7 +25,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return false;
         }
         let Some(place) = self.cache.place(*keyspace, query) else { return false };
-        if copied_key(query).is_none_or(|key| self.machine.token(Slot::of_key(key)).serves()) {
+        if copied_key(query).is_none_or(|key| self.machine.serves(Slot::of_key(key))) {
             return false;
         }
         let answer = match consistency {

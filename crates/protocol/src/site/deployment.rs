@@ -247,10 +247,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 to_give.entry(home).or_default().push(slot);
             }
         }
-        // What it gave is kept until it is safe.
-        let is_done = self.machine.arrivals().is_empty() && self.machine.kept().is_empty();
-        if leaving && !holds_any && is_done {
-            if self.is_waited_for() {
+        if leaving && !holds_any {
+            if !self.may_go() {
                 return;
             }
             let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;

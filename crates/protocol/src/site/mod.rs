@@ -32,7 +32,6 @@ mod advance;
 mod backups;
 mod copies;
 mod deployment;
-mod farewell;
 mod forwarding;
 mod gate;
 mod handover;
@@ -45,10 +44,10 @@ mod moments;
 pub mod raft;
 mod reach;
 pub mod reads;
-mod receipts;
 pub mod recovery;
 mod registering;
 mod registrars;
+mod release;
 mod requests;
 mod ring;
 mod snapshots;
@@ -69,7 +68,6 @@ use across::Outbox;
 use backups::Backups;
 pub use backups::Kept;
 use deployment::News;
-use farewell::Farewells;
 use forwarding::Forwarding;
 use gate::Gate;
 pub use gate::ReadGate;
@@ -79,15 +77,15 @@ use log_clock::LogClock;
 use machine::{Machine, Pace, Reader};
 use membership::Membership;
 use model::{
-    Answer, ClientId, DeploymentId, Failure, MoveId, NodeId, Registry, Request, SiteEntry, SiteId,
+    Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId,
     SlotEpochs, Time, limits,
 };
 use raft::{Committed, Persist, Raft, Ticks};
 use reach::Reach;
 use reads::Reads;
-use receipts::Receipts;
 use registering::Registering;
 use registrars::Changes;
+use release::Leaving;
 use ring::OnRing;
 pub use status::Status;
 use std::collections::{BTreeMap, VecDeque};
@@ -124,14 +122,12 @@ pub(crate) enum Origin {
     Routed { id: u64, in_doubt: bool },
     /// A handover of this site.
     Handover(u64),
-    /// A giver is asked whether a move has ended.
-    Farewell(MoveId),
-    /// The giver of a move that this site has installed.
-    Receipt(MoveId),
+    /// What another site has is asked for, as this one leaves.
+    Leaving(u64),
     /// This site's mirror.
     Mirror(u64),
-    /// A promotion that this site sees to.
-    Promotion(u64),
+    /// A failover that this site sees to.
+    Failover(u64),
     /// A change of the registry that this site makes: a step of a registrar.
     Registrar(u64),
     /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
@@ -375,8 +371,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     hops: (u64, u64),
     outbox: Outbox,
     news: News,
-    farewells: Farewells,
-    receipts: Receipts,
+    leaving: Leaving,
     membership: Membership,
     handover: Handover,
     heard: Heard,
@@ -471,8 +466,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             hops: (0, 0),
             outbox: Outbox::default(),
             news: News::default(),
-            farewells: Farewells::default(),
-            receipts: Receipts::default(),
+            leaving: Leaving::default(),
             membership: Membership::default(),
             handover: Handover::default(),
             heard: Heard::default(),

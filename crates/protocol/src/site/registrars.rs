@@ -287,9 +287,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 view.recovered = true;
                 Ok(Answer::RegistryView(Box::new(view)))
             }
-            Ok(Outcome::Done(Ok(Changed::Dropped(_))) | Outcome::HandedIn | Outcome::Again) => {
-                Ok(Answer::Done(self.machine.revision()))
-            }
+            Ok(
+                Outcome::Done(Ok(Changed::Dropped(_) | Changed::Failovers))
+                | Outcome::HandedIn
+                | Outcome::Again,
+            ) => Ok(Answer::Done(self.machine.revision())),
             Ok(Outcome::Done(Err(error))) => Err(Refusal::from(error).into()),
             Err(Ended::Unknown) => Err(Failure::Unknown {
                 why: "most registrars of the deployment did not answer in time; `portolan registry show` tells which",

@@ -11,7 +11,6 @@ use super::registrars::as_change;
 use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
-use crate::global::promotion::Wanted as WantedPromotion;
 use crate::global::routing::Target;
 use model::{
     Answer, Body, Command, Failure, KeyspaceId, MembershipError, NodeId, Query, ReadConsistency,
@@ -206,9 +205,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let member = peer::Member { node: node.0, address, witness, ..Default::default() };
                 return self.take_join(origin, member, true, deadline);
             }
-            Body::Promote { lost, without, accept, .. } => {
-                let wanted = WantedPromotion { origin, lost, without, accept, deadline };
-                return self.take_promotion(wanted);
+            Body::Promote { lost, by, without, accept } => {
+                return self.take_promotion(origin, (lost, by), without, accept, deadline);
             }
             Body::RemoveNode { node } => self.take_removal(origin, node, false, deadline),
             Body::ForceRemoveNode { node } => self.take_removal(origin, node, true, deadline),
@@ -415,10 +413,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     settled.extend(self.routing.came_back(id, in_doubt, outcome, now));
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
-                Origin::Farewell(id) => self.giver_answered(id, &outcome),
-                Origin::Receipt(id) => self.receipt_answered(id, &outcome),
+                Origin::Leaving(id) => self.inventory_answered(id, outcome),
                 Origin::Mirror(id) => self.mirror_answered(id, outcome),
-                Origin::Promotion(id) => self.promotion_answered(id, outcome),
+                Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
                 Origin::Nobody => self.tick_proposed = false,

@@ -30,6 +30,8 @@ pub(super) struct Versions {
     ahead_bytes: usize,
     /// The version that those which wait were last compared with.
     looked_at: Option<Ballot>,
+    /// Which version each site is known to have.
+    known: BTreeMap<SiteId, Ballot>,
     sent: BTreeMap<SiteId, (Ballot, Duration)>,
     wanted: BTreeMap<SiteId, (Ballot, Duration)>,
     /// What is on its way into the log.
@@ -91,8 +93,14 @@ impl Versions {
         is_due
     }
 
+    /// Whether a site is known to have a version, or a later one.
+    pub(super) fn has(&self, site: SiteId, version: Ballot) -> bool {
+        self.known.get(&site).is_some_and(|known| *known >= version)
+    }
+
     /// Sites that are gone are told nothing.
     pub(super) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
+        self.known.retain(|site, _| is_there(*site));
         self.sent.retain(|site, _| is_there(*site));
         self.wanted.retain(|site, _| is_there(*site));
     }
@@ -124,6 +132,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let version = message.version.map(Ballot::from).or(by_news);
         let (Some(version), Some(own)) = (version, self.own_version()) else { return Some(say) };
+        let known = self.versions.known.entry(site).or_default();
+        *known = version.max(*known);
         if version < own {
             if Versions::is_due(&mut self.versions.sent, site, own, now) {
                 self.send_registry(site, node);

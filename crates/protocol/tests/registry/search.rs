@@ -1,8 +1,24 @@
 //! Every state within bounds, breadth first.
 
-use super::world::{State, World};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+
+/// What is searched: states that are small, and the steps from one to the next.
+pub(crate) trait Explore {
+    /// A state, as it is kept.
+    type State: Copy;
+
+    /// What a state is known by.
+    fn key(&self, state: &Self::State) -> u64;
+    /// Every step from a state.
+    fn expand(&mut self, state: &Self::State, emit: &mut dyn FnMut(Self::State, &'static str));
+    /// Brings states that come to the same into one form.
+    fn reduce(&mut self, _: &mut Self::State) {}
+    /// What is wrong with a state.
+    fn fault(&mut self, state: &Self::State) -> Option<&'static str>;
+    /// A state, for people.
+    fn show(&self, state: &Self::State) -> String;
+}
 
 /// What came of a search.
 #[derive(Debug)]
@@ -33,9 +49,10 @@ impl Hasher for AsIs {
     }
 }
 
-fn hash(state: &State) -> u64 {
+/// A number of a state's numbers.
+pub(crate) fn hash(numbers: impl IntoIterator<Item = u32>) -> u64 {
     let mut hash = 0x9e37_79b9_7f4a_7c15u64;
-    for number in state.sites.into_iter().chain(state.attempts) {
+    for number in numbers {
         hash ^= u64::from(number);
         hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
         hash ^= hash >> 32;
@@ -44,11 +61,16 @@ fn hash(state: &State) -> u64 {
 }
 
 /// Searches from a state on. `traced` keeps where each state came from, to tell how it came to a fault.
-pub(crate) fn search(world: &mut World, first: State, states_max: u64, traced: bool) -> Report {
+pub(crate) fn search<E: Explore>(
+    world: &mut E,
+    first: E::State,
+    states_max: u64,
+    traced: bool,
+) -> Report {
     let mut seen: HashSet<u64, BuildHasherDefault<AsIs>> = HashSet::default();
     let mut from: HashMap<u64, (u64, &'static str)> = HashMap::default();
     let mut now = vec![first];
-    seen.insert(hash(&first));
+    seen.insert(world.key(&first));
     let mut depth = 0;
     loop {
         let mut next = Vec::new();
@@ -57,12 +79,12 @@ pub(crate) fn search(world: &mut World, first: State, states_max: u64, traced: b
             world.expand(state, &mut |state, what| found.push((state, what)));
             for (mut reached, what) in found.drain(..) {
                 world.reduce(&mut reached);
-                let key = hash(&reached);
+                let key = world.key(&reached);
                 if !seen.insert(key) {
                     continue;
                 }
                 if traced {
-                    from.insert(key, (hash(state), what));
+                    from.insert(key, (world.key(state), what));
                 }
                 if let Some(fault) = world.fault(&reached) {
                     let mut steps = Vec::new();

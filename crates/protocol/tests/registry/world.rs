@@ -4,6 +4,7 @@
 //! and its answer is read or lost. An attempt that never goes on has crashed. Any site may learn at any
 //! time what any site has learned (R1).
 
+use super::search::{Explore, hash};
 use super::small::{self, Applied, Number, Small};
 use model::{Ballot, SiteId};
 use protocol::deployment::registry::trial::{Bug, Planted};
@@ -103,6 +104,30 @@ pub(crate) struct World {
     alive: HashMap<(u32, u8), bool>,
 }
 
+impl Explore for World {
+    type State = State;
+
+    fn key(&self, state: &State) -> u64 {
+        hash(state.sites.into_iter().chain(state.attempts))
+    }
+
+    fn expand(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
+        self.steps(state, emit);
+    }
+
+    fn reduce(&mut self, state: &mut State) {
+        self.clear(state);
+    }
+
+    fn fault(&mut self, state: &State) -> Option<&'static str> {
+        self.fault_in(state)
+    }
+
+    fn show(&self, state: &State) -> String {
+        self.text_of(state)
+    }
+}
+
 impl World {
     pub(crate) fn new(bounds: Bounds, planted: Planted) -> World {
         World {
@@ -196,7 +221,7 @@ impl World {
     // ---- steps -------------------------------------------------------------------------------------
 
     /// Calls `emit` with every state that can come next, and what happened.
-    pub(crate) fn expand(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
+    fn steps(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
         let used: Vec<u32> = state.attempts.iter().copied().filter(|one| *one != 0).collect();
         let is_recovery = |number: &&u32| match self.attempt(**number) {
             Some((_, facts)) => facts.is_recovery,
@@ -412,7 +437,7 @@ impl World {
     // ---- what can no longer matter -----------------------------------------------------------------
 
     /// Clears attempts that can get no majority any more, and orders the rest.
-    pub(crate) fn reduce(&mut self, state: &mut State) {
+    fn clear(&mut self, state: &mut State) {
         for at in 0..ATTEMPTS_MAX {
             let number = state.attempts[at];
             let Some((_, facts)) = self.attempt(number) else { continue };
@@ -454,7 +479,7 @@ impl World {
     }
 
     /// A state, for people.
-    pub(crate) fn show(&self, state: &State) -> String {
+    fn text_of(&self, state: &State) -> String {
         let mut text = String::new();
         for (at, site) in self.sites() {
             text += &format!("{site}: {:?}\n", self.acceptors[state.sites[at] as usize].0);
@@ -470,7 +495,7 @@ impl World {
     // ---- what must hold ----------------------------------------------------------------------------
 
     /// What is wrong with a state.
-    pub(crate) fn fault(&mut self, state: &State) -> Option<&'static str> {
+    fn fault_in(&mut self, state: &State) -> Option<&'static str> {
         for (at, one) in state.attempts.iter().enumerate() {
             let Some((_, facts)) = self.attempt(*one) else { continue };
             if facts.fault.is_some() {

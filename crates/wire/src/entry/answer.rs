@@ -24,8 +24,9 @@ code_enum!(Answer as "answer" {
     17 => Installed,
     20 => FromBackup { outcome, in_step_ms },
     21 => Mirrored { pieces, resume, whole },
-    22 => Fenced(fenced),
+    // 22 told of a fence.
     23 => Loss(loss),
+    110 => Inventory(inventory),
     73 => Watched { versions, point },
     100 => Registrar(answer),
     101 => RegistryView(view),
@@ -102,7 +103,7 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
 /// be here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 11] = [
+const PHRASES: [&str; 12] = [
     "keyspaces",
     "cursors",
     "steps of one transaction",
@@ -114,6 +115,7 @@ const PHRASES: [&str; 11] = [
     "pieces are missing",
     "a keyspace is not known there",
     "the move has not ended here",
+    "a failover is under way",
 ];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.

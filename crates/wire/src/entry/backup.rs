@@ -24,8 +24,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
-    BackupChoice, BackupError, Backups, DeploymentId, Fenced, Fencing, Loss, Mirroring, Promotion,
-    Reached, Registry, SiteId, TermBegan,
+    BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
+    Inventory, Loss, Mirroring, OpenFailover, Promotion, Reached, Registry, SiteId, SlotCopy, Tag,
+    Taken, TermBegan,
 };
 
 code_enum!(BackupChoice as "choice of a backup" {
@@ -48,7 +49,14 @@ code_enum!(Fencing as "step of a fence" {
     2 => Lift,
 });
 
-code_struct!(Fenced { held, given, kept, registry });
+code_struct!(Tag { epoch, generation });
+code_struct!(SlotCopy { tag, origin, position });
+code_struct!(OpenFailover { opened, lost, without });
+code_struct!(Taken { by, slots, from });
+code_struct!(DecidedFailover { decided, opened, lost, without, taken, returned });
+code_struct!(Failovers { open, decided });
+code_struct!(CopyRun { copy, slots, keys });
+code_struct!(Inventory { owners, copies, frozen });
 code_struct!(Loss {
     lost,
     by,
@@ -80,6 +88,8 @@ const WITH_REGISTRARS: u64 = u64::MAX;
 const FORM: u8 = 100;
 /// The same with how several terms began.
 const FORM_WITH_TERMS: u8 = 170;
+/// The same, with failovers at its end.
+const FORM_WITH_FAILOVERS: u8 = 110;
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -95,6 +105,7 @@ impl Code for Registry {
             site_next,
             keyspace_next,
             backups,
+            failovers,
         } = self;
         let is_of_before = self.is_of_before();
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
@@ -106,8 +117,12 @@ impl Code for Registry {
             changes.put(out);
         } else {
             WITH_REGISTRARS.put(out);
-            let has_terms = began.len() > 1;
-            out.push(if has_terms { FORM_WITH_TERMS } else { FORM });
+            let has_terms = began.len() > 1 || !failovers.is_empty();
+            out.push(match (failovers.is_empty(), has_terms) {
+                (false, _) => FORM_WITH_FAILOVERS,
+                (true, true) => FORM_WITH_TERMS,
+                (true, false) => FORM,
+            });
             changes.put(out);
             version.put(out);
             registrars.put(out);
@@ -124,6 +139,9 @@ impl Code for Registry {
         if is_long {
             backups.put(out);
         }
+        if !is_of_before && !failovers.is_empty() {
+            failovers.put(out);
+        }
     }
 
     fn take(from: &mut Input) -> Result<Registry, EntryError> {
@@ -133,10 +151,13 @@ impl Code for Registry {
         let changes = u64::take(from)?;
         let mut registry = Registry::of_before(deployment, changes);
         let has_registrars = is_long && changes == WITH_REGISTRARS;
+        let mut has_failovers = false;
         if has_registrars {
-            let has_terms = match from.byte()? {
-                FORM => false,
-                FORM_WITH_TERMS => true,
+            let form = from.byte()?;
+            let has_terms = form != FORM;
+            has_failovers = match form {
+                FORM | FORM_WITH_TERMS => false,
+                FORM_WITH_FAILOVERS => true,
                 _ => return Err(from.malformed("form of a registry")),
             };
             registry.changes = Code::take(from)?;
@@ -147,7 +168,7 @@ impl Code for Registry {
                 true => Code::take(from)?,
                 false => <Option<TermBegan> as Code>::take(from)?.into_iter().collect(),
             };
-            if has_terms && registry.began.len() < 2 {
+            if form == FORM_WITH_TERMS && registry.began.len() < 2 {
                 return Err(from.malformed("registry of the shorter form"));
             }
             if registry.is_of_before() {
@@ -162,6 +183,12 @@ impl Code for Registry {
             registry.backups = Code::take(from)?;
             let is_short = registry.backups.is_empty() && registry.deployment != WITH_BACKUPS;
             if is_short && !has_registrars {
+                return Err(from.malformed("registry of the shorter form"));
+            }
+        }
+        if has_failovers {
+            registry.failovers = Code::take(from)?;
+            if registry.failovers.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -230,7 +257,7 @@ mod tests {
     }
 
     fn slots() -> SlotEpochs {
-        SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))])
+        SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch::counted(2))])
     }
 
     fn promotion() -> Promotion {
@@ -347,16 +374,42 @@ mod tests {
             }
             assert_eq!(decode_command(bytes), Ok(command));
         }
-        let given = vec![(SiteId(3), slots())];
-        let fenced = Fenced { held: slots(), given, kept: slots(), registry };
+        let copy = SlotCopy::retained(Epoch::counted(2), by);
+        let inventory = Inventory {
+            owners: vec![(SiteId(3), slots())],
+            copies: vec![CopyRun { copy, slots: "7".parse().unwrap(), keys: 300 }],
+            frozen: vec![(lost, "8".parse().unwrap())],
+        };
         for answer in [
             Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
             Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },
             Answer::Mirrored { pieces: 1, resume: Bytes::new(), whole: slots() },
-            Answer::Fenced(Box::new(fenced)),
+            Answer::Inventory(Box::new(inventory)),
             Answer::Loss(Box::new(Loss { silent: vec![SiteId(3)], ..Loss::of(lost, by) })),
         ] {
             assert_eq!(decode_reply(encode_reply(&Ok(answer.clone()))), Ok(Ok(answer)));
+        }
+    }
+
+    #[test]
+    fn a_registry_has_its_failovers_in_a_form_of_its_own() {
+        let mut without = registry(Backups::default());
+        without.adopt(SiteId(1));
+        let mut with = without.clone();
+        let version = Ballot { round: 12, site: SiteId(1), ..Ballot::FIRST };
+        with.failovers.open(version, SiteId(2), &[SiteId(3)]).unwrap();
+        let taken = Taken { by: SiteId(1), slots: "7".parse().unwrap(), from: None };
+        assert!(with.failovers.decide(version, version, vec![taken]));
+        with.failovers.open(version, SiteId(3), &[]).unwrap();
+        for one in [&without, &with] {
+            assert_eq!(decode_registry(encode_registry(one)).as_ref(), Ok(one));
+        }
+        let (short, long) = (encode_registry(&without), encode_registry(&with));
+        let at = short.iter().zip(&long).position(|(one, other)| one != other).unwrap();
+        assert_eq!((short[at], long[at]), (FORM, FORM_WITH_FAILOVERS));
+        assert_eq!(long[at + 1..short.len()], short[at + 1..]);
+        for cut in short.len()..long.len() {
+            assert!(decode_registry(long.slice(..cut)).is_err(), "cut at {cut}");
         }
     }
 

@@ -3,12 +3,12 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    DeploymentId, Epoch, Giving, Held, Holding, MoveError, MoveId, NodeEntry, Ordered, OrderedMove,
-    Receiving, RegistryChange, RegistryError, SiteEntry, SiteId, SiteName, Slot, SlotEpochs,
-    SlotSet, StagedItem,
+    Ballot, DeploymentId, Epoch, Giving, Held, Holding, MoveError, MoveId, NodeEntry, Ordered,
+    OrderedMove, Receiving, RegistryChange, RegistryError, SiteEntry, SiteId, SiteName, Slot,
+    SlotEpochs, SlotSet, StagedItem,
 };
 
-code_newtype!(DeploymentId, Epoch, SiteId, SlotEpochs);
+code_newtype!(DeploymentId, SiteId, SlotEpochs);
 code_struct!(MoveId { from, number });
 code_struct!(NodeEntry { node, peer, cluster });
 code_struct!(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
@@ -22,6 +22,11 @@ code_enum!(RegistryChange as "change of the registry" {
     10 => Backup(site, choice),
     11 => Promote(promotion),
     12 => Return(site, number, revision),
+    110 => OpenFailover { lost, without },
+    111 => DecideFailover { opened, taken },
+    112 => CloseFailover(opened),
+    113 => ForgetFailover(decided),
+    114 => Returned(site),
     100 => CreateKeyspace(spec),
     101 => DropKeyspace(name),
     102 => Registrar(site),
@@ -33,6 +38,8 @@ code_enum!(RegistryError as "registry error" {
     3 => TooManySites,
     4 => LastSite(name),
     10 => OwnBackup(name),
+    110 => FailoverOpen(name),
+    111 => NoFailover,
     100 => Keyspace(error),
     101 => KeyspaceExists(name),
     102 => NoKeyspace(name),
@@ -86,6 +93,55 @@ code_enum!(StagedItem as "staged item" {
     10 => Cleared { keyspace },
     130 => Clock { log_time_ms },
 });
+
+/// What stands in the place of an epoch's count when a failover comes before it. An epoch has two
+/// forms, so that what was written before there were failovers in it is read as counts:
+///
+/// ```text
+/// epoch = count
+///       | 2^64 - 1 ‖ failover ‖ count
+/// ```
+const WITH_FAILOVER: u64 = u64::MAX;
+
+impl Code for Epoch {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Epoch { failover, count } = *self;
+        let is_long = failover != Ballot::FIRST || count == WITH_FAILOVER;
+        if is_long {
+            WITH_FAILOVER.put(out);
+            failover.put(out);
+        }
+        count.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<Epoch, EntryError> {
+        let count = u64::take(from)?;
+        if count != WITH_FAILOVER {
+            return Ok(Epoch::counted(count));
+        }
+        let (failover, count) = Code::take(from)?;
+        if failover == Ballot::FIRST && count != WITH_FAILOVER {
+            return Err(from.malformed("epoch of the shorter form"));
+        }
+        Ok(Epoch { failover, count })
+    }
+}
+
+/// Appends an epoch, as rows of the state have it.
+pub fn put_epoch(epoch: Epoch, out: &mut Vec<u8>) {
+    epoch.put(out);
+}
+
+/// Reads an epoch from the beginning of `bytes` and says how many bytes it took.
+pub fn take_epoch(bytes: &[u8]) -> Option<(Epoch, usize)> {
+    let mut input =
+        Input::new(bytes::Bytes::copy_from_slice(&bytes[..bytes.len().min(EPOCH_BYTES_MAX)]));
+    let epoch = Epoch::take(&mut input).ok()?;
+    Some((epoch, input.offset()))
+}
+
+/// Six numbers.
+const EPOCH_BYTES_MAX: usize = 6 * super::VARINT_BYTES_MAX;
 
 impl Code for Slot {
     fn put(&self, out: &mut Vec<u8>) {
@@ -150,7 +206,7 @@ mod tests {
     }
 
     fn slots() -> SlotEpochs {
-        SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))])
+        SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch::counted(2))])
     }
 
     fn order() -> Giving {
@@ -238,7 +294,7 @@ mod tests {
     #[test]
     fn what_came_of_an_order_comes_back() {
         let slots = |text: &str| -> SlotSet { text.parse().unwrap() };
-        let holding = |held| Holding { slots: slots("5"), epoch: Epoch(3), held };
+        let holding = |held| Holding { slots: slots("5"), epoch: Epoch::counted(3), held };
         let ordered = Ordered {
             moves: vec![
                 OrderedMove { number: 7, slots: slots("0-3"), gone: None },
@@ -255,6 +311,22 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(super::super::decode_reply(bytes.slice(..cut)).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn an_epoch_without_a_failover_is_the_count_that_it_always_was() {
+        let put = |epoch: Epoch| {
+            let mut out = Vec::new();
+            put_epoch(epoch, &mut out);
+            assert_eq!(take_epoch(&out), Some((epoch, out.len())));
+            out
+        };
+        assert_eq!(put(Epoch::counted(300)), [0xac, 2]);
+        let decided = Ballot { round: 7, site: SiteId(2), ..Ballot::FIRST };
+        let marker = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        let long = [&marker[..], &[0, 0, 7, 2, 1]].concat();
+        assert_eq!(put(Epoch::of_failover(decided).next()), long);
+        assert_eq!(take_epoch(&[&marker[..], &[0, 0, 0, 0, 1]].concat()), None, "one form of each");
     }
 
     #[test]

@@ -27,11 +27,12 @@ mod registrar;
 mod tests;
 
 pub use compact::{VARINT_BYTES_MAX, put_varint, take_varint, varint_bytes};
+pub use deployment::{put_epoch, take_epoch};
 
 use compact::{Code, Input};
 use model::{
     Answer, Ballot, Body, Bytes, Command, Failure, Kept, Keyspace, Query, Receiving, Refusal,
-    Registry, Request, StagedItem, limits,
+    Registry, Request, SlotEpochs, StagedItem, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -241,6 +242,19 @@ pub fn encode_keyspace(keyspace: &Keyspace) -> Bytes {
 
 /// Reads a keyspace.
 pub fn decode_keyspace(bytes: Bytes) -> Result<Keyspace, EntryError> {
+    decode_value(bytes)
+}
+
+/// Writes slots with their epochs.
+pub fn encode_slots(slots: &SlotEpochs) -> Bytes {
+    encode_value(slots)
+}
+
+/// Reads slots with their epochs.
+///
+/// # Errors
+/// They are none.
+pub fn decode_slots(bytes: Bytes) -> Result<SlotEpochs, EntryError> {
     decode_value(bytes)
 }
 

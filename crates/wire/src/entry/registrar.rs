@@ -12,12 +12,13 @@ code_struct!(Ballot { term, round, site });
 code_struct!(Registrars { set, since, before });
 code_struct!(Remembered { id, outcome });
 code_struct!(TermBegan { after, site_next, keyspace_next });
-code_struct!(Kept { joins, keyspaces, promotions });
+code_struct!(Kept { joins, keyspaces, promotions, failovers });
 
 code_enum!(Changed as "change of the registry" {
     1 => Site(site),
     2 => Keyspace(keyspace),
     3 => Dropped(keyspace),
+    110 => Failovers,
 });
 
 code_enum!(RegistrarStep as "step of a registrar" {

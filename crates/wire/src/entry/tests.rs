@@ -26,7 +26,7 @@ fn pairs() -> impl Strategy<Value = Vec<(Bytes, Bytes)>> {
 
 fn read_point() -> impl Strategy<Value = ReadPoint> {
     (revision(), any::<u64>())
-        .prop_map(|(revision, epoch)| ReadPoint { revision, epoch: model::Epoch(epoch) })
+        .prop_map(|(revision, epoch)| ReadPoint { revision, epoch: model::Epoch::counted(epoch) })
 }
 
 fn revision() -> impl Strategy<Value = Revision> + Clone {
@@ -549,7 +549,7 @@ fn an_unknown_phrase_points_to_the_log() {
 
 #[test]
 fn a_guard_on_what_was_absent_has_a_form_of_its_own() {
-    let point = ReadPoint { revision: Revision(300), epoch: model::Epoch(2) };
+    let point = ReadPoint { revision: Revision(300), epoch: model::Epoch::counted(2) };
     let transaction = |version, absent_since| Command::Transaction {
         keyspace: KeyspaceId(0),
         guards: vec![Guard { key: "a".into(), version: Revision(version), absent_since }],

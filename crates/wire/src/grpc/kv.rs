@@ -4,6 +4,7 @@
 //! site's to say. The keyspace's name has been looked up already.
 
 use super::{Invalid, v1};
+use crate::entry::{put_epoch, take_epoch};
 use model::{
     Answer, Bytes, ClientId, Command, Condition, Epoch, Expiry, Failure, Guard, KeyspaceId, Query,
     ReadConsistency, ReadPoint, RequestId, Revision, Step, Versioned, Write, limits,
@@ -41,7 +42,23 @@ pub fn point(answer: Answer) -> v1::ReadPoint {
     let Answer::Watched { point, .. } = answer else {
         unreachable!("a watch is answered with the point at which it read");
     };
-    v1::ReadPoint { revision: point.revision.0, epoch: point.epoch.0 }
+    let Epoch { failover, count: epoch } = point.epoch;
+    let mut bytes = Vec::new();
+    if failover != model::Ballot::FIRST {
+        put_epoch(point.epoch, &mut bytes);
+    }
+    v1::ReadPoint { revision: point.revision.0, epoch, failover: bytes.into() }
+}
+
+fn read_point(point: v1::ReadPoint) -> Result<ReadPoint, Invalid> {
+    let epoch = match &point.failover[..] {
+        [] => Epoch::counted(point.epoch),
+        bytes => take_epoch(bytes).map(|(epoch, _)| epoch).ok_or_else(|| Invalid::Value {
+            field: "guards.absent_since.failover",
+            what: "is not as it was given".to_owned(),
+        })?,
+    };
+    Ok(ReadPoint { revision: Revision(point.revision), epoch })
 }
 
 /// A put.
@@ -96,10 +113,7 @@ pub fn batch(keyspace: KeyspaceId, request: v1::BatchRequest) -> Result<Command,
                 what: "is for an absent key, of version 0".to_owned(),
             });
         }
-        let absent_since = guard.absent_since.map(|point| ReadPoint {
-            revision: Revision(point.revision),
-            epoch: Epoch(point.epoch),
-        });
+        let absent_since = guard.absent_since.map(read_point).transpose()?;
         Ok(Guard { key: key(guard.key)?, version, absent_since })
     };
     Ok(Command::Transaction {

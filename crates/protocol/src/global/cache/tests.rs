@@ -25,7 +25,7 @@ fn get(key: &str) -> Query {
 }
 
 fn at(epoch: u64, version: u64) -> Validator {
-    Validator { epoch: Epoch(epoch), version: Revision(version) }
+    Validator { epoch: Epoch::counted(epoch), version: Revision(version) }
 }
 
 fn value(text: &str, version: u64) -> Answer {

@@ -71,6 +71,8 @@ impl<'a, S: State> Applying<'a, S> {
     pub(super) fn finish(mut self) -> Batch {
         self.write_counts();
         self.write_stores();
+        self.write_copies();
+        self.write_mirrors();
         self.write_removals();
         self.write_expiring();
         self.write_logs();
@@ -112,7 +114,7 @@ impl<'a, S: State> Applying<'a, S> {
             _ => return Ok(None),
         };
         match spread {
-            Spread::One(slot) if self.known.slots.token(slot).serves() => Ok(Some(slot)),
+            Spread::One(slot) if self.known.slots.serves(slot) => Ok(Some(slot)),
             Spread::One(slot) => Err(Refusal::NotHeld(slot)),
             Spread::Several => Err(Refusal::CrossSlot),
             Spread::Nowhere => match command {
@@ -157,8 +159,17 @@ impl<'a, S: State> Applying<'a, S> {
             Command::Receiving { id, step } => self.receiving(*id, step),
             Command::SetMirror { to } => self.set_mirror(*to),
             Command::Mirror { from, number, step } => self.mirror(*from, *number, step),
-            Command::Fence { lost, by, number, step } => self.fence(*lost, *by, *number, step),
-            Command::Promote { promotion, registry } => self.promote(promotion, registry),
+            // Of versions that knew no failovers.
+            Command::Fence { .. } | Command::Promote { .. } => {
+                Err(Refusal::from(model::BackupError::Outdated).into())
+            }
+            Command::Inventory { registry, lost, failover } => {
+                self.inventory(registry, *lost, *failover)
+            }
+            Command::Supersede { slots, generation, position } => {
+                Ok(self.supersede(slots, *generation, *position))
+            }
+            Command::DiscardCopies { of } => self.discard_copies(*of),
             Command::Registrar(step) => self.registrar(step),
         }
     }
@@ -215,8 +226,7 @@ impl<'a, S: State> Applying<'a, S> {
             return self.read(keyspace, query);
         }
         let slots = &self.known.slots;
-        let here =
-            slots.stores().filter(|((of, slot), _)| *of == keyspace && slots.token(*slot).serves());
+        let here = slots.stores().filter(|((of, slot), _)| *of == keyspace && slots.serves(*slot));
         let generations: Vec<_> = here.map(|((_, slot), store)| (slot, store.generation)).collect();
         query::scan_slots(&self.overlay, self.known.head.log_time_ms, None, &generations, query)
     }

@@ -9,6 +9,7 @@
 //! d f     → nothing, if this site began the deployment
 //! d p     → ranges of slots (varints: first, last): they stay here whatever the hash says
 //! d r     → the ring's pointers (protocol::global::ring)
+//! d x     → nothing, if an open failover takes this site for lost
 //! y slot  → holder (varint) ‖ epoch (varint)
 //! ```
 
@@ -26,7 +27,9 @@ use model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::state::{Read, State};
-use wire::entry::{decode_registry, encode_registry, put_varint, take_varint};
+use wire::entry::{
+    decode_registry, encode_registry, put_epoch, put_varint, take_epoch, take_varint,
+};
 
 const FORMAT: u8 = 1;
 
@@ -85,6 +88,11 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
     Ok(state.get(tables::FOUNDER)?.is_some())
 }
 
+/// Whether a failover takes the site for lost, by the state.
+pub(super) fn is_fenced(state: &impl Read) -> Result<bool, MachineError> {
+    Ok(state.get(tables::FENCED)?.is_some())
+}
+
 /// A site's place in its deployment, by the state.
 pub(super) fn membership(state: &impl Read) -> Result<Option<Membership>, MachineError> {
     let Some(row) = state.get(tables::DEPLOYMENT)? else { return Ok(None) };
@@ -114,8 +122,8 @@ fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
 
 fn decode_holder(row: &[u8]) -> Option<(SiteId, Epoch)> {
     let (site, len) = take_varint(row)?;
-    let (epoch, _) = take_varint(&row[len..])?;
-    Some((SiteId(u32::try_from(site).ok()?), Epoch(epoch)))
+    let (epoch, _) = take_epoch(&row[len..])?;
+    Some((SiteId(u32::try_from(site).ok()?), epoch))
 }
 
 impl<S: State> Applying<'_, S> {
@@ -167,9 +175,10 @@ impl<S: State> Applying<'_, S> {
         let value = Arc::new(registry.clone());
         let acceptor = self.known.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)?;
         if acceptor.learn(value.clone(), Planted::none()) {
+            let before = member.registry.clone();
             self.set_member(Membership { registry: value, ..member });
             self.follow_keyspaces()?;
-            self.follow_promotions()?;
+            self.follow_failovers(&before);
         }
         Ok(self.done_now())
     }
@@ -238,6 +247,7 @@ impl<S: State> Applying<'_, S> {
         slots: &SlotEpochs,
     ) -> Result<Answer, Stopped> {
         self.member()?;
+        self.learn_owner(holder, slots);
         for (slot, epoch) in slots.iter() {
             let known = self.known.deployment.registered.get(&slot);
             if known.is_some_and(|(_, known)| *known >= epoch) {
@@ -246,7 +256,7 @@ impl<S: State> Applying<'_, S> {
             self.known.deployment.registered.insert(slot, (holder, epoch));
             let mut row = Vec::new();
             put_varint(u64::from(holder.0), &mut row);
-            put_varint(epoch.0, &mut row);
+            put_epoch(epoch, &mut row);
             self.overlay.put(tables::registered(slot), row);
         }
         Ok(self.done_now())
@@ -268,6 +278,13 @@ impl<S: State> Applying<'_, S> {
         deployment.member = Some(member);
         self.write_acceptor();
         self.note_backups();
+        let fenced = self.known.is_fenced();
+        if self.known.slots.fence(fenced) {
+            match fenced {
+                true => self.overlay.put(tables::FENCED, Bytes::new()),
+                false => self.overlay.remove(tables::FENCED),
+            }
+        }
     }
 }
 

@@ -13,7 +13,6 @@
 use super::apply::Applying;
 use super::keys::Place;
 use super::keyspaces::Owner;
-use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,10 +158,8 @@ impl<S: State> Applying<'_, S> {
                     self.expire_mirrored(from, (keyspace, slot), &key);
                     continue;
                 }
-                Some(Owner::Slot(keyspace, slot))
-                    if matches!(self.known.slots.token(slot), Token::Gone { .. }) =>
-                {
-                    self.expire_kept((keyspace, slot), generation, &key);
+                Some(Owner::Copied { keyspace, slot }) => {
+                    self.expire_copied(keyspace, slot, &key);
                     continue;
                 }
                 Some(Owner::Space(keyspace)) => Place { keyspace, slot: None, generation },

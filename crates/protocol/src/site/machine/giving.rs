@@ -4,7 +4,7 @@
 //! the records and then the change log behind them, for which every global keyspace has a cursor in
 //! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
 //! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer, and what lay
-//! here stays until it is safe there ([`super::keeping`]). A frozen slot is taken back only if the
+//! here stays as a copy ([`super::copies`]). A frozen slot is taken back only if the
 //! receiver has refused the move, durably and for ever.
 //!
 //! ```text
@@ -14,6 +14,7 @@
 
 use super::super::trial::Bug;
 use super::apply::Applying;
+use super::ownership::FAILOVER_OPEN;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
@@ -100,8 +101,9 @@ impl<S: State> Applying<'_, S> {
         if let Giving::Order { id, slots, to } = step {
             return self.order(*id, slots, *to);
         }
+        // Of versions that asked for it; copies go when the owner says that another one is safe.
         if *step == Giving::Forget {
-            return self.forget_kept(number);
+            return Err(MoveError::NoMove(number).into());
         }
         let one = self.known.giving.get(&number).cloned();
         let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
@@ -112,7 +114,7 @@ impl<S: State> Applying<'_, S> {
                 self.set_move(number, one);
             }
             // It may be lost: what it is given nobody can say, and nothing is, until that is settled.
-            Giving::Freeze | Giving::Release if self.is_fenced(one.to) => {
+            Giving::Freeze if self.is_parted_from(one.to) => {
                 return Err(MoveError::NoReceiver.into());
             }
             Giving::Freeze => {
@@ -140,13 +142,9 @@ impl<S: State> Applying<'_, S> {
                 // What a promotion took from under the move is not its to give.
                 let leaving: SlotSet =
                     one.slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect();
-                self.set_tokens(number, &leaving, |token| Token::Gone {
-                    epoch: token.epoch().next(),
-                    to: one.to,
-                });
-                let epoch = |slot: Slot| (slot, self.known.slots.token(slot).epoch());
-                let kept = SlotEpochs::gather(leaving.iter().map(epoch));
-                self.keep(number, one.to, kept);
+                for slot in leaving.iter() {
+                    self.step(slot, |holding, fences| holding.release(fences));
+                }
                 self.pin(&leaving, false);
                 self.end_giving(number);
             }
@@ -155,7 +153,15 @@ impl<S: State> Applying<'_, S> {
                 if one.frozen.is_some() && !refused {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
-                self.set_tokens(number, &one.slots, |token| Token::Held(token.epoch()));
+                if one.frozen.is_some() && self.is_parted_from(one.to) {
+                    return Err(FAILOVER_OPEN.into());
+                }
+                // The next epoch: a late install finds it taken.
+                let again = |token: Token| match one.frozen {
+                    Some(_) => Token::Held(token.epoch().next()),
+                    None => Token::Held(token.epoch()),
+                };
+                self.set_tokens(number, &one.slots, again);
                 self.end_giving(number);
             }
         }
@@ -186,7 +192,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn check_giving(&self, to: SiteId) -> Result<(), Refusal> {
         let member = self.member()?;
         let receiver = member.registry.site(to).filter(|site| !site.leaving);
-        if receiver.is_none() || to == member.own || self.is_fenced(to) {
+        if receiver.is_none() || to == member.own || self.is_parted_from(to) {
             return Err(MoveError::NoReceiver.into());
         }
         match self.known.giving.len() >= limits::MOVES_MAX {

@@ -73,6 +73,8 @@ pub(super) enum Owner {
     Staged { id: MoveId, keyspace: KeyspaceId, slot: Slot },
     /// A mirror's of another site.
     Mirrored { from: SiteId, keyspace: KeyspaceId, slot: Slot },
+    /// A copy's of a slot that another site owns.
+    Copied { keyspace: KeyspaceId, slot: Slot },
 }
 
 impl Keyspaces {

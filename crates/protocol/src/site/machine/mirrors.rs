@@ -1,29 +1,34 @@
-//! Mirrors of other sites, kept here as their backup.
+//! The streams of other sites whose backup this one is.
 //!
-//! A mirror is a handover that never ends: what another site holds of global keyspaces comes in
-//! pieces, each a command, and then what changes behind them. It lies apart from what this site holds,
-//! a generation for each keyspace and slot; nothing of it is served but stale reads while the
-//! original cannot be reached. A slot is *whole* when everything of it has come once. When a piece says
-//! so, the mirror is *in step*: every whole slot is as it was at one revision of the original.
+//! A mirror is a handover that never ends: what another site owns of global keyspaces comes in
+//! pieces, each a command, and then what changes behind them. A slot *grows* apart until everything of it
+//! has come once; then it is a copy ([`super::copies`]) in the place of what copy there was, and the stream
+//! feeds it. When a piece says so, the mirror is *in step*: every slot that it feeds is as it was at one
+//! revision of the original, which is the position of these copies.
+//!
+//! The stream's number is the generation of its copies. What it feeds no more stays as it is.
 //!
 //! ```text
 //! m from 0             → format 1 ‖ number ‖ pieces ‖ revision ‖ log time ‖ in step at (own log time)
 //!                        ‖ how many slots the original holds (all varints) ‖ resume
-//! m from 1             → (epoch ‖ count of ranges ‖ (first, last)*)* of whole slots (varints)
-//! n from keyspace slot → generation (varint) ‖ how many keys (varint)
+//! m from 1             → (epoch ‖ count of ranges ‖ (first, last)*)* of the slots that are fed (varints)
+//! n from keyspace slot → generation (varint) ‖ how many keys (varint), of slots that grow
 //! ```
 
 use super::apply::Applying;
+use super::copies::{Copies, CopyHere};
 use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
+use super::ownership::FAILOVER_OPEN;
 use super::query::{self, Sight};
 use super::requests::Asker;
 use super::stores::{EMPTY, Store};
 use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
+use crate::global::ownership::Records;
 use model::{
     Answer, BackupError, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached, Refusal,
-    Revision, SiteId, Slot, SlotEpochs, SlotSet, Spread, StagedItem,
+    Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotSet, Spread, StagedItem, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -46,18 +51,14 @@ pub struct Mirror {
     pub in_step_ms: u64,
     /// How many slots the original held then.
     pub holds: u32,
-    /// The slots that are whole, at the original's epochs.
+    /// The slots that it feeds, at the original's epochs.
     pub whole: BTreeMap<Slot, Epoch>,
     resume: Bytes,
+    /// Where slots grow.
     pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
 impl Mirror {
-    /// How many keys it has.
-    pub fn keys(&self) -> u64 {
-        self.stores.values().map(|store| store.count).sum()
-    }
-
     fn encode(&self) -> Vec<u8> {
         let mut row = vec![FORMAT];
         for number in [
@@ -102,9 +103,9 @@ impl Mirror {
     }
 }
 
-/// The mirrors of all sites whose backup this one is.
+/// The mirrors of all sites whose backup this one is, and whose rows of fed slots are old.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Mirrors(pub(super) BTreeMap<SiteId, Mirror>);
+pub(super) struct Mirrors(pub(super) BTreeMap<SiteId, Mirror>, pub(super) BTreeSet<SiteId>);
 
 impl Mirrors {
     pub(super) fn load(state: &impl Read) -> Result<Mirrors, MachineError> {
@@ -131,7 +132,28 @@ impl Mirrors {
             })();
             read.ok_or_else(|| damaged(tables::MIRRORED))?;
         }
-        Ok(Mirrors(all))
+        Ok(Mirrors(all, BTreeSet::new()))
+    }
+
+    /// Says which copies are fed. Versions without copies had the records of fed slots among those that
+    /// grow: they become copies here, and are written as such when they change.
+    pub(super) fn bind(&mut self, copies: &mut Copies) {
+        for (from, mirror) in &mut self.0 {
+            for (slot, epoch) in &mirror.whole {
+                let tag = Tag { epoch: *epoch, generation: mirror.number };
+                let copy = SlotCopy { tag, origin: *from, position: mirror.revision };
+                let here = copies.by_slot.entry(*slot).or_insert_with(|| {
+                    let of_slot = mirror.stores.keys().filter(|(_, of)| of == slot);
+                    let keyspaces: Vec<KeyspaceId> = of_slot.map(|(id, _)| *id).collect();
+                    copies.unwritten.insert(*slot);
+                    let take = |id| Some((id, mirror.stores.remove(&(id, *slot))?));
+                    CopyHere { copy, stores: keyspaces.into_iter().filter_map(take).collect() }
+                });
+                if here.copy.tag == tag && here.copy.origin == *from {
+                    copies.unfed.remove(slot);
+                }
+            }
+        }
     }
 
     /// The generations under which mirrored records lie, and whose they are.
@@ -151,8 +173,11 @@ impl<S: State> Applying<'_, S> {
         step: &Mirroring,
     ) -> Result<Answer, Stopped> {
         self.member()?;
-        if self.disowns(from, number) {
+        if self.has_left(from) {
             return Err(Refusal::from(BackupError::Outdated).into());
+        }
+        if self.is_parted_from(from) {
+            return Err(FAILOVER_OPEN.into());
         }
         if !self.known.deployment.backs_up.contains(&from) {
             return Err(Refusal::from(BackupError::NotTheBackup).into());
@@ -164,7 +189,7 @@ impl<S: State> Applying<'_, S> {
         match step {
             Mirroring::Begin => {
                 if known == Some(number) {
-                    self.forget_parts(from, |mirror, slot| !mirror.whole.contains_key(&slot));
+                    self.forget_parts(from, |_| true);
                 } else {
                     self.forget_mirror(from);
                     let mirror = Mirror { number, ..Mirror::default() };
@@ -212,9 +237,10 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::Move(not_ready).into());
         }
         if !gone.is_empty() {
-            self.forget_parts(from, |_, slot| gone.contains(slot));
-            let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
-            mirror.whole.retain(|slot, _| !gone.contains(*slot));
+            self.forget_parts(from, |slot| gone.contains(slot));
+            let is_fed = |slot: &Slot| self.known.mirrors.0[&from].whole.contains_key(slot);
+            let fed: Vec<Slot> = gone.iter().filter(is_fed).collect();
+            self.unfeed(fed);
         }
         let mut touched = BTreeSet::new();
         let mut elsewhere = Elsewhere::default();
@@ -231,17 +257,46 @@ impl<S: State> Applying<'_, S> {
         let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.pieces += 1;
         mirror.resume = resume.clone();
-        let mut slots_changed = !gone.is_empty();
         if let Some(reached) = reached {
             mirror.revision = reached.revision.0;
             mirror.log_time_ms = reached.log_time_ms;
             mirror.in_step_ms = own_log_time_ms;
             mirror.holds = reached.holds;
-            slots_changed |= !reached.whole.0.is_empty();
-            mirror.whole.extend(reached.whole.iter());
+            for (slot, epoch) in reached.whole.iter() {
+                self.complete(from, slot, epoch);
+            }
         }
-        self.write_mirror(from, slots_changed);
+        self.write_mirror(from, !gone.is_empty());
         Ok(())
+    }
+
+    /// Everything of a slot has come once: it is a copy, if the rules take it.
+    fn complete(&mut self, from: SiteId, slot: Slot, epoch: Epoch) {
+        let Some(Mirror { number, revision, .. }) = self.known.mirrors.0.get(&from) else { return };
+        let tag = Tag { epoch, generation: *number };
+        let copy = SlotCopy { tag, origin: from, position: *revision };
+        let mut is_taken = false;
+        self.step(slot, |holding, fences| {
+            is_taken = holding.may_be_fed(tag, from, fences);
+            match is_taken {
+                true => holding.fed(tag, from, fences),
+                false => Records::Stay,
+            }
+        });
+        if !is_taken {
+            return self.forget_parts(from, |other| other == slot);
+        }
+        let mut stores = BTreeMap::new();
+        for keyspace in self.known.keyspaces.globals() {
+            if let Some(store) = self.take_mirrored(from, (keyspace, slot)) {
+                self.known.keyspaces.disown(store.generation);
+                stores.insert(keyspace, store);
+            }
+        }
+        self.put_copy(slot, copy, stores, true);
+        let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+        mirror.whole.insert(slot, epoch);
+        self.known.mirrors.1.insert(from);
     }
 
     fn take_mirror_item(
@@ -274,6 +329,9 @@ impl<S: State> Applying<'_, S> {
             return Ok(());
         }
         let at = (keyspace, Slot::of_key(key));
+        if self.known.mirrors.0[&from].whole.contains_key(&at.1) {
+            return self.take_fed_item(at, key, row.as_ref());
+        }
         let store = match self.known.mirrors.0[&from].stores.get(&at) {
             Some(store) => *store,
             None => {
@@ -290,7 +348,23 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    /// A mirrored record's time has come.
+    fn take_fed_item(
+        &mut self,
+        (keyspace, slot): (KeyspaceId, Slot),
+        key: &[u8],
+        row: Option<&Bytes>,
+    ) -> Result<(), Stopped> {
+        let store = match self.copied_store(keyspace, slot) {
+            Some(store) => store,
+            None if row.is_none() => return Ok(()),
+            None => Store { generation: self.next_generation(), count: 0 },
+        };
+        let count = self.stage(store, key, row)?;
+        self.set_copied_store(keyspace, slot, Some(Store { count, ..store }));
+        Ok(())
+    }
+
+    /// The time has come of a record that grows.
     pub(super) fn expire_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot), key: &[u8]) {
         let Some(mirror) = self.known.mirrors.0.get_mut(&from) else { return };
         if let Some(store) = mirror.stores.get_mut(&at) {
@@ -302,6 +376,7 @@ impl<S: State> Applying<'_, S> {
 
     /// A keyspace is dropped.
     pub(super) fn drop_mirrored(&mut self, keyspace: KeyspaceId) {
+        self.drop_copied(keyspace);
         let sites: Vec<SiteId> = self.known.mirrors.0.keys().copied().collect();
         for from in sites {
             self.forget_keyspace_of(from, keyspace);
@@ -312,13 +387,14 @@ impl<S: State> Applying<'_, S> {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
         let stores: Vec<_> =
             mirror.stores.keys().filter(|(of, _)| *of == keyspace).copied().collect();
+        let fed: Vec<Slot> = mirror.whole.keys().copied().collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
+        fed.into_iter().for_each(|slot| self.set_copied_store(keyspace, slot, None));
     }
 
-    fn forget_parts(&mut self, from: SiteId, is_one: impl Fn(&Mirror, Slot) -> bool) {
+    fn forget_parts(&mut self, from: SiteId, is_one: impl Fn(Slot) -> bool) {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
-        let is_one = |at: &&(KeyspaceId, Slot)| is_one(mirror, at.1);
-        let stores: Vec<_> = mirror.stores.keys().filter(is_one).copied().collect();
+        let stores: Vec<_> = mirror.stores.keys().filter(|at| is_one(at.1)).copied().collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
     }
 
@@ -336,24 +412,30 @@ impl<S: State> Applying<'_, S> {
         Some(store)
     }
 
-    /// Throws a mirror away.
-    pub(super) fn forget_mirror(&mut self, from: SiteId) {
-        self.forget_parts(from, |_, _| true);
-        if self.known.mirrors.0.remove(&from).is_some() {
-            self.overlay.remove(tables::mirror(from, 0));
-            self.overlay.remove(tables::mirror(from, 1));
-        }
+    /// Ends a stream: what it fed stays, what grew goes.
+    fn forget_mirror(&mut self, from: SiteId) {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let fed: Vec<Slot> = mirror.whole.keys().copied().collect();
+        self.unfeed(fed);
+        self.forget_parts(from, |_| true);
+        self.known.mirrors.0.remove(&from);
+        self.overlay.remove(tables::mirror(from, 0));
+        self.overlay.remove(tables::mirror(from, 1));
     }
 
-    /// Throws away the mirrors of sites that have another backup now.
+    /// Ends the streams of sites that have another backup now.
     pub(super) fn follow_backups(&mut self) {
-        let kept = &self.known.deployment.backs_up;
+        let fed_here = &self.known.deployment.backs_up;
         let sites = self.known.mirrors.0.keys().copied();
-        // What is about to be promoted stays as it is.
-        let is_other =
-            |site: &SiteId| !kept.contains(site) && !self.known.fences.contains_key(site);
-        let others: Vec<SiteId> = sites.filter(is_other).collect();
+        let others: Vec<SiteId> = sites.filter(|site| !fed_here.contains(site)).collect();
         others.into_iter().for_each(|site| self.forget_mirror(site));
+    }
+
+    /// Brings the rows of fed slots into the state.
+    pub(super) fn write_mirrors(&mut self) {
+        for from in std::mem::take(&mut self.known.mirrors.1) {
+            self.write_mirror(from, true);
+        }
     }
 
     fn write_mirror(&mut self, from: SiteId, with_slots: bool) {
@@ -380,18 +462,25 @@ impl<S: State> Machine<S> {
         &self.known.mirrors.0
     }
 
-    /// Whose mirror has a slot whole, as far as nobody is known to hold it at a later epoch.
+    /// Of whose slot this site has a copy, as far as nobody is known to own it at a later epoch.
     pub fn mirror_of(&self, slot: Slot) -> Option<SiteId> {
-        let with = |(from, mirror): (&SiteId, &Mirror)| Some((*mirror.whole.get(&slot)?, *from));
-        let (epoch, from) = self.known.mirrors.0.iter().filter_map(with).max()?;
-        let later = self.known.holder(slot).filter(|(_, known)| *known > epoch);
-        later.is_none().then_some(from)
+        let copy = self.known.copy_of(slot)?;
+        let own = self.known.deployment.member.as_ref()?.own;
+        let later = self.known.holder(slot).filter(|(_, known)| *known > copy.tag.epoch);
+        (later.is_none() && copy.origin != own).then_some(copy.origin)
     }
 
-    /// Answers a query from a mirror.
+    /// How many keys are in the copies that a mirror feeds.
+    pub fn mirrored_keys(&self, from: SiteId) -> u64 {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return 0 };
+        let copies = mirror.whole.keys().filter_map(|slot| self.known.copies.by_slot.get(slot));
+        copies.flat_map(|here| here.stores.values()).map(|store| store.count).sum()
+    }
+
+    /// Answers a query from the copy of a slot that a site owned.
     ///
     /// # Errors
-    /// [`Refusal::NotHeld`] if the mirror does not have the slot whole.
+    /// [`Refusal::NotHeld`] if there is no copy of it.
     pub fn ask_mirror(
         &self,
         from: SiteId,
@@ -405,10 +494,10 @@ impl<S: State> Machine<S> {
                 return Err(Refusal::NotGlobal("do this without naming a key").into());
             }
         };
-        let mirror = self.known.mirrors.0.get(&from);
-        let mirror = mirror.filter(|mirror| mirror.whole.contains_key(&slot));
-        let mirror = mirror.ok_or(Refusal::NotHeld(slot))?;
-        let store = mirror.stores.get(&(keyspace, slot));
+        let here = self.known.copies.by_slot.get(&slot);
+        let here = here.filter(|here| here.copy.origin == from);
+        let here = here.ok_or(Refusal::NotHeld(slot))?;
+        let store = here.stores.get(&keyspace);
         let sight = Sight {
             read: &self.state,
             generation: store.map_or(EMPTY, |store| store.generation),
@@ -441,7 +530,7 @@ mod tests {
             in_step_ms: 8,
             holds: 9,
             resume: Bytes::from_static(b"xy"),
-            whole: [1, 2, 9].map(|slot| (Slot::new(slot).unwrap(), Epoch(3))).into(),
+            whole: [1, 2, 9].map(|slot| (Slot::new(slot).unwrap(), Epoch::counted(3))).into(),
             stores: BTreeMap::new(),
         };
         let row = mirror.encode();

@@ -16,11 +16,11 @@
 //! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
+//! | [`copies`] | copies of slots that others own |
 //! | `elsewhere` | times that come from another site |
-//! | [`keeping`] | what has left and is kept until it is safe |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
-//! | [`mirrors`], [`mirroring`] | what this site keeps of others, and others of it |
-//! | [`fences`] | a lost site's backup takes over |
+//! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
+//! | `ownership` | who owns slots: the rules, failovers |
 //! | `changes` | the change log and its cursors |
 //! | `requests` | a retried request is applied once |
 //! | `query`, `reader`, `published` | questions, on any thread |
@@ -31,22 +31,22 @@
 
 mod apply;
 mod changes;
+pub mod copies;
 pub mod copying;
 pub mod deployment;
 mod elsewhere;
 mod expiry;
-pub mod fences;
 pub mod giving;
 mod hashes;
 mod head;
 mod integer;
-pub mod keeping;
 mod keys;
 mod keyspaces;
 pub mod mirroring;
 pub mod mirrors;
 mod orders;
 mod overlay;
+mod ownership;
 mod published;
 mod query;
 mod reader;
@@ -69,12 +69,11 @@ pub use reader::Reader;
 use super::trial::{Bug, Planted};
 use apply::Applying;
 use changes::Logs;
+use copies::Copies;
 use deployment::{Deployment, Membership};
 use expiry::{Expiring, NextExpiry};
-use fences::Fences;
 use giving::Move;
 use head::Head;
-use keeping::KeptMove;
 use keyspaces::Keyspaces;
 use mirroring::OwnMirror;
 use mirrors::Mirrors;
@@ -175,19 +174,19 @@ struct Known {
     deployment: Deployment,
     slots: Slots,
     giving: BTreeMap<u64, Move>,
+    copies: Copies,
     orders: Orders,
-    kept: BTreeMap<u64, KeptMove>,
     arrivals: Arrivals,
     mirrors: Mirrors,
     own_mirror: Option<OwnMirror>,
-    fences: Fences,
 }
 
 impl Known {
     fn load(state: &impl Read) -> Result<Known, MachineError> {
         let deployment = Deployment::load(state)?;
         let holds_all = deployment.member.as_ref().map(|member| member.founder);
-        let slots = Slots::load(state, holds_all)?;
+        let mut slots = Slots::load(state, holds_all)?;
+        slots.fence(deployment::is_fenced(state)?);
         let arrivals = Arrivals::load(state)?;
         let mut keyspaces = Keyspaces::load(state)?;
         for ((keyspace, slot), store) in slots.stores() {
@@ -196,8 +195,10 @@ impl Known {
         for (generation, owner) in arrivals.owners() {
             keyspaces.own(generation, owner);
         }
-        let mirrors = Mirrors::load(state)?;
-        for (generation, owner) in mirrors.owners() {
+        let mut mirrors = Mirrors::load(state)?;
+        let mut copies = Copies::load(state)?;
+        mirrors.bind(&mut copies);
+        for (generation, owner) in mirrors.owners().chain(copies.owners()) {
             keyspaces.own(generation, owner);
         }
         Ok(Known {
@@ -207,12 +208,11 @@ impl Known {
             deployment,
             slots,
             giving: giving::load(state)?,
+            copies,
             orders: orders::load(state)?,
-            kept: keeping::load(state)?,
             arrivals,
             mirrors,
             own_mirror: mirroring::load(state)?,
-            fences: fences::load(state)?,
             expiry: NextExpiry::load(state)?,
             expiring: Expiring::load(state)?,
             logs: Logs::load(state)?,
@@ -390,16 +390,9 @@ impl<S: State> Machine<S> {
         &self.known.giving
     }
 
-    /// What is kept of moves that are over, by their numbers.
-    pub fn kept(&self) -> &BTreeMap<u64, KeptMove> {
-        &self.known.kept
-    }
-
     /// The lowest number of a move of which its receiver must remember how it ended.
     pub fn open_from(&self) -> Option<u64> {
-        let first = self.known.giving.keys().next().copied();
-        let kept = self.known.kept.keys().next().copied();
-        first.into_iter().chain(kept).min()
+        self.known.giving.keys().next().copied()
     }
 
     /// The epochs that a move's slots are going to have with their receiver.
@@ -410,12 +403,6 @@ impl<S: State> Machine<S> {
     /// The moves that bring slots.
     pub fn arrivals(&self) -> &BTreeMap<MoveId, Arrival> {
         &self.known.arrivals.under_way
-    }
-
-    /// The moves that have brought slots, or were refused, as far as they are remembered, and whether
-    /// they have.
-    pub fn settled_moves(&self) -> impl Iterator<Item = (MoveId, bool)> + '_ {
-        self.known.arrivals.settled_moves()
     }
 
     /// The slots whose tokens changed since this was asked last.

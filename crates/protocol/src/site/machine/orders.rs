@@ -16,7 +16,7 @@ use super::apply::Applying;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Bytes, ClientId, Held, Holding, MoveError, Ordered, OrderedMove, Refusal, RequestId,
+    Answer, Bytes, ClientId, Epoch, Held, Holding, MoveError, Ordered, OrderedMove, Refusal, RequestId,
     SiteId, Slot, SlotSet, limits,
 };
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ impl<S: State> Applying<'_, S> {
 
     /// What the tokens say of some slots, gathered.
     fn holdings(&self, slots: &SlotSet) -> Vec<Holding> {
-        let mut gathered: BTreeMap<(u8, u32, u64, u64), Holding> = BTreeMap::new();
+        let mut gathered: BTreeMap<(u8, u32, u64, Epoch), Holding> = BTreeMap::new();
         for slot in slots.iter() {
             let token = self.known.slots.token(slot);
             let (kind, held) = match token {
@@ -185,7 +185,7 @@ impl<S: State> Applying<'_, S> {
             };
             let (what, site, number) = kind;
             let epoch = token.epoch();
-            let of = gathered.entry((what, site, number, epoch.0));
+            let of = gathered.entry((what, site, number, epoch));
             let of = of.or_insert_with(|| Holding { slots: SlotSet::default(), epoch, held });
             of.slots.insert(slot);
         }

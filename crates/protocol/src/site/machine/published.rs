@@ -96,7 +96,7 @@ impl Published {
                 directory.served = by_slot(|_| AtomicBool::new(false));
             }
             for slot in news.tokens.iter() {
-                let serves = known.slots.token(slot).serves();
+                let serves = known.slots.serves(slot);
                 directory.served[place(slot)].store(serves, Ordering::Release);
             }
         }

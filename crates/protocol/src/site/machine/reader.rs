@@ -45,7 +45,7 @@ fn answer_at(
             Query::Count => Some(keyspaces::tally(read, keyspace)?.count),
             _ => None,
         };
-        let point = ReadPoint { revision, epoch: Epoch(0) };
+        let point = ReadPoint { revision, epoch: Epoch::counted(0) };
         return query::answer(
             &Sight { read, generation, log_time_ms, count, point, due_by },
             query,
@@ -76,7 +76,7 @@ fn answer_at(
         }
     };
     let (token, store) = stores::look(read, keyspace, slot, holds_all)?;
-    if !token.serves() {
+    if !token.serves() || deployment::is_fenced(read)? {
         return Err(Refusal::NotHeld(slot).into());
     }
     let generation = store.map_or(EMPTY, |store| store.generation);
@@ -92,6 +92,9 @@ fn served_stores(
     holds_all: bool,
 ) -> Result<Vec<(Slot, stores::Store)>, MachineError> {
     let mut served = Vec::new();
+    if deployment::is_fenced(read)? {
+        return Ok(served);
+    }
     for (slot, store) in stores::of_keyspace(read, keyspace)? {
         let token: Token = stores::token(read, slot, holds_all)?;
         if token.serves() {

@@ -23,11 +23,13 @@
 use super::apply::Applying;
 use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
+use super::ownership::FAILOVER_OPEN;
 use super::records::Record;
 use super::requests::Asker;
 use super::stores::Store;
-use super::tokens::{Token, put_epochs, take_epochs};
+use super::tokens::{put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
+use crate::global::ownership::Records;
 use model::{
     Answer, Bytes, Epoch, KeyspaceId, MoveError, MoveId, Receiving, SiteId, Slot, SlotEpochs,
     StagedItem,
@@ -100,14 +102,6 @@ impl Arrivals {
         Ok(all)
     }
 
-    /// The moves of which it is remembered how they ended, and whether they were installed.
-    pub(super) fn settled_moves(&self) -> impl Iterator<Item = (MoveId, bool)> + '_ {
-        self.settled.iter().flat_map(|(from, settled)| {
-            let id = |number: &u64| MoveId { from: *from, number: *number };
-            settled.installed.iter().map(move |(number, installed)| (id(number), *installed))
-        })
-    }
-
     /// The generations under which staged records lie, and whose they are.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.under_way.iter().flat_map(|(id, arrival)| {
@@ -158,7 +152,19 @@ impl<S: State> Applying<'_, S> {
         if let Receiving::Begin { slots, open_from, pinned } = step {
             return self.begin_receiving(id, slots, *open_from, *pinned);
         }
+        if matches!(step, Receiving::Refuse | Receiving::Install { .. })
+            && self.is_parted_from(id.from)
+        {
+            return Err(FAILOVER_OPEN.into());
+        }
         if *step == Receiving::Refuse {
+            let slots = self.known.arrivals.under_way.get(&id).map(|one| one.slots.clone());
+            for (slot, epoch) in slots.unwrap_or_default().iter() {
+                self.step(slot, |holding, fences| {
+                    holding.refuse(epoch, id.from, fences);
+                    Records::Stay
+                });
+            }
             self.refuse_arrival(id);
             return Ok(self.refused());
         }
@@ -208,9 +214,12 @@ impl<S: State> Applying<'_, S> {
         pinned: bool,
     ) -> Result<Answer, Stopped> {
         self.close_below(id.from, open_from);
-        if self.disowns(id.from, id.number) {
+        if self.has_left(id.from) {
             self.refuse_arrival(id);
             return Err(MoveError::Refused.into());
+        }
+        if self.is_parted_from(id.from) {
+            return Err(FAILOVER_OPEN.into());
         }
         if let Some(arrival) = self.known.arrivals.under_way.get_mut(&id) {
             arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
@@ -355,6 +364,14 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(tables::staged(id, keyspace, slot), row);
     }
 
+    /// Whether a site was listed and is not any more.
+    pub(super) fn has_left(&self, site: SiteId) -> bool {
+        let member = self.known.deployment.member.as_ref();
+        member.is_some_and(|member| {
+            site.0 < member.registry.site_next && member.registry.site(site).is_none()
+        })
+    }
+
     /// A move is off, for ever.
     pub(super) fn refuse_arrival(&mut self, id: MoveId) {
         self.forget_arrival(id);
@@ -363,10 +380,15 @@ impl<S: State> Applying<'_, S> {
 
     fn install(&mut self, id: MoveId, arrival: &Arrival) {
         let globals = self.known.keyspaces.globals();
-        let mut installed = Vec::new();
         for (slot, epoch) in arrival.slots.iter() {
-            // A backup that was promoted without asking the giver has it at a higher one.
-            if self.known.slots.token(slot).epoch() >= epoch {
+            let mut is_taken = false;
+            self.step(slot, |holding, fences| {
+                let records = holding.install(epoch, id.from, fences);
+                is_taken = records.is_some();
+                records.unwrap_or(Records::Stay)
+            });
+            // A failover has given it away at a higher epoch.
+            if !is_taken {
                 for keyspace in &globals {
                     if let Some(staged) = arrival.stores.get(&(*keyspace, slot)) {
                         self.known.keyspaces.disown(staged.generation);
@@ -381,10 +403,7 @@ impl<S: State> Applying<'_, S> {
                     self.set_store(*keyspace, slot, staged);
                 }
             }
-            self.set_token(slot, Token::Held(epoch));
-            installed.push(slot);
         }
-        self.keep_no_more(&installed.into_iter().collect());
         self.pin(&arrival.slots.slots(), arrival.pinned);
         for (keyspace, slot) in arrival.stores.keys() {
             self.overlay.remove(tables::staged(id, *keyspace, *slot));
@@ -443,7 +462,7 @@ mod tests {
     #[test]
     fn format_1_stays_as_it_is() {
         let arrival = Arrival {
-            slots: SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch(2))]),
+            slots: SlotEpochs(vec![("0-3,9".parse().unwrap(), Epoch::counted(2))]),
             pinned: true,
             pieces: 5,
             resume: Bytes::from_static(b"xy"),

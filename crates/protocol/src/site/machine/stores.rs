@@ -35,6 +35,8 @@ pub(super) struct Store {
 pub(super) struct Slots {
     tokens: Tokens,
     stores: BTreeMap<(KeyspaceId, Slot), Store>,
+    /// Whether a failover takes this site for lost: then it serves none of them.
+    fenced: bool,
     /// Whose rows are older than they are.
     recounted: BTreeSet<(KeyspaceId, Slot)>,
     /// What readers do not know yet.
@@ -85,6 +87,20 @@ impl Slots {
         self.tokens.get(slot)
     }
 
+    /// Whether a slot is served here.
+    pub(super) fn serves(&self, slot: Slot) -> bool {
+        !self.fenced && self.token(slot).serves()
+    }
+
+    /// Whether a failover takes this site for lost, from now on. Whether that is news.
+    pub(super) fn fence(&mut self, fenced: bool) -> bool {
+        let is_news = std::mem::replace(&mut self.fenced, fenced) != fenced;
+        if is_news {
+            self.news.tokens = SlotSet::all();
+        }
+        is_news
+    }
+
     pub(super) fn store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
         self.stores.get(&(keyspace, slot)).copied()
     }
@@ -97,7 +113,7 @@ impl Slots {
     /// How many keys of a keyspace lie in slots that are served here.
     pub(super) fn count(&self, keyspace: KeyspaceId) -> u64 {
         let of_keyspace = self.stores.iter().filter(|((id, _), _)| *id == keyspace);
-        let served = of_keyspace.filter(|((_, slot), _)| self.token(*slot).serves());
+        let served = of_keyspace.filter(|((_, slot), _)| self.serves(*slot));
         served.map(|(_, store)| store.count).sum()
     }
 
@@ -205,6 +221,22 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
+    /// Takes away where the records of a slot lie, without them.
+    pub(super) fn take_stores(&mut self, slot: Slot) -> BTreeMap<KeyspaceId, Store> {
+        let mut stores = BTreeMap::new();
+        for keyspace in self.known.keyspaces.globals() {
+            let slots = &mut self.known.slots;
+            if let Some(store) = slots.stores.remove(&(keyspace, slot)) {
+                slots.news.stores.insert((keyspace, slot));
+                slots.recounted.remove(&(keyspace, slot));
+                self.overlay.remove(tables::store(keyspace, slot));
+                self.known.keyspaces.disown(store.generation);
+                stores.insert(keyspace, store);
+            }
+        }
+        stores
+    }
+
     /// Changes a token.
     pub(super) fn set_token(&mut self, slot: Slot, token: Token) {
         self.known.slots.tokens.set(slot, token);
@@ -226,7 +258,7 @@ impl<S: State> Applying<'_, S> {
         let stores: Vec<_> =
             self.known.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
         for ((_, slot), _) in stores {
-            if self.known.slots.token(slot).serves() {
+            if self.known.slots.serves(slot) {
                 self.set_store(keyspace, slot, None);
             }
         }

@@ -16,20 +16,21 @@
 //! t slot                           → the right to serve a slot                      (tokens.rs)
 //! o number                         → a move that gives slots away                   (giving.rs)
 //! O client sequence                → what came of an operator's order of a move     (orders.rs)
-//! v number                         → what is kept of a move that gave slots away   (keeping.rs)
+//! C slot                           → a copy of a slot that another site owns   (copies.rs)
+//! S keyspace slot                  → where such a copy lies
 //! i from number                    → a move that brings slots                       (receiving.rs)
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
 //! y slot                           → who holds a slot, to be told to others         (deployment.rs)
 //! m from part                      → a mirror of another site                   (mirrors.rs)
 //! n from keyspace slot             → where what it mirrors lies
-//! w lost                           → a fence against a site                      (fences.rs)
 //! d m                              → who keeps the mirror of this site        (mirroring.rs)
-//! d d, d f, d p, d r               → the deployment; the ring's pointers
+//! d d, d f, d p, d r, d x          → the deployment; the ring's pointers
 //! R                                → what it promised and accepted of the registry  (registrar.rs)
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)
 //! Q slot client                    → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
+//! (v, w: what versions without failovers kept of moves and of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
 //! ```
@@ -56,6 +57,8 @@ pub(super) const DEPLOYMENT: &[u8] = b"dd";
 pub(super) const FOUNDER: &[u8] = b"df";
 /// The key of the slots that stay here whatever the hash says.
 pub(super) const PINNED: &[u8] = b"dp";
+/// The key that says that this site is fenced: it serves no slot.
+pub(super) const FENCED: &[u8] = b"dx";
 /// The key of the ring's pointers.
 pub(super) const RING: &[u8] = b"dr";
 
@@ -80,14 +83,14 @@ pub(super) const STORES: u8 = b's';
 pub(super) const TOKENS: u8 = b't';
 pub(super) const GIVING: u8 = b'o';
 pub(super) const ORDERS: u8 = b'O';
-pub(super) const KEPT: u8 = b'v';
 pub(super) const ARRIVALS: u8 = b'i';
 pub(super) const STAGED: u8 = b'j';
 pub(super) const SETTLED: u8 = b'x';
 pub(super) const REGISTERED: u8 = b'y';
 pub(super) const MIRRORS: u8 = b'm';
 pub(super) const MIRRORED: u8 = b'n';
-pub(super) const FENCES: u8 = b'w';
+pub(super) const COPIES: u8 = b'C';
+pub(super) const COPIED: u8 = b'S';
 pub(super) const EXPIRING: u8 = b'E';
 pub(super) const REMOVALS: u8 = b'W';
 pub(super) const SLOT_CLIENTS: u8 = b'Q';
@@ -283,9 +286,16 @@ pub(super) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
     Some((ClientId(parse_number(key)?), sequence))
 }
 
-/// The key of what is kept of one.
-pub(super) fn kept(number: u64) -> Vec<u8> {
-    numbered(KEPT, number)
+/// The key of a copy.
+pub(super) fn copy(slot: Slot) -> Vec<u8> {
+    of_slot(COPIES, slot)
+}
+
+/// The key of where a copy's records of a keyspace lie.
+pub(super) fn copied(keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+    let mut key = of_keyspace(COPIED, keyspace);
+    key.extend_from_slice(&slot.number().to_be_bytes());
+    key
 }
 
 fn numbered(table: u8, number: u64) -> Vec<u8> {
@@ -294,7 +304,7 @@ fn numbered(table: u8, number: u64) -> Vec<u8> {
     key
 }
 
-/// The number in the key of either.
+/// The number in the key of one.
 pub(super) fn parse_number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }
@@ -365,16 +375,6 @@ pub(super) fn parse_mirrored(key: &[u8]) -> Option<(SiteId, (KeyspaceId, Slot))>
     Some((parse_site(key)?, (keyspace, parse_slot(key.get(9..)?)?)))
 }
 
-/// The key of a fence.
-pub(super) fn fence(lost: SiteId) -> Vec<u8> {
-    of_site(FENCES, lost)
-}
-
-/// The site in the key of one.
-pub(super) fn parse_fence(key: &[u8]) -> Option<SiteId> {
-    parse_site(key)
-}
-
 /// The keyspace in a key that has it behind the table's byte.
 pub(super) fn parse_keyspace(key: &[u8]) -> Option<KeyspaceId> {
     Some(KeyspaceId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?)))
@@ -428,7 +428,6 @@ mod tests {
         let at = (KeyspaceId(3), slot);
         assert_eq!(parse_mirrored(&mirrored(SiteId(2), at.0, at.1)), Some((SiteId(2), at)));
         assert_eq!(parse_mirror(&mirror(SiteId(2), 1)), Some((SiteId(2), 1)));
-        assert_eq!(parse_fence(&fence(SiteId(2))), Some(SiteId(2)));
         assert_eq!(parse_expiry(&Bytes::from_static(b"e123")), None);
     }
 }

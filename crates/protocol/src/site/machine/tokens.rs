@@ -5,7 +5,7 @@
 //! and by nothing else, and what others believe about it is a hint.
 
 use model::{Epoch, SiteId, Slot, SlotEpochs, SlotSet};
-use wire::entry::{put_varint, take_varint};
+use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
 /// What a site knows of its right to serve a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,29 +42,29 @@ impl Token {
     /// The highest epoch that this site knows of.
     pub fn epoch(self) -> Epoch {
         match self {
-            Token::Never => Epoch(0),
+            Token::Never => Epoch::default(),
             Token::Held(epoch) | Token::Leaving { epoch, .. } | Token::Gone { epoch, .. } => epoch,
         }
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
-        let (tag, numbers) = match self {
-            Token::Never => (0, [0, 0]),
-            Token::Held(epoch) => (1, [epoch.0, 0]),
-            Token::Leaving { epoch, number, frozen: false } => (2, [epoch.0, number]),
-            Token::Leaving { epoch, number, frozen: true } => (3, [epoch.0, number]),
-            Token::Gone { epoch, to } => (4, [epoch.0, u64::from(to.0)]),
+        let (tag, number) = match self {
+            Token::Never => (0, 0),
+            Token::Held(_) => (1, 0),
+            Token::Leaving { number, frozen: false, .. } => (2, number),
+            Token::Leaving { number, frozen: true, .. } => (3, number),
+            Token::Gone { to, .. } => (4, u64::from(to.0)),
         };
         let mut row = vec![tag];
-        numbers.into_iter().for_each(|number| put_varint(number, &mut row));
+        put_epoch(self.epoch(), &mut row);
+        put_varint(number, &mut row);
         row
     }
 
     pub(super) fn decode(row: &[u8]) -> Option<Token> {
         let (&tag, rest) = row.split_first()?;
-        let (epoch, len) = take_varint(rest)?;
+        let (epoch, len) = take_epoch(rest)?;
         let (number, _) = take_varint(&rest[len..])?;
-        let epoch = Epoch(epoch);
         Some(match tag {
             0 => Token::Never,
             1 => Token::Held(epoch),
@@ -88,7 +88,7 @@ impl Tokens {
 
     /// What one of them is before it was moved.
     pub(super) fn first(holds_all: bool) -> Token {
-        if holds_all { Token::Held(Epoch(1)) } else { Token::Never }
+        if holds_all { Token::Held(Epoch::counted(1)) } else { Token::Never }
     }
 
     pub(super) fn get(&self, slot: Slot) -> Token {
@@ -109,7 +109,7 @@ impl Tokens {
 /// ```
 pub(super) fn put_epochs(slots: &SlotEpochs, row: &mut Vec<u8>) {
     for (slots, epoch) in &slots.0 {
-        put_varint(epoch.0, row);
+        put_epoch(*epoch, row);
         put_varint(slots.ranges().len() as u64, row);
         for (first, last) in slots.ranges() {
             put_varint(u64::from(*first), row);
@@ -127,7 +127,8 @@ pub(super) fn take_epochs(mut rest: &[u8]) -> Option<SlotEpochs> {
     };
     let mut slots = SlotEpochs::default();
     while !rest.is_empty() {
-        let epoch = Epoch(take(&mut rest)?);
+        let (epoch, len) = take_epoch(rest)?;
+        rest = &rest[len..];
         let mut ranges = Vec::new();
         for _ in 0..take(&mut rest)? {
             let first = u16::try_from(take(&mut rest)?).ok()?;
@@ -145,10 +146,13 @@ mod tests {
     #[test]
     fn tokens_are_written_as_they_are_read() {
         for (token, bytes) in [
-            (Token::Held(Epoch(3)), &[1, 3, 0][..]),
-            (Token::Leaving { epoch: Epoch(3), number: 300, frozen: false }, &[2, 3, 0xac, 2]),
-            (Token::Leaving { epoch: Epoch(3), number: 7, frozen: true }, &[3, 3, 7]),
-            (Token::Gone { epoch: Epoch(4), to: SiteId(2) }, &[4, 4, 2]),
+            (Token::Held(Epoch::counted(3)), &[1, 3, 0][..]),
+            (
+                Token::Leaving { epoch: Epoch::counted(3), number: 300, frozen: false },
+                &[2, 3, 0xac, 2],
+            ),
+            (Token::Leaving { epoch: Epoch::counted(3), number: 7, frozen: true }, &[3, 3, 7]),
+            (Token::Gone { epoch: Epoch::counted(4), to: SiteId(2) }, &[4, 4, 2]),
         ] {
             assert_eq!(token.encode(), bytes);
             assert_eq!(Token::decode(bytes), Some(token));

@@ -87,7 +87,11 @@ fn a_batch_keeps_its_order() {
             v1::Guard {
                 key: b("h"),
                 version: 0,
-                absent_since: Some(v1::ReadPoint { revision: 9, epoch: 2 }),
+                absent_since: Some(v1::ReadPoint {
+                    revision: 9,
+                    epoch: 2,
+                    failover: Default::default(),
+                }),
             },
         ],
         steps: steps.map(|step| v1::Step { step: Some(step) }).into(),
@@ -96,7 +100,7 @@ fn a_batch_keeps_its_order() {
     let Ok(Command::Transaction { guards, steps, .. }) = batch(KeyspaceId(2), request) else {
         panic!("a transaction was asked for");
     };
-    let point = ReadPoint { revision: Revision(9), epoch: Epoch(2) };
+    let point = ReadPoint { revision: Revision(9), epoch: Epoch::counted(2) };
     let expected = [
         Guard { key: b("g"), version: Revision(7), absent_since: None },
         Guard { key: b("h"), version: Revision(0), absent_since: Some(point) },

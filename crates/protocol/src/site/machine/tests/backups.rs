@@ -2,12 +2,12 @@
 
 use super::super::tokens::Token;
 use super::*;
+use crate::global::failover::{Effect, FailoverJobs, View, Wanted};
 use crate::global::mirroring::{MirrorDriver, Wish};
-use crate::global::promotion::{Promotions, Sight, Wanted, Wish as Promoted};
 use crate::site::{Origin, Ticket};
 use model::{
-    BackupError, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
-    MoveError, MoveId, Receiving, RegistryChange, Slot, SlotEpochs, SlotSet,
+    BackupError, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss, MoveId,
+    Receiving, RegistryChange, Slot, SlotCopy, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
 
@@ -104,20 +104,20 @@ impl Three {
         Ok(value.map(|found| String::from_utf8(found.value.to_vec()).unwrap()))
     }
 
-    /// Asks B to take over from A, which does not answer; nor does anybody who is `silent`.
+    /// Has A failed over, asked at B; A does not answer, nor does anybody who is `silent`.
     fn promote(
         &mut self,
         accept: bool,
         silent: &[SiteId],
         without: &[SiteId],
     ) -> Result<Loss, Failure> {
-        let mut promotions = Promotions::default();
+        let mut jobs = FailoverJobs::default();
         let silent = [&[A], silent].concat();
         let heard_since = move |site: SiteId, _| !silent.contains(&site);
-        let origin = Origin::Client(Ticket(1));
         let wanted = Wanted {
-            origin,
+            origin: Origin::Client(Ticket(1)),
             lost: A,
+            by: B,
             without: without.to_vec(),
             accept,
             deadline: Duration::from_secs(1_000_000),
@@ -126,53 +126,46 @@ impl Three {
         let mut answers: Vec<(u64, Result<Answer, Failure>)> = Vec::new();
         loop {
             self.now += Duration::from_secs(1);
-            let machine = &self.sites[&B].machine;
-            let registry = machine.registry().unwrap().clone();
-            let sight = Sight {
+            let registry = self.sites[&B].machine.registry().unwrap().clone();
+            let view = View {
                 now: self.now,
                 own: B,
                 registry: &registry,
-                mirror: machine.mirrors().get(&A),
-                revision: machine.revision().0,
                 in_step_ms: 5,
                 heard_since: &heard_since,
             };
-            let mut wishes = match wanted.take() {
-                Some(wanted) => promotions.want(wanted, &sight),
-                None => promotions.advance(A, &sight),
+            let mut effects = match wanted.take() {
+                Some(wanted) => jobs.want(wanted, &view),
+                None => jobs.poll(A, &view),
             };
             for (id, outcome) in answers.drain(..) {
-                wishes.extend(promotions.answered(id, outcome, &sight));
+                effects.extend(jobs.answered(id, outcome, &view));
             }
-            for wish in wishes {
-                let (id, site, command) = match wish {
-                    Promoted::Call(_) => continue,
-                    Promoted::Ask { id, to, body: Body::Write(command) } => (id, to, command),
-                    Promoted::Here { id, command } => (id, B, command),
-                    Promoted::Change { id, change } => {
-                        self.change(B, &change);
-                        let registry =
-                            Box::new((**self.sites[&B].machine.registry().unwrap()).clone());
-                        answers.push((id, Ok(Answer::Registered { site: B, registry })));
-                        continue;
+            for effect in effects {
+                match effect {
+                    Effect::Call(_) => {}
+                    Effect::Ask { id, to, command } => {
+                        let outcome = self.at(to).run(command).map_err(Failure::Refused);
+                        answers.push((id, outcome));
                     }
-                    Promoted::Settle(_, Ok(Answer::Loss(loss))) => return Ok(*loss),
-                    Promoted::Settle(_, outcome) => return Err(outcome.unwrap_err()),
-                    other => panic!("{other:?}"),
-                };
-                let outcome = self.at(site).run(command).map_err(Failure::Refused);
-                answers.push((id, outcome));
+                    Effect::Change { id, change } => {
+                        let outcome = self.change(B, &change).map_err(Failure::Refused);
+                        answers.push((id, outcome));
+                    }
+                    Effect::Settle(_, Ok(Answer::Loss(loss))) => return Ok(*loss),
+                    Effect::Settle(_, outcome) => return Err(outcome.unwrap_err()),
+                }
             }
         }
     }
 
     /// Registrars have chosen a change that a site proposed.
-    fn change(&mut self, site: SiteId, change: &RegistryChange) {
+    fn change(&mut self, site: SiteId, change: &RegistryChange) -> Result<Answer, Refusal> {
         let mut registry = (**self.sites[&site].machine.registry().unwrap()).clone();
-        registry.change(change).unwrap();
-        registry.version.round += 1;
-        registry.version.site = site;
-        self.at(site).run(Command::LearnRegistry(Box::new(registry))).unwrap();
+        let version = model::Ballot { round: registry.version.round + 1, site, ..registry.version };
+        registry.change_at(change, version).map_err(Refusal::from)?;
+        registry.version = version;
+        self.at(site).run(Command::LearnRegistry(Box::new(registry)))
     }
 
     /// A site hears of the registry that B has.
@@ -207,11 +200,6 @@ impl Three {
         number
     }
 
-    /// What a site keeps of a move is safe elsewhere.
-    fn forget(&mut self, site: SiteId, number: u64) -> Result<Answer, Refusal> {
-        self.at(site).run(Command::Giving { number, step: Giving::Forget })
-    }
-
     fn install(&self, from: SiteId, pieces: u64) -> Receiving {
         let machine = &self.sites[&from].machine;
         Receiving::Install {
@@ -243,7 +231,8 @@ fn a_mirror_has_what_its_original_has() {
         assert_eq!(three.mirrored(key), Ok(value.map(str::to_owned)), "{key}");
     }
     let mirror = three.sites[&B].machine.mirrors()[&A].clone();
-    assert_eq!((mirror.holds, mirror.whole.len(), mirror.keys()), (16_384, 16_384, 3));
+    assert_eq!((mirror.holds, mirror.whole.len()), (16_384, 16_384));
+    assert_eq!(three.sites[&B].machine.mirrored_keys(A), 3);
     assert_eq!(mirror.revision, three.sites[&A].machine.revision().0);
     three.at(B).now_ms = 6_000;
     three.at(B).tick();
@@ -268,8 +257,9 @@ fn slots_come_into_a_mirror_and_leave_it() {
     three.mirror();
     three.give("x", A, C, "released");
     three.mirror();
-    assert_eq!(three.mirrored("x"), Err(Refusal::NotHeld(slot("x"))));
-    assert_eq!(three.sites[&B].machine.mirror_of(slot("x")), None);
+    let kept = three.sites[&B].machine.copy_of(slot("x")).unwrap();
+    assert_eq!(kept.tag.epoch, Epoch::counted(1), "nobody has said that another copy is safe");
+    assert!(!three.sites[&B].machine.mirrors()[&A].whole.contains_key(&slot("x")));
     three.at(C).write_in(CARS, put("x", "at c")).unwrap();
     let number = three.at(C).machine.revision().0;
     three.give("x", C, A, "released");
@@ -278,7 +268,7 @@ fn slots_come_into_a_mirror_and_leave_it() {
     three.mirror();
     assert_eq!(three.mirrored("x"), Ok(Some("back".into())));
     let whole = &three.sites[&B].machine.mirrors()[&A].whole;
-    assert_eq!(whole[&slot("x")], Epoch(3));
+    assert_eq!(whole[&slot("x")], Epoch::counted(3));
 }
 
 #[test]
@@ -291,6 +281,7 @@ fn whoever_is_not_the_backup_keeps_no_mirror() {
     let registry = Box::new((**three.sites[&A].machine.registry().unwrap()).clone());
     three.at(B).run(Command::LearnRegistry(registry)).unwrap();
     assert!(three.sites[&B].machine.mirrors().is_empty());
+    assert_eq!(three.mirrored("x"), Ok(Some("1".into())), "what it has stays");
     let begin = Command::Mirror { from: A, number: 1_000, step: model::Mirroring::Begin };
     let not_ours = Refusal::Backup(BackupError::NotTheBackup);
     assert_eq!(three.at(B).run(begin), Err(not_ours));
@@ -320,7 +311,7 @@ fn a_mirror_that_is_too_far_behind_begins_anew() {
 }
 
 #[test]
-fn a_backup_takes_over_and_the_ghost_gives_up() {
+fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
     let mut three = Three::new();
     three.put("x", "mirrored");
     assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
@@ -330,12 +321,14 @@ fn a_backup_takes_over_and_the_ghost_gives_up() {
     assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)));
     let told = three.promote(false, &[], &[]).unwrap();
     assert_eq!((told.done, told.holds, told.mirrored, told.keys), (false, 16_384, 16_384, 2));
-    assert!(three.sites[&B].machine.fences().is_empty(), "asking changes nothing");
+    let failovers = |three: &Three| three.sites[&B].machine.registry().unwrap().failovers.clone();
+    assert!(failovers(&three).is_empty(), "asking changes nothing");
     let done = three.promote(true, &[], &[]).unwrap();
     assert_eq!((done.done, done.mirrored, done.empty), (true, 16_384, 0));
     assert_eq!(three.held(B, "x"), Ok(Some("mirrored".into())));
     assert_eq!(three.held(B, "y"), Ok(None));
-    assert_eq!(three.sites[&B].machine.token(slot("x")), Token::Held(Epoch(1).far_on()));
+    let decided = Epoch::of_failover(failovers(&three).decided[0].decided);
+    assert_eq!(three.sites[&B].machine.token(slot("x")), Token::Held(decided));
     // What is known of requests came along; what was in the lag was never applied here.
     assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)));
     assert_eq!(three.at(B).run(add(2)), Ok(Answer::Integer(2)));
@@ -343,216 +336,157 @@ fn a_backup_takes_over_and_the_ghost_gives_up() {
         panic!("not put")
     };
     assert!(version > three.sites[&A].machine.revision(), "no version is given twice");
-    // The others know where it is, and take nothing from before.
-    three.hears(C);
-    assert_eq!(three.sites[&C].machine.holder(slot("x")), Some((B, Epoch(1).far_on())));
-    let id = MoveId { from: A, number: 1_000 };
-    let begin = Receiving::Begin {
-        slots: SlotEpochs(vec![("77".parse().unwrap(), Epoch(2).far_on())]),
-        open_from: 1_000,
-        pinned: false,
-    };
-    let begin = Command::Receiving { id, step: begin };
-    assert_eq!(three.at(C).run(begin), Err(Refusal::Move(MoveError::Refused)));
-    // The ghost serves until it hears of it, and never again.
-    three.put("x", "by the ghost");
     three.hears(A);
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
-    assert_eq!(three.sites[&A].machine.holder(slot("x")), Some((B, Epoch(1).far_on())));
-    assert_eq!(three.sites[&A].machine.held().len(), 0);
-    for _ in 0..3 {
-        three.at(A).tick();
-    }
-    assert_eq!(three.sites[&A].rows(tables::RECORDS), 0, "what it had is thrown away");
-    assert_eq!(three.held(B, "x"), Ok(Some("after".into())));
-    // It says so, and is a site like any other again.
-    let from = three.sites[&A].machine.revision().next();
-    let promotion = three.sites[&B].machine.registry().unwrap().backups.promotions[0].clone();
-    let back = RegistryChange::Return(A, promotion.number, from);
-    three.change(B, &back);
-    three.hears(A);
-    three.hears(C);
-    three.at(B).write_in(CARS, Write::Delete { keys: vec!["x".into()] }).unwrap();
-    three.at(B).write_in(CARS, Write::Delete { keys: vec!["n{t}".into()] }).unwrap();
-    three.give("x", B, A, "released");
-    three.put("x", "home");
-    three.give("x", A, C, "released");
-    for site in [A, B, C] {
-        three.at(site).reopen();
-    }
+    let retained = three.sites[&A].machine.copy_of(slot("x")).unwrap();
+    assert_eq!(retained, SlotCopy::retained(Epoch::counted(1), A), "until B has a mirror");
+    three.at(A).reopen();
+    assert_eq!(three.sites[&A].machine.copy_of(slot("x")), Some(retained));
+    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    assert!(!three.sites[&B].machine.registry().unwrap().is_lost(A));
+    assert!(!failovers(&three).is_empty(), "C does not know it yet");
 }
 
 #[test]
-fn what_others_hold_is_not_taken_and_what_was_on_its_way_is_settled() {
+fn a_site_that_was_away_during_a_failover_learns_of_it_afterwards() {
     let mut three = Three::new();
-    for key in ["to c", "frozen to c", "from c"] {
-        three.put(key, "1");
-        three.at(A).write_in(CARS, Write::Delete { keys: vec![key.into()] }).unwrap();
-    }
+    three.put("x", "mirrored");
     three.mirror();
-    // All of this is news that the mirror has not heard.
-    three.give("to c", A, C, "installed");
-    let frozen = three.give("frozen to c", A, C, "frozen");
-    three.give("from c", A, C, "released");
-    three.at(C).write_in(CARS, put("from c", "at c")).unwrap();
-    three.at(C).write_in(CARS, Write::Delete { keys: vec!["from c".into()] }).unwrap();
-    three.give("from c", C, A, "installed");
-    let done = three.promote(true, &[], &[]).unwrap();
-    // C holds one slot, and still another one that it was about to give away.
-    assert_eq!((done.mirrored, done.empty), (16_382, 0));
-    three.hears(C);
-    assert_eq!(three.sites[&C].machine.token(slot("to c")), Token::Held(Epoch(2)));
-    assert_eq!(three.sites[&C].machine.token(slot("from c")), Token::Held(Epoch(3).far_on()));
-    assert_eq!(three.sites[&B].machine.token(slot("frozen to c")), Token::Held(Epoch(1).far_on()));
-    let id = MoveId { from: A, number: frozen };
-    let install = three.install(A, 0);
-    let late = three.at(C).run(Command::Receiving { id, step: install });
-    assert_eq!(late, Err(Refusal::Move(MoveError::Refused)), "what comes late is not taken");
+    // It passes to C unseen by B; then both are lost.
+    three.give("x", A, C, "installed");
+    three.at(C).write_in(CARS, put("x", "at c")).unwrap();
+    three.promote(true, &[C], &[C]).unwrap();
+    assert_eq!(three.held(B, "x"), Ok(Some("mirrored".into())), "C was named");
     three.hears(A);
-    let held = |site: SiteId, key: &str| three.sites[&site].machine.token(slot(key)).serves();
-    for key in ["to c", "frozen to c", "from c", "elsewhere"] {
-        let holders: Vec<_> = [A, B, C].into_iter().filter(|site| held(*site, key)).collect();
-        assert_eq!(holders.len(), 1, "{key}: {holders:?}");
-    }
+    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    assert_eq!(
+        three.held(C, "x"),
+        Ok(Some("at c".into())),
+        "a stale owner that the failover names"
+    );
+    three.hears(C);
+    assert_eq!(three.held(C, "x"), Err(Refusal::NotHeld(slot("x"))));
+    assert!(three.sites[&C].machine.copy_of(slot("x")).is_some(), "what it had is a copy");
+}
+
+#[test]
+fn a_copy_outlives_its_site_being_the_backup() {
+    let mut three = Three::new();
+    three.put("x", "mirrored");
+    three.mirror();
+    // A is lost; an operator names another backup for it first.
+    let other = RegistryChange::Backup(A, model::BackupChoice::At(C));
+    three.change(B, &other).unwrap();
+    let done = three.promote(true, &[], &[]).unwrap();
+    assert_eq!((done.mirrored, done.empty, done.by), (16_384, 0, B));
+    assert_eq!(three.held(B, "x"), Ok(Some("mirrored".into())));
 }
 
 #[test]
 fn slots_that_are_not_mirrored_whole_begin_empty_and_that_is_said() {
     let mut three = Three::new();
-    three.give("x", A, C, "released");
-    three.mirror();
-    let number = three.give("x", C, A, "released");
     three.put("x", "never mirrored");
-    // Too early: the mirror does not have it.
-    three.forget(C, number).unwrap();
+    let told = three.promote(false, &[], &[]).unwrap();
+    assert_eq!((told.holds, told.mirrored, told.empty), (16_384, 0, 16_384));
+    three.give("x", A, C, "released");
+    three.at(C).write_in(CARS, put("x", "never mirrored")).unwrap();
+    three.give("x", C, A, "released");
     let done = three.promote(true, &[], &[]).unwrap();
-    assert_eq!((done.mirrored, done.empty), (16_383, 1));
-    assert_eq!(three.held(B, "x"), Ok(None));
-    assert_eq!(three.sites[&B].machine.token(slot("x")), Token::Held(Epoch(3).far_on()));
-}
-
-#[test]
-fn what_comes_too_late_for_the_mirror_is_with_its_giver_again() {
-    let mut three = Three::new();
-    for key in ["x", "y"] {
-        three.give(key, A, C, "released");
-    }
-    three.at(C).write_in(CARS, put("x", "at c")).unwrap();
-    let versions = three.sites[&C].machine.revision();
-    three.mirror();
-    let number = three.give("x", C, A, "released");
-    three.give("y", C, A, "released");
-    assert_eq!(three.held(C, "x"), Err(Refusal::NotHeld(slot("x"))), "it is A's");
-    assert_eq!(three.sites[&C].machine.reader().count(CARS).unwrap(), 0);
-    three.at(C).reopen();
-    three.put("x", "in the lag");
-    let done = three.promote(true, &[], &[]).unwrap();
-    assert_eq!((done.mirrored, done.empty), (16_382, 0));
-    // Who was fenced may say what it likes.
-    assert_eq!(three.forget(C, number), Err(Refusal::Move(MoveError::NoReceiver)));
-    let far = Epoch(3).far_on();
-    assert_eq!(three.sites[&B].machine.holder(slot("x")), Some((C, far)));
+    assert_eq!((done.mirrored, done.empty), (1, 16_383), "C has retained it");
     three.hears(C);
-    assert_eq!(three.sites[&C].machine.token(slot("x")), Token::Held(far));
-    assert_eq!(three.held(C, "x"), Ok(Some("at c".into())));
-    assert_eq!(three.held(C, "y"), Ok(None));
-    assert_eq!(three.forget(C, number), Err(Refusal::Move(MoveError::NoMove(number))));
-    let Ok(Answer::Put { version, .. }) = three.at(C).write_in(CARS, put("x", "after")) else {
-        panic!("not put")
-    };
-    assert!(version.0 > versions.0 + (1 << 31), "no version is given twice");
-    three.at(C).reopen();
-    // The ghost knows where to send whoever asks.
-    three.hears(A);
-    assert_eq!(three.sites[&A].machine.holder(slot("x")), Some((C, far)));
+    assert_eq!(three.held(C, "x"), Ok(Some("never mirrored".into())));
 }
 
 #[test]
-fn what_is_safe_or_has_come_back_is_kept_no_more() {
+fn what_comes_too_late_for_the_mirror_is_with_its_source_again() {
+    for until in ["frozen", "installed", "released"] {
+        let mut three = Three::new();
+        three.put("x", "1");
+        three.give("x", A, C, "released");
+        three.mirror();
+        three.at(C).write_in(CARS, put("x", "at c")).unwrap();
+        three.give("x", C, A, until);
+        let done = three.promote(true, &[], &[]).unwrap();
+        assert!(done.done, "{until}");
+        assert_eq!(three.held(C, "x"), Err(Refusal::NotHeld(slot("x"))), "{until}: not yet known");
+        three.hears(C);
+        assert_eq!(three.held(C, "x"), Ok(Some("at c".into())), "{until}");
+        assert_eq!(three.sites[&C].machine.giving().len(), 0, "{until}");
+    }
+}
+
+#[test]
+fn a_copy_goes_when_its_owner_says_that_another_is_safe() {
     let mut three = Three::new();
-    for key in ["x", "y", "z"] {
-        three.give(key, A, C, "released");
-        three.at(C).write_in(CARS, put(key, "at c")).unwrap();
-    }
-    let timed = put_with("z", "t", Condition::Always, Expiry::AtMs(5_000));
-    three.at(C).write_in(CARS, timed).unwrap();
-    let before = three.sites[&C].rows(tables::RECORDS);
-    let numbers = ["x", "y", "z"].map(|key| three.give(key, C, A, "released"));
-    assert_eq!(three.sites[&C].rows(tables::RECORDS), before, "all of it is kept");
-    three.forget(C, numbers[0]).unwrap();
-    three.give("y", A, C, "released");
-    assert_eq!(three.sites[&C].machine.kept().keys().collect::<Vec<_>>(), [&numbers[2]]);
-    assert_eq!(three.sites[&C].machine.open_from(), Some(numbers[2]));
-    assert_eq!(three.held(C, "y"), Ok(None), "what came back is what is there");
-    three.at(C).now_ms = 6_000;
+    three.put("x", "1");
+    three.give("x", A, C, "released");
+    let retained = three.sites[&A].machine.copy_of(slot("x"));
+    assert_eq!(retained, Some(SlotCopy::retained(Epoch::counted(1), A)));
+    let safe = |epoch, generation| {
+        let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(epoch))]);
+        Command::Supersede { slots, generation, position: 90 }
+    };
+    three.at(A).run(safe(1, 900)).unwrap();
+    assert!(three.sites[&A].machine.copy_of(slot("x")).is_some(), "that is an older one");
+    three.at(A).run(safe(2, 0)).unwrap();
+    assert_eq!(three.sites[&A].machine.copy_of(slot("x")), None);
     for _ in 0..3 {
-        three.at(C).tick();
+        three.at(A).tick();
     }
-    assert_eq!(three.sites[&C].rows(tables::RECORDS), 0, "kept records expire, too");
-    three.at(C).reopen();
-    let open = three.give("y", C, A, "installed");
-    let not_ready = Refusal::Move(MoveError::NotReady("the move has not ended here"));
-    assert_eq!(three.forget(C, open), Err(not_ready));
+    assert_eq!(three.sites[&A].rows(tables::GARBAGE), 0);
+    assert_eq!(three.sites[&A].rows(tables::COPIED), 0);
+}
+
+#[test]
+fn whoever_learns_of_a_higher_epoch_stops_serving() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(5))]);
+    three.at(A).run(Command::Register { holder: C, slots }).unwrap();
+    assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
+    assert!(three.sites[&A].machine.copy_of(slot("x")).is_some());
 }
 
 #[test]
 fn who_cannot_be_asked_must_be_named() {
     let mut three = Three::new();
     three.put("x", "1");
-    three.put("y", "1");
     three.mirror();
-    // C has a slot that B does not know of, and cannot be asked.
-    three.give("x", A, C, "installed");
-    let silent = Failure::Refused(Refusal::Backup(BackupError::Silent("c".into())));
-    assert_eq!(three.promote(true, &[C], &[]), Err(silent));
-    assert_eq!(three.promote(false, &[C], &[]).unwrap().silent, [C]);
-    let done = three.promote(true, &[C], &[C]).unwrap();
-    assert_eq!((done.done, done.mirrored), (true, 16_384));
-    // Now both hold it, at epochs that are far apart; the lower one gives way.
-    assert_eq!(three.sites[&C].machine.token(slot("x")), Token::Held(Epoch(2)));
-    three.hears(C);
-    let far = Epoch(1).far_on();
-    assert_eq!(three.sites[&C].machine.token(slot("x")), Token::Gone { epoch: far, to: B });
-    assert_eq!(three.held(B, "x"), Ok(Some("1".into())));
+    let told = three.promote(false, &[C], &[]).unwrap();
+    assert_eq!(told.silent, [C]);
+    let silent = three.promote(true, &[C], &[]);
+    let is_silent = |outcome: &Result<Loss, Failure>| {
+        matches!(outcome, Err(Failure::Refused(Refusal::Backup(BackupError::Silent(_)))))
+    };
+    assert!(is_silent(&silent), "{silent:?}");
+    assert!(three.promote(true, &[C], &[C]).unwrap().done);
+    let again = three.promote(true, &[], &[]);
+    assert_eq!(again, Err(Failure::Refused(Refusal::Backup(BackupError::Promoted(B)))));
 }
 
 #[test]
-fn two_backups_do_not_both_take_over() {
+fn a_fence_ends_with_its_failover() {
     let mut three = Three::new();
+    three.put("x", "1");
     three.mirror();
-    let fence = |by, number, step| Command::Fence { lost: A, by, number, step };
-    three.at(C).run(fence(C, 9, model::Fencing::Set)).unwrap();
-    let fenced = Failure::Refused(Refusal::Backup(BackupError::Fenced(C)));
-    assert_eq!(three.promote(true, &[], &[]), Err(fenced));
-    // What B had fenced is free again, and it takes over when C gives up.
-    assert!(
-        !three.sites[&B].machine.fences().contains_key(&A)
-            || three.sites[&B].machine.fences()[&A].0 == B
-    );
-    three.at(C).run(fence(C, 9, model::Fencing::Lift)).unwrap();
-    assert!(three.promote(true, &[], &[]).unwrap().done);
-    let again = Failure::Refused(Refusal::Backup(BackupError::Promoted(B)));
-    assert_eq!(three.promote(true, &[], &[]), Err(again));
-}
-
-#[test]
-fn nothing_passes_to_or_from_a_fenced_site() {
-    let mut three = Three::new();
-    three.mirror();
-    let number = three.give("x", A, C, "frozen");
-    let fence = |step| Command::Fence { lost: A, by: B, number: 9, step };
-    three.at(C).run(fence(model::Fencing::Set)).unwrap();
-    three.at(B).run(fence(model::Fencing::Set)).unwrap();
+    let number = three.give("x", A, B, "frozen");
+    let open = RegistryChange::OpenFailover { lost: A, without: vec![C] };
+    three.change(B, &open).unwrap();
+    let id = MoveId { from: A, number };
     let install = three.install(A, 0);
-    let install = Command::Receiving { id: MoveId { from: A, number }, step: install };
-    assert_eq!(three.at(C).run(install), Err(Refusal::Move(MoveError::Refused)));
-    let own = three.sites[&A].machine.own_mirror().unwrap().number;
-    let begin = Command::Mirror { from: A, number: own, step: model::Mirroring::Begin };
-    assert_eq!(three.at(B).run(begin.clone()), Err(Refusal::Backup(BackupError::Outdated)));
-    three.at(B).run(fence(model::Fencing::Lift)).unwrap();
-    assert!(three.at(B).run(begin).is_ok());
-    // The lost site itself is not to be fenced.
-    assert!(three.at(A).run(fence(model::Fencing::Set)).is_err());
+    let install = Command::Receiving { id, step: install };
+    let fenced = three.at(B).run(install.clone());
+    assert!(matches!(fenced, Err(Refusal::Move(model::MoveError::NotReady(_)))), "{fenced:?}");
+    three.hears(A);
+    assert_eq!(three.held(A, "y"), Err(Refusal::NotHeld(slot("y"))), "it serves nothing");
+    three.at(A).reopen();
+    assert_eq!(three.held(A, "y"), Err(Refusal::NotHeld(slot("y"))));
+    let opened = three.sites[&B].machine.registry().unwrap().failovers.open.clone().unwrap();
+    three.change(B, &RegistryChange::CloseFailover(opened.opened)).unwrap();
+    three.hears(A);
+    assert_eq!(three.held(A, "y"), Ok(None));
+    assert_eq!(three.at(B).run(install), Ok(Answer::Installed));
+    assert!(three.held(B, "x").is_ok());
 }
 
 #[test]
@@ -561,7 +495,7 @@ fn a_site_that_the_others_have_removed_serves_nothing() {
     three.put("x", "1");
     three.mirror();
     three.promote(true, &[], &[]).unwrap();
-    three.change(B, &RegistryChange::Remove(A));
+    three.change(B, &RegistryChange::Remove(A)).unwrap();
     three.hears(A);
     assert_eq!(three.sites[&A].machine.held().len(), 0);
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));

@@ -189,9 +189,8 @@ fn check_state(state: &impl Read) {
         let count = counted.remove(&generation).unwrap_or(0);
         assert_eq!(keyspaces.count(id), count, "the count of {id}");
     }
-    for (key, row) in
-        table(tables::STORES).chain(table(tables::STAGED)).chain(table(tables::MIRRORED))
-    {
+    let stores = [tables::STORES, tables::STAGED, tables::MIRRORED, tables::COPIED];
+    for (key, row) in stores.into_iter().flat_map(table) {
         let (generation, len) = take_varint(row).unwrap();
         let (count, _) = take_varint(&row[len..]).unwrap();
         assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");

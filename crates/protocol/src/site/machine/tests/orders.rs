@@ -32,14 +32,14 @@ fn an_order_asked_again_begins_nothing_and_tells_how_far_it_is() {
     let [OrderedMove { number, .. }] = begun.moves[..] else { panic!("{begun:?}") };
     assert_eq!(begun.moves, [OrderedMove { number, slots: wanted.clone(), gone: None }]);
     let leaving =
-        Holding { slots: wanted.clone(), epoch: Epoch(1), held: Held::Leaving(B, number) };
+        Holding { slots: wanted.clone(), epoch: Epoch::counted(1), held: Held::Leaving(B, number) };
     assert_eq!((begun.refused.clone(), &begun.holdings[..]), (None, &[leaving][..]));
     assert_eq!(a.ordered(1, &wanted, B), begun);
     a.reopen();
     assert_eq!(a.ordered(1, &wanted, B), begun, "and after a restart");
     a.give(number, Giving::Freeze).unwrap();
     a.give(number, Giving::Release).unwrap();
-    let gone = Holding { slots: wanted.clone(), epoch: Epoch(2), held: Held::Gone(B) };
+    let gone = Holding { slots: wanted.clone(), epoch: Epoch::counted(2), held: Held::Gone(B) };
     let over = OrderedMove { number, slots: wanted.clone(), gone: Some(wanted.clone()) };
     let ordered = Ordered { moves: vec![over], refused: None, holdings: vec![gone] };
     assert_eq!(a.ordered(1, &wanted, B), ordered);

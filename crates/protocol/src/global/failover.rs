@@ -1,0 +1,461 @@
+//! A failover, seen to by the leader of the site that an operator asked.
+//!
+//! ```text
+//! call        the lost site and all others: whoever answers is not lost, whoever is silent must be named
+//! preview     every other site tells what it has: this is what would be taken, and what lost
+//! open        the registry fences the lost site and those that are named        (the operator accepts)
+//! inventory   every other site, in the command that learns of it, tells what it has
+//! decide      the registry has who takes what; each site follows it when it learns of it
+//! ```
+//!
+//! All of this can be lost on the way: until the decision nothing has changed but the fences, which end when
+//! the failover is called off. Whoever finds one open that goes on no more calls it off.
+
+use super::ownership::trial::Planted;
+use super::ownership::{Found, Report};
+use crate::site::Origin;
+use model::{
+    Answer, BackupError, Ballot, Command, Failure, Inventory, Loss, Refusal, Registry,
+    RegistryChange, RegistryError, Revision, SiteId, Slot, SlotCopy, Taken,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long sites that are called have to answer.
+const CALL: Duration = Duration::from_millis(1_500);
+
+/// How many may wait for one failover.
+const WAITING_MAX: usize = 64;
+
+/// What is to be done for it.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A site is called; whether it answers is seen by others.
+    Call(SiteId),
+    /// A command of another site, or of this one; the answer comes back under this number.
+    Ask { id: u64, to: SiteId, command: Command },
+    /// A change of the registry; 0: whatever comes of it.
+    Change { id: u64, change: RegistryChange },
+    /// The end, for whoever asked.
+    Settle(Origin, Result<Answer, Failure>),
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Until then sites may answer the call.
+    Calling { since: Duration, until: Duration },
+    /// These have not told yet what they have.
+    Gathering {
+        opened: Option<Ballot>,
+        missing: BTreeSet<SiteId>,
+        told: BTreeMap<SiteId, Inventory>,
+    },
+    /// It is to be opened.
+    Opening,
+    /// The decision is on its way.
+    Deciding,
+}
+
+#[derive(Debug)]
+struct Failover {
+    /// Who waits for it; the same one again, if the answer took long.
+    origins: Vec<Origin>,
+    loss: Loss,
+    without: Vec<SiteId>,
+    accept: bool,
+    deadline: Duration,
+    stage: Stage,
+    /// How many slots would begin empty, by the preview.
+    accepted_empty: u32,
+}
+
+/// What an operator asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) origin: Origin,
+    pub(crate) lost: SiteId,
+    /// Who takes what there is no copy of.
+    pub(crate) by: SiteId,
+    pub(crate) without: Vec<SiteId>,
+    pub(crate) accept: bool,
+    pub(crate) deadline: Duration,
+}
+
+/// What must be known of the site.
+pub(crate) struct View<'a> {
+    pub(crate) now: Duration,
+    pub(crate) own: SiteId,
+    pub(crate) registry: &'a Registry,
+    /// When this site's copies of the lost one were last known to be in step, ms since 1970.
+    pub(crate) in_step_ms: u64,
+    /// Whether a site has said something since then.
+    pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
+}
+
+/// The failovers that this site's leader sees to: one at a time for each lost site.
+#[derive(Debug, Default)]
+pub(crate) struct FailoverJobs {
+    under_way: BTreeMap<SiteId, Failover>,
+    asked: BTreeMap<u64, (SiteId, SiteId)>,
+    last_id: u64,
+}
+
+impl FailoverJobs {
+    /// An operator asks.
+    pub(crate) fn want(&mut self, wanted: Wanted, view: &View<'_>) -> Vec<Effect> {
+        let Wanted { origin, lost, by, without, accept, deadline } = wanted;
+        if view.registry.is_lost(lost) {
+            let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+            let taker = decided.and_then(|one| one.taken.first()).map_or(by, |taken| taken.by);
+            return vec![refuse(origin, BackupError::Promoted(taker))];
+        }
+        if lost == view.own {
+            return vec![refuse(origin, BackupError::Answers(lost))];
+        }
+        if let Some(one) = self.under_way.get_mut(&lost) {
+            if (one.accept, &one.without) != (accept, &without) || one.origins.len() >= WAITING_MAX
+            {
+                return vec![refuse(origin, BackupError::Fenced(view.own))];
+            }
+            one.origins.push(origin);
+            return Vec::new();
+        }
+        let loss = Loss { in_step_ms: view.in_step_ms, ..Loss::of(lost, by) };
+        let stage = Stage::Calling { since: view.now, until: view.now + CALL };
+        let origins = vec![origin];
+        let accepted_empty = 0;
+        let one = Failover { origins, loss, without, accept, deadline, stage, accepted_empty };
+        let calls = view.registry.sites.iter().map(|site| site.id);
+        let calls = calls.filter(|site| *site != view.own).map(Effect::Call).collect();
+        self.under_way.insert(lost, one);
+        calls
+    }
+
+    /// Those of which something is to be seen to.
+    pub(crate) fn lost_sites(&self) -> Vec<SiteId> {
+        self.under_way.keys().copied().collect()
+    }
+
+    /// Goes on with one.
+    pub(crate) fn poll(&mut self, lost: SiteId, view: &View<'_>) -> Vec<Effect> {
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        if one.deadline <= view.now {
+            let failure = match one.stage {
+                Stage::Deciding => Failure::Unknown {
+                    why: "its deadline passed before the registry's change was answered",
+                },
+                _ => Failure::NotServing("the failover took too long"),
+            };
+            return self.end(lost, view, Err(failure));
+        }
+        let Stage::Calling { since, until } = one.stage else { return Vec::new() };
+        if view.now < until {
+            return Vec::new();
+        }
+        one.loss.in_step_ms = view.in_step_ms;
+        one.loss.answers = (view.heard_since)(lost, since);
+        let others = asked(view, lost, &one.without).filter(|site| *site != view.own);
+        one.loss.silent = others.filter(|site| !(view.heard_since)(*site, since)).collect();
+        if one.accept && one.loss.answers {
+            return self.end(lost, view, Err(failed(BackupError::Answers(lost))));
+        }
+        if one.accept && !one.loss.silent.is_empty() {
+            let name = |site: &SiteId| match view.registry.site(*site) {
+                Some(entry) => entry.name.to_string(),
+                None => site.to_string(),
+            };
+            let names = one.loss.silent.iter().map(name).collect::<Vec<_>>().join(", ");
+            return self.end(lost, view, Err(failed(BackupError::Silent(names))));
+        }
+        self.gather(lost, None, view)
+    }
+
+    /// Asks every site that is not fenced, or would not be, what it has.
+    fn gather(&mut self, lost: SiteId, opened: Option<Ballot>, view: &View<'_>) -> Vec<Effect> {
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        let is_silent = |site: &SiteId| opened.is_none() && one.loss.silent.contains(site);
+        let missing: BTreeSet<SiteId> =
+            asked(view, lost, &one.without).filter(|site| !is_silent(site)).collect();
+        one.stage = Stage::Gathering { opened, missing: missing.clone(), told: BTreeMap::new() };
+        let mut effects = Vec::new();
+        for site in missing {
+            let registry = Box::new(view.registry.clone());
+            let command = Command::Inventory { registry, lost, failover: opened };
+            effects.push(Effect::Ask { id: self.next_id(lost, site), to: site, command });
+        }
+        effects
+    }
+
+    fn next_id(&mut self, lost: SiteId, site: SiteId) -> u64 {
+        self.last_id += 1;
+        self.asked.insert(self.last_id, (lost, site));
+        self.last_id
+    }
+
+    /// Which failover an answer is about.
+    pub(crate) fn lost_of(&self, id: u64) -> Option<SiteId> {
+        self.asked.get(&id).map(|(lost, _)| *lost)
+    }
+
+    /// An answer has come.
+    pub(crate) fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_>,
+    ) -> Vec<Effect> {
+        let Some((lost, site)) = self.asked.remove(&id) else { return Vec::new() };
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        match (&mut one.stage, outcome) {
+            (Stage::Gathering { missing, told, .. }, Ok(Answer::Inventory(inventory))) => {
+                missing.remove(&site);
+                told.insert(site, *inventory);
+                if missing.is_empty() { self.gathered(lost, view) } else { Vec::new() }
+            }
+            (Stage::Opening, Ok(_)) => match &view.registry.failovers.open {
+                Some(open) if open.lost == lost && open.without == one.without => {
+                    let opened = open.opened;
+                    self.gather(lost, Some(opened), view)
+                }
+                _ => self.end(lost, view, Err(called_off())),
+            },
+            (Stage::Deciding, Ok(_)) => {
+                one.loss.done = true;
+                let answer = Answer::Loss(Box::new(one.loss.clone()));
+                self.end(lost, view, Ok(answer))
+            }
+            (_, Err(failure)) => self.end(lost, view, Err(failure)),
+            (_, Ok(_)) => {
+                let failure = Failure::NotServing("a site does not tell what it has");
+                self.end(lost, view, Err(failure))
+            }
+        }
+    }
+
+    /// Every site that is asked has told what it has.
+    fn gathered(&mut self, lost: SiteId, view: &View<'_>) -> Vec<Effect> {
+        let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
+        let Stage::Gathering { opened, told, .. } = &one.stage else { return Vec::new() };
+        let opened = *opened;
+        let is_listed = |site| view.registry.site(site).is_some();
+        let taken = plan(told, &mut one.loss, one.without.is_empty(), is_listed);
+        let Some(opened) = opened else {
+            one.accepted_empty = one.loss.empty;
+            if !one.accept {
+                let answer = Answer::Loss(Box::new(one.loss.clone()));
+                return self.end(lost, view, Ok(answer));
+            }
+            one.stage = Stage::Opening;
+            let change = RegistryChange::OpenFailover { lost, without: one.without.clone() };
+            let id = self.next_id(lost, view.own);
+            return vec![Effect::Change { id, change }];
+        };
+        if one.loss.empty > one.accepted_empty {
+            return self.end(lost, view, Err(failed(BackupError::Outdated)));
+        }
+        one.stage = Stage::Deciding;
+        let change = RegistryChange::DecideFailover { opened, taken };
+        let id = self.next_id(lost, view.own);
+        vec![Effect::Change { id, change }]
+    }
+
+    /// It is over, one way or the other.
+    fn end(
+        &mut self,
+        lost: SiteId,
+        view: &View<'_>,
+        outcome: Result<Answer, Failure>,
+    ) -> Vec<Effect> {
+        let Some(one) = self.under_way.remove(&lost) else { return Vec::new() };
+        let mut effects = vec![];
+        let open = view.registry.failovers.open.as_ref().filter(|open| open.lost == lost);
+        let is_opened = match one.stage {
+            Stage::Calling { .. } | Stage::Gathering { opened: None, .. } => false,
+            Stage::Gathering { .. } | Stage::Opening | Stage::Deciding => true,
+        };
+        // The registry orders this and a decision that may be on its way.
+        if let Some(open) = open.filter(|_| is_opened && outcome.is_err()) {
+            let change = RegistryChange::CloseFailover(open.opened);
+            effects.push(Effect::Change { id: 0, change });
+        }
+        let each = one.origins.into_iter().map(|origin| Effect::Settle(origin, outcome.clone()));
+        effects.extend(each);
+        effects
+    }
+
+    /// This node leads no more: whoever asked asks the next leader.
+    pub(crate) fn drop_all(&mut self) -> Vec<Effect> {
+        self.asked.clear();
+        let why = "the leader that saw to the failover was lost; `portolan site list` shows what came of it";
+        let all = std::mem::take(&mut self.under_way).into_values();
+        let origins = all.flat_map(|one| one.origins);
+        origins.map(|origin| Effect::Settle(origin, Err(Failure::Unknown { why }))).collect()
+    }
+}
+
+/// The sites that are asked: all that are listed, but for those that are fenced.
+fn asked<'a>(
+    view: &'a View<'_>,
+    lost: SiteId,
+    without: &'a [SiteId],
+) -> impl Iterator<Item = SiteId> + 'a {
+    let all = view.registry.sites.iter().map(|site| site.id);
+    all.filter(move |site| *site != lost && !without.contains(site))
+}
+
+fn failed(error: BackupError) -> Failure {
+    Failure::Refused(Refusal::Backup(error))
+}
+
+fn called_off() -> Failure {
+    Failure::Refused(Refusal::Registry(RegistryError::NoFailover))
+}
+
+fn refuse(origin: Origin, error: BackupError) -> Effect {
+    Effect::Settle(origin, Err(failed(error)))
+}
+
+/// Who takes what, by what sites have told; and what is lost by that. What there is no copy of begins empty
+/// at `loss.by`, unless somebody was not asked: the rest may be there.
+///
+/// A slot whose owner nobody knows, or that is said to be with a site that has left, is with the only
+/// site that was not asked.
+fn plan(
+    told: &BTreeMap<SiteId, Inventory>,
+    loss: &mut Loss,
+    all_asked: bool,
+    is_listed: impl Fn(SiteId) -> bool,
+) -> Vec<Taken> {
+    let lost = loss.lost;
+    let mut found: BTreeMap<Slot, Found> = BTreeMap::new();
+    for (site, inventory) in told {
+        for (owner, slots) in &inventory.owners {
+            for (slot, epoch) in slots.iter() {
+                let report = Report { owner: Some((epoch, *owner)), copy: None };
+                found.entry(slot).or_default().add(*site, &report);
+            }
+        }
+        for run in &inventory.copies {
+            for slot in run.slots.iter() {
+                let report = Report { owner: None, copy: Some(run.copy) };
+                found.entry(slot).or_default().add(*site, &report);
+            }
+        }
+    }
+    let mut runs: BTreeMap<_, Vec<Slot>> = BTreeMap::new();
+    (loss.holds, loss.mirrored, loss.empty) = (0, 0, 0);
+    loss.revision = Revision(0);
+    for slot in Slot::all() {
+        let found = found.get(&slot).copied().unwrap_or_default();
+        let owner = found.owner.map(|(_, owner)| owner).filter(|owner| is_listed(*owner));
+        let owner = owner.or(all_asked.then_some(lost));
+        if owner != Some(lost) {
+            continue;
+        }
+        loss.holds += 1;
+        match found.taker(found.owner.map_or(lost, |(_, owner)| owner), Planted::none()) {
+            Some((by, SlotCopy { tag, position, .. })) => {
+                loss.mirrored += 1;
+                if position != SlotCopy::WHOLE {
+                    loss.revision = loss.revision.max(Revision(position));
+                }
+                runs.entry((by, Some((tag.epoch, position)))).or_default().push(slot);
+            }
+            None if all_asked => {
+                loss.empty += 1;
+                runs.entry((loss.by, None)).or_default().push(slot);
+            }
+            None => {}
+        }
+    }
+    let take = |((by, from), slots): ((SiteId, _), Vec<Slot>)| Taken {
+        by,
+        slots: slots.into_iter().collect(),
+        from,
+    };
+    let taken: Vec<Taken> = runs.into_iter().map(take).collect();
+    loss.keys = taken.iter().map(|one| keys_taken(told, one)).sum();
+    if let Some(most) = taken.iter().max_by_key(|one| one.slots.len()) {
+        loss.by = most.by;
+    }
+    taken
+}
+
+/// How many keys come with what a site takes; about, if it takes a part of a run.
+fn keys_taken(told: &BTreeMap<SiteId, Inventory>, one: &Taken) -> u64 {
+    let Some(inventory) = told.get(&one.by) else { return 0 };
+    let is_it = |run: &&model::CopyRun| Some((run.copy.tag.epoch, run.copy.position)) == one.from;
+    let runs = inventory.copies.iter().filter(is_it);
+    runs.map(|run| {
+        let taken = run.slots.iter().filter(|slot| one.slots.contains(*slot)).count() as u64;
+        run.keys * taken / run.slots.len().max(1) as u64
+    })
+    .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{CopyRun, Epoch, SlotEpochs, Tag};
+
+    const LOST: SiteId = SiteId(1);
+    const B: SiteId = SiteId(2);
+    const C: SiteId = SiteId(3);
+
+    fn slots(text: &str, count: u64) -> SlotEpochs {
+        SlotEpochs(vec![(text.parse().unwrap(), Epoch::counted(count))])
+    }
+
+    fn mirror(text: &str, count: u64, position: u64) -> CopyRun {
+        let tag = Tag { epoch: Epoch::counted(count), generation: 5 };
+        let copy = SlotCopy { tag, origin: LOST, position };
+        CopyRun { copy, slots: text.parse().unwrap(), keys: 100 }
+    }
+
+    fn planned(told: Vec<(SiteId, Inventory)>, all_asked: bool) -> (Vec<Taken>, Loss) {
+        let mut loss = Loss::of(LOST, B);
+        let is_listed = |site: SiteId| site.0 <= 3;
+        let taken = plan(&told.into_iter().collect(), &mut loss, all_asked, is_listed);
+        (taken, loss)
+    }
+
+    #[test]
+    fn copies_are_taken_where_they_lie_and_the_rest_begins_empty() {
+        let told = || {
+            vec![
+                (
+                    B,
+                    Inventory {
+                        owners: vec![
+                            (LOST, slots("0-9", 2)),
+                            (B, slots("20-16381", 2)),
+                            (SiteId(9), slots("16382", 2)),
+                        ],
+                        copies: vec![mirror("0-4", 2, 7)],
+                        ..Inventory::default()
+                    },
+                ),
+                (
+                    C,
+                    Inventory {
+                        owners: vec![(C, slots("4", 3)), (LOST, slots("9", 2))],
+                        copies: vec![mirror("9", 2, 3)],
+                        ..Inventory::default()
+                    },
+                ),
+            ]
+        };
+        let (taken, loss) = planned(told(), true);
+        let by = |site, from| {
+            let one = taken.iter().find(|one| one.by == site && one.from == from);
+            one.map(|one| one.slots.to_string()).unwrap_or_default()
+        };
+        assert_eq!(by(B, Some((Epoch::counted(2), 7))), "0-3");
+        assert_eq!(by(C, Some((Epoch::counted(2), 3))), "9");
+        assert_eq!(by(B, None), "5-8,10-19,16382-16383", "nobody else can have it");
+        assert_eq!((loss.holds, loss.mirrored, loss.empty), (21, 5, 16));
+        assert_eq!((loss.keys, loss.revision, loss.by), (180, Revision(7), B));
+        let (taken, loss) = planned(told(), false);
+        assert!(taken.iter().all(|one| one.from.is_some()) && loss.empty == 0);
+    }
+}

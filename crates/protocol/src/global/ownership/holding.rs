@@ -1,0 +1,335 @@
+//! What a site knows of one slot: its right to serve it, and the copy that it has of it.
+
+use super::fences::Fences;
+use super::trial::Bug;
+use model::{Epoch, SiteId, SlotCopy, Tag};
+
+/// A site's right to serve a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Token {
+    /// It never had it, and knows nobody who does.
+    #[default]
+    Never,
+    /// It owns the slot.
+    Held(Epoch),
+    /// It owned the slot, and serves it no more: the destination may own it at the next epoch.
+    Frozen {
+        /// Its own epoch.
+        epoch: Epoch,
+        /// The destination.
+        to: SiteId,
+    },
+    /// Another site owns the slot, or did.
+    Gone {
+        /// Its epoch.
+        epoch: Epoch,
+        /// Which.
+        to: SiteId,
+    },
+}
+
+impl Token {
+    /// The highest epoch that the site knows of.
+    pub fn epoch(self) -> Epoch {
+        match self {
+            Token::Never => Epoch::default(),
+            Token::Held(epoch) | Token::Frozen { epoch, .. } | Token::Gone { epoch, .. } => epoch,
+        }
+    }
+
+    /// Whether the records of the slot lie here as the site's own.
+    pub fn is_own(self) -> bool {
+        matches!(self, Token::Held(_) | Token::Frozen { .. })
+    }
+}
+
+/// What a site knows of one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holding {
+    /// Its right to serve it.
+    pub token: Token,
+    /// The complete copy that it has.
+    pub copy: Option<SlotCopy>,
+}
+
+/// What becomes of the records that lie at the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Records {
+    /// They stay what they are.
+    Stay,
+    /// Its own become the copy, in the place of what copy there is.
+    Retain,
+    /// Its own go; the copy is of a later state.
+    Drop,
+    /// Those of the copy become its own, in the place of its own.
+    Take,
+    /// Its own begin empty.
+    BeginEmpty,
+    /// Those that came become its own. The copy, if it is void now, goes.
+    Install,
+}
+
+impl Holding {
+    /// Freezes the slot, to hand it to a site. Whether it does.
+    pub fn freeze(&mut self, to: SiteId, fences: &Fences<'_>) -> bool {
+        let Token::Held(epoch) = self.token else { return false };
+        let may = !fences.part_from(to);
+        if may {
+            self.token = Token::Frozen { epoch, to };
+        }
+        may
+    }
+
+    /// Takes the slot at this epoch, from a site that hands it over. `None`: it does not.
+    pub fn install(&mut self, epoch: Epoch, from: SiteId, fences: &Fences<'_>) -> Option<Records> {
+        let is_held = matches!(self.token, Token::Held(_));
+        if is_held || self.token.epoch() >= epoch || fences.part_from(from) {
+            return None;
+        }
+        self.token = Token::Held(epoch);
+        self.copy = self.copy.filter(|copy| copy.tag > Tag { epoch, generation: 0 });
+        Some(Records::Install)
+    }
+
+    /// Refuses the slot at this epoch for ever, so that the site that hands it over may keep it. Whether
+    /// it does.
+    pub fn refuse(&mut self, epoch: Epoch, from: SiteId, fences: &Fences<'_>) -> bool {
+        let may = !self.token.is_own() && self.token.epoch() < epoch && !fences.part_from(from);
+        if may {
+            self.token = Token::Gone { epoch, to: from };
+        }
+        may
+    }
+
+    /// Whether it has refused the slot at this epoch to that site.
+    pub fn has_refused(&self, epoch: Epoch, from: SiteId) -> bool {
+        self.token == Token::Gone { epoch, to: from }
+    }
+
+    /// Serves a frozen slot again, as its destination has refused it. Whether it does.
+    pub fn resume(&mut self, fences: &Fences<'_>) -> bool {
+        let Token::Frozen { epoch, to } = self.token else { return false };
+        let may = !fences.part_from(to);
+        if may {
+            // A late install finds this epoch taken.
+            let unasked = fences.planted().is(Bug::AbortUnasked);
+            self.token = Token::Held(if unasked { epoch } else { epoch.next() });
+        }
+        may
+    }
+
+    /// Gives a frozen slot up: its destination is known to have had it.
+    pub fn release(&mut self, fences: &Fences<'_>) -> Records {
+        let Token::Frozen { epoch, to } = self.token else { return Records::Stay };
+        self.learn(epoch.next(), to, fences)
+    }
+
+    /// Learns who owns the slot, by whatever message.
+    pub fn learn(&mut self, epoch: Epoch, owner: SiteId, fences: &Fences<'_>) -> Records {
+        // That a site owns a slot itself it knows by its own log alone.
+        if epoch <= self.token.epoch() || owner == fences.own() {
+            return Records::Stay;
+        }
+        let records = self.give_up(fences);
+        self.token = Token::Gone { epoch, to: owner };
+        records
+    }
+
+    fn give_up(&mut self, fences: &Fences<'_>) -> Records {
+        if !self.token.is_own() {
+            return Records::Stay;
+        }
+        let retained = SlotCopy::retained(self.token.epoch(), fences.own());
+        if fences.planted().is(Bug::NothingRetained) {
+            return Records::Drop;
+        }
+        match self.copy {
+            Some(copy) if copy.tag > retained.tag => Records::Drop,
+            _ => {
+                self.copy = Some(retained);
+                Records::Retain
+            }
+        }
+    }
+
+    /// Follows the decision of a failover, `decided` being its first epoch.
+    pub fn follow(&mut self, decided: Epoch, taker: SiteId, fences: &Fences<'_>) -> Records {
+        if self.token.epoch() >= decided {
+            return Records::Stay;
+        }
+        if taker != fences.own() {
+            let records = self.give_up(fences);
+            self.token = Token::Gone { epoch: decided, to: taker };
+            return records;
+        }
+        let own = self.token.is_own().then_some(self.token.epoch());
+        self.token = Token::Held(decided);
+        match (own, self.copy) {
+            (Some(own), copy) if copy.is_none_or(|copy| copy.tag.epoch <= own) => Records::Stay,
+            (_, Some(_)) => {
+                self.copy = None;
+                Records::Take
+            }
+            (_, None) => Records::BeginEmpty,
+        }
+    }
+
+    /// Whether a stream of this tag may feed the copy here. What it brings lies apart until it is
+    /// complete, and what is there stays until then.
+    pub fn may_be_fed(&self, tag: Tag, from: SiteId, fences: &Fences<'_>) -> bool {
+        let is_held = matches!(self.token, Token::Held(_));
+        let is_late = tag.epoch < self.token.epoch() || self.copy.is_some_and(|c| c.tag > tag);
+        !is_held && !is_late && !fences.part_from(from)
+    }
+
+    /// A stream that may feed the copy shows who owns the slot.
+    pub fn fed(&mut self, tag: Tag, owner: SiteId, fences: &Fences<'_>) -> Records {
+        self.learn(tag.epoch, owner, fences)
+    }
+
+    /// The copy that a stream brought is complete, or one that it feeds has come further.
+    pub fn completed(&mut self, copy: SlotCopy) {
+        self.copy = Some(copy);
+    }
+
+    /// The owner says that a copy is safe: complete at another site, with this tag and position. Whether
+    /// the one here is void and goes.
+    pub fn superseded(&mut self, safe: (Tag, u64), fences: &Fences<'_>) -> bool {
+        let (tag, position) = safe;
+        let Some(copy) = self.copy else { return false };
+        let is_lower = match fences.planted().is(Bug::SafeWithoutGeneration) {
+            true => copy.tag.epoch <= tag.epoch,
+            false => copy.tag < tag,
+        };
+        // Of one epoch the one that is to go may have come further than the one that is to stay.
+        let is_ahead = copy.tag.epoch == tag.epoch && copy.position > position;
+        let is_void = is_lower && (!is_ahead || fences.planted().is(Bug::SafeWhileBehind));
+        let goes = is_void && !fences.are_up();
+        if goes {
+            self.copy = None;
+        }
+        goes
+    }
+
+    /// Takes a copy that a leaving site hands on, with what that site knows of the owner. Whether it
+    /// does.
+    pub fn take_copy(
+        &mut self,
+        copy: SlotCopy,
+        known: Token,
+        from: SiteId,
+        fences: &Fences<'_>,
+    ) -> bool {
+        let is_better = self.copy.is_none_or(|own| {
+            own.tag < copy.tag || own.tag == copy.tag && own.position < copy.position
+        });
+        if self.token.is_own() || fences.are_up() || fences.part_from(from) || !is_better {
+            return false;
+        }
+        self.copy = Some(copy);
+        if let Token::Gone { epoch, to } = known {
+            // Nothing lies here as its own.
+            let _ = self.learn(epoch, to, fences);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::Planted;
+    use super::*;
+    use model::{Ballot, OpenFailover};
+
+    const A: SiteId = SiteId(1);
+    const B: SiteId = SiteId(2);
+    const C: SiteId = SiteId(3);
+
+    fn open(own: SiteId) -> Fences<'static> {
+        Fences::new(own, None, Planted::none())
+    }
+
+    fn epoch(count: u64) -> Epoch {
+        Epoch::counted(count)
+    }
+
+    fn held(count: u64) -> Holding {
+        Holding { token: Token::Held(epoch(count)), copy: None }
+    }
+
+    #[test]
+    fn a_slot_passes_from_one_site_to_another() {
+        let (mut a, mut b) = (held(1), Holding::default());
+        assert!(a.freeze(B, &open(A)));
+        assert_eq!(b.install(epoch(2), A, &open(B)), Some(Records::Install));
+        assert_eq!(b.install(epoch(2), A, &open(B)), None, "it came again");
+        assert_eq!(a.release(&open(A)), Records::Retain);
+        assert_eq!(a.token, Token::Gone { epoch: epoch(2), to: B });
+        assert_eq!(a.copy, Some(SlotCopy::retained(epoch(1), A)));
+    }
+
+    #[test]
+    fn what_was_refused_is_never_installed() {
+        let (mut a, mut b) = (held(1), Holding::default());
+        a.freeze(B, &open(A));
+        assert!(b.refuse(epoch(2), A, &open(B)) && b.has_refused(epoch(2), A));
+        assert!(a.resume(&open(A)));
+        assert_eq!(a.token, Token::Held(epoch(2)));
+        assert_eq!(b.install(epoch(2), A, &open(B)), None);
+    }
+
+    #[test]
+    fn nothing_passes_a_fence() {
+        let failover = OpenFailover { opened: Ballot::FIRST, lost: B, without: vec![C] };
+        let fenced = |own| Fences::new(own, Some(&failover), Planted::none());
+        for other in [B, C] {
+            assert!(!held(1).freeze(other, &fenced(A)));
+            assert!(Holding::default().install(epoch(2), other, &fenced(A)).is_none());
+            let tag = Tag { epoch: epoch(2), generation: 0 };
+            assert!(!Holding::default().may_be_fed(tag, other, &fenced(A)));
+        }
+        assert!(!held(1).freeze(A, &fenced(C)), "a fenced site passes nothing on");
+        let copy = Some(SlotCopy::retained(epoch(1), A));
+        let safe = (Tag { epoch: epoch(2), generation: 1 }, 9);
+        assert!(!Holding { copy, ..Holding::default() }.superseded(safe, &fenced(A)));
+    }
+
+    #[test]
+    fn whoever_learns_of_a_higher_epoch_stops_and_retains() {
+        let mut a = held(3);
+        assert_eq!(a.learn(epoch(3), B, &open(A)), Records::Stay);
+        assert_eq!(a.learn(epoch(9), A, &open(A)), Records::Stay, "it would know by itself");
+        assert_eq!(a.learn(epoch(4), B, &open(A)), Records::Retain);
+        assert_eq!(a.learn(epoch(4), C, &open(A)), Records::Stay);
+    }
+
+    #[test]
+    fn a_taker_goes_on_from_its_copy_or_from_what_it_had_frozen() {
+        let decided = Epoch::of_failover(Ballot { round: 9, ..Ballot::FIRST });
+        let copy = SlotCopy::retained(epoch(2), B);
+        let mut with_copy =
+            Holding { token: Token::Gone { epoch: epoch(2), to: B }, copy: Some(copy) };
+        assert_eq!(with_copy.follow(decided, A, &open(A)), Records::Take);
+        assert_eq!(with_copy, Holding { token: Token::Held(decided), copy: None });
+        assert_eq!(with_copy.follow(decided, A, &open(A)), Records::Stay, "once");
+        let mut frozen = held(1);
+        frozen.freeze(B, &open(A));
+        assert_eq!(frozen.follow(decided, A, &open(A)), Records::Stay);
+        assert_eq!(Holding::default().follow(decided, A, &open(A)), Records::BeginEmpty);
+        let mut other = held(1);
+        assert_eq!(other.follow(decided, B, &open(A)), Records::Retain);
+    }
+
+    #[test]
+    fn a_copy_goes_when_a_later_one_is_safe_and_not_behind() {
+        let tag = |count, generation| Tag { epoch: epoch(count), generation };
+        let copy = SlotCopy { tag: tag(2, 3), origin: B, position: 50 };
+        let holding = Holding { token: Token::Never, copy: Some(copy) };
+        let goes = |safe| holding.clone().superseded(safe, &open(A));
+        assert!(!goes((tag(2, 3), 99)), "it is the same one");
+        assert!(!goes((tag(2, 4), 49)), "it is behind");
+        assert!(goes((tag(2, 4), 50)));
+        assert!(goes((tag(3, 0), 1)));
+    }
+}

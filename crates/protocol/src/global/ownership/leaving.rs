@@ -1,0 +1,99 @@
+//! Whether a site may go: nothing that only it has goes with it.
+
+use super::holding::{Holding, Token};
+use super::trial::{Bug, Planted};
+use model::{SiteId, SlotCopy};
+
+/// Whether another site's copy, or what it serves, stands for a copy that goes.
+fn stands_for(
+    copy: SlotCopy,
+    known_owner: Option<SiteId>,
+    (site, other): (SiteId, &Holding),
+    planted: Planted,
+) -> bool {
+    // If the owner is lost its own records are lost, too.
+    let is_owner = other.token.is_own() || known_owner == Some(site);
+    if is_owner && !planted.is(Bug::OwnersRecordsCount) {
+        return false;
+    }
+    let Some(theirs) = other.copy else { return is_owner };
+    let is_later = theirs.tag > copy.tag;
+    let is_as_far = theirs.tag == copy.tag
+        && (theirs.position >= copy.position || planted.is(Bug::OlderPositionCounts));
+    is_later || is_as_far
+}
+
+/// Whether a site may go, as far as one slot is concerned: `own` is what it knows of it, `others` are
+/// all other sites. No failover is open, no other site freezes towards it any more.
+pub fn may_leave(
+    leaver: SiteId,
+    own: &Holding,
+    others: &[(SiteId, Holding)],
+    planted: Planted,
+) -> bool {
+    if own.token.is_own() {
+        return false;
+    }
+    let is_awaited = |(_, other): &(SiteId, Holding)| matches!(other.token, Token::Frozen { to, .. } if to == leaver);
+    if others.iter().any(is_awaited) {
+        return false;
+    }
+    if planted.is(Bug::NothingHandedOn) {
+        return true;
+    }
+    let known_owner = match own.token {
+        Token::Gone { to, .. } => Some(to),
+        _ => None,
+    };
+    if let Some(copy) = own.copy
+        && !others
+            .iter()
+            .any(|(site, other)| stands_for(copy, known_owner, (*site, other), planted))
+    {
+        return false;
+    }
+    // The highest epoch must stay known, or a failover would look past it.
+    let knows = |(_, other): &(SiteId, Holding)| {
+        other.token.epoch() >= own.token.epoch()
+            || other.copy.is_some_and(|copy| copy.tag.epoch >= own.token.epoch())
+    };
+    own.token == Token::Never || others.iter().any(knows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Epoch, Tag};
+
+    const LEAVER: SiteId = SiteId(1);
+    const OWNER: SiteId = SiteId(2);
+    const OTHER: SiteId = SiteId(3);
+
+    fn copy(position: u64) -> Holding {
+        let epoch = Epoch::counted(2);
+        let copy = SlotCopy { tag: Tag { epoch, generation: 3 }, origin: OWNER, position };
+        Holding { token: Token::Gone { epoch, to: OWNER }, copy: Some(copy) }
+    }
+
+    fn goes(own: &Holding, others: &[(SiteId, Holding)]) -> bool {
+        may_leave(LEAVER, own, others, Planted::none())
+    }
+
+    #[test]
+    fn a_copy_stays_unless_another_site_than_the_owner_has_as_much() {
+        let held = Holding { token: Token::Held(Epoch::counted(2)), copy: None };
+        assert!(!goes(&copy(7), &[(OWNER, held)]));
+        assert!(!goes(&copy(7), &[(OWNER, held), (OTHER, copy(6))]));
+        assert!(goes(&copy(7), &[(OWNER, held), (OTHER, copy(7))]));
+        assert!(!goes(&copy(7), &[(OWNER, copy(7))]), "it is the owner by now");
+    }
+
+    #[test]
+    fn a_site_that_owns_or_is_awaited_does_not_go() {
+        let held = Holding { token: Token::Held(Epoch::counted(2)), copy: None };
+        assert!(!goes(&held, &[]));
+        let token = Token::Frozen { epoch: Epoch::counted(1), to: LEAVER };
+        assert!(!goes(&Holding::default(), &[(OTHER, Holding { token, copy: None })]));
+        assert!(goes(&Holding::default(), &[(OTHER, held)]));
+    }
+}

@@ -1,0 +1,164 @@
+//! What sites report of a slot in a failover, and who takes it.
+//!
+//! The slot's owner is who the highest epoch names. If that is the lost site, the copy with the highest
+//! epoch and position is taken where it lies. The reports need no common instant: handover between
+//! sites that are not fenced leaves the highest epoch with one of them, and nothing enters or leaves
+//! those that are.
+
+use super::holding::{Holding, Token};
+use super::trial::{Bug, Planted};
+use model::{Epoch, SiteId, SlotCopy};
+
+/// What one site reports of a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// The highest epoch that it knows of, and whom it names.
+    pub owner: Option<(Epoch, SiteId)>,
+    /// What could be taken there.
+    pub copy: Option<SlotCopy>,
+}
+
+impl Holding {
+    /// What this site, `own`, reports in a failover of `lost`.
+    pub fn report(&self, own: SiteId, lost: SiteId) -> Report {
+        let (owner, frozen) = match self.token {
+            Token::Never => (None, None),
+            Token::Held(epoch) => (Some((epoch, own)), None),
+            // Whether it has arrived only the lost site knows.
+            Token::Frozen { epoch, to } if to == lost => {
+                (Some((epoch.next(), lost)), Some(SlotCopy::retained(epoch, own)))
+            }
+            Token::Frozen { epoch, .. } => (Some((epoch, own)), None),
+            Token::Gone { epoch, to } => (Some((epoch, to)), None),
+        };
+        let by_copy = self.copy.map(|copy| (copy.tag.epoch, copy.origin));
+        let owner = match (owner, by_copy) {
+            (Some(known), Some(other)) if other.0 > known.0 => Some(other),
+            (known, other) => known.or(other),
+        };
+        Report { owner, copy: best(self.copy, frozen) }
+    }
+}
+
+fn best(one: Option<SlotCopy>, other: Option<SlotCopy>) -> Option<SlotCopy> {
+    let order = |copy: &SlotCopy| (copy.tag.epoch, copy.position);
+    // The first of two that are as good.
+    match (one, other) {
+        (Some(one), Some(other)) if order(&other) > order(&one) => Some(other),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What is known of a slot by all reports so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Found {
+    /// The highest epoch, and whom it names.
+    pub owner: Option<(Epoch, SiteId)>,
+    /// The best copy, and where it lies.
+    pub copy: Option<(SlotCopy, SiteId)>,
+}
+
+impl Found {
+    /// Adds what a site reports in a failover of `lost`.
+    pub fn add(&mut self, site: SiteId, report: &Report) {
+        if let Some((epoch, owner)) = report.owner
+            && self.owner.is_none_or(|(known, _)| known < epoch)
+        {
+            self.owner = Some((epoch, owner));
+        }
+        if let Some(copy) = report.copy {
+            let known = self.copy.map(|(known, _)| known);
+            if best(known, Some(copy)) != known {
+                self.copy = Some((copy, site));
+            }
+        }
+    }
+
+    /// Who takes the slot, and from what; `None`: it stays where it is, or there is no copy of it.
+    pub fn taker(&self, lost: SiteId, planted: Planted) -> Option<(SiteId, SlotCopy)> {
+        let is_lost = planted.is(Bug::HighestEpochIgnored) || self.is_lost(lost);
+        self.copy.filter(|_| is_lost).map(|(copy, site)| (site, copy))
+    }
+
+    /// Whether the lost site owns the slot, as far as the reports go.
+    pub fn is_lost(&self, lost: SiteId) -> bool {
+        self.owner.is_some_and(|(_, owner)| owner == lost)
+    }
+}
+
+/// Whether every site that is to know a decision does, so that it may be forgotten: all that are
+/// listed.
+pub fn may_be_forgotten(
+    listed: impl IntoIterator<Item = SiteId>,
+    (lost, taker): (SiteId, Option<SiteId>),
+    knows: impl Fn(SiteId) -> bool,
+    planted: Planted,
+) -> bool {
+    if planted.is(Bug::ForgottenOnReturn) {
+        return knows(lost);
+    }
+    if planted.is(Bug::ForgottenOnceTaken) {
+        return knows(lost) && taker.is_none_or(knows);
+    }
+    listed.into_iter().all(knows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Tag;
+
+    const LOST: SiteId = SiteId(1);
+    const B: SiteId = SiteId(2);
+    const C: SiteId = SiteId(3);
+
+    fn epoch(count: u64) -> Epoch {
+        Epoch::counted(count)
+    }
+
+    fn found(holdings: &[(SiteId, Holding)]) -> Found {
+        let mut found = Found::default();
+        for (site, holding) in holdings {
+            found.add(*site, &holding.report(*site, LOST));
+        }
+        found
+    }
+
+    fn mirror(count: u64, position: u64) -> Holding {
+        let tag = Tag { epoch: epoch(count), generation: 4 };
+        let copy = SlotCopy { tag, origin: LOST, position };
+        Holding { token: Token::Gone { epoch: epoch(count), to: LOST }, copy: Some(copy) }
+    }
+
+    #[test]
+    fn the_best_copy_of_the_lost_owner_is_taken() {
+        let found = found(&[(B, mirror(2, 7)), (C, mirror(2, 9))]);
+        let (taker, copy) = found.taker(LOST, Planted::none()).unwrap();
+        assert_eq!((taker, copy.position), (C, 9));
+    }
+
+    #[test]
+    fn what_another_site_owns_by_now_stays() {
+        let held = Holding { token: Token::Held(epoch(3)), copy: None };
+        for order in [[(B, mirror(2, 7)), (C, held)], [(C, held), (B, mirror(2, 7))]] {
+            assert!(found(&order).taker(LOST, Planted::none()).is_none());
+        }
+    }
+
+    #[test]
+    fn what_was_frozen_towards_the_lost_site_is_taken_unless_it_has_arrived() {
+        let frozen = Holding { token: Token::Frozen { epoch: epoch(2), to: LOST }, copy: None };
+        let (taker, copy) = found(&[(B, frozen)]).taker(LOST, Planted::none()).unwrap();
+        assert_eq!((taker, copy.tag), (B, Tag::retained(epoch(2))));
+        let (taker, _) =
+            found(&[(B, frozen), (C, mirror(3, 1))]).taker(LOST, Planted::none()).unwrap();
+        assert_eq!(taker, C);
+    }
+
+    #[test]
+    fn without_a_copy_nothing_is_taken() {
+        let gone = Holding { token: Token::Gone { epoch: epoch(2), to: LOST }, copy: None };
+        let found = found(&[(B, gone)]);
+        assert!(found.is_lost(LOST) && found.taker(LOST, Planted::none()).is_none());
+    }
+}

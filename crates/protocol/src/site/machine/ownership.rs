@@ -1,0 +1,348 @@
+//! Who owns slots, as this site's log has it: the rules of [`crate::global::ownership`], carried out on
+//! records.
+//!
+//! Whatever changes a token or what copy there is goes through [`Applying::step`]: it asks the rules, and
+//! moves the records as they say. A newer registry is followed in the command that brings it: its open
+//! failover fences sites, and what was decided meanwhile takes slots and gives them away.
+
+use super::super::trial::Bug;
+use super::apply::Applying;
+use super::tokens::Token;
+use super::{Known, Stopped};
+use crate::global::ownership::trial::Planted;
+use crate::global::ownership::{Fences, Holding, Records, Token as Right};
+use model::{
+    Answer, Ballot, CopyRun, DecidedFailover, Epoch, Inventory, MoveError, MoveId, NUMBERS_SKIPPED,
+    Refusal, Registry, RegistryError, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotSet, Tag,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use storage::state::State;
+
+/// What is refused while a failover is open, and asked for again.
+pub(super) const FAILOVER_OPEN: MoveError = MoveError::NotReady("a failover is under way");
+
+impl Known {
+    /// What this site knows of a slot.
+    pub(super) fn holding(&self, slot: Slot) -> Holding {
+        let token = match self.slots.token(slot) {
+            Token::Never => Right::Never,
+            Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. } => Right::Held(epoch),
+            Token::Leaving { epoch, number, frozen: true } => {
+                let to = self.giving.get(&number).map_or(SiteId(0), |one| one.to);
+                Right::Frozen { epoch, to }
+            }
+            Token::Gone { epoch, to } => Right::Gone { epoch, to },
+        };
+        Holding { token, copy: self.copy_of(slot) }
+    }
+
+    /// The registry, if this site belongs to a deployment, and which site it is.
+    fn place(&self) -> Option<(SiteId, Arc<Registry>)> {
+        let member = self.deployment.member.as_ref()?;
+        Some((member.own, member.registry.clone()))
+    }
+
+    /// Whether this site is taken for lost by a failover that is open: it serves nothing.
+    pub(super) fn is_fenced(&self) -> bool {
+        let member = self.deployment.member.as_ref();
+        member.is_some_and(|member| member.registry.failovers.is_fenced(member.own))
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    /// Whether slots may pass between this site and another one.
+    pub(super) fn is_parted_from(&self, site: SiteId) -> bool {
+        let Some((own, registry)) = self.known.place() else { return false };
+        Fences::new(own, registry.failovers.open.as_ref(), Planted::none()).part_from(site)
+    }
+
+    /// Takes a step of one slot, and does to the records what it says. Whether anything changed.
+    pub(super) fn step(
+        &mut self,
+        slot: Slot,
+        step: impl FnOnce(&mut Holding, &Fences<'_>) -> Records,
+    ) -> bool {
+        let Some((own, registry)) = self.known.place() else { return false };
+        let before = self.known.holding(slot);
+        let mut after = before;
+        let open = registry.failovers.open.as_ref();
+        let records = step(&mut after, &Fences::new(own, open, Planted::none()));
+        match records {
+            Records::Stay | Records::Install => {}
+            Records::Retain => {
+                let stores = self.take_stores(slot);
+                if let Some(copy) = after.copy {
+                    self.put_copy(slot, copy, stores, false);
+                }
+            }
+            Records::Drop | Records::BeginEmpty => {
+                for store in self.take_stores(slot).into_values() {
+                    self.discard(store.generation);
+                }
+            }
+            Records::Take => {
+                let copied = self.remove_copy(slot);
+                for store in self.take_stores(slot).into_values() {
+                    self.discard(store.generation);
+                }
+                for (keyspace, store) in copied {
+                    self.set_store(keyspace, slot, Some(store));
+                }
+            }
+        }
+        if after.copy.is_none() && before.copy.is_some() {
+            self.drop_copy(slot);
+        }
+        if after.token != before.token {
+            self.set_token(
+                slot,
+                match after.token {
+                    Right::Never => Token::Never,
+                    Right::Held(epoch) => Token::Held(epoch),
+                    // Only a move freezes, and it writes its number itself.
+                    Right::Frozen { epoch, .. } => Token::Held(epoch),
+                    Right::Gone { epoch, to } => Token::Gone { epoch, to },
+                },
+            );
+        }
+        after != before
+    }
+
+    /// Somebody owns slots at these epochs: what this site has at lower ones it serves no more.
+    pub(super) fn learn_owner(&mut self, owner: SiteId, slots: &SlotEpochs) {
+        let mut away = SlotSet::default();
+        for (slot, epoch) in slots.iter() {
+            let was_own = self.known.holding(slot).token.is_own();
+            let changed = self.step(slot, |holding, fences| holding.learn(epoch, owner, fences));
+            if changed && was_own {
+                away.insert(slot);
+            }
+        }
+        self.pin(&away, false);
+    }
+
+    /// Does what a newer registry says of this site, `before` being the one that it had.
+    pub(super) fn follow_failovers(&mut self, before: &Registry) {
+        let Some((own, registry)) = self.known.place() else { return };
+        // A site that joined beyond the end of a term hands that in, and is there again.
+        let acceptor = self.known.deployment.acceptor.as_ref();
+        let joins = acceptor.map(|acceptor| &acceptor.kept().joins[..]).unwrap_or_default();
+        let hands_in = joins.iter().any(|site| site.id == own);
+        if registry.site(own).is_none() && !hands_in && !self.planted.is(Bug::GhostServes) {
+            // It is gone for the others, and what it still held is theirs.
+            self.give_up_all(registry.sites.first().map_or(own, |site| site.id));
+        }
+        let known: BTreeSet<Ballot> =
+            before.failovers.decided.iter().map(|one| one.decided).collect();
+        for one in registry.failovers.decided.iter().filter(|one| !known.contains(&one.decided)) {
+            self.follow_decision(own, one);
+        }
+        // Of versions that knew no failovers.
+        for promotion in &registry.backups.promotions {
+            if before.backups.promotion(promotion.lost) != Some(promotion) {
+                self.learn_owner(promotion.by, &promotion.taken);
+                for (site, slots) in &promotion.kept {
+                    self.learn_owner(*site, slots);
+                }
+            }
+        }
+        self.follow_backups();
+    }
+
+    fn follow_decision(&mut self, own: SiteId, one: &DecidedFailover) {
+        if one.lost == own && self.planted.is(Bug::GhostServes) {
+            return;
+        }
+        let decided = Epoch::of_failover(one.decided);
+        let position =
+            |site: SiteId| self.known.mirrors.0.get(&site).map(|m| (m.revision, m.log_time_ms));
+        let (mirrored, log_time_ms) = position(one.lost).unwrap_or_default();
+        let (mut any_taken, mut away) = (false, SlotSet::default());
+        for taken in &one.taken {
+            for slot in taken.slots.iter() {
+                let was_own = self.known.holding(slot).token.is_own();
+                let changed =
+                    self.step(slot, |holding, fences| holding.follow(decided, taken.by, fences));
+                any_taken |= changed && taken.by == own;
+                if changed && was_own && taken.by != own {
+                    away.insert(slot);
+                }
+            }
+        }
+        if any_taken {
+            // Versions that the lost site gave unseen are not given again.
+            let head = &mut self.known.head;
+            head.log_time_ms = head.log_time_ms.max(log_time_ms);
+            head.revision = Revision(head.revision.0.max(mirrored).saturating_add(NUMBERS_SKIPPED));
+            self.next_revision();
+        }
+        self.pin(&away, false);
+        self.end_moves_to(own, one.lost);
+        if one.lost != own {
+            self.refuse_arrivals(|id| id.from == one.lost);
+        }
+    }
+
+    /// Moves that have lost their slots to a failover end; those that had not frozen anything for the lost
+    /// site do, too.
+    fn end_moves_to(&mut self, own: SiteId, lost: SiteId) {
+        let numbers: Vec<u64> = self.known.giving.keys().copied().collect();
+        for number in numbers {
+            let one = self.known.giving[&number].clone();
+            let is_off = one.frozen.is_none() && (one.to == lost || own == lost);
+            let mut is_left = false;
+            for slot in one.slots.iter() {
+                if let Token::Leaving { epoch, number: of, .. } = self.known.slots.token(slot)
+                    && of == number
+                {
+                    is_left = true;
+                    if is_off {
+                        self.set_token(slot, Token::Held(epoch));
+                    }
+                }
+            }
+            if is_off || !is_left {
+                self.end_giving(number);
+            }
+        }
+    }
+
+    /// Whatever this site held, others hold now.
+    fn give_up_all(&mut self, by: SiteId) {
+        self.refuse_arrivals(|_| true);
+        let moves: Vec<u64> = self.known.giving.keys().copied().collect();
+        moves.into_iter().for_each(|number| self.end_giving(number));
+        let held = |slot: &Slot| {
+            matches!(self.known.slots.token(*slot), Token::Held(_) | Token::Leaving { .. })
+        };
+        let held: Vec<Slot> = Slot::all().filter(held).collect();
+        for slot in &held {
+            let epoch = self.known.slots.token(*slot).epoch();
+            for store in self.take_stores(*slot).into_values() {
+                self.discard(store.generation);
+            }
+            self.set_token(*slot, Token::Gone { epoch, to: by });
+        }
+        self.pin(&held.into_iter().collect(), false);
+    }
+
+    fn refuse_arrivals(&mut self, is_one: impl Fn(&MoveId) -> bool) {
+        let ids = self.known.arrivals.under_way.keys().copied();
+        let ids: Vec<MoveId> = ids.filter(is_one).collect();
+        ids.into_iter().for_each(|id| self.refuse_arrival(id));
+    }
+
+    /// What the registry says of whose backup this site is.
+    pub(super) fn note_backups(&mut self) {
+        let deployment = &mut self.known.deployment;
+        deployment.backs_up = super::deployment::backs_up(deployment.member.as_ref());
+    }
+
+    // ---- what others ask ---------------------------------------------------------------------------
+
+    /// Tells what this site knows of all slots, by this registry or a newer one.
+    pub(super) fn inventory(
+        &mut self,
+        registry: &Registry,
+        lost: SiteId,
+        failover: Option<Ballot>,
+    ) -> Result<Answer, Stopped> {
+        self.learn_registry(registry)?;
+        let (own, registry) = self.known.place().ok_or(Refusal::NoDeployment)?;
+        if let Some(opened) = failover {
+            let open = registry.failovers.open.as_ref().filter(|open| open.opened == opened);
+            let open = open.ok_or(Refusal::Registry(RegistryError::NoFailover))?;
+            // A site that answers is not lost, whoever says so.
+            if open.fences(own) {
+                return Err(Refusal::Registry(RegistryError::NoFailover).into());
+            }
+        }
+        let mut owners: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+        let mut copies: BTreeMap<(Tag, u64, SiteId), (Vec<Slot>, u64)> = BTreeMap::new();
+        let mut frozen: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        for slot in Slot::all() {
+            let holding = self.known.holding(slot);
+            let report = holding.report(own, lost);
+            if let Some((epoch, owner)) = report.owner {
+                owners.entry(owner).or_default().push((slot, epoch));
+            }
+            if let Some(copy) = report.copy {
+                let run = copies.entry((copy.tag, copy.position, copy.origin)).or_default();
+                run.0.push(slot);
+                run.1 += self.keys_of(slot, holding.token.is_own());
+            }
+            if let Right::Frozen { to, .. } = holding.token {
+                frozen.entry(to).or_default().push(slot);
+            }
+        }
+        let owners =
+            owners.into_iter().map(|(site, slots)| (site, SlotEpochs::gather(slots))).collect();
+        let run = |((tag, position, origin), (slots, keys)): (_, (Vec<Slot>, u64))| CopyRun {
+            copy: SlotCopy { tag, origin, position },
+            slots: slots.into_iter().collect(),
+            keys,
+        };
+        let copies = copies.into_iter().map(run).collect();
+        let frozen =
+            frozen.into_iter().map(|(to, slots)| (to, slots.into_iter().collect())).collect();
+        Ok(Answer::Inventory(Box::new(Inventory { owners, copies, frozen })))
+    }
+
+    fn keys_of(&self, slot: Slot, own: bool) -> u64 {
+        if !own {
+            let here = self.known.copies.by_slot.get(&slot);
+            return here.map_or(0, |here| here.stores.values().map(|store| store.count).sum());
+        }
+        let globals = self.known.keyspaces.globals();
+        let stores = globals.into_iter().filter_map(|id| self.known.slots.store(id, slot));
+        stores.map(|store| store.count).sum()
+    }
+
+    /// The owner of slots says that copies of them are safe elsewhere.
+    pub(super) fn supersede(
+        &mut self,
+        slots: &SlotEpochs,
+        generation: u64,
+        position: u64,
+    ) -> Answer {
+        for (slot, epoch) in slots.iter() {
+            let tag = Tag { epoch, generation };
+            self.step(slot, |holding, fences| {
+                holding.superseded((tag, position), fences);
+                Records::Stay
+            });
+        }
+        self.done_now()
+    }
+
+    /// An operator does without the copies of what a site owned.
+    pub(super) fn discard_copies(&mut self, of: SiteId) -> Result<Answer, Stopped> {
+        let (_, registry) = self.known.place().ok_or(Refusal::NoDeployment)?;
+        if registry.failovers.open.is_some() {
+            return Err(FAILOVER_OPEN.into());
+        }
+        let copies = self.known.copies.by_slot.iter();
+        let of_site = copies.filter(|(_, here)| here.copy.origin == of);
+        let slots: Vec<Slot> = of_site.map(|(slot, _)| *slot).collect();
+        slots.into_iter().for_each(|slot| self.drop_copy(slot));
+        Ok(self.done_now())
+    }
+}
+
+impl<S: State> super::Machine<S> {
+    /// The registry, if this site belongs to a deployment.
+    pub fn registry(&self) -> Option<&Arc<Registry>> {
+        self.known.deployment.member.as_ref().map(|member| &member.registry)
+    }
+
+    /// What this site knows of a slot.
+    pub fn holding(&self, slot: Slot) -> Holding {
+        self.known.holding(slot)
+    }
+
+    /// Whether a slot is served here: it is this site's, and no failover takes the site for lost.
+    pub fn serves(&self, slot: Slot) -> bool {
+        self.known.slots.token(slot).serves() && !self.known.is_fenced()
+    }
+}

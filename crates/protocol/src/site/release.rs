@@ -1,0 +1,265 @@
+//! Copies that are void go, and a site that leaves goes when nothing rests with it.
+//!
+//! A site that has a copy which no stream feeds asks the slot's owner, as far as it knows that, whether the
+//! copy may go. The owner answers for the slots that its backup is known to have, complete, with the tag
+//! and the position of those copies; the rules ([`crate::global::ownership`]) say whether that is enough.
+//! Who does not own a slot any more says who does. Nothing of this is kept: it is asked for again.
+//!
+//! A site that leaves has given all its slots away; it goes when its copies are gone, when nobody freezes
+//! slots towards it, and when every owner that it knows of is known to another site as well, by the
+//! inventories of all others that can be reached.
+
+use super::machine::tokens::Token;
+use super::{Origin, Site};
+use crate::global::ownership::trial::Planted;
+use crate::global::ownership::{Holding, Token as Right, leaving};
+use model::{
+    Answer, BackupChoice, Body, Command, Epoch, Failure, Inventory, SiteEntry, SiteId, Slot,
+    SlotEpochs, SlotSet, limits,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{AcrossSay, CopiesSay};
+use wire::entry;
+
+/// How long inventories are waited for before they are asked for again.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// Slots that one message names at most.
+const SLOTS_MAX: usize = 4_096;
+/// The generation of an owner that has no backup, as an operator chose it or there is no other site: it
+/// does without copies.
+const NO_BACKUP: u64 = u64::MAX - 1;
+
+const ASKED: u32 = 0;
+const SAFE: u32 = 1;
+const OWNED: u32 = 2;
+
+/// What a leader knows of what others have, as its site leaves.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    asked_at: Option<Duration>,
+    missing: BTreeMap<u64, SiteId>,
+    told: BTreeMap<SiteId, Inventory>,
+    last_id: u64,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Asks owners whether copies here may go.
+    pub(super) fn ask_for_copies(&mut self) {
+        let Some(member) = self.machine.membership() else { return };
+        let own = member.own;
+        let frozen = self.frozen_to_nobody();
+        if self.machine.unfed().is_empty() && frozen.is_empty()
+            || member.registry.failovers.open.is_some()
+        {
+            return;
+        }
+        let others: Vec<SiteId> =
+            member.registry.sites.iter().map(|site| site.id).filter(|site| *site != own).collect();
+        self.backups.turn = self.backups.turn.wrapping_add(1);
+        let turn = others.get(self.backups.turn % others.len().max(1)).copied();
+        let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+        for slot in self.machine.unfed().iter().take(SLOTS_MAX) {
+            let Some(copy) = self.machine.copy_of(*slot) else { continue };
+            let known = self.machine.holder(*slot).map(|(site, _)| site);
+            let known = known.filter(|site| *site == own || member.registry.site(*site).is_some());
+            if let Some(owner) = known.or(turn) {
+                by_owner.entry(owner).or_default().push((*slot, copy.tag.epoch));
+            }
+        }
+        // Their destination is gone: whoever is asked may know who owns them by now.
+        for (slot, epoch) in frozen {
+            if let Some(site) = turn {
+                by_owner.entry(site).or_default().push((slot, epoch));
+            }
+        }
+        for (owner, slots) in by_owner {
+            let slots = SlotEpochs::gather(slots);
+            if owner == own {
+                self.supersede_own(&slots.slots());
+                continue;
+            }
+            let slots = entry::encode_slots(&slots);
+            self.say_copies(owner, CopiesSay { slots, kind: ASKED, ..CopiesSay::default() });
+        }
+    }
+
+    /// Slots that are frozen here for a site that is not listed any more.
+    fn frozen_to_nobody(&self) -> Vec<(Slot, Epoch)> {
+        let Some(member) = self.machine.membership() else { return Vec::new() };
+        let is_gone = |site| member.registry.site(site).is_none();
+        let moves = self.machine.giving().values();
+        let moves = moves.filter(|one| one.frozen.is_some() && is_gone(one.to));
+        let slots = moves.flat_map(|one| one.slots.iter()).take(SLOTS_MAX);
+        slots.map(|slot| (slot, self.machine.token(slot).epoch())).collect()
+    }
+
+    fn say_copies(&mut self, site: SiteId, say: CopiesSay) {
+        let nodes = self.nodes_of(site);
+        if let Some(node) = self.routing.node_of(site, &nodes) {
+            self.say_across(site, node, AcrossSay::Copies(say));
+        }
+    }
+
+    /// Which of these slots this site owns and does not need other copies of.
+    fn safe_slots(&self, asked: &SlotSet) -> Option<(SlotEpochs, u64, u64)> {
+        let owned = |slot: &Slot| matches!(self.machine.token(*slot), Token::Held(_));
+        let owned: SlotSet = asked.iter().filter(owned).collect();
+        if owned.is_empty() {
+            return None;
+        }
+        if !self.does_without_backup() {
+            return self.mirror.safe(&self.machine, &owned);
+        }
+        let slots = owned.iter().map(|slot| (slot, self.machine.token(slot).epoch()));
+        Some((SlotEpochs::gather(slots), NO_BACKUP, u64::MAX))
+    }
+
+    /// Whether an operator wants no backup for this site, or there is no other site that could be one,
+    /// or there is nothing to mirror. A site that could be one and is lost may come back.
+    fn does_without_backup(&self) -> bool {
+        let Some(member) = self.machine.membership() else { return false };
+        let registry = &member.registry;
+        let could_be_one = |site: &SiteEntry| site.id != member.own && !site.leaving;
+        let is_off = registry.backups.choice(member.own) == BackupChoice::Off;
+        let is_alone = !registry.sites.iter().any(could_be_one);
+        is_off || is_alone || !self.options.mirrors || !self.machine.has_globals()
+    }
+
+    fn supersede_own(&mut self, asked: &SlotSet) {
+        if let Some((slots, generation, position)) = self.safe_slots(asked)
+            && !slots.0.is_empty()
+        {
+            self.supersede(slots, generation, position);
+        }
+    }
+
+    fn supersede(&mut self, slots: SlotEpochs, generation: u64, position: u64) {
+        let command = Command::Supersede { slots, generation, position };
+        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+        self.take_write(Origin::Nobody, command, deadline);
+    }
+
+    pub(super) fn take_copies(&mut self, site: SiteId, say: CopiesSay) {
+        if !self.leads() {
+            return;
+        }
+        let Ok(slots) = entry::decode_slots(say.slots) else { return };
+        let Some(member) = self.machine.membership() else { return };
+        if member.registry.failovers.open.is_some() {
+            return;
+        }
+        match say.kind {
+            ASKED => self.answer_for_copies(site, &slots),
+            SAFE => self.supersede(slots, say.generation, say.position),
+            OWNED => {
+                let news =
+                    |(slot, epoch): &(Slot, Epoch)| self.machine.token(*slot).epoch() < *epoch;
+                let slots = SlotEpochs::gather(slots.iter().filter(news));
+                if !slots.0.is_empty() {
+                    let command = Command::Register { holder: SiteId(say.owner), slots };
+                    let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+                    self.take_write(Origin::Nobody, command, deadline);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answer_for_copies(&mut self, site: SiteId, asked: &SlotEpochs) {
+        let slots = asked.slots();
+        if let Some((slots, generation, position)) = self.safe_slots(&slots)
+            && !slots.0.is_empty()
+        {
+            let slots = entry::encode_slots(&slots);
+            self.say_copies(site, CopiesSay { slots, kind: SAFE, generation, position, owner: 0 });
+        }
+        let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+        for (slot, epoch) in asked.iter() {
+            let later = self.machine.holder(slot).filter(|(_, known)| *known > epoch);
+            if let Some((owner, epoch)) = later.filter(|(owner, _)| *owner != site) {
+                by_owner.entry(owner).or_default().push((slot, epoch));
+            }
+        }
+        for (owner, slots) in by_owner {
+            let slots = entry::encode_slots(&SlotEpochs::gather(slots));
+            let owner = owner.0;
+            self.say_copies(site, CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() });
+        }
+    }
+
+    // ---- leaving -----------------------------------------------------------------------------------
+
+    /// Whether this site, which owns nothing any more, may go. Asks the others what they have.
+    pub(super) fn may_go(&mut self) -> bool {
+        let Some(member) = self.machine.membership() else { return false };
+        let (own, registry) = (member.own, member.registry.clone());
+        let is_pinned_down = !self.machine.arrivals().is_empty()
+            || self.machine.copies().next().is_some()
+            || registry.failovers.open.is_some();
+        if is_pinned_down {
+            self.leaving = Leaving::default();
+            return false;
+        }
+        let now = self.now.monotonic;
+        let others = registry.sites.iter().map(|site| site.id);
+        let others = others.filter(|site| *site != own && !registry.is_lost(*site));
+        let others: Vec<SiteId> =
+            others.filter(|site| !self.reach.lost(now).contains(site)).collect();
+        let is_told = others.iter().all(|site| self.leaving.told.contains_key(site));
+        if !others.is_empty() && is_told {
+            let told = std::mem::take(&mut self.leaving);
+            return self.leaves_nothing(own, &told.told);
+        }
+        if self.leaving.asked_at.is_none_or(|at| at + PATIENCE <= now) {
+            self.leaving.asked_at = Some(now);
+            (self.leaving.missing, self.leaving.told) = Default::default();
+            for site in others {
+                self.leaving.last_id += 1;
+                let id = self.leaving.last_id;
+                self.leaving.missing.insert(id, site);
+                let registry = Box::new((*registry).clone());
+                let command = Command::Inventory { registry, lost: own, failover: None };
+                let body = Body::AtSite { site, command: Box::new(command) };
+                self.take_any(Origin::Leaving(id), body, now + PATIENCE);
+            }
+        }
+        false
+    }
+
+    pub(super) fn inventory_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
+        let Some(site) = self.leaving.missing.remove(&id) else { return };
+        if let Ok(Answer::Inventory(inventory)) = outcome {
+            self.leaving.told.insert(site, *inventory);
+        }
+    }
+
+    /// Whether nothing goes with this site that no other has, by what the others have told.
+    fn leaves_nothing(&self, own: SiteId, told: &BTreeMap<SiteId, Inventory>) -> bool {
+        let mut others: BTreeMap<Slot, Vec<(SiteId, Holding)>> = BTreeMap::new();
+        for (site, inventory) in told {
+            for (owner, slots) in &inventory.owners {
+                for (slot, epoch) in slots.iter() {
+                    let token = match owner == site {
+                        true => Right::Held(epoch),
+                        false => Right::Gone { epoch, to: *owner },
+                    };
+                    others.entry(slot).or_default().push((*site, Holding { token, copy: None }));
+                }
+            }
+            for (to, slots) in &inventory.frozen {
+                for slot in slots.iter().filter(|_| *to == own) {
+                    let token = Right::Frozen { epoch: Epoch::default(), to: *to };
+                    others.entry(slot).or_default().push((*site, Holding { token, copy: None }));
+                }
+            }
+        }
+        Slot::all().all(|slot| {
+            let others = others.get(&slot).map_or(&[][..], |all| all);
+            leaving::may_leave(own, &self.machine.holding(slot), others, Planted::none())
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Every order of steps, crashes and returns, over the real rules of who owns a slot.
+//!
+//! One slot, three sites (or four): writes, moves, failovers with any set of fenced sites, changes of
+//! backups, sites that leave. In every state: at most one site serves, apart from stale owners that a
+//! failover names; what was acknowledged is at the owner or named as lost; when all sites come together
+//! one of them serves, with all of it; and when any one is lost, the others have every mirrored write.
+//!
+//! Searches that take long are `#[ignore]`d; run them by
+//! `cargo test -p protocol --features trial --release --test ownership -- --ignored --nocapture`.
+
+#[path = "../registry/search.rs"]
+mod search;
+mod world;
+
+use protocol::global::ownership::trial::{Bug, Planted};
+use search::{Explore, Report, search};
+use world::{Bounds, World};
+
+const STATES_MAX: u64 = 400_000_000;
+
+/// Three sites and so many writes, moves, failovers, changes of backups and sites that leave.
+fn bounds([writes, moves, failovers, backups, leaves]: [u8; 5]) -> Bounds {
+    Bounds { sites: 3, writes, moves, failovers, backups, leaves }
+}
+
+fn run(bounds: Bounds, planted: Planted) -> Report {
+    let mut world = World::new(bounds, planted);
+    let first = world.begin();
+    assert_eq!(world.fault(&first), None);
+    let report = search(&mut world, first, STATES_MAX, planted != Planted::none());
+    eprintln!("{bounds:?} {planted:?}: {report:?}");
+    report
+}
+
+fn holds(bounds: Bounds) {
+    let report = run(bounds, Planted::none());
+    assert!(report.fault.is_none() && report.complete, "{report:?}");
+    assert!(report.states > 1 && report.depth > 1);
+}
+
+fn finds(bug: Bug, bounds: Bounds) {
+    if !Planted::is_possible() {
+        return;
+    }
+    let report = run(bounds, Planted::of(bug));
+    assert!(report.fault.is_some(), "{bug:?} is not found: {report:?}");
+}
+
+// ---- what holds ------------------------------------------------------------------------------------
+
+#[test]
+fn a_move_and_a_failover() {
+    holds(bounds([1, 1, 1, 0, 0]));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn a_move_a_failover_a_backup_change_and_a_leave() {
+    holds(bounds([1, 1, 1, 1, 1]));
+}
+
+#[test]
+#[ignore = "tens of millions of states"]
+fn two_failovers() {
+    holds(bounds([1, 1, 2, 0, 0]));
+}
+
+#[test]
+#[ignore = "tens of millions of states"]
+fn four_sites() {
+    holds(Bounds { sites: 4, ..bounds([1, 2, 1, 0, 0]) });
+}
+
+// ---- what is found ---------------------------------------------------------------------------------
+
+#[test]
+fn bugs_of_failovers_are_found() {
+    finds(Bug::ForgottenOnReturn, bounds([2, 1, 1, 0, 0]));
+    finds(Bug::ForgottenOnceTaken, bounds([2, 1, 1, 0, 0]));
+    finds(Bug::HighestEpochIgnored, bounds([1, 2, 1, 0, 0]));
+    finds(Bug::InventorySkipped, bounds([1, 2, 1, 0, 0]));
+    finds(Bug::AbortUnasked, bounds([1, 2, 1, 0, 0]));
+    finds(Bug::LateFence, bounds([1, 1, 1, 0, 0]));
+}
+
+#[test]
+#[ignore = "four sites, depth 11"]
+fn a_fence_of_the_lost_site_alone_is_found() {
+    finds(Bug::OnlyLostFenced, Bounds { sites: 4, ..bounds([1, 2, 1, 0, 0]) });
+}
+
+#[test]
+fn bugs_of_copies_are_found() {
+    finds(Bug::MirrorDropped, bounds([1, 1, 1, 1, 0]));
+    finds(Bug::NothingRetained, bounds([1, 1, 1, 0, 0]));
+    finds(Bug::SafeWithoutGeneration, bounds([1, 1, 1, 2, 0]));
+    finds(Bug::SafeWhileBehind, bounds([2, 1, 1, 1, 0]));
+}
+
+#[test]
+fn bugs_of_leaving_are_found() {
+    finds(Bug::NothingHandedOn, bounds([1, 1, 1, 1, 1]));
+    finds(Bug::OwnersRecordsCount, bounds([1, 1, 1, 0, 1]));
+    finds(Bug::OlderPositionCounts, bounds([1, 1, 1, 0, 1]));
+}
+
+#[test]
+fn every_bug_is_looked_for() {
+    // Those above, by name.
+    assert_eq!(Bug::ALL.len(), 6 + 1 + 4 + 3);
+}
+
+// ---- counterexamples -------------------------------------------------------------------------------
+
+/// What played out, and the state that it came to.
+fn play(bounds: Bounds, steps: &[&str]) -> (World, world::State) {
+    let mut world = World::new(bounds, Planted::none());
+    let state = world.play(steps);
+    assert_eq!(world.fault(&state), None);
+    (world, state)
+}
+
+const ALL_MOVES: [u8; 5] = [2, 2, 1, 1, 1];
+
+#[test]
+fn a_failover_is_not_forgotten_while_a_site_does_not_know_it() {
+    let steps = ["freeze a>c", "suspend a+c", "learn b", "inventory b", "decide", "learn b"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &["learn a"]].concat());
+    assert!(!world.offers(&state, "forget"), "c does not know it");
+    let (mut world, state) =
+        play(bounds(ALL_MOVES), &[&steps[..], &["learn a", "learn c"]].concat());
+    assert!(world.offers(&state, "forget"));
+    assert!(!world.offers(&state, "install c"), "what a froze before is void");
+}
+
+#[test]
+fn a_mirror_outlives_its_being_the_backup() {
+    let steps = ["write a", "sync a>b", "backup a=c", "learn a", "learn b"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &steps);
+    assert!(!world.offers(&state, "drop b"));
+    let more = ["sync a>c", "safe a"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &more].concat());
+    assert!(world.offers(&state, "drop b"));
+}
+
+#[test]
+fn a_fence_ends_with_its_failover() {
+    let steps = ["freeze a>b", "suspend a", "learn b"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &steps);
+    assert!(!world.offers(&state, "install b"));
+    let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &["close", "learn b"]].concat());
+    assert!(world.offers(&state, "install b"));
+}
+
+#[test]
+fn nothing_comes_from_a_site_that_is_named_with_the_lost_one() {
+    let four = Bounds { sites: 4, ..bounds(ALL_MOVES) };
+    let begin = ["freeze a>c", "suspend a+c", "learn b", "learn d", "inventory b", "inventory d"];
+    let (mut world, state) = play(four, &[&begin[..], &["install c"]].concat());
+    assert!(world.offers(&state, "freeze c>d"), "c does not know that it is fenced");
+    let (mut world, state) = play(four, &[&begin[..], &["install c", "freeze c>d"]].concat());
+    assert!(!world.offers(&state, "install d"));
+}
+
+#[test]
+fn a_site_does_not_leave_with_the_last_copy_but_for_the_owner() {
+    let steps = [
+        "write a",
+        "sync a>b",
+        "freeze a>b",
+        "suspend b+c",
+        "learn a",
+        "inventory a",
+        "decide",
+        "learn a",
+        "learn b",
+    ];
+    let (mut world, state) = play(bounds(ALL_MOVES), &steps);
+    assert!(!world.offers(&state, "leave b"), "a, the owner, may be lost");
+}
+
+#[test]
+fn a_copy_that_is_handed_on_counts_only_if_it_has_come_as_far() {
+    let steps = ["handon b>c", "write a", "sync a>b"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &steps);
+    assert!(!world.offers(&state, "leave b"));
+    let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &["handon b>c"]].concat());
+    assert!(world.offers(&state, "leave b"));
+}

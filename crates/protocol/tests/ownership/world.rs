@@ -1,0 +1,935 @@
+//! One slot among a few sites, and every step that can come next.
+//!
+//! Being away is taking no step. Installs are kept for ever and come at any time, late or again; every
+//! other message brings a fact that stays true. The rules are the real ones
+//! (`protocol::global::ownership`); records are sets of writes, a bit each.
+
+use super::search::{Explore, hash};
+use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotCopy, SlotSet, Tag, Taken};
+use protocol::global::ownership::trial::{Bug, Planted};
+use protocol::global::ownership::{Fences, Found, Holding, Records, Token, leaving, takeover};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::rc::Rc;
+
+pub(crate) const SITES_MAX: usize = 4;
+const INSTALLS_MAX: usize = 4;
+
+/// How far the search goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) sites: usize,
+    pub(crate) writes: u8,
+    pub(crate) moves: u8,
+    pub(crate) failovers: u8,
+    pub(crate) backups: u8,
+    pub(crate) leaves: u8,
+}
+
+/// The registry, as far as one slot needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Registry {
+    pub(crate) version: Ballot,
+    pub(crate) failovers: Failovers,
+    backups: [u8; SITES_MAX],
+    left: u8,
+}
+
+/// A site.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Site {
+    pub(crate) registry: Rc<Registry>,
+    pub(crate) holding: Holding,
+    /// What lies there as its own.
+    records: u8,
+    /// What its copy has.
+    copied: u8,
+    /// Which stream to its backup.
+    generation: u8,
+    /// What a fence has left behind, in a trial.
+    stuck: Option<OpenFailover>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Install {
+    epoch: Epoch,
+    from: u8,
+    to: u8,
+    records: u8,
+}
+
+/// What no site has: the registry, the count of steps, and what must be true.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Global {
+    pub(crate) registry: Rc<Registry>,
+    /// The inventories of the open failover.
+    found: Found,
+    found_copy: u8,
+    reported: u8,
+    /// The highest copy that an owner said is safe, and the sites that it said so of.
+    safe: Option<(Tag, u64, u8)>,
+    writes: u8,
+    moves: u8,
+    suspended: u8,
+    backups: u8,
+    leaves: u8,
+    late: u8,
+    /// The last decision, whether forgotten or not: its failover, whom it fenced, and what was taken.
+    truth: Option<(Ballot, u8, u8)>,
+    acknowledged: u8,
+    named_lost: u8,
+    /// Writes that one lost site must not take along.
+    mirrored: u8,
+    broken: Option<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) sites: Vec<Site>,
+    pub(crate) global: Global,
+    installs: Vec<Install>,
+}
+
+/// A state: numbers of sites, installs and what no site has. 0: none.
+pub(crate) type State = [u32; SITES_MAX + INSTALLS_MAX + 1];
+
+/// Values and their numbers, from 1.
+struct Table<T>(Vec<Rc<T>>, HashMap<Rc<T>, u32>);
+
+impl<T: Hash + Eq> Table<T> {
+    fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.1.get(&value) {
+            return *number;
+        }
+        let value = Rc::new(value);
+        self.0.push(value.clone());
+        self.1.insert(value, self.0.len() as u32);
+        self.0.len() as u32
+    }
+
+    fn value(&self, number: u32) -> &T {
+        &self.0[number as usize - 1]
+    }
+}
+
+/// Steps that have a site, or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Verb {
+    Write,
+    Learn,
+    Hear,
+    Freeze,
+    Refuse,
+    Resume,
+    Release,
+    Install,
+    Sync,
+    Safe,
+    HandOn,
+    Drop,
+    Leave,
+    Backup,
+    Suspend,
+    Close,
+    Inventory,
+    Decide,
+    Forget,
+    LateFence,
+}
+
+pub(crate) struct World {
+    bounds: Bounds,
+    planted: Planted,
+    sites: Table<Site>,
+    globals: Table<Global>,
+    installs: Table<Install>,
+    names: HashMap<(Verb, u8, u8), &'static str>,
+}
+
+fn id(at: usize) -> SiteId {
+    SiteId(at as u32 + 1)
+}
+
+fn place(site: SiteId) -> usize {
+    site.0 as usize - 1
+}
+
+fn bit(at: usize) -> u8 {
+    1 << at
+}
+
+fn has(mask: u8, at: usize) -> bool {
+    mask & bit(at) != 0
+}
+
+fn later(version: Ballot) -> Ballot {
+    Ballot { round: version.round + 1, ..version }
+}
+
+impl Global {
+    fn change(&mut self, change: impl FnOnce(&mut Registry, Ballot)) {
+        let mut registry = (*self.registry).clone();
+        registry.version = later(registry.version);
+        let version = registry.version;
+        change(&mut registry, version);
+        self.registry = Rc::new(registry);
+    }
+
+    fn fenced(&self) -> u8 {
+        let Some(open) = &self.registry.failovers.open else { return 0 };
+        open.without.iter().fold(bit(place(open.lost)), |mask, site| mask | bit(place(*site)))
+    }
+
+    fn end_inventories(&mut self) {
+        (self.found, self.found_copy, self.reported) = (Found::default(), 0, 0);
+    }
+
+    fn suspend(&mut self, lost: usize, mask: u8) {
+        let without: Vec<SiteId> =
+            (0..SITES_MAX).filter(|at| has(mask, *at) && *at != lost).map(id).collect();
+        self.change(|registry, version| {
+            registry.failovers.open(version, id(lost), &without).expect("none is open");
+        });
+        self.suspended += 1;
+    }
+
+    fn close(&mut self) {
+        self.late |= self.fenced();
+        let opened = self.registry.failovers.open.as_ref().expect("one is open").opened;
+        self.change(|registry, _| assert!(registry.failovers.close(opened)));
+        self.end_inventories();
+    }
+}
+
+impl Scene {
+    fn is_there(&self, at: usize) -> bool {
+        !has(self.global.registry.left, at)
+    }
+
+    fn fences(&self, at: usize, planted: Planted) -> Fences<'_> {
+        let site = &self.sites[at];
+        let open = site.registry.failovers.open.as_ref().or(site.stuck.as_ref());
+        Fences::new(id(at), open, planted)
+    }
+
+    /// Changes a holding, and the records with it.
+    fn step(
+        &mut self,
+        at: usize,
+        planted: Planted,
+        step: impl FnOnce(&mut Holding, &Fences<'_>) -> Records,
+    ) {
+        let mut holding = self.sites[at].holding;
+        let records = step(&mut holding, &self.fences(at, planted));
+        let site = &mut self.sites[at];
+        let before = std::mem::replace(&mut site.holding, holding);
+        if holding.token.epoch() < before.token.epoch() {
+            self.global.broken = Some("a token decreases");
+        }
+        match records {
+            Records::Stay => {}
+            Records::Retain => site.copied = std::mem::take(&mut site.records),
+            Records::Drop | Records::BeginEmpty => site.records = 0,
+            Records::Take => site.records = std::mem::take(&mut site.copied),
+            Records::Install => {}
+        }
+        if holding.copy.is_none() {
+            site.copied = 0;
+        }
+        if before.token != holding.token && matches!(holding.token, Token::Held(_))
+            || !holding.token.is_own()
+        {
+            site.generation = 0;
+        }
+    }
+
+    /// Whether a site is a stale owner that a failover names.
+    fn is_stale(&self, at: usize) -> bool {
+        let Some((decided, fenced, _)) = self.global.truth else { return false };
+        let site = &self.sites[at];
+        let is_old = site.holding.token.epoch() < Epoch::of_failover(decided);
+        is_old && site.registry.version < decided && has(fenced, at)
+    }
+
+    fn serves(&self, at: usize) -> bool {
+        let site = &self.sites[at];
+        let is_fenced = site.registry.failovers.is_fenced(id(at));
+        matches!(site.holding.token, Token::Held(_)) && !is_fenced && self.is_there(at)
+    }
+
+    /// A site takes the registry over.
+    fn learn(&mut self, at: usize, planted: Planted) {
+        let registry = self.global.registry.clone();
+        let site = &mut self.sites[at];
+        let other_backup = registry.backups[at] != site.registry.backups[at];
+        site.registry = registry.clone();
+        if other_backup && site.holding.token.is_own() {
+            site.generation += 1;
+        }
+        if planted.is(Bug::MirrorDropped)
+            && let Some(copy) = site.holding.copy
+            && copy.tag.generation != u64::MAX
+            && usize::from(registry.backups[place(copy.origin)]) != at
+        {
+            (site.holding.copy, site.copied) = (None, 0);
+        }
+        for one in &registry.failovers.decided {
+            let Some(taken) = one.taken.first() else { continue };
+            let decided = Epoch::of_failover(one.decided);
+            let (taker, taken_before) = (taken.by, self.sites[at].holding);
+            self.step(at, planted, |holding, fences| holding.follow(decided, taker, fences));
+            let is_news = taken_before.token.epoch() < decided;
+            if taker == id(at)
+                && is_news
+                && self.global.truth.is_some_and(|(latest, _, had)| {
+                    latest == one.decided && had & !self.sites[at].records != 0
+                })
+            {
+                self.global.broken = Some("the taker has lost the copy that it reported");
+            }
+        }
+        let is_back = |decided: &Ballot, lost: SiteId| {
+            lost == id(at) && self.sites[at].registry.version >= *decided
+        };
+        let forgotten: Vec<Ballot> = registry
+            .failovers
+            .decided
+            .iter()
+            .filter(|one| {
+                let taker = one.taken.first().map(|taken| taken.by);
+                let knows = |site: SiteId| self.sites[place(site)].registry.version >= one.decided;
+                let is_planted =
+                    planted.is(Bug::ForgottenOnReturn) || planted.is(Bug::ForgottenOnceTaken);
+                is_planted
+                    && is_back(&one.decided, one.lost)
+                    && takeover::may_be_forgotten([], (one.lost, taker), knows, planted)
+            })
+            .map(|one| one.decided)
+            .collect();
+        for decided in forgotten {
+            self.global.change(|registry, _| assert!(registry.failovers.forget(decided)));
+            self.sites[at].registry = self.global.registry.clone();
+        }
+    }
+
+    fn inventory(&mut self, at: usize) {
+        let lost = self.global.registry.failovers.open.as_ref().expect("one is open").lost;
+        let site = &self.sites[at];
+        let report = site.holding.report(id(at), lost);
+        let global = &mut self.global;
+        let before = global.found.copy;
+        global.found.add(id(at), &report);
+        if global.found.copy != before {
+            let is_own = report.copy != site.holding.copy;
+            global.found_copy = if is_own { site.records } else { site.copied };
+        }
+        global.reported |= bit(at);
+    }
+
+    fn may_decide(&self, skip: Option<usize>) -> bool {
+        let done = self.global.fenced() | self.global.reported | self.global.registry.left;
+        (0..self.sites.len()).all(|at| has(done, at) || skip == Some(at))
+    }
+
+    fn decide(&mut self, planted: Planted) {
+        let fenced = self.global.fenced();
+        let open = self.global.registry.failovers.open.clone().expect("one is open");
+        let taker = self.global.found.taker(open.lost, planted);
+        let had = self.global.found_copy;
+        let taken = taker.map(|(by, copy)| Taken {
+            by,
+            slots: SlotSet::default(),
+            from: Some((copy.tag.epoch, copy.position)),
+        });
+        let is_taken = taken.is_some();
+        let global = &mut self.global;
+        global.late |= fenced;
+        global.change(|registry, version| {
+            let taken = taken.into_iter().collect();
+            assert!(registry.failovers.decide(version, open.opened, taken));
+        });
+        global.end_inventories();
+        if is_taken {
+            global.truth = Some((global.registry.version, fenced, had));
+            global.named_lost |= global.acknowledged & !had;
+            if open.without.is_empty() && global.mirrored & !had != 0 {
+                global.broken = Some("a mirrored write is lost by one failed site");
+            }
+            global.mirrored &= had;
+        }
+    }
+
+    fn forgets(&self) -> Option<Ballot> {
+        let knows =
+            |one: Ballot| move |site: SiteId| self.sites[place(site)].registry.version >= one;
+        let listed = || (0..self.sites.len()).filter(|at| self.is_there(*at)).map(id);
+        let decided = &self.global.registry.failovers.decided;
+        let found = decided.iter().find(|one| {
+            let taker = one.taken.first().map(|taken| taken.by);
+            let pair = (one.lost, taker);
+            takeover::may_be_forgotten(listed(), pair, knows(one.decided), Planted::none())
+        });
+        found.map(|one| one.decided)
+    }
+}
+
+impl World {
+    pub(crate) fn new(bounds: Bounds, planted: Planted) -> World {
+        let table = || Table(Vec::new(), HashMap::new());
+        World {
+            bounds,
+            planted,
+            sites: table(),
+            globals: Table(Vec::new(), HashMap::new()),
+            installs: Table(Vec::new(), HashMap::new()),
+            names: HashMap::new(),
+        }
+    }
+
+    /// The first site owns the slot, and the second has its mirror.
+    pub(crate) fn begin(&mut self) -> State {
+        let first = Epoch::counted(1);
+        let mut backups = [0; SITES_MAX];
+        (0..self.bounds.sites).for_each(|at| backups[at] = ((at + 1) % self.bounds.sites) as u8);
+        let version = Ballot { round: 1, ..Ballot::FIRST };
+        let failovers = Failovers::default();
+        let registry = Rc::new(Registry { version, failovers, backups, left: 0 });
+        let site = |at: usize| {
+            let token = match at {
+                0 => Token::Held(first),
+                _ => Token::Gone { epoch: first, to: id(0) },
+            };
+            let tag = Tag { epoch: first, generation: 0 };
+            let copy = SlotCopy { tag, origin: id(0), position: 0 };
+            Site {
+                registry: registry.clone(),
+                holding: Holding { token, copy: (at == 1).then_some(copy) },
+                records: 0,
+                copied: 0,
+                generation: 0,
+                stuck: None,
+            }
+        };
+        let sites = (0..self.bounds.sites).map(site).collect();
+        let global = Global {
+            registry: registry.clone(),
+            found: Found::default(),
+            found_copy: 0,
+            reported: 0,
+            safe: None,
+            writes: 0,
+            moves: 0,
+            suspended: 0,
+            backups: 0,
+            leaves: 0,
+            late: 0,
+            truth: None,
+            acknowledged: 0,
+            named_lost: 0,
+            mirrored: 0,
+            broken: None,
+        };
+        self.pack(Scene { sites, global, installs: Vec::new() })
+    }
+
+    fn pack(&mut self, mut scene: Scene) -> State {
+        scene.installs.sort_unstable();
+        let mut state = State::default();
+        for (at, site) in scene.sites.into_iter().enumerate() {
+            state[at] = self.sites.number(site);
+        }
+        for (at, install) in scene.installs.into_iter().enumerate() {
+            state[SITES_MAX + at] = self.installs.number(install);
+        }
+        state[SITES_MAX + INSTALLS_MAX] = self.globals.number(scene.global);
+        state
+    }
+
+    pub(crate) fn unpack(&self, state: &State) -> Scene {
+        let there =
+            |numbers: &[u32]| numbers.iter().copied().filter(|n| *n != 0).collect::<Vec<_>>();
+        let sites = there(&state[..SITES_MAX]);
+        let installs = there(&state[SITES_MAX..SITES_MAX + INSTALLS_MAX]);
+        Scene {
+            sites: sites.into_iter().map(|number| self.sites.value(number).clone()).collect(),
+            installs: installs.into_iter().map(|number| *self.installs.value(number)).collect(),
+            global: self.globals.value(state[SITES_MAX + INSTALLS_MAX]).clone(),
+        }
+    }
+
+    fn name(&mut self, verb: Verb, one: usize, other: usize) -> &'static str {
+        let key = (verb, one as u8, other as u8);
+        *self.names.entry(key).or_insert_with(|| {
+            let site = |at: usize| char::from(b'a' + at as u8);
+            let named = match verb {
+                Verb::Close | Verb::Decide | Verb::Forget => format!("{verb:?}"),
+                Verb::Freeze | Verb::Sync | Verb::HandOn => {
+                    format!("{verb:?} {}>{}", site(one), site(other))
+                }
+                Verb::Backup => format!("Backup {}={}", site(one), site(other)),
+                Verb::Suspend => {
+                    let others = (0..SITES_MAX).filter(|at| has(other as u8, *at) && *at != one);
+                    let others: String = others.map(|at| format!("+{}", site(at))).collect();
+                    format!("Suspend {}{others}", site(one))
+                }
+                _ => format!("{verb:?} {}", site(one)),
+            };
+            Box::leak(named.to_lowercase().into_boxed_str())
+        })
+    }
+
+    /// Every step from a scene.
+    fn steps(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        for at in (0..scene.sites.len()).filter(|at| scene.is_there(*at)) {
+            self.steps_of(scene, at, out);
+            for other in (0..scene.sites.len()).filter(|one| *one != at && scene.is_there(*one)) {
+                self.steps_of_two(scene, at, other, out);
+            }
+        }
+        self.steps_of_registry(scene, out);
+        self.installs(scene, out);
+    }
+
+    fn steps_of(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        let planted = self.planted;
+        let site = &scene.sites[at];
+        let mut add = |verb: Verb, change: &dyn Fn(&mut Scene)| {
+            let mut next = scene.clone();
+            change(&mut next);
+            out.push((next, (verb, at, 0)));
+        };
+        if site.registry.version < scene.global.registry.version {
+            add(Verb::Learn, &|next| next.learn(at, planted));
+        }
+        let is_owner = matches!(site.holding.token, Token::Held(_));
+        if is_owner
+            && !scene.fences(at, planted).covers_own()
+            && scene.global.writes < self.bounds.writes
+        {
+            add(Verb::Write, &|next| {
+                let write = 1 << next.global.writes;
+                next.global.writes += 1;
+                next.sites[at].records |= write;
+                next.global.acknowledged |= write;
+                if next.is_stale(at) {
+                    next.global.named_lost |= write;
+                }
+            });
+        }
+        if let (Some(_), Some((tag, position, named))) = (site.holding.copy, scene.global.safe) {
+            let is_other = !planted.is(Bug::SafeWithoutGeneration) || named & !bit(at) != 0;
+            let mut dropped = scene.clone();
+            let mut goes = false;
+            dropped.step(at, planted, |holding, fences| {
+                goes = holding.superseded((tag, position), fences);
+                Records::Stay
+            });
+            if goes && is_other {
+                out.push((dropped, (Verb::Drop, at, 0)));
+            }
+        }
+        self.leave(scene, at, out);
+    }
+
+    fn leave(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        let registry = &scene.global.registry;
+        let is_due = scene.global.leaves < self.bounds.leaves
+            && registry.failovers.open.is_none()
+            && scene.sites[at].registry.version == registry.version;
+        if !is_due {
+            return;
+        }
+        let others = (0..scene.sites.len()).filter(|one| *one != at && scene.is_there(*one));
+        let others: Vec<_> = others.map(|one| (id(one), scene.sites[one].holding)).collect();
+        if !leaving::may_leave(id(at), &scene.sites[at].holding, &others, self.planted) {
+            return;
+        }
+        let mut next = scene.clone();
+        next.global.leaves += 1;
+        let sites = next.sites.len();
+        next.global.change(|registry, _| {
+            registry.left |= bit(at);
+            for of in 0..sites {
+                if usize::from(registry.backups[of]) == at {
+                    let stays = |one: &usize| *one != of && !has(registry.left, *one);
+                    let backup = (0..sites).find(stays).unwrap_or(of);
+                    registry.backups[of] = backup as u8;
+                }
+            }
+        });
+        (next.sites[at].holding.copy, next.sites[at].copied) = (None, 0);
+        out.push((next, (Verb::Leave, at, 0)));
+    }
+
+    fn steps_of_two(
+        &self,
+        scene: &Scene,
+        at: usize,
+        other: usize,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
+        let planted = self.planted;
+        let (site, theirs) = (&scene.sites[at], &scene.sites[other]);
+        let add = |next: Scene, verb: Verb, out: &mut Vec<_>| out.push((next, (verb, at, other)));
+        match site.holding.token {
+            Token::Held(epoch) => {
+                let mut next = scene.clone();
+                let mut done = false;
+                next.step(at, planted, |holding, fences| {
+                    done = holding.freeze(id(other), fences);
+                    Records::Stay
+                });
+                if done
+                    && scene.global.moves < self.bounds.moves
+                    && next.installs.len() < INSTALLS_MAX
+                {
+                    next.global.moves += 1;
+                    let (from, to) = (at as u8, other as u8);
+                    let records = site.records;
+                    next.installs.push(Install { epoch: epoch.next(), from, to, records });
+                    add(next, Verb::Freeze, out);
+                }
+                if usize::from(site.registry.backups[at]) == other {
+                    self.mirror(scene, (at, other), epoch, out);
+                }
+            }
+            Token::Frozen { epoch, to } if to == id(other) => {
+                let has_refused = theirs.holding.has_refused(epoch.next(), id(at));
+                if has_refused || planted.is(Bug::AbortUnasked) {
+                    let mut next = scene.clone();
+                    let mut done = false;
+                    next.step(at, planted, |holding, fences| {
+                        done = holding.resume(fences);
+                        Records::Stay
+                    });
+                    if done {
+                        add(next, Verb::Resume, out);
+                    }
+                }
+                if !has_refused && theirs.holding.token.epoch() >= epoch.next() {
+                    let mut next = scene.clone();
+                    next.step(at, planted, |holding, fences| holding.release(fences));
+                    add(next, Verb::Release, out);
+                }
+                let mut next = scene.clone();
+                let mut done = false;
+                let parted = scene.fences(at, planted).part_from(id(other));
+                next.step(other, planted, |holding, fences| {
+                    done = holding.refuse(epoch.next(), id(at), fences);
+                    Records::Stay
+                });
+                if done && !parted && !planted.is(Bug::AbortUnasked) {
+                    out.push((next, (Verb::Refuse, other, at)));
+                }
+            }
+            _ => {}
+        }
+        // Any message may say who owns the slot, as far as its sender knows.
+        let known = match theirs.holding.token {
+            Token::Held(epoch) => Some((epoch, id(other))),
+            Token::Gone { epoch, to } => Some((epoch, to)),
+            _ => None,
+        };
+        if let Some((epoch, owner)) = known.filter(|(epoch, _)| *epoch > site.holding.token.epoch())
+        {
+            let mut next = scene.clone();
+            next.step(at, planted, |holding, fences| holding.learn(epoch, owner, fences));
+            if next.sites[at] != *site {
+                add(next, Verb::Hear, out);
+            }
+        }
+        self.hand_on(scene, (at, other), out);
+    }
+
+    fn mirror(
+        &self,
+        scene: &Scene,
+        (at, other): (usize, usize),
+        epoch: Epoch,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
+        let planted = self.planted;
+        let (site, theirs) = (&scene.sites[at], &scene.sites[other]);
+        let fences = scene.fences(at, planted);
+        if fences.part_from(id(other)) {
+            return;
+        }
+        let tag = Tag { epoch, generation: site.generation.into() };
+        if theirs.holding.may_be_fed(tag, id(at), &scene.fences(other, planted)) {
+            let mut next = scene.clone();
+            next.step(other, planted, |holding, fences| holding.fed(tag, id(at), fences));
+            let position = site.records.count_ones().into();
+            next.sites[other].holding.completed(SlotCopy { tag, origin: id(at), position });
+            next.sites[other].copied = site.records;
+            if !scene.is_stale(at) {
+                next.global.mirrored |= site.records;
+            }
+            if next.sites[other] != *theirs || next.global != scene.global {
+                out.push((next, (Verb::Sync, at, other)));
+            }
+        }
+        let is_complete = theirs.holding.copy.is_some_and(|copy| copy.tag == tag);
+        let behind = planted.is(Bug::SafeWhileBehind);
+        if is_complete || behind {
+            let position = theirs.holding.copy.filter(|_| is_complete).map_or(0, |c| c.position);
+            let mut next = scene.clone();
+            let before = next.global.safe.filter(|(known, _, _)| known.epoch == epoch);
+            let named = before.map_or(0, |(_, _, named)| named) | bit(other);
+            if next.global.safe.is_none_or(|(known, further, _)| (known, further) < (tag, position))
+            {
+                next.global.safe = Some((tag, position, named));
+                out.push((next, (Verb::Safe, at, other)));
+            }
+        }
+    }
+
+    fn hand_on(
+        &self,
+        scene: &Scene,
+        (at, other): (usize, usize),
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
+        let Holding { token, copy: Some(copy) } = scene.sites[at].holding else { return };
+        let parted = scene.fences(at, self.planted).are_up();
+        if scene.global.leaves >= self.bounds.leaves || parted {
+            return;
+        }
+        let mut next = scene.clone();
+        let mut done = false;
+        let (records, had) = (scene.sites[other].records, scene.sites[at].copied);
+        next.step(other, self.planted, |holding, fences| {
+            done = holding.take_copy(copy, token, id(at), fences);
+            Records::Stay
+        });
+        if done {
+            assert_eq!(records, next.sites[other].records);
+            next.sites[other].copied = had;
+            out.push((next, (Verb::HandOn, at, other)));
+        }
+    }
+
+    fn steps_of_registry(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        let sites = scene.sites.len();
+        let all = bit(sites) - 1;
+        let registry = &scene.global.registry;
+        let left = registry.left;
+        let mut add = |verb: Verb, pair: (usize, usize), change: &dyn Fn(&mut Scene)| {
+            let mut next = scene.clone();
+            change(&mut next);
+            out.push((next, (verb, pair.0, pair.1)));
+        };
+        for at in (0..sites).filter(|at| !has(left, *at)) {
+            if scene.global.backups < self.bounds.backups {
+                for other in (0..sites).filter(|other| {
+                    *other != at
+                        && usize::from(registry.backups[at]) != *other
+                        && !has(left, *other)
+                }) {
+                    add(Verb::Backup, (at, other), &|next| {
+                        next.global.backups += 1;
+                        next.global.change(|registry, _| registry.backups[at] = other as u8);
+                    });
+                }
+            }
+            let is_open = registry.failovers.open.is_some();
+            if !is_open && scene.global.suspended < self.bounds.failovers {
+                for mask in (1..all).filter(|mask| has(*mask, at) && mask | left != all) {
+                    add(Verb::Suspend, (at, mask.into()), &|next| next.global.suspend(at, mask));
+                }
+            }
+            let stuck = scene.global.late & !bit(at);
+            if self.planted.is(Bug::LateFence) && stuck != 0 && scene.sites[at].stuck.is_none() {
+                add(Verb::LateFence, (at, 0), &|next| {
+                    let mut fenced = (0..sites).filter(|one| has(stuck, *one)).map(id);
+                    let lost = fenced.next().expect("there is one");
+                    let without = fenced.collect();
+                    next.sites[at].stuck =
+                        Some(OpenFailover { opened: Ballot::FIRST, lost, without });
+                });
+            }
+        }
+        if let Some(open) = &registry.failovers.open {
+            add(Verb::Close, (0, 0), &|next| next.global.close());
+            let done = scene.global.fenced() | scene.global.reported | left;
+            for at in (0..sites).filter(|at| !has(done, *at)) {
+                if scene.sites[at].registry.version >= open.opened {
+                    add(Verb::Inventory, (at, 0), &|next| next.inventory(at));
+                } else if self.planted.is(Bug::InventorySkipped)
+                    && scene.may_decide(Some(at))
+                    && scene.global.fenced() | left | bit(at) != all
+                {
+                    add(Verb::Decide, (0, 0), &|next| next.decide(self.planted));
+                }
+            }
+            if scene.may_decide(None) {
+                add(Verb::Decide, (0, 0), &|next| next.decide(self.planted));
+            }
+        }
+        let is_planted =
+            self.planted.is(Bug::ForgottenOnReturn) || self.planted.is(Bug::ForgottenOnceTaken);
+        if let Some(decided) = scene.forgets().filter(|_| !is_planted) {
+            add(Verb::Forget, (0, 0), &|next| {
+                next.global.change(|registry, _| assert!(registry.failovers.forget(decided)));
+            });
+        }
+    }
+
+    fn installs(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        for install in &scene.installs {
+            let (from, to) = (usize::from(install.from), usize::from(install.to));
+            if !scene.is_there(to) || !scene.is_there(from) {
+                continue;
+            }
+            let mut next = scene.clone();
+            let mut done = false;
+            next.step(to, self.planted, |holding, fences| {
+                let records = holding.install(install.epoch, id(from), fences);
+                done = records.is_some();
+                records.unwrap_or(Records::Stay)
+            });
+            if done {
+                next.sites[to].records = install.records;
+                let is_void = scene
+                    .global
+                    .truth
+                    .is_some_and(|(decided, _, _)| install.epoch < Epoch::of_failover(decided));
+                if !is_void {
+                    next.global.mirrored |= install.records & !next.global.named_lost;
+                }
+                out.push((next, (Verb::Install, to, from)));
+            }
+        }
+    }
+
+    // ---- what must hold ----------------------------------------------------------------------------
+
+    /// What is wrong once some sites have come together, one of them being lost or none.
+    fn heal(
+        &self,
+        scene: &Scene,
+        lost: Option<usize>,
+        must: u8,
+        what: &'static str,
+    ) -> Option<&'static str> {
+        let mut scene = scene.clone();
+        let up: Vec<usize> =
+            (0..scene.sites.len()).filter(|at| scene.is_there(*at) && lost != Some(*at)).collect();
+        if scene.global.registry.failovers.open.is_some() {
+            scene.global.close();
+        }
+        let all_learn = |scene: &mut Scene| {
+            for _ in 0..2 {
+                up.iter().for_each(|at| scene.learn(*at, self.planted));
+            }
+        };
+        all_learn(&mut scene);
+        if let Some(lost) = lost {
+            scene.global.suspend(lost, bit(lost));
+            all_learn(&mut scene);
+            up.iter().for_each(|at| scene.inventory(*at));
+            scene.decide(self.planted);
+            all_learn(&mut scene);
+        }
+        for _ in 0..12 {
+            let mut steps = Vec::new();
+            self.steps(&scene, &mut steps);
+            let goes_on = |(verb, at, _): (Verb, usize, usize)| {
+                matches!(verb, Verb::Install | Verb::Release | Verb::Resume) && up.contains(&at)
+            };
+            match steps.into_iter().find(|(_, step)| goes_on(*step)) {
+                Some((next, _)) => scene = next,
+                None => break,
+            }
+        }
+        if scene.global.broken.is_some() {
+            return scene.global.broken;
+        }
+        let must = must & !scene.global.named_lost;
+        let mut serving = up.iter().filter(|at| scene.serves(**at));
+        match (serving.next(), serving.next()) {
+            // The loss took a slot of which no safe write existed.
+            (None, _) if lost.is_some() && must == 0 => None,
+            (None, _) => Some(what),
+            (Some(_), Some(_)) => Some("two sites serve after all have met"),
+            (Some(at), None) if must & !scene.sites[*at].records != 0 => Some(match lost {
+                Some(_) => "a mirrored write does not survive one loss",
+                None => "an acknowledged write is not at the owner after all have met",
+            }),
+            _ => None,
+        }
+    }
+
+    fn fault_in(&self, scene: &Scene) -> Option<&'static str> {
+        if scene.global.broken.is_some() {
+            return scene.global.broken;
+        }
+        let must = scene.global.acknowledged & !scene.global.named_lost;
+        let serving: Vec<usize> =
+            (0..scene.sites.len()).filter(|at| scene.serves(*at) && !scene.is_stale(*at)).collect();
+        if serving.iter().any(|at| must & !scene.sites[*at].records != 0) {
+            return Some("an acknowledged write is not at the owner");
+        }
+        if serving.len() > 1 {
+            return Some("two sites serve, and none is a stale owner that a failover names");
+        }
+        let acknowledged = scene.global.acknowledged;
+        let fault = self.heal(scene, None, acknowledged, "nobody serves when all are back");
+        let lose =
+            |at: usize| self.heal(scene, Some(at), scene.global.mirrored, "nobody can take over");
+        fault.or_else(|| (0..scene.sites.len()).filter(|at| scene.is_there(*at)).find_map(lose))
+    }
+
+    /// The state after these steps, none of which may be faulty.
+    pub(crate) fn play(&mut self, steps: &[&str]) -> State {
+        let mut state = self.begin();
+        for wanted in steps {
+            let mut found = None;
+            let mut offered = Vec::new();
+            self.expand(&state, &mut |next, name| {
+                offered.push(name);
+                if name == *wanted {
+                    found = Some(next);
+                }
+            });
+            state = found.unwrap_or_else(|| panic!("no step {wanted:?} among {offered:?}"));
+        }
+        state
+    }
+
+    /// Whether a step can come next.
+    pub(crate) fn offers(&mut self, state: &State, wanted: &str) -> bool {
+        let mut found = false;
+        self.expand(state, &mut |_, name| found |= name == wanted);
+        found
+    }
+}
+
+impl Explore for World {
+    type State = State;
+
+    fn key(&self, state: &State) -> u64 {
+        hash(*state)
+    }
+
+    fn expand(&mut self, state: &State, emit: &mut dyn FnMut(State, &'static str)) {
+        let scene = self.unpack(state);
+        let mut steps = Vec::new();
+        self.steps(&scene, &mut steps);
+        for (next, (verb, one, other)) in steps {
+            let next = self.pack(next);
+            let name = self.name(verb, one, other);
+            emit(next, name);
+        }
+    }
+
+    fn fault(&mut self, state: &State) -> Option<&'static str> {
+        self.fault_in(&self.unpack(state))
+    }
+
+    fn show(&self, state: &State) -> String {
+        let scene = self.unpack(state);
+        let mut text: String = scene.sites.iter().map(|site| format!("{site:?}\n")).collect();
+        text += &format!("{:?}\n{:?}\n", scene.global, scene.installs);
+        text
+    }
+}
