@@ -80,7 +80,8 @@ pub(super) fn told(
     let mut claims: BTreeMap<Slot, Claim> = BTreeMap::new();
     let hinted = hints.iter().flat_map(|(slots, owner)| slots.iter().map(|slot| (slot, *owner)));
     for (slot, owner) in hinted.filter(|(slot, _)| wanted.contains(*slot)) {
-        claims.insert(slot, Claim { epoch: Epoch::counted(0), owner, confirmed: false, going: None });
+        claims
+            .insert(slot, Claim { epoch: Epoch::counted(0), owner, confirmed: false, going: None });
     }
     let mut moves = Vec::new();
     for (site, ordered) in said {

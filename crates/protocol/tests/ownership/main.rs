@@ -8,6 +8,7 @@
 //! Searches that take long are `#[ignore]`d; run them by
 //! `cargo test -p protocol --features trial --release --test ownership -- --ignored --nocapture`.
 
+mod scene;
 #[path = "../registry/search.rs"]
 mod search;
 mod world;

@@ -1,18 +1,17 @@
-//! One slot among a few sites, and every step that can come next.
+//! Every step that can come next, and what must hold.
 //!
 //! Being away is taking no step. Installs are kept for ever and come at any time, late or again; every
-//! other message brings a fact that stays true. The rules are the real ones
-//! (`protocol::global::ownership`); records are sets of writes, a bit each.
+//! other message brings a fact that stays true.
 
+use super::scene::{Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id};
 use super::search::{Explore, hash};
-use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotCopy, SlotSet, Tag, Taken};
+use model::{Ballot, Epoch, Failovers, OpenFailover, SlotCopy, Tag};
 use protocol::global::ownership::trial::{Bug, Planted};
-use protocol::global::ownership::{Fences, Found, Holding, Records, Token, leaving, takeover};
+use protocol::global::ownership::{Found, Holding, Records, Token, leaving};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::rc::Rc;
 
-pub(crate) const SITES_MAX: usize = 4;
 const INSTALLS_MAX: usize = 4;
 
 /// How far the search goes.
@@ -24,70 +23,6 @@ pub(crate) struct Bounds {
     pub(crate) failovers: u8,
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
-}
-
-/// The registry, as far as one slot needs it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Registry {
-    pub(crate) version: Ballot,
-    pub(crate) failovers: Failovers,
-    backups: [u8; SITES_MAX],
-    left: u8,
-}
-
-/// A site.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Site {
-    pub(crate) registry: Rc<Registry>,
-    pub(crate) holding: Holding,
-    /// What lies there as its own.
-    records: u8,
-    /// What its copy has.
-    copied: u8,
-    /// Which stream to its backup.
-    generation: u8,
-    /// What a fence has left behind, in a trial.
-    stuck: Option<OpenFailover>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Install {
-    epoch: Epoch,
-    from: u8,
-    to: u8,
-    records: u8,
-}
-
-/// What no site has: the registry, the count of steps, and what must be true.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Global {
-    pub(crate) registry: Rc<Registry>,
-    /// The inventories of the open failover.
-    found: Found,
-    found_copy: u8,
-    reported: u8,
-    /// The highest copy that an owner said is safe, and the sites that it said so of.
-    safe: Option<(Tag, u64, u8)>,
-    writes: u8,
-    moves: u8,
-    suspended: u8,
-    backups: u8,
-    leaves: u8,
-    late: u8,
-    /// The last decision, whether forgotten or not: its failover, whom it fenced, and what was taken.
-    truth: Option<(Ballot, u8, u8)>,
-    acknowledged: u8,
-    named_lost: u8,
-    /// Writes that one lost site must not take along.
-    mirrored: u8,
-    broken: Option<&'static str>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Scene {
-    pub(crate) sites: Vec<Site>,
-    pub(crate) global: Global,
-    installs: Vec<Install>,
 }
 
 /// A state: numbers of sites, installs and what no site has. 0: none.
@@ -146,243 +81,16 @@ pub(crate) struct World {
     names: HashMap<(Verb, u8, u8), &'static str>,
 }
 
-fn id(at: usize) -> SiteId {
-    SiteId(at as u32 + 1)
-}
-
-fn place(site: SiteId) -> usize {
-    site.0 as usize - 1
-}
-
-fn bit(at: usize) -> u8 {
-    1 << at
-}
-
-fn has(mask: u8, at: usize) -> bool {
-    mask & bit(at) != 0
-}
-
-fn later(version: Ballot) -> Ballot {
-    Ballot { round: version.round + 1, ..version }
-}
-
-impl Global {
-    fn change(&mut self, change: impl FnOnce(&mut Registry, Ballot)) {
-        let mut registry = (*self.registry).clone();
-        registry.version = later(registry.version);
-        let version = registry.version;
-        change(&mut registry, version);
-        self.registry = Rc::new(registry);
-    }
-
-    fn fenced(&self) -> u8 {
-        let Some(open) = &self.registry.failovers.open else { return 0 };
-        open.without.iter().fold(bit(place(open.lost)), |mask, site| mask | bit(place(*site)))
-    }
-
-    fn end_inventories(&mut self) {
-        (self.found, self.found_copy, self.reported) = (Found::default(), 0, 0);
-    }
-
-    fn suspend(&mut self, lost: usize, mask: u8) {
-        let without: Vec<SiteId> =
-            (0..SITES_MAX).filter(|at| has(mask, *at) && *at != lost).map(id).collect();
-        self.change(|registry, version| {
-            registry.failovers.open(version, id(lost), &without).expect("none is open");
-        });
-        self.suspended += 1;
-    }
-
-    fn close(&mut self) {
-        self.late |= self.fenced();
-        let opened = self.registry.failovers.open.as_ref().expect("one is open").opened;
-        self.change(|registry, _| assert!(registry.failovers.close(opened)));
-        self.end_inventories();
-    }
-}
-
-impl Scene {
-    fn is_there(&self, at: usize) -> bool {
-        !has(self.global.registry.left, at)
-    }
-
-    fn fences(&self, at: usize, planted: Planted) -> Fences<'_> {
-        let site = &self.sites[at];
-        let open = site.registry.failovers.open.as_ref().or(site.stuck.as_ref());
-        Fences::new(id(at), open, planted)
-    }
-
-    /// Changes a holding, and the records with it.
-    fn step(
-        &mut self,
-        at: usize,
-        planted: Planted,
-        step: impl FnOnce(&mut Holding, &Fences<'_>) -> Records,
-    ) {
-        let mut holding = self.sites[at].holding;
-        let records = step(&mut holding, &self.fences(at, planted));
-        let site = &mut self.sites[at];
-        let before = std::mem::replace(&mut site.holding, holding);
-        if holding.token.epoch() < before.token.epoch() {
-            self.global.broken = Some("a token decreases");
-        }
-        match records {
-            Records::Stay => {}
-            Records::Retain => site.copied = std::mem::take(&mut site.records),
-            Records::Drop | Records::BeginEmpty => site.records = 0,
-            Records::Take => site.records = std::mem::take(&mut site.copied),
-            Records::Install => {}
-        }
-        if holding.copy.is_none() {
-            site.copied = 0;
-        }
-        if before.token != holding.token && matches!(holding.token, Token::Held(_))
-            || !holding.token.is_own()
-        {
-            site.generation = 0;
-        }
-    }
-
-    /// Whether a site is a stale owner that a failover names.
-    fn is_stale(&self, at: usize) -> bool {
-        let Some((decided, fenced, _)) = self.global.truth else { return false };
-        let site = &self.sites[at];
-        let is_old = site.holding.token.epoch() < Epoch::of_failover(decided);
-        is_old && site.registry.version < decided && has(fenced, at)
-    }
-
-    fn serves(&self, at: usize) -> bool {
-        let site = &self.sites[at];
-        let is_fenced = site.registry.failovers.is_fenced(id(at));
-        matches!(site.holding.token, Token::Held(_)) && !is_fenced && self.is_there(at)
-    }
-
-    /// A site takes the registry over.
-    fn learn(&mut self, at: usize, planted: Planted) {
-        let registry = self.global.registry.clone();
-        let site = &mut self.sites[at];
-        let other_backup = registry.backups[at] != site.registry.backups[at];
-        site.registry = registry.clone();
-        if other_backup && site.holding.token.is_own() {
-            site.generation += 1;
-        }
-        if planted.is(Bug::MirrorDropped)
-            && let Some(copy) = site.holding.copy
-            && copy.tag.generation != u64::MAX
-            && usize::from(registry.backups[place(copy.origin)]) != at
-        {
-            (site.holding.copy, site.copied) = (None, 0);
-        }
-        for one in &registry.failovers.decided {
-            let Some(taken) = one.taken.first() else { continue };
-            let decided = Epoch::of_failover(one.decided);
-            let (taker, taken_before) = (taken.by, self.sites[at].holding);
-            self.step(at, planted, |holding, fences| holding.follow(decided, taker, fences));
-            let is_news = taken_before.token.epoch() < decided;
-            if taker == id(at)
-                && is_news
-                && self.global.truth.is_some_and(|(latest, _, had)| {
-                    latest == one.decided && had & !self.sites[at].records != 0
-                })
-            {
-                self.global.broken = Some("the taker has lost the copy that it reported");
-            }
-        }
-        let is_back = |decided: &Ballot, lost: SiteId| {
-            lost == id(at) && self.sites[at].registry.version >= *decided
-        };
-        let forgotten: Vec<Ballot> = registry
-            .failovers
-            .decided
-            .iter()
-            .filter(|one| {
-                let taker = one.taken.first().map(|taken| taken.by);
-                let knows = |site: SiteId| self.sites[place(site)].registry.version >= one.decided;
-                let is_planted =
-                    planted.is(Bug::ForgottenOnReturn) || planted.is(Bug::ForgottenOnceTaken);
-                is_planted
-                    && is_back(&one.decided, one.lost)
-                    && takeover::may_be_forgotten([], (one.lost, taker), knows, planted)
-            })
-            .map(|one| one.decided)
-            .collect();
-        for decided in forgotten {
-            self.global.change(|registry, _| assert!(registry.failovers.forget(decided)));
-            self.sites[at].registry = self.global.registry.clone();
-        }
-    }
-
-    fn inventory(&mut self, at: usize) {
-        let lost = self.global.registry.failovers.open.as_ref().expect("one is open").lost;
-        let site = &self.sites[at];
-        let report = site.holding.report(id(at), lost);
-        let global = &mut self.global;
-        let before = global.found.copy;
-        global.found.add(id(at), &report);
-        if global.found.copy != before {
-            let is_own = report.copy != site.holding.copy;
-            global.found_copy = if is_own { site.records } else { site.copied };
-        }
-        global.reported |= bit(at);
-    }
-
-    fn may_decide(&self, skip: Option<usize>) -> bool {
-        let done = self.global.fenced() | self.global.reported | self.global.registry.left;
-        (0..self.sites.len()).all(|at| has(done, at) || skip == Some(at))
-    }
-
-    fn decide(&mut self, planted: Planted) {
-        let fenced = self.global.fenced();
-        let open = self.global.registry.failovers.open.clone().expect("one is open");
-        let taker = self.global.found.taker(open.lost, planted);
-        let had = self.global.found_copy;
-        let taken = taker.map(|(by, copy)| Taken {
-            by,
-            slots: SlotSet::default(),
-            from: Some((copy.tag.epoch, copy.position)),
-        });
-        let is_taken = taken.is_some();
-        let global = &mut self.global;
-        global.late |= fenced;
-        global.change(|registry, version| {
-            let taken = taken.into_iter().collect();
-            assert!(registry.failovers.decide(version, open.opened, taken));
-        });
-        global.end_inventories();
-        if is_taken {
-            global.truth = Some((global.registry.version, fenced, had));
-            global.named_lost |= global.acknowledged & !had;
-            if open.without.is_empty() && global.mirrored & !had != 0 {
-                global.broken = Some("a mirrored write is lost by one failed site");
-            }
-            global.mirrored &= had;
-        }
-    }
-
-    fn forgets(&self) -> Option<Ballot> {
-        let knows =
-            |one: Ballot| move |site: SiteId| self.sites[place(site)].registry.version >= one;
-        let listed = || (0..self.sites.len()).filter(|at| self.is_there(*at)).map(id);
-        let decided = &self.global.registry.failovers.decided;
-        let found = decided.iter().find(|one| {
-            let taker = one.taken.first().map(|taken| taken.by);
-            let pair = (one.lost, taker);
-            takeover::may_be_forgotten(listed(), pair, knows(one.decided), Planted::none())
-        });
-        found.map(|one| one.decided)
-    }
-}
-
 impl World {
     pub(crate) fn new(bounds: Bounds, planted: Planted) -> World {
-        let table = || Table(Vec::new(), HashMap::new());
+        let table = || Table(Vec::new(), HashMap::default());
         World {
             bounds,
             planted,
             sites: table(),
-            globals: Table(Vec::new(), HashMap::new()),
-            installs: Table(Vec::new(), HashMap::new()),
-            names: HashMap::new(),
+            globals: Table(Vec::new(), HashMap::default()),
+            installs: Table(Vec::new(), HashMap::default()),
+            names: HashMap::default(),
         }
     }
 
@@ -459,7 +167,7 @@ impl World {
 
     fn name(&mut self, verb: Verb, one: usize, other: usize) -> &'static str {
         let key = (verb, one as u8, other as u8);
-        *self.names.entry(key).or_insert_with(|| {
+        self.names.entry(key).or_insert_with(|| {
             let site = |at: usize| char::from(b'a' + at as u8);
             let named = match verb {
                 Verb::Close | Verb::Decide | Verb::Forget => format!("{verb:?}"),

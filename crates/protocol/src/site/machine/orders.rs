@@ -16,8 +16,8 @@ use super::apply::Applying;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Bytes, ClientId, Epoch, Held, Holding, MoveError, Ordered, OrderedMove, Refusal, RequestId,
-    SiteId, Slot, SlotSet, limits,
+    Answer, Bytes, ClientId, Epoch, Held, Holding, MoveError, Ordered, OrderedMove, Refusal,
+    RequestId, SiteId, Slot, SlotSet, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
