@@ -10,7 +10,7 @@
 //!
 //! The promise is the ordinary one. [`Routes`] are hints: whoever is asked answers by its own token of the
 //! slot, at one moment between the question and the answer. The core forgets a route whenever it learns
-//! anything about the slot, so that after a promotion ([`super::promotion`]) nobody asks the site that was
+//! anything about the slot, so that after a promotion ([`super::failover`]) nobody asks the site that was
 //! lost.
 //!
 //! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
