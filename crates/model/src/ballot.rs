@@ -3,28 +3,29 @@
 use crate::{SiteId, limits};
 use std::fmt;
 
-/// A chain of versions of the registry. A recovery begins the next one.
+/// A chain of versions of the registry. A recovery begins the next term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
-    /// One more than the highest that the recovering site had promised.
+    /// One more than the highest term number that the recovering site has promised.
     pub number: u32,
-    /// The site that recovered: two recoveries begin two terms. 0: the first one.
+    /// The site that recovered, so that two recoveries begin two terms. 0: the first term.
     pub site: SiteId,
 }
 
-/// An attempt to change the registry, and the version that it writes. No two attempts share one.
+/// An attempt to change the registry, and the version that it writes. Each attempt has its own
+/// ballot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
-    /// The chain that it is of.
+    /// The term that it belongs to.
     pub term: Term,
-    /// Counts within it.
+    /// The number of the attempt within its term.
     pub round: u64,
-    /// The site that made it. 0: a version of before there were registrars.
+    /// The site that made it. 0: a version from before registrars existed.
     pub site: SiteId,
 }
 
 impl Ballot {
-    /// The lowest one: no attempt's.
+    /// The lowest ballot. No attempt uses it.
     pub const FIRST: Ballot =
         Ballot { term: Term { number: 0, site: SiteId(0) }, round: 0, site: SiteId(0) };
 }
@@ -52,23 +53,24 @@ impl RegistrarSet {
         &self.sites[..usize::from(self.len)]
     }
 
-    /// Whether there is none: a registry of before there were registrars.
+    /// Whether the set is empty: the registry is from before registrars existed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a site is among them.
+    /// Whether a site is in the set.
     pub fn contains(&self, site: SiteId) -> bool {
         self.sites().contains(&site)
     }
 
-    /// Whether these sites are more than half of them.
+    /// Whether the sites for which `of` is true are more than half of the set.
     pub fn has_majority(&self, of: impl Fn(SiteId) -> bool) -> bool {
         let count = self.sites().iter().filter(|site| of(**site)).count();
         2 * count > self.sites().len()
     }
 
-    /// How many registrars so many sites have: the only site, both of two, three, and five from nine.
+    /// The number of registrars for a number of sites: 1 of 1, 2 of 2, 3 from three sites, 5 from
+    /// nine.
     pub fn size_for(sites: usize) -> usize {
         match sites {
             0..=2 => sites,
@@ -78,7 +80,7 @@ impl RegistrarSet {
     }
 }
 
-/// The first ones, up to the limit.
+/// Takes the first sites, up to the limit.
 impl FromIterator<SiteId> for RegistrarSet {
     fn from_iter<I: IntoIterator<Item = SiteId>>(sites: I) -> RegistrarSet {
         let mut set = RegistrarSet::default();
@@ -96,11 +98,11 @@ impl FromIterator<SiteId> for RegistrarSet {
 /// Which sites hold the registry, since when, and which held it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Registrars {
-    /// The sites.
+    /// The current set.
     pub set: RegistrarSet,
-    /// The version that made them so. Two sets of the same sites are told apart by it.
+    /// The version that set it. It distinguishes two sets of the same sites.
     pub since: Ballot,
-    /// The sites before.
+    /// The set before the current one.
     pub before: RegistrarSet,
 }
 

@@ -1,30 +1,30 @@
-//! How often a slot has changed hands, and by what.
+//! The number of ownership changes of a slot, by failover and by handover.
 
 use crate::Ballot;
 use std::fmt;
 
-/// The number under which a site owns a slot. A slot has one owner at an epoch; a higher one makes all
-/// lower ones void.
+/// The number under which a site owns a slot. A slot has one owner per epoch; a higher epoch makes
+/// all lower ones void.
 ///
-/// The failover comes before the count: what a failover has given away no handover of before can win
-/// back, however many there were that nobody saw.
+/// The failover is compared before the count: no number of earlier handovers, seen or unseen,
+/// outranks a failover.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
-    /// The version of the registry that decided the last failover which took the slot; the lowest one
-    /// if none did. A count of failovers would not do: a recovery of the registry may lose one that
-    /// was decided, and the next one would bear the same number.
+    /// The registry version that decided the last failover of the slot; the lowest ballot if there
+    /// was none. A count of failovers would not be unique: a recovery of the registry may lose a
+    /// decided failover, and the next one would get the same number.
     pub failover: Ballot,
-    /// How many handovers there were since; 1 for the first owner, 0 for who takes in a failover.
+    /// Handovers since then; 1 for the first owner, 0 for the site that takes over in a failover.
     pub count: u64,
 }
 
 impl Epoch {
-    /// So many handovers, and no failover.
+    /// An epoch after `count` handovers and no failover.
     pub const fn counted(count: u64) -> Epoch {
         Epoch { failover: Ballot::FIRST, count }
     }
 
-    /// The first epoch of a failover that this version of the registry decided.
+    /// The first epoch of the failover that this registry version decided.
     pub const fn of_failover(decided: Ballot) -> Epoch {
         Epoch { failover: decided, count: 0 }
     }
@@ -54,38 +54,40 @@ impl fmt::Debug for Epoch {
     }
 }
 
-/// Which state of a slot a copy is of. A higher tag makes all lower ones void.
+/// The state of a slot that a copy represents. A higher tag makes all lower ones void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag {
-    /// The epoch of the owner that it is a copy of.
+    /// The epoch of the owner that was copied.
     pub epoch: Epoch,
-    /// Which stream of that owner feeds it: later ones are higher.
+    /// The number of the owner's stream that feeds the copy. Later streams have higher numbers.
     pub generation: u64,
 }
 
 impl Tag {
-    /// What an owner keeps of a slot when it owns it no more: all that it ever had at that epoch.
+    /// The tag of what an owner retains after it loses the slot: everything of that epoch.
     pub const fn retained(epoch: Epoch) -> Tag {
         Tag { epoch, generation: u64::MAX }
     }
 }
 
-/// A complete copy of a slot at a site that does not own it: a mirror, or what an owner has retained.
+/// A complete copy of a slot at a site that does not own it: a mirror, or what a former owner
+/// retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotCopy {
-    /// What it is a copy of.
+    /// The state that it represents.
     pub tag: Tag,
-    /// Who owned the slot at that epoch.
+    /// The owner of the slot at that epoch.
     pub origin: crate::SiteId,
-    /// How far it follows the owner's log; all of the epoch: [`SlotCopy::WHOLE`].
+    /// The position in the owner's log up to which it is complete; [`SlotCopy::WHOLE`]: all of the
+    /// epoch.
     pub position: u64,
 }
 
 impl SlotCopy {
-    /// The position of a copy that lacks nothing of its epoch.
+    /// The position of a copy that is complete for its epoch.
     pub const WHOLE: u64 = u64::MAX;
 
-    /// What an owner retains.
+    /// The copy that a former owner retains.
     pub fn retained(epoch: Epoch, owner: crate::SiteId) -> SlotCopy {
         SlotCopy { tag: Tag::retained(epoch), origin: owner, position: SlotCopy::WHOLE }
     }

@@ -1,26 +1,27 @@
-//! Failovers, as the registry knows them.
+//! Failovers, as recorded in the registry.
 //!
-//! A failover is *open* from the change that names the lost site until it is decided or called off.
-//! While it is open, each site's copy of the registry fences the lost site and those named with it:
-//! nobody takes slots from them or freezes slots towards them, and they serve nothing. There is no other
-//! fence, so none outlasts its failover. The *decision* says who takes which slots; it stays in the
-//! registry until every listed site has a version that contains it.
+//! A failover is *open* from the change that names the failed site until it is decided or called
+//! off. While it is open, each site's copy of the registry fences the failed site and the sites
+//! named with it: no other site takes slots from them or freezes slots towards them, and they serve
+//! nothing. There is no other fence, so no fence outlasts its failover. The *decision* names the
+//! sites that take the slots; it stays in the registry until every listed site has a version that
+//! contains it.
 
 use crate::{Ballot, Epoch, SiteId, SlotCopy, SlotEpochs, SlotSet};
 
 /// An open failover.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenFailover {
-    /// The version that opened it: its name.
+    /// The version that opened it, which identifies it.
     pub opened: Ballot,
-    /// The site that is lost.
+    /// The failed site.
     pub lost: SiteId,
-    /// The sites that are not asked what they have. They are fenced like the lost one.
+    /// The sites that are not asked for their inventory. They are fenced like the failed one.
     pub without: Vec<SiteId>,
 }
 
 impl OpenFailover {
-    /// Whether it fences a site.
+    /// Whether it fences this site.
     pub fn fences(&self, site: SiteId) -> bool {
         self.lost == site || self.without.contains(&site)
     }
@@ -29,42 +30,42 @@ impl OpenFailover {
 /// Slots that one site takes over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Taken {
-    /// Who takes them.
+    /// The site that takes them.
     pub by: SiteId,
     /// The slots.
     pub slots: SlotSet,
-    /// The epoch and the position of the copies that they go on from; `None`: they begin empty.
+    /// Epoch and position of the copies that they continue from; `None`: they begin empty.
     pub from: Option<(Epoch, u64)>,
 }
 
 /// A failover that was decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DecidedFailover {
-    /// The version that decided it: what it gives away is owned at the epochs of this failover.
+    /// The version that decided it. It is part of the epochs of all slots taken in this failover.
     pub decided: Ballot,
     /// The version that opened it.
     pub opened: Ballot,
-    /// The site that was lost.
+    /// The failed site.
     pub lost: SiteId,
     /// The sites that were not asked.
     pub without: Vec<SiteId>,
-    /// Who takes what; in order, no slot twice.
+    /// The slots that each site takes; in order, no slot twice.
     pub taken: Vec<Taken>,
-    /// Whether the lost site is back: it has taken the decision over.
+    /// Whether the failed site is back and has applied the decision.
     pub returned: bool,
 }
 
-/// All failovers that matter.
+/// All failovers that still matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Failovers {
-    /// The one that is open: one at a time, so that decisions have one order.
+    /// The open failover: at most one, so that decisions are ordered.
     pub open: Option<OpenFailover>,
-    /// Those that were decided and that some site may not know yet, in order of their decisions.
+    /// Decided failovers that some listed site may not have yet, in order of their decisions.
     pub decided: Vec<DecidedFailover>,
 }
 
 impl Failovers {
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.open.is_none() && self.decided.is_empty()
     }
@@ -74,15 +75,15 @@ impl Failovers {
         self.open.as_ref().is_some_and(|open| open.fences(site))
     }
 
-    /// Whether others have taken over from a site that is not back.
+    /// Whether a failover took slots from this site and the site is not back.
     pub fn is_away(&self, site: SiteId) -> bool {
         self.decided.iter().any(|one| one.lost == site && !one.returned)
     }
 
-    /// Opens one, at this version. Whether that changes anything.
+    /// Opens a failover at this version. Returns whether that changes anything.
     ///
     /// # Errors
-    /// The lost site of another one that is open.
+    /// The failed site of another open failover.
     pub fn open(
         &mut self,
         version: Ballot,
@@ -99,8 +100,8 @@ impl Failovers {
         }
     }
 
-    /// Decides the open one, at this version; nothing to take is nothing to decide. Whether it was
-    /// open.
+    /// Decides the open failover at this version. With nothing to take there is no decision.
+    /// Returns whether it was open.
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
@@ -112,12 +113,12 @@ impl Failovers {
         true
     }
 
-    /// Calls one off. Whether it was open.
+    /// Calls a failover off. Returns whether it was open.
     pub fn close(&mut self, opened: Ballot) -> bool {
         self.open.take_if(|open| open.opened == opened).is_some()
     }
 
-    /// A lost site has taken over all that was decided. Whether that was not known.
+    /// The failed site has applied all decisions. Returns whether that is new.
     pub fn all_returned(&mut self, lost: SiteId) -> bool {
         let mut is_news = false;
         for one in self.decided.iter_mut().filter(|one| one.lost == lost) {
@@ -126,46 +127,46 @@ impl Failovers {
         is_news
     }
 
-    /// Every listed site has a version with this decision. Whether it was there.
+    /// Drops a decision that every listed site has. Returns whether it was there.
     pub fn forget(&mut self, decided: Ballot) -> bool {
         let before = self.decided.len();
         self.decided.retain(|one| one.decided != decided);
         self.decided.len() != before
     }
 
-    /// Adds what another term of the registry decided.
+    /// Adds decisions of another term of the registry.
     pub(crate) fn add_decided(&mut self, more: &[DecidedFailover]) {
         self.decided.extend(more.iter().cloned());
         self.decided.sort_by_key(|one| one.decided);
         self.decided.dedup_by_key(|one| one.decided);
     }
 
-    /// A site is gone for good.
+    /// Removes a site that has left for good.
     pub fn site_gone(&mut self, site: SiteId) {
         self.open.take_if(|open| open.lost == site);
         self.all_returned(site);
     }
 }
 
-/// Copies of slots that are alike.
+/// Slots with equal copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyRun {
-    /// What each of them is.
+    /// The copy of each of them.
     pub copy: SlotCopy,
     /// The slots.
     pub slots: SlotSet,
-    /// How many keys are in them.
+    /// The number of keys in them.
     pub keys: u64,
 }
 
-/// What a site knows of all slots.
+/// What a site has recorded about all slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// Who owns slots as far as the site knows, at which epochs; itself among them.
+    /// The owners of slots and their epochs, as far as the site has learned them; itself included.
     pub owners: Vec<(SiteId, SlotEpochs)>,
-    /// What could be taken there.
+    /// The copies that could be taken over there.
     pub copies: Vec<CopyRun>,
-    /// Slots that are frozen there, and where to.
+    /// Slots that are frozen there, with their destinations.
     pub frozen: Vec<(SiteId, SlotSet)>,
 }
 

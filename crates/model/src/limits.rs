@@ -1,7 +1,7 @@
 //! Every limit of the system in one place, with the relations between them checked at compile time.
 //!
-//! Past a limit the answer is a clear error and nothing is lost. A limit that operators may lower
-//! is a setting of `server`; these are the ceilings.
+//! A request beyond a limit fails with a clear error and loses nothing. Limits that operators may
+//! lower are settings of `server`; these are the maxima.
 
 use std::time::Duration;
 
@@ -19,20 +19,21 @@ pub const PREFIX_BYTES_MAX: usize = 256;
 pub const KEYSPACES_MAX: usize = 1024;
 /// Nodes of a site.
 pub const NODES_MAX: usize = 7;
-/// Requests about global keys that wait in a node: for their slot's holder, or for its answer.
+/// Requests for global keys that wait in a node: for their slot's owner, or for its answer.
 pub const ROUTED_MAX: usize = 65_536;
-/// Bytes of copies of other sites' keys that a node keeps of one keyspace, unless that says otherwise.
+/// Bytes of cached copies of other sites' keys per keyspace and node, unless the keyspace sets
+/// another.
 pub const CACHE_BYTES_DEFAULT: u64 = 8 << 20;
-/// The fewest it may say.
+/// The smallest value that a keyspace can set.
 pub const CACHE_BYTES_MIN: u64 = 4 << 10;
-/// The most it may say.
+/// The largest value that a keyspace can set.
 pub const CACHE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of such copies that a node keeps of all keyspaces together; past it the copy that was used
-/// longest ago goes, of whatever keyspace.
+/// Bytes of such copies in a node for all keyspaces together; past it the least recently used copy
+/// is removed, of whatever keyspace.
 pub const CACHES_BYTES_MAX: u64 = 512 << 20;
-/// How long a copy answers stale reads, unless its keyspace says otherwise.
+/// The time for which a copy answers stale reads, unless its keyspace sets another.
 pub const CACHE_AGE_MS_DEFAULT: u64 = 1_000;
-/// The longest it may say.
+/// The longest time that a keyspace can set.
 pub const CACHE_AGE_MS_MAX: u64 = 60 * 60 * 1_000;
 /// Sites of a deployment.
 pub const SITES_MAX: usize = 10_000;
@@ -46,21 +47,21 @@ pub const TERMS_BEGAN_MAX: usize = 16;
 pub const REGISTRY_CHANGES_WAITING_MAX: usize = 256;
 /// Messages of other sites that wait until a node has their sender's registry.
 pub const MESSAGES_AHEAD_MAX: usize = 4_096;
-/// Their bytes.
+/// Bytes of these messages.
 pub const MESSAGES_AHEAD_BYTES_MAX: usize = 64 << 20;
-/// Moves of slots that one site has under way at once.
+/// Concurrent moves of slots of one site.
 pub const MOVES_MAX: usize = 64;
 /// Slots of one move.
 pub const SLOTS_PER_MOVE_MAX: usize = 2_048;
-/// Operators' orders of moves that a site remembers, so that one that is asked again is done once.
+/// Operators' orders of moves that a site remembers, so that a repeated one has no further effect.
 pub const ORDERS_REMEMBERED_MAX: usize = 1_024;
-/// How long one is remembered that is over.
+/// The time for which a completed order is remembered.
 pub const ORDER_REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
-/// When there are too many, the oldest goes, but none that may be asked again yet.
+/// When there are too many orders, the oldest is dropped, but none younger than this.
 pub const ORDER_ASKED_AGAIN_MS: u64 = 10 * 60 * 1000;
-/// Bytes of one piece of a move (it ends with the record that passes it).
+/// Bytes of one chunk of a move (the record that exceeds the limit ends it).
 pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
-/// Pieces of one move on their way at once.
+/// Chunks of one move in flight.
 pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
 
 /// One request with everything in it, before it is executed.
@@ -69,37 +70,35 @@ pub const COMMAND_BYTES_MAX: usize = 80 << 20;
 pub const COMMAND_ARGS_MAX: usize = 1 << 20;
 /// Steps of one transaction, and keys it may watch.
 pub const TRANSACTION_STEPS_MAX: usize = 10_000;
-/// Requests of one connection that are being executed at once (a deeper pipeline waits in the
-/// socket).
+/// Concurrent requests of one connection (a deeper pipeline waits in the socket).
 pub const PIPELINE_MAX: usize = 1024;
 /// Bytes that may wait to be written to one connection; past it the reader is too slow and the
 /// connection is closed.
 pub const REPLY_BACKLOG_BYTES_MAX: usize = 8 << 20;
 /// Client connections of a node.
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Passwords that wait to be verified in a node; past it a login is refused, and one of a connection that
-/// was wrong before gives way to one of a connection that was not.
+/// Passwords that wait to be verified in a node; past it a login is refused, and one of a
+/// connection with a wrong password before gives way to one of a connection without.
 pub const LOGINS_WAITING_MAX: usize = 256;
-/// The same, of one address.
+/// The same, per address.
 pub const LOGINS_PER_ADDRESS_MAX: usize = 16;
-/// Threads that verify passwords, each with one password's memory.
+/// Threads that verify passwords; each needs the memory of one argon2 run.
 pub const LOGIN_THREADS_MAX: usize = 2;
 /// Watches and subscriptions of a node.
 pub const WATCHES_MAX: usize = 10_000;
-/// Open SCAN cursors of a node; the one idle longest is forgotten first.
+/// Open SCAN cursors of a node; the one idle longest is dropped first.
 pub const SCAN_CURSORS_MAX: usize = 4_096;
 /// Items of one page of a scan.
 pub const SCAN_PAGE_ITEMS_MAX: usize = 10_000;
-/// Bytes of one page of a scan (it ends with the item that passes it).
+/// Bytes of one page of a scan (the item that exceeds the limit ends it).
 pub const SCAN_PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// What the answer to one request may carry altogether (of an MGET, say, or of a transaction's
-/// reads).
+/// Total size of the answer to one request (for example of an MGET, or of a transaction's reads).
 pub const ANSWER_BYTES_MAX: usize = 80 << 20;
 
 /// Commands of one log entry.
 pub const BATCH_COMMANDS_MAX: usize = 4_096;
-/// Bytes of one log entry (it ends with the command that passes it).
+/// Bytes of one log entry (the command that exceeds the limit ends it).
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The largest entry there can be: a full batch and one largest command.
 pub const ENTRY_BYTES_MAX: usize = BATCH_BYTES_MAX + COMMAND_BYTES_MAX;
@@ -115,10 +114,10 @@ pub const INPUTS_WAITING_MAX: usize = 65_536;
 pub const ENTRIES_CACHED_BYTES_MAX: usize = 8 << 20;
 /// Bytes of entries in one message to a follower.
 pub const APPEND_BYTES_MAX: usize = 1 << 20;
-/// Append messages on their way to one follower.
+/// Append messages in flight to one follower.
 pub const APPENDS_INFLIGHT_MAX: usize = 64;
-/// Messages from other nodes that wait for the site's thread; past it nothing more is read from
-/// their connections.
+/// Messages from other nodes that wait for the site's thread; past it their connections are not
+/// read.
 pub const PEER_MESSAGES_WAITING_MAX: usize = 256;
 
 /// One frame between nodes.
@@ -129,42 +128,42 @@ pub const PEER_BACKLOG_BYTES_MAX: usize = 2 * PEER_FRAME_BYTES_MAX;
 pub const PEER_HELLO_BYTES_MAX: usize = 16 << 10;
 /// How long a connection between nodes may take to be made and proved.
 pub const PEER_PROOF_DEADLINE: Duration = Duration::from_secs(2);
-/// Connections that others have made to a node and not proved yet; past it the next one is closed.
+/// Accepted connections between nodes that are not proved yet; past it the next one is closed.
 pub const PEER_LINKS_UNPROVED_MAX: usize = 256;
-/// Of them, those from one address.
+/// The same, per address.
 pub const PEER_LINKS_UNPROVED_PER_ADDRESS_MAX: usize = 64;
-/// Secrets that are accepted at once: while they are changed, the new one and the old one.
+/// Secrets that are accepted at the same time: while they are changed, the new one and the old one.
 pub const PEER_SECRETS_MAX: usize = 2;
-/// The shortest secret, in bytes: whoever hears a proof can try to guess it at leisure.
+/// The shortest secret, in bytes: an attacker with a recorded proof can guess offline.
 pub const PEER_SECRET_BYTES_MIN: usize = 32;
 /// The longest.
 pub const PEER_SECRET_BYTES_MAX: usize = 1_024;
-/// How long a join token is good for, unless its maker says otherwise.
+/// The lifetime of a join token, unless the request sets another.
 pub const JOIN_TOKEN_LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
-/// The longest that may be said.
+/// The longest lifetime of a join token.
 pub const JOIN_TOKEN_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The text of a join token.
 pub const JOIN_TOKEN_BYTES_MAX: usize = 1_024;
-/// One piece of a snapshot on its way to another node.
+/// One chunk of a snapshot on its way to another node.
 pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// One segment file of the log (a larger single entry makes a larger segment).
 pub const LOG_SEGMENT_BYTES: u64 = 16 << 20;
-/// The log is cut behind a snapshot once it is longer than this and than the state it leads to.
+/// The log is cut behind a snapshot once it is longer than this and than the snapshot's state.
 pub const LOG_BYTES_BEFORE_SNAPSHOT: u64 = 128 << 20;
-/// Entries kept behind a new snapshot for followers that lag a little.
+/// Entries kept behind a new snapshot for followers that lag slightly.
 pub const LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT: u64 = 10_000;
 
 /// Keys that one log entry may expire; more go in the next.
 pub const EXPIRED_PER_ENTRY_MAX: usize = 1_000;
 /// Records of a cleared or dropped keyspace that one tick removes; more go in the next.
 pub const GARBAGE_PER_TICK_MAX: usize = 1_000;
-/// Bytes of them (it ends with the record that passes it).
+/// Bytes of these records (the record that exceeds the limit ends it).
 pub const GARBAGE_BYTES_PER_TICK_MAX: usize = 4 << 20;
 /// Changes that one log entry trims from the change log; more go in the next.
 pub const CHANGES_TRIMMED_PER_ENTRY_MAX: usize = 10_000;
-/// Changes kept for consumers of one site's change log; a consumer further behind must start again
-/// from a snapshot, and is told so.
+/// Changes kept for consumers of one site's change log; a consumer further behind receives an error
+/// and must start again from a snapshot.
 pub const CHANGES_RETAINED_MAX: u64 = 1_000_000;
 /// Durable cursors of a site.
 pub const CURSORS_MAX: usize = 1_024;
@@ -172,44 +171,44 @@ pub const CURSORS_MAX: usize = 1_024;
 pub const REQUESTS_REMEMBERED_PER_CLIENT_MAX: usize = 65_536;
 /// An answer longer than this is not remembered: a retry of its request is refused, not repeated.
 pub const ANSWER_REMEMBERED_BYTES_MAX: usize = 64 << 10;
-/// Answers remembered for all clients; past it the client idle longest is forgotten.
+/// Answers remembered for all clients; past it the client idle longest is dropped.
 pub const REQUESTS_REMEMBERED_MAX: usize = 1 << 20;
-/// Bytes of them.
+/// Bytes of these answers.
 pub const REQUESTS_REMEMBERED_BYTES_MAX: usize = 256 << 20;
 /// Clients whose answers are remembered (of global keyspaces, one for each slot that a client wrote
-/// to); the one idle longest is forgotten first.
+/// to); the one idle longest is dropped first.
 pub const CLIENTS_REMEMBERED_MAX: usize = 1 << 18;
 /// How long, in log time, an idle client is remembered.
 pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
 
 /// Points of the ring that one site takes, by its capacity.
 pub const RING_VIRTUALS_MAX: u32 = 64;
-/// Other sites in the successor list of a virtual node: so many neighbouring sites, less one, may
-/// crash at the same moment, and every survivor still knows the next one. A list ends sooner only
-/// at a virtual node of its own site, which is alive whenever the list is read.
+/// Other sites in the successor list of a virtual node: fewer neighbouring sites than this may
+/// crash at the same moment, and every survivor still has the next one. A list ends sooner only at
+/// a virtual node of its own site, which is up whenever the list is read.
 pub const RING_SUCCESSORS: usize = 8;
-/// Members of a successor list altogether, where several are of one site.
+/// Members of a successor list in all, where several are of one site.
 pub const RING_LIST_MEMBERS_MAX: usize = 64;
 /// Messages of one lookup on the ring. A sound ring of 10,000 sites needs 5 on average.
 pub const RING_HOPS_MAX: u32 = 64;
 /// Sites that one lookup avoids because they did not answer; past it the lookup has failed.
 pub const RING_AVOIDED_MAX: usize = 16;
-/// Lookups under way at a node; past it the next one has failed at once.
+/// Concurrent lookups of a node; past it the next one fails at once.
 pub const RING_LOOKUPS_MAX: usize = 1_024;
-/// Searches of its own (to join, to merge, for fingers) that a site has under way.
+/// Concurrent searches of a site for itself (to join, to merge, for fingers).
 pub const RING_SEARCHES_MAX: usize = 8;
-/// Searches for its own places that wait for their turn; past it they are found later, by chance.
+/// Searches for its own places that wait; past it these places are found later, by chance.
 pub const RING_SEEKS_WAITING_MAX: usize = 256;
-/// Sites of the directory that a site which was away tries before it believes that nobody is left.
+/// Sites of the directory that a returning site tries before it concludes that no other is up.
 pub const RING_TRIED_MAX: usize = 64;
 /// Sites of the directory that a ring remembers to merge with.
 pub const RING_KNOWN_MAX: usize = 10_000;
 
-/// Operations of one transaction of an etcd that a site keeps its keys in: etcd's own limit, unless
-/// it was started with another `--max-txn-ops`.
+/// Operations of one transaction of the etcd that holds a site's keys: etcd's own limit, unless it
+/// was started with another `--max-txn-ops`.
 pub const ETCD_OPS_MAX: usize = 128;
-/// Bytes of one request to it, keys and values together. etcd refuses more than 1.5 MiB unless it was
-/// started with another `--max-request-bytes`; what protobuf adds must fit between.
+/// Bytes of one request to etcd, keys and values together. etcd refuses more than 1.5 MiB unless it
+/// was started with another `--max-request-bytes`; protobuf's overhead must fit between.
 pub const ETCD_REQUEST_BYTES_MAX: usize = 1 << 20;
 /// A row of the state that is one value in etcd; longer ones are cut into parts.
 pub const ETCD_ROW_BYTES_MAX: usize = 64 << 10;
@@ -217,14 +216,14 @@ pub const ETCD_ROW_BYTES_MAX: usize = 64 << 10;
 pub const ETCD_PART_BYTES_MAX: usize = 512 << 10;
 /// Rows read at once when a site's state is read from etcd.
 pub const ETCD_PAGE_ROWS_MAX: usize = 1_024;
-/// What names everything of one site in etcd begins with.
+/// The prefix of all keys of one site in etcd.
 pub const ETCD_PREFIX_BYTES_MAX: usize = 256;
 /// Changed rows that wait for etcd, in bytes; past it a request is refused as overloaded.
 pub const ETCD_WAITING_BYTES_MAX: usize = 64 << 20;
 /// Requests whose answers wait for etcd; past it the next one is refused as overloaded.
 pub const ETCD_ANSWERS_WAITING_MAX: usize = 65_536;
 
-/// A request that has no deadline of its own is given up after this. A write that is given up is
+/// A request without a deadline of its own is given up after this. A write that is given up is
 /// unknown: it may still be applied.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -237,7 +236,7 @@ const _: () = {
     assert!(ENTRY_BYTES_MAX + APPEND_BYTES_MAX <= PEER_FRAME_BYTES_MAX);
     assert!(PEER_FRAME_BYTES_MAX <= PEER_BACKLOG_BYTES_MAX);
     assert!(SNAPSHOT_CHUNK_BYTES_MAX < PEER_FRAME_BYTES_MAX);
-    // The secrets of a site and of its deployment, sealed, in one frame.
+    // The secrets of a site and of its deployment, encrypted, in one frame.
     assert!(2 * PEER_SECRETS_MAX * PEER_SECRET_BYTES_MAX + 1_024 < PEER_HELLO_BYTES_MAX);
     assert!(PEER_LINKS_UNPROVED_PER_ADDRESS_MAX < PEER_LINKS_UNPROVED_MAX);
     assert!(JOIN_TOKEN_LIFE_DEFAULT.as_secs() < JOIN_TOKEN_LIFE_MAX.as_secs());
@@ -254,7 +253,7 @@ const _: () = {
     assert!(RING_SEARCHES_MAX < RING_LOOKUPS_MAX);
     assert!(RING_TRIED_MAX <= RING_KNOWN_MAX);
     assert!(ETCD_ROW_BYTES_MAX <= ETCD_PART_BYTES_MAX);
-    // A part with the longest key of a row, and the owner's key beside it.
+    // A part with the longest key of a row, and the owner's key as well.
     assert!(ETCD_PART_BYTES_MAX + (64 << 10) + 4 * ETCD_PREFIX_BYTES_MAX < ETCD_REQUEST_BYTES_MAX);
     assert!(SCAN_PAGE_BYTES_MAX <= REPLY_BACKLOG_BYTES_MAX);
     assert!(LOGINS_PER_ADDRESS_MAX < LOGINS_WAITING_MAX);

@@ -1,46 +1,48 @@
-//! A registry that goes on without a majority of its registrars, and what sites hand in afterwards.
+//! Recovery of a registry that has lost the majority of its registrars, and what sites hand in
+//! afterwards.
 //!
-//! What only the sites that were done without have chosen is not in the new term. When they learn of it
-//! they keep the decisions and joins beyond the end of their term, and hand them in, unchanged.
+//! The new term lacks what only the excluded sites have chosen. When an excluded site receives the
+//! new term, it keeps the decisions and joins beyond the end of its own term, and hands them in
+//! unchanged.
 
 use crate::{
     Ballot, DecidedFailover, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry,
     SiteId, Term, limits,
 };
 
-/// What the term of a registry went on from.
+/// The state from which a term of the registry continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermBegan {
-    /// The last version of the term before that is in it.
+    /// The last version of the previous term that the new one contains.
     pub after: Ballot,
-    /// Sites with this id or a higher one joined beyond it.
+    /// Sites with this id or a higher one joined after that version.
     pub site_next: u32,
-    /// Keyspaces with this id or a higher one were made beyond it.
+    /// Keyspaces with this id or a higher one were created after that version.
     pub keyspace_next: u32,
 }
 
-/// What a site has to hand in: what was chosen in its term beyond that term's end.
+/// What a site has to hand in: what was chosen in its term beyond the end of that term.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Sites that joined.
     pub joins: Vec<SiteEntry>,
-    /// Keyspaces that were made.
+    /// Keyspaces that were created.
     pub keyspaces: Vec<Keyspace>,
-    /// What was promoted.
+    /// Promotions that were made.
     pub promotions: Vec<Promotion>,
     /// Failovers that were decided.
     pub failovers: Vec<DecidedFailover>,
 }
 
 impl Kept {
-    /// Whether there is nothing.
+    /// Whether there is nothing to hand in.
     pub fn is_empty(&self) -> bool {
         *self == Kept::default()
     }
 }
 
 impl Registry {
-    /// Goes on in a new term, without some sites.
+    /// Continues in a new term, without some sites.
     pub fn recover(&mut self, _without: &[SiteId]) {
         self.failovers.open = None;
         if self.began.len() >= limits::TERMS_BEGAN_MAX {
@@ -51,13 +53,14 @@ impl Registry {
             site_next: self.site_next,
             keyspace_next: self.keyspace_next,
         });
-        // The sites that are done without may have given ids that nobody here knows of.
+        // The excluded sites may have assigned ids that no remaining site has seen.
         self.site_next = self.site_next.saturating_add(IDS_SKIPPED);
         self.keyspace_next = self.keyspace_next.saturating_add(IDS_SKIPPED);
         self.changes += u64::from(IDS_SKIPPED);
     }
 
-    /// The registrars, of sites that answered a recovery: those that are ones already come first.
+    /// The registrars, chosen from the sites that answered a recovery; current registrars come
+    /// first.
     pub fn choose_registrars(&self, there: &[SiteId]) -> RegistrarSet {
         let stays = |site: &&SiteId| self.staying().any(|one| one.id == **site);
         let mut able: Vec<SiteId> = there.iter().filter(stays).copied().collect();
@@ -69,9 +72,11 @@ impl Registry {
         able.into_iter().take(size).collect()
     }
 
-    /// What a site whose copy this was has to hand in, now that it takes over a copy of another term.
+    /// Collects what a site has to hand in when it replaces its copy `self` with `next`, of another
+    /// term.
     pub fn keep(&self, next: &Registry, kept: &mut Kept) {
-        // The first recovery whose term this copy has no part in ended its own; there may have been more.
+        // The first recovery whose term is not in this copy ended the copy's own term; others may
+        // have followed.
         let known: Vec<Term> = self.terms().collect();
         let mut begun = next.began.iter().zip(next.terms().skip(1));
         let ended = begun.find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
@@ -88,7 +93,7 @@ impl Registry {
         next.has_kept(kept);
     }
 
-    /// The terms that it went through, as far as it remembers, and its own.
+    /// The terms of its history, as far as they are remembered, and its own.
     fn terms(&self) -> impl Iterator<Item = Term> {
         let before = self.began.iter().map(|began| began.after.term);
         before.chain([self.version.term])
@@ -105,7 +110,8 @@ impl Registry {
         kept.failovers.dedup_by_key(|one| one.decided);
     }
 
-    /// Removes what is here already, and what cannot be any more: its name is another one's.
+    /// Removes from `kept` what the registry has already, and entries whose name is in use by
+    /// another one.
     pub fn has_kept(&self, kept: &mut Kept) {
         kept.joins.retain(|one| {
             self.site(one.id).is_none() && self.site_named(one.name.as_str()).is_none()
@@ -141,33 +147,33 @@ impl Registry {
     }
 }
 
-/// The registry, for people.
+/// The registry, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryView {
     /// The version that the asked site has.
     pub version: Ballot,
-    /// How many changes it has seen.
+    /// The number of changes applied to it.
     pub changes: u64,
     /// The sites that hold it.
     pub registrars: Vec<RegistrarView>,
     /// Changes that wait at the asked site.
     pub waiting: u32,
-    /// What the asked site has to hand in of another term.
+    /// The number of entries of another term that the asked site has to hand in.
     pub to_hand_in: u32,
-    /// Sites that are not named and do not answer.
+    /// Sites that do not answer and are not named as lost.
     pub silent: Vec<SiteId>,
-    /// Sites that are to be done without and answer.
+    /// Sites that are named as lost and answer.
     pub answering: Vec<SiteId>,
-    /// Whether enough registrars answer to change it.
+    /// Whether enough registrars answer to change the registry.
     pub has_majority: bool,
-    /// Whether a recovery was done.
+    /// Whether a recovery took place.
     pub recovered: bool,
 }
 
-/// A site that holds the registry, for people.
+/// A registrar, as shown to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistrarView {
-    /// Which.
+    /// Its id.
     pub site: SiteId,
     /// Whether it answers.
     pub answers: bool,
@@ -230,13 +236,14 @@ mod tests {
         let mut kept = Kept::default();
         own.keep(&third, &mut kept);
         assert_eq!((&kept.joins, &kept.keyspaces), (&vec![own.sites[2].clone()], &own.keyspaces));
-        // Of one term behind likewise; and one that has nothing beyond the end of its term keeps nothing.
+        // The same for a copy that is one term behind; a copy with nothing beyond the end of its
+        // term keeps nothing.
         for (copy, has_any) in [(&own, true), (&first, false)] {
             let mut kept = Kept::default();
             copy.keep(&second, &mut kept);
             assert_eq!(!kept.is_empty(), has_any);
         }
-        // Both went on from the same version, each without the other.
+        // Both recoveries continued from the same version, each without the other.
         let mut other = recovered(&first, 1);
         entry(&mut other);
         other.version = Ballot { term: Term { number: 1, site: SiteId(2) }, ..at(1, 1) };
