@@ -1,4 +1,4 @@
-//! What the sites of a deployment have in common.
+//! What the sites of a deployment share.
 //!
 //! - [`registry`]: one value that all sites agree on, held by a few of them.
 

@@ -1,8 +1,9 @@
-//! Which members a leader has heard of lately.
+//! Which members a leader has recently received messages from.
 //!
-//! It is counted in the leader's own ticks: after a pause of the leader itself one tick has passed, and
-//! nobody counts as lost who could not have been heard. The consensus library's own mark will not do: it
-//! is cleared at every election timeout, and for a moment after that all are silent.
+//! The leader counts its own ticks: a pause of the leader counts as one tick, so members do not
+//! count as lost because the leader could not receive. The consensus library's own mark is not
+//! used: it is cleared at every election timeout, and for a moment after that all members appear
+//! silent.
 
 use super::Site;
 use super::trial::Bug;
@@ -14,22 +15,22 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::peer::Members;
 
-/// Who is silent for so many election timeouts counts as lost.
+/// A member that is silent for this many election timeouts counts as lost.
 const LOST_AFTER_TIMEOUTS: u32 = 2;
 
 #[derive(Default)]
 pub(super) struct Heard {
-    /// For how many ticks each member has been silent; who is not in it was heard since the last one.
+    /// Ticks for which each member has been silent; absent: a message arrived since the last tick.
     silent_ticks: BTreeMap<u64, usize>,
 }
 
 impl Heard {
-    /// A member said something.
+    /// Records a message from a member.
     pub(super) fn of(&mut self, node: NodeId) {
         self.silent_ticks.remove(&node.0);
     }
 
-    /// Somebody else leads: whoever it is has yet to hear of them all.
+    /// Starts counting anew: a new leader has not yet received messages from any member.
     pub(super) fn begin(&mut self) {
         self.silent_ticks.clear();
     }
@@ -47,7 +48,7 @@ impl Heard {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// For a leader: whether a member answers.
+    /// On a leader: whether a member is responding.
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
         if self.options.planted.is(Bug::EvictTheLiving) {
             return node == self.options.node;
@@ -56,7 +57,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         node == self.options.node || self.heard.silent_ticks(node) < lost
     }
 
-    /// After so long a silence a member counts as lost.
+    /// The silence after which a member counts as lost.
     pub(super) fn silence_of_the_lost(&self) -> Duration {
         LOST_AFTER_TIMEOUTS * self.options.election_timeout()
     }

@@ -1,16 +1,16 @@
-//! Which life of a node a message is of.
+//! Which life of a node sent a message.
 //!
-//! A node that lost its disk has forgotten its votes and its entries; with an empty disk it is somebody
-//! new, under the same id. The disk that was thought lost may come back, though: an operator puts it
-//! into a machine again, or starts an old copy of a virtual one. What it says then must not count as the
-//! member's: the other life has acknowledged entries that this disk never had.
+//! A node that lost its disk has lost its votes and its entries; with an empty disk it is a new
+//! member under the same id. The lost disk may return, for example in a repaired machine or an old
+//! copy of a virtual one. Its messages must not count as the member's: the new life has
+//! acknowledged entries that this disk never had.
 //!
-//! So every message between the nodes of a site says which life of its node sent it, and so does the
-//! greeting of a link. An incarnation tells two lives apart, but not which is the later one, and a node
-//! that lags must not refuse a life that it has yet to hear of: with it, it may be the majority that
-//! elects. Lives are ordered by the entry of the log that made them members.
+//! So every message between the nodes of a site names the life of its sender, and so does the
+//! greeting of a link. An incarnation distinguishes two lives but does not order them, and a node
+//! that lags must not refuse a life that it has not learned of yet: the two may form the majority
+//! that elects. The log entry that made a life a member orders the lives.
 //!
-//! Whoever is refused is told why, and stops: see [`Site::hear_of_later_life`].
+//! The refused node receives the reason and stops: see [`Site::hear_of_later_life`].
 
 use super::Site;
 use super::membership::find;
@@ -21,36 +21,36 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::peer::{self, Life, Member, Members, Say};
 
-/// etcd's number for the message by which a leader says that it is there, and how far a follower may
-/// apply: at most as far as that follower has acknowledged.
+/// etcd's number for a leader's heartbeat, which carries the commit index for the follower: at most
+/// the last entry that the follower has acknowledged.
 const MSG_HEARTBEAT: u32 = 8;
 
-/// The life that is a member, if `life` of `node` is an earlier one. `None`: it is the member, or one
-/// that these members have yet to hear of, or `node` is none.
+/// The life that is a member, if `life` of `node` is an earlier one. `None`: `life` is the member,
+/// or is not in `members` yet, or `node` is not a member.
 #[must_use]
 pub fn replaced(members: &Members, node: NodeId, life: Life) -> Option<Life> {
     let member = find(members, node)?;
     let known = Life { incarnation: member.incarnation, since: member.since };
-    // A list that only says where the nodes are knows of no lives.
+    // A list that only contains addresses has no lives.
     let is_unknown = known == Life::default();
     let is_later = known.since > 0 && life.since > known.since;
     (!is_unknown && known.incarnation != life.incarnation && !is_later).then_some(known)
 }
 
-/// Since when a life is a member as it knows itself; 0: it is none yet, as far as it knows.
+/// The log index since which a life is a member, according to `members`; 0: not yet a member.
 #[must_use]
 pub fn since_of(members: &Members, node: NodeId, incarnation: u64) -> u64 {
     let own = find(members, node).filter(|member| member.incarnation == incarnation);
     own.map_or(0, |member| member.since)
 }
 
-/// Since when a life is a member that the entry at `index` adds, or makes a voter of.
+/// The log index since which a member's life is one; `index` is the entry that adds or promotes it.
 pub(super) fn since(known: Option<&Member>, member: &Member, index: u64) -> u64 {
     let same = known.filter(|known| known.incarnation == member.incarnation);
     same.map_or(index, |known| known.since)
 }
 
-/// Whether a message does nothing but ask for its sender to be taken in.
+/// Whether a message only asks to add its sender to the site.
 #[must_use]
 pub fn only_joins(message: &peer::Message) -> bool {
     let Some(Say::Forward(forward)) = &message.say else { return false };
@@ -58,27 +58,28 @@ pub fn only_joins(message: &peer::Message) -> bool {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// This life, as messages say it.
+    /// This node's life, as messages carry it.
     pub(super) fn own_life(&self) -> Option<Life> {
         let incarnation = self.options.incarnation;
         let since = since_of(&self.members, self.options.node, incarnation);
         (incarnation != 0).then_some(Life { incarnation, since })
     }
 
-    /// Whether a message is to be heard. If not, its sender is told.
+    /// Whether a message is accepted. If not, its sender is notified.
     pub(super) fn is_of_member(&mut self, from: NodeId, message: &peer::Message) -> bool {
         let is_word_to_us = matches!(message.say, Some(Say::Replaced(_)));
         if is_word_to_us || only_joins(message) || self.options.planted.is(Bug::TrustOldDisks) {
             return true;
         }
-        // A node of an earlier version does not say it; its link was looked at when it greeted.
+        // A node of an earlier version does not send its life; the greeting of its link was
+        // checked.
         let Some(life) = message.life else { return true };
         let Some(by) = replaced(&self.members, from, life) else { return true };
         self.send(from, Say::Replaced(by));
         false
     }
 
-    /// Another node knows of a later life of this one: nothing of what is on this disk counts any more.
+    /// Another node has recorded a later life of this one: this disk is no longer part of the site.
     pub(super) fn hear_of_later_life(&mut self, by: Life) {
         let Some(own) = self.own_life() else { return };
         let is_listed = find(&self.members, self.options.node)
@@ -95,8 +96,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         ));
     }
 
-    /// Whether the leader was told that this node has entries which are not in its log. That is a disk
-    /// that was put back to an earlier state, under the same incarnation.
+    /// Whether the leader has recorded acknowledgements of entries that this log lacks. The disk
+    /// was then restored to an earlier state, under the same incarnation.
     pub(super) fn has_lost_what_it_acknowledged(&mut self, message: &peer::Raft) -> bool {
         let last = self.raft.last_index();
         let has_lost = message.kind == MSG_HEARTBEAT

@@ -1,11 +1,11 @@
-//! Every message between sites says which registry its sender has, and the older side takes over the
-//! newer one first.
+//! Every message between sites carries the registry version of its sender, and the older side takes
+//! over the newer registry first.
 //!
-//! A site that hears of an older one sends its own, which is put into the log of the other site, and goes
-//! on. One that hears of a newer one asks for it, and keeps what it was sent until this node has it:
-//! what a message asks for may rest on it. It does not wait for long: nothing safe rests on that, and a site
-//! that cannot write its log now still answers reads. Answers, signs of life, and what is said of the
-//! registry and the ring, need not wait.
+//! A site that receives an older version sends its own registry, which the other site appends to
+//! its log, and continues. A site that receives a newer version asks for that registry and holds
+//! the message back until this node has it: the message may depend on it. The wait is short: no
+//! safety rests on it, and a site that cannot write its log now still answers reads. Answers, signs
+//! of life, and messages about the registry and the ring do not wait.
 
 use super::{Origin, Site};
 use model::{Ballot, Body, Command, NodeId, Registry, SiteId, limits};
@@ -17,24 +17,24 @@ use storage::state::State;
 use wire::across::{Across, AcrossSay, RegistryNews};
 use wire::entry;
 
-/// A site is sent, or asked for, one version no oftener than this.
+/// The interval at which a site is at most sent, or asked for, one version.
 const AGAIN: Duration = Duration::from_millis(300);
-/// A message that has waited this long is acted on by the registry that there is.
+/// A message that has waited this long is handled with the present registry.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What waits for a newer registry, and who was told of which one.
+/// Messages that wait for a newer registry, and the versions sent to and received from each site.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
-    /// In the order in which their patience ends.
+    /// In the order in which their waits end.
     ahead: VecDeque<Ahead>,
     ahead_bytes: usize,
-    /// The version that those which wait were last compared with.
+    /// The version that waiting messages were last compared with.
     looked_at: Option<Ballot>,
-    /// Which version each site is known to have.
+    /// The version that each site is known to have.
     known: BTreeMap<SiteId, Ballot>,
     sent: BTreeMap<SiteId, (Ballot, Duration)>,
     wanted: BTreeMap<SiteId, (Ballot, Duration)>,
-    /// What is on its way into the log.
+    /// The version on its way into the log.
     learning: Option<(Ballot, Duration)>,
 }
 
@@ -49,7 +49,7 @@ struct Ahead {
 }
 
 impl Versions {
-    /// Lets a message wait, unless there is no room.
+    /// Queues a message, unless there is no room.
     fn push(&mut self, one: Ahead) -> Option<AcrossSay> {
         let is_full = self.ahead.len() >= limits::MESSAGES_AHEAD_MAX
             || self.ahead_bytes + one.bytes > limits::MESSAGES_AHEAD_BYTES_MAX;
@@ -61,7 +61,7 @@ impl Versions {
         None
     }
 
-    /// Takes out what waits no longer, now that this node has this version.
+    /// Removes the messages that need not wait any more, now that this node has this version.
     fn take_ready(&mut self, own: Ballot, now: Duration) -> Vec<Ahead> {
         let mut ready = Vec::new();
         if self.looked_at.replace(own) != Some(own) {
@@ -98,7 +98,7 @@ impl Versions {
         self.known.get(&site).is_some_and(|known| *known >= version)
     }
 
-    /// Sites that are gone are told nothing.
+    /// Drops sites that have left.
     pub(super) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.known.retain(|site, _| is_there(*site));
         self.sent.retain(|site, _| is_there(*site));
@@ -111,12 +111,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         Some(self.machine.membership()?.registry.version)
     }
 
-    /// A message as it leaves.
+    /// An outgoing message with this site's version.
     pub(super) fn stamped(&self, say: AcrossSay) -> Across {
         Across { say: Some(say), version: self.own_version().map(Into::into) }
     }
 
-    /// Whether what a site says can be acted on now. Otherwise it is kept until it can.
+    /// Whether a site's message can be handled now. Otherwise it waits until it can.
     pub(super) fn is_of_known_registry(
         &mut self,
         site: SiteId,
@@ -125,7 +125,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) -> Option<AcrossSay> {
         let now = self.now.monotonic;
         let say = message.say?;
-        // A version without registrars says it in its news only.
+        // A version without registrars is carried in the news only.
         let by_news = match &say {
             AcrossSay::Registry(news) => Some(Registry::version_of_before(news.version)),
             _ => None,
@@ -145,7 +145,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let brings_it = matches!(&say, AcrossSay::Registry(news) if !news.registry.is_empty());
         if !brings_it && Versions::is_due(&mut self.versions.wanted, site, version, now) {
-            // Whoever hears of an older one sends its own.
+            // The site with the newer registry sends it.
             self.say_version(site, node);
         }
         if !matches!(say, AcrossSay::Forward(_) | AcrossSay::Mirror(_)) {
@@ -155,7 +155,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.versions.push(Ahead { site, node, version, until: now + PATIENCE, bytes, say })
     }
 
-    /// Handles what has waited for the registry that this node has now, or for long enough.
+    /// Handles the messages that have waited for this node's registry, or long enough.
     pub(super) fn take_waiting_messages(&mut self) {
         let Some(own) = self.own_version().filter(|_| !self.versions.ahead.is_empty()) else {
             return;
@@ -188,7 +188,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Another site says who leads it, and perhaps which registry it has.
+    /// Handles another site's news: its leader, and perhaps its registry version.
     pub(super) fn take_news(&mut self, site: SiteId, news: RegistryNews) {
         if news.leader != 0 {
             self.routing.learn_leader(site, NodeId(news.leader));

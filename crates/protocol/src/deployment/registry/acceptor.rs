@@ -1,26 +1,26 @@
-//! What a site keeps of the registry. Durable: each step is a command of the site's log.
+//! What a site stores of the registry. Durable: each step is a command of the site's log.
 
 use super::Value;
 use super::trial::{Bug, Planted};
 use model::{Ballot, SiteId, Term};
 
-/// A site's part of the registry: its copy, and as a registrar what it promised and accepted.
+/// A site's copy of the registry and, if it is a registrar, its promise and its accepted value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acceptor<V: Value> {
-    /// Lower ballots are refused.
+    /// The highest ballot promised. Lower ones are refused.
     promised: Ballot,
-    /// The value of the highest ballot that it accepted.
+    /// The value of the highest accepted ballot.
     accepted: V,
-    /// The newest chosen value that it knows.
+    /// The newest chosen value that this site has learned.
     copy: V,
-    /// The highest ballot that this site has used itself, recoveries apart.
+    /// The highest ballot that this site has used itself, not counting recoveries.
     used: Ballot,
-    /// What it has to hand in, after a recovery.
+    /// What this site has to hand in after a recovery.
     kept: V::Kept,
 }
 
 impl<V: Value> Acceptor<V> {
-    /// One that knows a chosen value and has promised nothing.
+    /// An acceptor that has a chosen value and has promised nothing.
     pub fn new(copy: V) -> Acceptor<V> {
         Acceptor {
             promised: copy.version(),
@@ -31,7 +31,7 @@ impl<V: Value> Acceptor<V> {
         }
     }
 
-    /// One as it was kept.
+    /// An acceptor restored from its stored parts.
     pub fn restored(
         copy: V,
         accepted: V,
@@ -41,17 +41,17 @@ impl<V: Value> Acceptor<V> {
         Acceptor { promised, accepted, copy, used, kept }
     }
 
-    /// The newest chosen value that this site knows.
+    /// The newest chosen value that this site has learned.
     pub fn copy(&self) -> &V {
         &self.copy
     }
 
-    /// The highest ballot that it promised.
+    /// The highest ballot promised.
     pub fn promised(&self) -> Ballot {
         self.promised
     }
 
-    /// The value of the highest ballot that it accepted.
+    /// The value of the highest accepted ballot.
     pub fn accepted(&self) -> &V {
         &self.accepted
     }
@@ -61,12 +61,13 @@ impl<V: Value> Acceptor<V> {
         self.used
     }
 
-    /// What it has to hand in.
+    /// What this site has to hand in.
     pub fn kept(&self) -> &V::Kept {
         &self.kept
     }
 
-    /// A ballot for an attempt of this site, of its copy's term, above one that was refused elsewhere.
+    /// Reserves a ballot for an attempt of this site, in its copy's term and above one refused
+    /// elsewhere.
     pub fn reserve(&mut self, own: SiteId, above: Ballot, planted: Planted) -> Ballot {
         let term = self.copy.version().term;
         let of_term = |ballot: Ballot| if ballot.term == term { ballot.round } else { 0 };
@@ -80,7 +81,8 @@ impl<V: Value> Acceptor<V> {
         ballot
     }
 
-    /// A ballot that begins the next term, which this site promises at once, and what it has accepted.
+    /// Reserves a ballot that begins the next term. This site promises it at once; its accepted
+    /// value is returned too.
     pub fn reserve_term(&mut self, own: SiteId, planted: Planted) -> (Ballot, V) {
         let known = match planted.is(Bug::TermNotLogged) || planted.is(Bug::NoPromise) {
             true => self.copy.version().term.number,
@@ -93,17 +95,17 @@ impl<V: Value> Acceptor<V> {
             }
             false => Ballot { term: Term { number, site: own }, round: 0, site: own },
         };
-        // The promise is what logs it. `used` goes on counting in the copy's term.
+        // The promise logs the ballot. `used` continues in the copy's term.
         if !planted.is(Bug::NoPromise) {
             self.promised = self.promised.max(ballot);
         }
         (ballot, self.answer(ballot, planted))
     }
 
-    /// Promises to refuse lower ballots, and answers with what it accepted.
+    /// Promises to refuse lower ballots. Returns the accepted value.
     ///
     /// # Errors
-    /// The higher ballot that it promised.
+    /// The higher ballot that was promised.
     pub fn prepare(&mut self, ballot: Ballot, planted: Planted) -> Result<V, Ballot> {
         if ballot < self.promised {
             return Err(self.promised);
@@ -124,7 +126,7 @@ impl<V: Value> Acceptor<V> {
     /// Accepts a ballot's value.
     ///
     /// # Errors
-    /// The higher ballot that it promised.
+    /// The higher ballot that was promised.
     pub fn accept(&mut self, ballot: Ballot, value: V) -> Result<(), Ballot> {
         if ballot < self.promised {
             return Err(self.promised);
@@ -134,7 +136,7 @@ impl<V: Value> Acceptor<V> {
         Ok(())
     }
 
-    /// Takes a chosen value over. Whether it is newer than the copy.
+    /// Replaces the copy with a chosen value if that is newer. Returns whether it was.
     pub fn learn(&mut self, value: V, planted: Planted) -> bool {
         let version = value.version();
         if version <= self.copy.version() {

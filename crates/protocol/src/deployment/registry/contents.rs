@@ -1,4 +1,4 @@
-//! The registry as the value that registrars agree on. What its parts mean is said in [`model::Registry`].
+//! The registry as the value that registrars agree on. [`model::Registry`] documents its parts.
 
 use super::Value;
 use model::{

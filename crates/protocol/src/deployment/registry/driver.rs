@@ -1,9 +1,9 @@
 //! The changes that one site's leader makes to the registry, one attempt after the other.
 //!
-//! It says what is to be done ([`Effect`]) and takes what came of it ([`Answered`]). An attempt that is
-//! refused, or that takes too long, is followed by another one after a pause, which is longer each time
-//! and differs from site to site. What waits has a deadline. All of it is volatile: a change has an id,
-//! so the next leader can be asked for it again.
+//! The driver emits effects ([`Effect`]) and receives their results ([`Answered`]). An attempt that
+//! is refused or times out is repeated after a pause, which grows with each attempt and differs
+//! from site to site. Waiting work has a deadline. All of it is volatile: a change has an id, so it
+//! can be requested again from the next leader.
 
 use super::trial::Planted;
 use super::{Asked, Outcome, Proposer, Value, Work};
@@ -11,14 +11,14 @@ use model::{Ballot, SiteId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// An attempt that takes longer is given up for another one.
+/// An attempt that takes longer is replaced by another one.
 const ATTEMPT: Duration = Duration::from_millis(3_000);
-/// The pause after the first attempt that was refused. It doubles.
+/// The pause after the first refused attempt. It doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(40);
-/// It doubles so often.
+/// How often the pause doubles.
 const DOUBLED_MAX: u32 = 6;
 
-/// A step, to be put into the log of a site.
+/// A step of an acceptor, to be appended to the log of a site.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<V> {
     /// [`super::Acceptor::reserve`].
@@ -33,47 +33,47 @@ pub enum Step<V> {
     Learn(V),
 }
 
-/// What is to be done. The answer comes back under the same number.
+/// What the site must do. The result is returned under the same number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<V: Value, O> {
-    /// A step of a site, perhaps this one.
+    /// Run a step at a site, perhaps this one.
     Take {
-        /// Its number.
+        /// The number of the step.
         id: u64,
-        /// Whose.
+        /// The site.
         site: SiteId,
-        /// Which.
+        /// The step.
         step: Step<V>,
     },
-    /// The end, for whoever asked.
+    /// Reports the outcome to the origin of the work.
     Settle(O, Result<Outcome<V>, Ended>),
 }
 
 /// Why there is no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its deadline passed, and nothing was accepted anywhere.
+    /// The deadline passed, and no site has accepted anything.
     NoMajority,
-    /// Its deadline passed, and it may be done yet.
+    /// The deadline passed, and the work may still take effect.
     Unknown,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answered<V> {
-    /// The ballot.
+    /// The reserved ballot.
     Reserved(Ballot),
-    /// The ballot that begins the next term, and what this site had accepted.
+    /// The ballot that begins the next term, and the accepted value of this site.
     TermReserved(Ballot, V),
-    /// It has promised; what it had accepted.
+    /// The site has promised; this is its accepted value.
     Promised(V),
-    /// It has accepted.
+    /// The site has accepted.
     Accepted,
-    /// It has promised this one.
+    /// The site has promised this higher ballot.
     Refused(Ballot),
-    /// The copy is taken over.
+    /// The site has the copy.
     Learned,
-    /// Nobody knows.
+    /// The result is unknown.
     Failed,
 }
 
@@ -82,30 +82,31 @@ struct Waiting<V: Value, O> {
     origin: O,
     work: Work<V>,
     deadline: Duration,
-    /// Somebody was asked to accept it.
+    /// Some site may have been asked to accept a value.
     is_open: bool,
 }
 
 #[derive(Debug)]
 enum Stage<V: Value> {
     Idle,
-    /// This site promises a ballot that it was refused for, so that the next one is higher.
+    /// This site promises the ballot that refused it, so that its next ballot is higher.
     Raising(u64),
     Reserving(u64),
     Balloting {
         proposer: Box<Proposer<V>>,
         asked: BTreeMap<u64, SiteId>,
-        /// Those that have promised a higher ballot: they are done without, if that is possible.
+        /// Sites that have promised a higher ballot: the attempt continues without them if
+        /// possible.
         refused: BTreeSet<SiteId>,
     },
-    /// The value is chosen; this site's own copy comes first.
+    /// The value is chosen; this site's own copy is updated first.
     Learning {
         id: u64,
         outcome: Outcome<V>,
     },
 }
 
-/// What the driver must know of its site.
+/// What the driver needs from its site.
 #[derive(Debug)]
 pub struct Sight<'a, V> {
     /// This site.
@@ -121,7 +122,7 @@ pub struct Sight<'a, V> {
 pub struct Driver<V: Value, O> {
     waiting: VecDeque<Waiting<V, O>>,
     stage: Stage<V>,
-    /// The highest ballot that refused one.
+    /// The highest ballot that refused an attempt.
     above: Ballot,
     not_before: Duration,
     until: Duration,
@@ -132,7 +133,7 @@ pub struct Driver<V: Value, O> {
 }
 
 impl<V: Value, O: Clone> Driver<V, O> {
-    /// Nothing yet. `seed`: where the differences between sites' pauses come from.
+    /// An idle driver. `seed` makes the pauses of sites differ.
     pub fn new(seed: u64, planted: Planted) -> Driver<V, O> {
         Driver {
             waiting: VecDeque::new(),
@@ -147,12 +148,12 @@ impl<V: Value, O: Clone> Driver<V, O> {
         }
     }
 
-    /// The highest ballot that refused one.
+    /// The highest ballot that refused an attempt.
     pub fn above(&self) -> Ballot {
         self.above
     }
 
-    /// How much waits.
+    /// The number of waiting items.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -162,13 +163,13 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.waiting.is_empty()
     }
 
-    /// Whether this waits already.
+    /// Whether matching work waits already.
     pub fn has(&self, is_it: impl Fn(&Work<V>) -> bool) -> bool {
         self.waiting.iter().any(|one| is_it(&one.work))
     }
 
-    /// Takes work in. A recovery goes before changes, which perhaps cannot be made without it, and ends
-    /// the attempt at one.
+    /// Queues work. A recovery goes before changes, which may be impossible without it, and aborts
+    /// the current attempt at a change.
     pub fn want(&mut self, origin: O, work: Work<V>, deadline: Duration) {
         let is_recovery = |work: &Work<V>| matches!(work, Work::Recover { .. });
         let at = match is_recovery(&work) {
@@ -183,14 +184,14 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.waiting.insert(at, Waiting { origin, work, deadline, is_open: false });
     }
 
-    /// Gives everything back: this site's leader is another node.
+    /// Returns all waiting work to its origins: this node no longer leads its site.
     pub fn drop_all(&mut self) -> Vec<(O, Work<V>, Duration, bool)> {
         self.stage = Stage::Idle;
         let all = std::mem::take(&mut self.waiting).into_iter();
         all.map(|one| (one.origin, one.work, one.deadline, one.is_open)).collect()
     }
 
-    /// When it has something to do by itself.
+    /// The time at which [`Driver::advance`] is next needed without other input.
     pub fn next_due(&self) -> Option<Duration> {
         let due = match self.stage {
             Stage::Idle => self.not_before,
@@ -199,7 +200,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.waiting.iter().map(|one| one.deadline).min().map(|deadline| deadline.min(due))
     }
 
-    /// Goes on.
+    /// Advances the current attempt, or begins the next one.
     pub fn advance(&mut self, sight: &Sight<'_, V>) -> Vec<Effect<V, O>> {
         let mut effects = Vec::new();
         self.give_up(sight.now, &mut effects);
@@ -231,7 +232,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         while let Some(first) = self.waiting.front() {
             match &first.work {
                 Work::Change { id, .. } => {
-                    // Somebody else has made sure of it.
+                    // Another site's attempt has already made sure of this change.
                     let Some(known) = sight.copy.outcome(*id) else { break };
                     let first = self.waiting.pop_front().expect("it is there");
                     effects.push(Effect::Settle(first.origin, Ok(Outcome::Done(known))));
@@ -241,7 +242,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         }
         let Some(first) = self.waiting.front() else { return };
         let is_recovery = matches!(first.work, Work::Recover { .. });
-        // Before there were registrars nobody could promise anything.
+        // Before registrars existed, no site could promise anything.
         if sight.copy.registrars().set.is_empty() && !is_recovery {
             return self.pause(sight.now);
         }
@@ -269,7 +270,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.last_id
     }
 
-    /// The next attempt comes after a while.
+    /// Schedules the next attempt after a pause.
     fn pause(&mut self, now: Duration) {
         self.stage = Stage::Idle;
         let pause = PAUSE * (1 << self.tries.min(DOUBLED_MAX));
@@ -280,7 +281,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         self.not_before = now + pause.mul_f64(share as f64 / 1_000.0);
     }
 
-    /// Something came of a step.
+    /// Handles the result of a step.
     pub fn answered(
         &mut self,
         id: u64,
@@ -320,7 +321,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                         proposer.promised(site, accepted);
                         if matches!(proposer.asked().0, Asked::Accept(_)) {
                             first.is_open = true;
-                            // What is still asked for is of the stage before.
+                            // Outstanding requests are of the previous stage.
                             asked.clear();
                         }
                         if !proposer.can_do_without(refused) {
@@ -343,7 +344,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                             self.pause(sight.now);
                         }
                     }
-                    // It is asked again in the next attempt.
+                    // The next attempt repeats the request.
                     _ => {}
                 }
             }
@@ -365,7 +366,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         effects
     }
 
-    /// Asks those that were not asked yet.
+    /// Sends the requests of the current stage that are not yet sent.
     fn ask(&mut self, own: SiteId, effects: &mut Vec<Effect<V, O>>) {
         let Stage::Balloting { proposer, asked, refused } = &mut self.stage else { return };
         let ballot = proposer.ballot();
@@ -378,7 +379,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
         let under_way: Vec<SiteId> = asked.values().copied().collect();
         let is_left = |site: &SiteId| !under_way.contains(site) && !refused.contains(site);
         let mut sites: Vec<SiteId> = sites.into_iter().filter(is_left).collect();
-        // The others have further to go.
+        // Requests to other sites take longer, so they are sent first.
         sites.sort_by_key(|site| *site == own);
         for site in sites {
             self.last_id += 1;
@@ -472,7 +473,7 @@ mod tests {
             answer.unwrap_or_else(Answered::Refused)
         }
 
-        /// Lets everything happen for so long; sites take turns, message by message.
+        /// Runs the world for a time; sites take turns, message by message.
         fn run(&mut self, for_ms: u64) {
             let until = self.now + Duration::from_millis(for_ms);
             let mut under_way: VecDeque<(SiteId, u64, SiteId, Step<V>)> = VecDeque::new();
@@ -563,7 +564,7 @@ mod tests {
         world.want(1, 1, change(1));
         world.run(12_000);
         assert_eq!(world.ends, [(SiteId(1), 1, Err(Ended::NoMajority))]);
-        // A site is back: what waits is begun again.
+        // The site is back: the waiting work is queued again.
         world.want(1, 2, change(2));
         world.run(1_000);
         world.away = vec![SiteId(3)];
@@ -601,7 +602,7 @@ mod tests {
     #[test]
     fn one_that_has_promised_another_term_is_done_without() {
         let mut world = World::new(3);
-        // A recovery that ended half-way.
+        // A recovery that stops half-way.
         world.take(SiteId(3), Step::ReserveTerm);
         world.want(1, 1, change(1));
         world.run(1_000);

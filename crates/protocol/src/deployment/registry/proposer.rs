@@ -1,57 +1,58 @@
 //! One attempt to change the registry. Volatile: it can be lost at any moment.
 //!
-//! It is asked whom to ask for what ([`Proposer::asked`]), and takes their answers. It does not matter
-//! how often a site is asked, or how late its answer is.
+//! [`Proposer::asked`] returns the requests that are due and the sites they go to; the other
+//! methods take the answers. Repeated requests and late answers are harmless.
 
 use super::Value;
 use super::trial::{Bug, Planted};
 use model::{Ballot, RegistrarSet, Registrars, SiteId};
 use std::collections::BTreeSet;
 
-/// What an attempt is for.
+/// The purpose of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work<V: Value> {
     /// A command.
     Change {
-        /// What tells it from others.
+        /// Identifies the command.
         id: V::Id,
-        /// What it does.
+        /// What the command does.
         change: V::Change,
     },
     /// What this site has kept of another term.
     HandIn(V::Kept),
     /// A recovery, in a ballot of the next term.
     Recover {
-        /// The sites to be done without.
+        /// The excluded sites.
         without: Vec<SiteId>,
     },
 }
 
-/// What became of it, once its value is chosen.
+/// The outcome of an attempt, once its value is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome<V: Value> {
-    /// The command's, now or before.
+    /// The outcome of the command, applied now or earlier.
     Done(V::Outcome),
-    /// It would change the registrars, and has only made sure of a copy: another ballot is needed.
+    /// The registrars would change, but the attempt only made sure of a copy: another ballot is
+    /// needed.
     Again,
-    /// What was kept is in.
+    /// The kept entries are in the registry.
     HandedIn,
     /// The next term has begun.
     Recovered,
 }
 
-/// What an attempt asks sites for.
+/// The request that an attempt sends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked<V> {
-    /// A promise, and what they accepted.
+    /// For a promise and the accepted value.
     Prepare,
     /// To accept this value.
     Accept(V),
-    /// Nothing more.
+    /// No further request.
     Nothing,
 }
 
-/// The sets of registrars of each of which a majority is needed.
+/// The sets of registrars, each of which must give a majority.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Needs(Vec<RegistrarSet>);
 
@@ -62,7 +63,7 @@ impl Needs {
         }
     }
 
-    /// Whether these sites are enough.
+    /// Whether the sites for which `by` is true are enough.
     pub fn are_met(&self, by: impl Fn(SiteId) -> bool) -> bool {
         self.0.iter().all(|set| set.has_majority(&by))
     }
@@ -88,10 +89,10 @@ pub struct Proposer<V: Value> {
 #[derive(Clone, Debug, PartialEq)]
 enum Stage<V: Value> {
     Prepare {
-        /// The copy's.
+        /// The version of the copy that the attempt extends.
         version: Ballot,
         registrars: Registrars,
-        /// The value of the highest ballot so far, the copy at first.
+        /// The value of the highest ballot so far, initially the copy.
         best: V,
         promised: Vec<SiteId>,
         work: Work<V>,
@@ -106,7 +107,7 @@ enum Stage<V: Value> {
 }
 
 impl<V: Value> Proposer<V> {
-    /// An attempt by the copy that its site has, under a ballot that the site has logged.
+    /// An attempt that extends its site's copy, under a ballot that the site has logged.
     pub fn new(ballot: Ballot, copy: V, work: Work<V>, planted: Planted) -> Proposer<V> {
         let stage = Stage::Prepare {
             version: copy.version(),
@@ -123,12 +124,12 @@ impl<V: Value> Proposer<V> {
         self.ballot
     }
 
-    /// Whether a higher ballot was promised somewhere that it needed.
+    /// Whether a needed site has promised a higher ballot.
     pub fn is_refused(&self) -> bool {
         matches!(self.stage, Stage::Refused)
     }
 
-    /// What it asks for, and the sites whose answers it lacks.
+    /// The current request, and the sites that have not answered it.
     pub fn asked(&self) -> (Asked<V>, Vec<SiteId>) {
         match &self.stage {
             Stage::Prepare { promised, best, work, .. } => {
@@ -148,7 +149,7 @@ impl<V: Value> Proposer<V> {
         }
     }
 
-    /// What the stage after this one could still need.
+    /// What the next stage may still need.
     pub fn needs_now(&self) -> Needs {
         match &self.stage {
             Stage::Accept { needs, .. } => needs.clone(),
@@ -156,7 +157,7 @@ impl<V: Value> Proposer<V> {
         }
     }
 
-    /// Whether it can still come to something without these sites.
+    /// Whether the attempt can succeed without these sites.
     pub fn can_do_without(&self, refused: &BTreeSet<SiteId>) -> bool {
         match &self.stage {
             Stage::Prepare { best, work: Work::Recover { without }, .. } => {
@@ -166,7 +167,7 @@ impl<V: Value> Proposer<V> {
         }
     }
 
-    /// The sets that are needed: that of the copy, and those that a value read or written names beyond it.
+    /// The needed sets: that of the copy, and later ones named by a value read or written.
     fn needs(&self, written: Option<&V>) -> Needs {
         let Stage::Prepare { registrars: own, best, .. } = &self.stage else {
             return Needs::default();
@@ -199,7 +200,8 @@ impl<V: Value> Proposer<V> {
         needs
     }
 
-    /// A site has promised, and says what it accepted. Once enough have, the attempt goes on to accept.
+    /// Records a promise and the accepted value. With enough promises the attempt asks sites to
+    /// accept.
     pub fn promised(&mut self, by: SiteId, accepted: V) {
         let is_counted = self.planted.is(Bug::CountedVersions);
         let unread = self.planted.is(Bug::HighestUnread);
@@ -238,7 +240,7 @@ impl<V: Value> Proposer<V> {
         let Stage::Prepare { version, best, promised, work, .. } = &self.stage else {
             return;
         };
-        // A version that is a count, in a trial.
+        // In a trial the version is a count.
         let stamp = |value: &V, more: u64| match self.planted.is(Bug::CountedVersions) {
             true => Ballot { round: value.count() + more, site: SiteId(0), ..self.ballot },
             false => self.ballot,
@@ -298,7 +300,7 @@ impl<V: Value> Proposer<V> {
         self.stage = Stage::Accept { value, needs, accepted: Vec::new(), outcome };
     }
 
-    /// A site has accepted. With a majority the value is chosen: it, and what became of the work.
+    /// Records an acceptance. With a majority the value is chosen: it is returned with the outcome.
     pub fn accepted(&mut self, by: SiteId) -> Option<(V, Outcome<V>)> {
         let Stage::Accept { accepted, .. } = &mut self.stage else { return None };
         if !accepted.contains(&by) {
@@ -313,13 +315,13 @@ impl<V: Value> Proposer<V> {
         is_chosen.then(|| (value.clone(), outcome.clone()))
     }
 
-    /// A site has promised a higher ballot: this one comes to nothing, or its value is chosen by others.
+    /// A site has promised a higher ballot: this one fails, or other sites choose its value.
     pub fn refused(&mut self) {
         self.stage = Stage::Refused;
     }
 }
 
-/// The sites that a value lists, but for some.
+/// The sites that a value lists, except some.
 fn present<V: Value>(value: &V, without: &[SiteId]) -> Vec<SiteId> {
     let mut sites = value.sites();
     sites.retain(|site| !without.contains(site));

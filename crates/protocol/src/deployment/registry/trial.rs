@@ -1,13 +1,13 @@
-//! Bugs of the registry, for the model checker to find. Off unless built with the feature `trial`.
+//! Planted bugs of the registry for the model checker. Off unless built with the feature `trial`.
 
-/// A bug to be found.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// An accepted value is taken for a chosen one.
+    /// An accepted value is treated as chosen.
     SpreadUnchosen,
-    /// A proposer extends its own copy, whatever the answers bring.
+    /// A proposer extends its own copy and ignores newer values in answers.
     HighestUnread,
-    /// A command is applied again, though the value has its id.
+    /// A command is applied again although the value has its id.
     NoIds,
     /// A ballot that changes the registrars needs a majority of the new ones only.
     NewSetOnly,
@@ -15,23 +15,23 @@ pub enum Bug {
     OldSetOnly,
     /// A value does not name the set before.
     SetBeforeUnnamed,
-    /// Sets are told apart by their members.
+    /// Sets are compared by their members, not by the version that made them.
     SetsByMembers,
-    /// Registrars change in a value that is not known as chosen.
+    /// Registrars change in a value that may not be chosen.
     RegistrarsUnchosen,
     /// A ballot is used before it is logged.
     BallotNotLogged,
     /// Two recoveries may begin the same term.
     SameTerm,
-    /// A recovery counts from its copy's term instead of the highest promised.
+    /// A recovery counts from its copy's term instead of the highest promised one.
     TermNotLogged,
     /// A recovery reads without a promise.
     NoPromise,
-    /// A recovery reads copies, not what was accepted.
+    /// A recovery reads copies instead of accepted values.
     CopiesOnly,
-    /// A recovery goes on with a majority of those that it asks.
+    /// A recovery continues with a majority of the asked sites.
     SomeUnasked,
-    /// A site that learns of a higher term goes on accepting in the lower one.
+    /// A site that learns of a higher term keeps accepting in the lower one.
     LowerTermAccepted,
     /// Decisions beyond the end of a term are not handed in.
     NothingHandedIn,
@@ -62,5 +62,5 @@ impl Bug {
     ];
 }
 
-/// The bug that is planted, if one is.
+/// The bug that is planted, if any.
 pub type Planted = crate::trial::Planted<Bug>;

@@ -1,45 +1,45 @@
-//! What the cores must know of the value that they agree on.
+//! What the cores require of the value that registrars agree on.
 
 use model::{Ballot, RegistrarSet, Registrars, SiteId};
 use std::fmt::Debug;
 
-/// A registry, as far as the cores are concerned.
+/// A registry, as the cores see it.
 pub trait Value: Clone + PartialEq + Debug {
-    /// What tells one command from another.
+    /// Identifies a command.
     type Id: Copy + PartialEq + Debug;
-    /// What a command does.
+    /// A command.
     type Change: Clone + PartialEq + Debug;
-    /// What becomes of it.
+    /// The outcome of a command.
     type Outcome: Clone + PartialEq + Debug;
     /// What sites hand in after a recovery.
     type Kept: Clone + Default + PartialEq + Debug;
 
-    /// The ballot that wrote it.
+    /// The ballot that wrote the value.
     fn version(&self) -> Ballot;
-    /// How many changes it has seen. For people, and for a bug to be found.
+    /// The number of changes applied. For display, and for one planted bug.
     fn count(&self) -> u64;
     /// The sites that hold it.
     fn registrars(&self) -> Registrars;
-    /// All sites that it lists.
+    /// All listed sites.
     fn sites(&self) -> Vec<SiteId>;
 
-    /// Writes it as this version.
+    /// Sets the version that writes the value.
     fn stamp(&mut self, version: Ballot);
-    /// Says who holds it from now on.
+    /// Sets the registrars.
     fn set_registrars(&mut self, registrars: Registrars);
-    /// What became of a command that it has; `None`: it has none of that id.
+    /// The outcome of a command that the value contains; `None`: it contains none with this id.
     fn outcome(&self, id: Self::Id) -> Option<Self::Outcome>;
-    /// Applies a command. Of the registrars it may change the set; the rest follows.
+    /// Applies a command. It may change the set of registrars; the caller derives the rest.
     fn change(&mut self, id: Self::Id, change: &Self::Change, version: Ballot) -> Self::Outcome;
 
-    /// Goes on in a new term, which begins with this version, without some sites.
+    /// Continues in a new term that begins with this version, without some sites.
     fn recover(&mut self, version: Ballot, without: &[SiteId]);
-    /// The registrars of so many sites that answered a recovery.
+    /// The registrars, chosen from the sites that answered a recovery.
     fn choose(&self, there: &[SiteId]) -> RegistrarSet;
-    /// What a site whose copy this was has to hand in, now that it takes over `next`, a copy of another
-    /// term; what it had to hand in before is in `kept` already.
+    /// Adds to `kept` what a site with this copy has to hand in when it replaces it with `next`, of
+    /// another term. `kept` holds what the site had to hand in before.
     fn keep(&self, next: &Self, kept: &mut Self::Kept);
-    /// Removes from `kept` what this value has.
+    /// Removes from `kept` what this value contains.
     fn has_kept(&self, kept: &mut Self::Kept);
     /// Whether there is nothing to hand in.
     fn is_nothing(kept: &Self::Kept) -> bool;

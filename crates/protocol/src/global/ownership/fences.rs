@@ -1,10 +1,10 @@
-//! What a site's copy of the registry forbids it.
+//! The fences that a site derives from its copy of the registry.
 
 use super::trial::{Bug, Planted};
 use model::{OpenFailover, SiteId};
 
-/// The fences that a site knows. They bind its log: its nodes may go on sending requests to a fenced
-/// site, and check the answers afterwards.
+/// The fences in effect at a site. They bind its log only: its nodes may forward requests to a
+/// fenced site and check the answers afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Fences<'a> {
     own: SiteId,
@@ -13,7 +13,7 @@ pub struct Fences<'a> {
 }
 
 impl<'a> Fences<'a> {
-    /// Those of a site whose copy of the registry has this failover open.
+    /// The fences of a site whose copy of the registry has this open failover.
     pub fn new(own: SiteId, open: Option<&'a OpenFailover>, planted: Planted) -> Fences<'a> {
         Fences { own, open, planted }
     }
@@ -31,12 +31,12 @@ impl<'a> Fences<'a> {
         }
     }
 
-    /// Whether this site itself is. It serves nothing then, and passes nothing on.
+    /// Whether this site is fenced: it serves nothing and hands nothing over.
     pub fn covers_own(&self) -> bool {
         self.open.is_some_and(|open| open.fences(self.own))
     }
 
-    /// Whether slots may pass between this site and another one.
+    /// Whether slots must not move between this site and another one.
     pub fn part_from(&self, site: SiteId) -> bool {
         self.covers_own() || self.covers(site)
     }

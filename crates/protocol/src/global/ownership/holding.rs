@@ -1,4 +1,4 @@
-//! What a site knows of one slot: its right to serve it, and the copy that it has of it.
+//! What a site records of one slot: its right to serve it, and its copy of it.
 
 use super::fences::Fences;
 use super::trial::Bug;
@@ -7,29 +7,30 @@ use model::{Epoch, SiteId, SlotCopy, Tag};
 /// A site's right to serve a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Token {
-    /// It never had it, and knows nobody who does.
+    /// The site never owned the slot and has learned of no owner.
     #[default]
     Never,
-    /// It owns the slot.
+    /// The site owns the slot.
     Held(Epoch),
-    /// It owned the slot, and serves it no more: the destination may own it at the next epoch.
+    /// The site owned the slot and no longer serves it: the destination may own it at the next
+    /// epoch.
     Frozen {
-        /// Its own epoch.
+        /// The site's own epoch.
         epoch: Epoch,
         /// The destination.
         to: SiteId,
     },
-    /// Another site owns the slot, or did.
+    /// Another site owns or owned the slot.
     Gone {
-        /// Its epoch.
+        /// The epoch of that site.
         epoch: Epoch,
-        /// Which.
+        /// That site.
         to: SiteId,
     },
 }
 
 impl Token {
-    /// The highest epoch that the site knows of.
+    /// The highest epoch that the site has learned.
     pub fn epoch(self) -> Epoch {
         match self {
             Token::Never => Epoch::default(),
@@ -37,41 +38,41 @@ impl Token {
         }
     }
 
-    /// Whether the records of the slot lie here as the site's own.
+    /// Whether the records of the slot at this site are its own, not a copy's.
     pub fn is_own(self) -> bool {
         matches!(self, Token::Held(_) | Token::Frozen { .. })
     }
 }
 
-/// What a site knows of one slot.
+/// What a site records of one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Holding {
-    /// Its right to serve it.
+    /// The right to serve it.
     pub token: Token,
-    /// The complete copy that it has.
+    /// The complete copy, if there is one.
     pub copy: Option<SlotCopy>,
 }
 
-/// What becomes of the records that lie at the site.
+/// What happens to the records of the slot at this site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Records {
-    /// They stay what they are.
+    /// Nothing.
     Stay,
-    /// Its own become the copy, in the place of what copy there is.
+    /// The site's own records become the copy and replace the previous copy.
     Retain,
-    /// Its own go; the copy is of a later state.
+    /// The site's own records are removed; the copy is of a later state.
     Drop,
-    /// Those of the copy become its own, in the place of its own.
+    /// The copy's records become the site's own and replace them.
     Take,
-    /// Its own begin empty.
+    /// The site's own records begin empty.
     BeginEmpty,
-    /// Those that came become its own. The copy, if it is void now, goes.
+    /// The received records become the site's own. The copy is removed if it is now void.
     Install,
 }
 
 impl Holding {
-    /// Freezes the slot, to hand it to a site. Whether it does.
+    /// Freezes the slot for a handover to a site. Returns whether it did.
     pub fn freeze(&mut self, to: SiteId, fences: &Fences<'_>) -> bool {
         let Token::Held(epoch) = self.token else { return false };
         let may = !fences.part_from(to);
@@ -81,7 +82,7 @@ impl Holding {
         may
     }
 
-    /// Takes the slot at this epoch, from a site that hands it over. `None`: it does not.
+    /// Takes the slot at this epoch from its source. `None`: it does not.
     pub fn install(&mut self, epoch: Epoch, from: SiteId, fences: &Fences<'_>) -> Option<Records> {
         let is_held = matches!(self.token, Token::Held(_));
         if is_held || self.token.epoch() >= epoch || fences.part_from(from) {
@@ -92,8 +93,8 @@ impl Holding {
         Some(Records::Install)
     }
 
-    /// Refuses the slot at this epoch for ever, so that the site that hands it over may keep it. Whether
-    /// it does.
+    /// Refuses the slot at this epoch for good, so that the source may keep it. Returns whether it
+    /// did.
     pub fn refuse(&mut self, epoch: Epoch, from: SiteId, fences: &Fences<'_>) -> bool {
         let may = !self.token.is_own() && self.token.epoch() < epoch && !fences.part_from(from);
         if may {
@@ -102,32 +103,32 @@ impl Holding {
         may
     }
 
-    /// Whether it has refused the slot at this epoch to that site.
+    /// Whether the slot was refused at this epoch to that source.
     pub fn has_refused(&self, epoch: Epoch, from: SiteId) -> bool {
         self.token == Token::Gone { epoch, to: from }
     }
 
-    /// Serves a frozen slot again, as its destination has refused it. Whether it does.
+    /// Serves a frozen slot again after its destination has refused it. Returns whether it did.
     pub fn resume(&mut self, fences: &Fences<'_>) -> bool {
         let Token::Frozen { epoch, to } = self.token else { return false };
         let may = !fences.part_from(to);
         if may {
-            // A late install finds this epoch taken.
+            // A late install finds this epoch used.
             let unasked = fences.planted().is(Bug::AbortUnasked);
             self.token = Token::Held(if unasked { epoch } else { epoch.next() });
         }
         may
     }
 
-    /// Gives a frozen slot up: its destination is known to have had it.
+    /// Releases a frozen slot: its destination is known to have owned it.
     pub fn release(&mut self, fences: &Fences<'_>) -> Records {
         let Token::Frozen { epoch, to } = self.token else { return Records::Stay };
         self.learn(epoch.next(), to, fences)
     }
 
-    /// Learns who owns the slot, by whatever message.
+    /// Learns the owner of the slot, from any message.
     pub fn learn(&mut self, epoch: Epoch, owner: SiteId, fences: &Fences<'_>) -> Records {
-        // That a site owns a slot itself it knows by its own log alone.
+        // A site learns of its own ownership from its own log only.
         if epoch <= self.token.epoch() || owner == fences.own() {
             return Records::Stay;
         }
@@ -153,7 +154,7 @@ impl Holding {
         }
     }
 
-    /// Follows the decision of a failover, `decided` being its first epoch.
+    /// Applies the decision of a failover; `decided` is its first epoch.
     pub fn follow(&mut self, decided: Epoch, taker: SiteId, fences: &Fences<'_>) -> Records {
         if self.token.epoch() >= decided {
             return Records::Stay;
@@ -175,26 +176,26 @@ impl Holding {
         }
     }
 
-    /// Whether a stream of this tag may feed the copy here. What it brings lies apart until it is
-    /// complete, and what is there stays until then.
+    /// Whether a stream of this tag may feed the copy here. Streamed records are kept apart until
+    /// they are complete; the existing copy stays until then.
     pub fn may_be_fed(&self, tag: Tag, from: SiteId, fences: &Fences<'_>) -> bool {
         let is_held = matches!(self.token, Token::Held(_));
         let is_late = tag.epoch < self.token.epoch() || self.copy.is_some_and(|c| c.tag > tag);
         !is_held && !is_late && !fences.part_from(from)
     }
 
-    /// A stream that may feed the copy shows who owns the slot.
+    /// Learns the owner of the slot from a stream that may feed the copy.
     pub fn fed(&mut self, tag: Tag, owner: SiteId, fences: &Fences<'_>) -> Records {
         self.learn(tag.epoch, owner, fences)
     }
 
-    /// The copy that a stream brought is complete, or one that it feeds has come further.
+    /// The copy that a stream fed is complete, or has reached a later position.
     pub fn completed(&mut self, copy: SlotCopy) {
         self.copy = Some(copy);
     }
 
-    /// The owner says that a copy is safe: complete at another site, with this tag and position. Whether
-    /// the one here is void and goes.
+    /// Handles the owner's report that a copy with this tag and position is complete at another
+    /// site. Returns whether the copy here is void and goes.
     pub fn superseded(&mut self, safe: (Tag, u64), fences: &Fences<'_>) -> bool {
         let (tag, position) = safe;
         let Some(copy) = self.copy else { return false };
@@ -202,7 +203,7 @@ impl Holding {
             true => copy.tag.epoch <= tag.epoch,
             false => copy.tag < tag,
         };
-        // Of one epoch the one that is to go may have come further than the one that is to stay.
+        // Within one epoch, the copy here may have a later position than the reported one.
         let is_ahead = copy.tag.epoch == tag.epoch && copy.position > position;
         let is_void = is_lower && (!is_ahead || fences.planted().is(Bug::SafeWhileBehind));
         let goes = is_void && !fences.are_up();
@@ -212,8 +213,8 @@ impl Holding {
         goes
     }
 
-    /// Takes a copy that a leaving site hands on, with what that site knows of the owner. Whether it
-    /// does.
+    /// Takes a copy from a leaving site, with that site's record of the owner. Returns whether it
+    /// did.
     pub fn take_copy(
         &mut self,
         copy: SlotCopy,
@@ -229,7 +230,7 @@ impl Holding {
         }
         self.copy = Some(copy);
         if let Token::Gone { epoch, to } = known {
-            // Nothing lies here as its own.
+            // The result is unused: there are no records of its own here.
             let _ = self.learn(epoch, to, fences);
         }
         true

@@ -1,17 +1,17 @@
-//! Whether a site may go: nothing that only it has goes with it.
+//! Whether a site may leave: no record that only this site has may be lost.
 
 use super::holding::{Holding, Token};
 use super::trial::{Bug, Planted};
 use model::{SiteId, SlotCopy};
 
-/// Whether another site's copy, or what it serves, stands for a copy that goes.
+/// Whether another site's copy, or the records it serves, replaces a copy that would go.
 fn stands_for(
     copy: SlotCopy,
     known_owner: Option<SiteId>,
     (site, other): (SiteId, &Holding),
     planted: Planted,
 ) -> bool {
-    // If the owner is lost its own records are lost, too.
+    // If the owner fails, its own records are lost, too.
     let is_owner = other.token.is_own() || known_owner == Some(site);
     if is_owner && !planted.is(Bug::OwnersRecordsCount) {
         return false;
@@ -52,7 +52,7 @@ pub fn may_leave(
     {
         return false;
     }
-    // The highest epoch must stay known, or a failover would look past it.
+    // Another site must have the highest epoch, or a failover would miss it.
     let knows = |(_, other): &(SiteId, Holding)| {
         other.token.epoch() >= own.token.epoch()
             || other.copy.is_some_and(|copy| copy.tag.epoch >= own.token.epoch())

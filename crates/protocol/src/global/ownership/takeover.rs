@@ -1,9 +1,9 @@
-//! What sites report of a slot in a failover, and who takes it.
+//! What sites report of a slot in a failover, and which site takes it.
 //!
-//! The slot's owner is who the highest epoch names. If that is the lost site, the copy with the highest
-//! epoch and position is taken where it lies. The reports need no common instant: handover between
-//! sites that are not fenced leaves the highest epoch with one of them, and nothing enters or leaves
-//! those that are.
+//! The highest epoch names the slot's owner. If that is the failed site, the site with the copy of
+//! the highest epoch and position takes the slot. The reports need not be of one instant: a
+//! handover between sites that are not fenced leaves the highest epoch at one of them, and no slot
+//! enters or leaves a fenced site.
 
 use super::holding::{Holding, Token};
 use super::trial::{Bug, Planted};
@@ -12,9 +12,9 @@ use model::{Epoch, SiteId, SlotCopy};
 /// What one site reports of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Report {
-    /// The highest epoch that it knows of, and whom it names.
+    /// The highest epoch that it has learned, and that epoch's owner.
     pub owner: Option<(Epoch, SiteId)>,
-    /// What could be taken there.
+    /// The copy that could be taken over there.
     pub copy: Option<SlotCopy>,
 }
 
@@ -24,7 +24,7 @@ impl Holding {
         let (owner, frozen) = match self.token {
             Token::Never => (None, None),
             Token::Held(epoch) => (Some((epoch, own)), None),
-            // Whether it has arrived only the lost site knows.
+            // Only the failed site knows whether the slot has arrived.
             Token::Frozen { epoch, to } if to == lost => {
                 (Some((epoch.next(), lost)), Some(SlotCopy::retained(epoch, own)))
             }
@@ -42,19 +42,19 @@ impl Holding {
 
 fn best(one: Option<SlotCopy>, other: Option<SlotCopy>) -> Option<SlotCopy> {
     let order = |copy: &SlotCopy| (copy.tag.epoch, copy.position);
-    // The first of two that are as good.
+    // Of two equal copies, the first.
     match (one, other) {
         (Some(one), Some(other)) if order(&other) > order(&one) => Some(other),
         (one, other) => one.or(other),
     }
 }
 
-/// What is known of a slot by all reports so far.
+/// The combined reports on one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Found {
-    /// The highest epoch, and whom it names.
+    /// The highest epoch, and its owner.
     pub owner: Option<(Epoch, SiteId)>,
-    /// The best copy, and where it lies.
+    /// The best copy, and its site.
     pub copy: Option<(SlotCopy, SiteId)>,
 }
 
@@ -74,20 +74,19 @@ impl Found {
         }
     }
 
-    /// Who takes the slot, and from what; `None`: it stays where it is, or there is no copy of it.
+    /// The site that takes the slot, and from which copy; `None`: the slot stays, or has no copy.
     pub fn taker(&self, lost: SiteId, planted: Planted) -> Option<(SiteId, SlotCopy)> {
         let is_lost = planted.is(Bug::HighestEpochIgnored) || self.is_lost(lost);
         self.copy.filter(|_| is_lost).map(|(copy, site)| (site, copy))
     }
 
-    /// Whether the lost site owns the slot, as far as the reports go.
+    /// Whether the failed site owns the slot, according to the reports.
     pub fn is_lost(&self, lost: SiteId) -> bool {
         self.owner.is_some_and(|(_, owner)| owner == lost)
     }
 }
 
-/// Whether every site that is to know a decision does, so that it may be forgotten: all that are
-/// listed.
+/// Whether every listed site has a decision, so that the registry may drop it.
 pub fn may_be_forgotten(
     listed: impl IntoIterator<Item = SiteId>,
     (lost, taker): (SiteId, Option<SiteId>),

@@ -1,17 +1,17 @@
-//! Bugs of ownership, for the model checker to find. Off unless built with the feature `trial`.
+//! Planted bugs of ownership for the model checker. Off unless built with the feature `trial`.
 
-/// A bug to be found.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// A failover is forgotten when the lost site has returned.
+    /// A decided failover is dropped when the failed site has returned.
     ForgottenOnReturn,
-    /// The same, once the taker has learned of it, too.
+    /// The same, but only once the taker has learned of it, too.
     ForgottenOnceTaken,
     /// A source serves again without asking the destination.
     AbortUnasked,
-    /// Only the lost site is fenced, not those named with it.
+    /// Only the failed site is fenced, not those named with it.
     OnlyLostFenced,
-    /// Copies are taken over from whoever has one, whoever owns the slot.
+    /// A failover takes the best copy without regard to the slot's owner.
     HighestEpochIgnored,
     /// A failover is decided without one site's inventory.
     InventorySkipped,
@@ -19,17 +19,17 @@ pub enum Bug {
     MirrorDropped,
     /// A source retains nothing.
     NothingRetained,
-    /// The owner names the epoch that is safe, not the generation.
+    /// The owner reports the safe epoch without the generation.
     SafeWithoutGeneration,
-    /// The owner says that a copy is safe which is behind another one.
+    /// The owner reports a copy as safe that is behind another one.
     SafeWhileBehind,
-    /// A leaving site hands on no copies.
+    /// A leaving site hands no copies on.
     NothingHandedOn,
     /// A leaving site counts the owner's own records as a copy.
     OwnersRecordsCount,
     /// A leaving site counts copies that are behind its own.
     OlderPositionCounts,
-    /// A fence is a command that may come late, and stays.
+    /// A fence is a command that may arrive late, and stays.
     LateFence,
 }
 
@@ -53,7 +53,7 @@ impl Bug {
     ];
 }
 
-/// The bug that is planted, if one is.
+/// The bug that is planted, if any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Planted(Option<Bug>);
 
