@@ -1,4 +1,4 @@
-//! What every disk promises, and what the one in memory does on its worst day.
+//! What every disk promises, and the faults of the one in memory.
 
 #![allow(
     clippy::disallowed_methods,
@@ -35,7 +35,7 @@ fn suite(disk: &AnyDisk, folder: &Path) {
     assert_eq!(file.read_at(0, &mut buffer).expect("read"), 7);
     assert_eq!(&buffer[..7], b"\0\0\0he\0\0");
 
-    // A rename replaces; who has the replaced file open still reads it.
+    // A rename replaces; an open handle still reads the replaced file.
     let other = disk.create(&b).expect("create");
     other.write_at(0, b"other").expect("write");
     disk.rename(&a, &b).expect("rename");

@@ -1,8 +1,8 @@
-//! What the log promises, on a disk on its worst day.
+//! The guarantee of the log on a failing disk.
 //!
-//! The promise, whatever fails: after opening again the log holds everything that was synced, in
-//! the order written, then perhaps more of what was written, and nothing else; or it refuses and
-//! says where.
+//! Whatever fails, after another opening the log holds everything that was synced, in
+//! the order written, then perhaps more of what was written, and nothing else; or opening
+//! fails with the place of the damage.
 
 #![allow(
     clippy::disallowed_methods,
@@ -72,7 +72,7 @@ fn survivals() -> Vec<Survival> {
 }
 
 /// The power goes before each operation on the disk in turn; what was unsynced survives in each of
-/// many ways; and the log goes on from what is left.
+/// many ways; and the log continues with the rest.
 #[test]
 fn power_cuts_between_any_two_operations() {
     let script = script();
@@ -409,7 +409,7 @@ proptest! {
     }
 }
 
-/// A log that format 1 wrote is read as it was then, for ever.
+/// A log that format 1 wrote is read unchanged by every later version.
 #[test]
 fn format_1_is_read() {
     const FIRST: &[u8] = include_bytes!("golden/format1.first.log");
@@ -452,7 +452,7 @@ fn golden_on(disk: &MemoryDisk) -> Life {
     life
 }
 
-/// What is written today is what format 1 says: a change of the format must change its number.
+/// The present output is that of format 1: a change of the format must change its number.
 #[test]
 fn format_1_is_written() {
     let disk = MemoryDisk::new();

@@ -165,7 +165,7 @@ fn a_damaged_transfer_is_refused_and_leaves_the_old_snapshot() {
         );
         assert_eq!(to.latest().expect("latest"), Some(head(3)));
     }
-    // A snapshot of another index than was said.
+    // A snapshot of another index than announced.
     to.receive(8, &whole).expect("receive");
     assert!(matches!(to.finish(8), Err(SnapshotError::Damaged { .. })));
     assert_eq!(send(&from, &to, 7, 100).expect("send"), head(7));
@@ -259,7 +259,7 @@ fn there_is_always_the_newest_whole_snapshot() {
                     other => panic!("snapshot {other} after {outcome:?}"),
                 };
                 assert_eq!(loaded(&folder, latest.index), content(expected));
-                // And it goes on from there.
+                // The transfer continues from there.
                 folder.write(&head(10), &old.view()).expect("write");
                 if outcome.is_ok() {
                     break;

@@ -330,7 +330,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Each file of a database is truncated, and flipped at places all over it. Opening and reading
-/// then either says that it is damaged, or shows the state after some number of its batches: never
+/// then either reports damage, or shows the state after some number of its batches: never
 /// anything else, and never a panic.
 #[test]
 fn damaged_files_are_found_or_shorten_history() {
@@ -374,7 +374,7 @@ fn damaged_files_are_found_or_shorten_history() {
         let bytes = std::fs::read(&file).expect("read");
         let places = (0..bytes.len()).step_by((bytes.len() / 4).max(1));
         for (place, cut) in places.flat_map(|place| [(place, true), (place, false)]) {
-            // The engine believes the lengths in its files: a flipped one may ask for more memory
+            // The engine trusts the lengths in its files: a flipped one may request more memory
             // than there is, which ends a process and no test can catch. A node begins its state
             // anew after an opening that never ended (`server::node`).
             if !cut {

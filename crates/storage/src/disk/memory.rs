@@ -1,24 +1,24 @@
-//! A disk in memory that fails when told to.
+//! A disk in memory that fails on demand.
 //!
-//! It keeps, for every file, what the system would show and what would be found after a power cut,
-//! with the writes in between; and the same for the names. [`MemoryDisk::crash`] throws away what
-//! was not made durable, as a [`Survival`] says. Nothing happens by chance in here: whoever tests
-//! decides what fails, when, and how much survives.
+//! For every file it keeps the content that the system shows and the content that a power cut would
+//! leave, with the writes in between; and the same for the names. [`MemoryDisk::crash`] drops what
+//! was not made durable, according to a [`Survival`]. Nothing here is random: the test decides what
+//! fails, when, and how much survives.
 
 use super::{AnyDisk, AnyFile, Disk, DiskError, DiskErrorKind, File};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What of the unsynced survives a crash. Writes and changes of names are counted together, in the
-/// order in which they were made.
+/// The unsynced changes that survive a crash. Writes and changes of names are counted together, in
+/// the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// All of it, as if the system had just written it back.
     Everything,
     /// None of it.
     Nothing,
-    /// The first so many bytes that were written, in order: the next write is torn. A name costs
+    /// This many of the first written bytes, in order: the next write is torn. A name costs
     /// nothing and survives while bytes are left.
     Bytes(u64),
     /// Those sectors of 512 bytes of the unsynced writes for which the bit of their number (modulo
@@ -31,12 +31,11 @@ pub enum Survival {
 pub enum Fault {
     /// It reports an error and did nothing.
     Fail,
-    /// It reports that there is no room and did nothing, or half of a write.
+    /// It reports that there is no room and does nothing, or half of a write.
     Full,
-    /// It reports success and did nothing: an fsync that lied.
+    /// It reports success and does nothing: an fsync that is lost.
     Lie,
-    /// From now on nothing happens any more: the machine stopped before this operation. Every call
-    /// fails until [`MemoryDisk::crash`].
+    /// The machine stops before this operation: every call fails until [`MemoryDisk::crash`].
     Stop,
 }
 
@@ -50,15 +49,15 @@ struct Inner {
     next_file: u64,
     names: BTreeMap<PathBuf, u64>,
     names_durable: BTreeMap<PathBuf, u64>,
-    /// What was not made durable, in order.
+    /// Changes that are not durable, in order.
     pending: Vec<Pending>,
     capacity_bytes: Option<u64>,
-    /// How many operations that change something were asked for so far.
+    /// The number of requested changing operations so far.
     operations: u64,
-    /// What to do at which operation.
+    /// The faults by the number of their operation.
     faults: BTreeMap<u64, Fault>,
     stopped: bool,
-    /// Crashes so far: handles from before one are stale.
+    /// The number of crashes; handles from before a crash are stale.
     crashes: u64,
 }
 
@@ -101,18 +100,18 @@ impl MemoryDisk {
         Self::default()
     }
 
-    /// The disk as a handle to be passed around.
+    /// A handle to the disk as a trait object.
     pub fn shared(&self) -> AnyDisk {
         Arc::new(self.clone())
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A poisoned lock means that a test panicked while it held it; its content is plain data.
+        // A poisoned lock means that a test panicked while it held it; the content is plain data.
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Stops the power: what was not synced survives as told, open files are stale, and faults
-    /// that were ordered are forgotten.
+    /// Cuts the power: unsynced changes survive according to `survival`, open files become stale,
+    /// and planned faults are dropped.
     pub fn crash(&self, survival: &Survival) {
         let inner = &mut *self.inner();
         let pending = std::mem::take(&mut inner.pending);
@@ -169,19 +168,19 @@ impl MemoryDisk {
         inner.forget_process();
     }
 
-    /// Kills the process, not the system: what was written is still there, and still not durable.
-    /// Open files are stale, and faults that were ordered are forgotten.
+    /// Kills the process, not the system: written data is still there, and still not durable. Open
+    /// files become stale, and planned faults are dropped.
     pub fn kill(&self) {
         self.inner().forget_process();
     }
 
-    /// How many operations that change the disk (create, write, sync, truncate, rename, remove,
-    /// sync of a folder) were asked for so far.
+    /// The number of requested operations so far that change the disk (create, write, sync,
+    /// truncate, rename, remove, sync of a folder).
     pub fn operations(&self) -> u64 {
         self.inner().operations
     }
 
-    /// Makes the operation with this number (from 0; see [`MemoryDisk::operations`]) go wrong.
+    /// Plans a fault for the operation with this number (from 0; see [`MemoryDisk::operations`]).
     pub fn fail_at(&self, operation: u64, fault: Fault) {
         self.inner().faults.insert(operation, fault);
     }
@@ -217,7 +216,7 @@ impl MemoryDisk {
         Some(inner.files.get(file)?.now.clone())
     }
 
-    /// Puts a file there, durably.
+    /// Creates a file, durably.
     pub fn plant(&self, path: &Path, bytes: Vec<u8>) {
         let inner = &mut *self.inner();
         let file = inner.next_file;
@@ -311,7 +310,7 @@ impl Inner {
         self.stopped = false;
     }
 
-    /// Forgets files that nobody can reach any more.
+    /// Drops files that no name or handle refers to.
     fn forget_unreachable(&mut self) {
         let Self { files, names, names_durable, .. } = self;
         files.retain(|file, content| {
@@ -438,7 +437,7 @@ impl File for MemoryFile {
                 let growth = (offset + bytes.len()).saturating_sub(len) as u64;
                 match growth.checked_sub(inner.free_bytes()) {
                     None | Some(0) => (bytes, Ok(())),
-                    // What fits is written, as a file system does.
+                    // Writes as much as fits, like a file system.
                     Some(lack) => {
                         let fits = (bytes.len() as u64).saturating_sub(lack);
                         (&bytes[..usize::try_from(fits).unwrap_or(0)], Err(full()))

@@ -1,16 +1,16 @@
-//! The few things that the log and the snapshots want of a disk, and the two disks that do them.
+//! The disk operations that the log and the snapshots need, and two implementations.
 //!
 //! [`real`] is the system's file system and the only place of this crate that touches files.
-//! [`memory`] keeps everything in memory and does, on demand, what real disks do on their worst
-//! day: it loses what was not synced, tears a write, fills up, flips bits, fails an fsync. The log
-//! and the snapshots are written once over this contract, so the in-memory engines encode and
-//! decode every byte that the real ones do.
+//! [`memory`] keeps everything in memory and fails on demand as real disks may: it loses unsynced
+//! data, tears a write, fills up, flips bits, fails an fsync. The log and the snapshots are written
+//! once against this contract, so the in-memory engines encode and decode every byte that the real
+//! ones do.
 //!
-//! What may be relied upon is as little as POSIX gives:
-//! - what was written is durable after [`File::sync_data`] returned, not before, and parts of it may
+//! The guarantees are those of POSIX:
+//! - written data is durable after [`File::sync_data`] returned, not before, and parts of it may
 //!   survive a crash in any combination;
 //! - a new name, a rename or a removal is durable after [`Disk::sync_dir`] of its folder;
-//! - a rename replaces its target in one step.
+//! - a rename replaces its target atomically.
 
 pub mod memory;
 pub mod real;
@@ -19,22 +19,22 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A disk, by whoever opens a log or a folder of snapshots.
+/// A shared disk.
 pub type AnyDisk = Arc<dyn Disk>;
 
 /// An open file. Clones of the handle are the same file; it stays readable after a rename or removal.
 pub type AnyFile = Arc<dyn File>;
 
-/// Why the disk did not do it.
+/// Why a disk operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskError {
-    /// What kind of failure, as far as anybody acts upon it.
+    /// The kind of failure, as far as callers distinguish it.
     pub kind: DiskErrorKind,
-    /// What the system said.
+    /// The system's error.
     pub cause: String,
 }
 
-/// The kinds of failure that are told apart.
+/// The kinds of failure that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
     /// No room, or over the quota. It may work later.
@@ -61,7 +61,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file that is there, for reading and writing.
     fn open(&self, path: &Path) -> Result<AnyFile, DiskError>;
 
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file and replaces the target.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
 
     /// Removes a file.
@@ -76,7 +76,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes the names in a folder durable.
     fn sync_dir(&self, folder: &Path) -> Result<(), DiskError>;
 
-    /// Bytes that may still be written under this folder.
+    /// The number of bytes that can still be written under this folder.
     fn free_bytes(&self, folder: &Path) -> Result<u64, DiskError>;
 }
 

@@ -65,7 +65,7 @@ impl Disk for RealDisk {
         let mut names = Vec::new();
         for item in std::fs::read_dir(folder)? {
             let item = item?;
-            // A name that is not text is none of ours.
+            // A name that is not UTF-8 is not a file of this crate.
             if let (true, Ok(name)) = (item.file_type()?.is_file(), item.file_name().into_string())
             {
                 names.push(name);

@@ -23,11 +23,11 @@
 //! payload of a start:   index (8) and term (8) of the log's new start
 //! ```
 //!
-//! Two of these are what makes recovery sure of itself. The checksum of a record's header takes in
+//! Two of these make recovery certain. The checksum of a record's header takes in
 //! the segment's sequence number and the record's offset, so bytes of an earlier life of a recycled
-//! file are never valid, nor are bytes that were moved. And each record says how much of the
-//! segment was durable before it was written: a bad record with a later one that vouches for it is
-//! damage; one that nobody vouches for is a torn tail, however its sectors reached the disk.
+//! file are never valid, nor are bytes that were moved. And each record contains how much of the
+//! segment was durable before it was written: a bad record below such a mark of a later record is
+//! damage; any other one is a torn tail, however its sectors reached the disk.
 //!
 //! The first 16 bytes and the checksum of a segment's header stay as they are in every version.
 
@@ -35,13 +35,13 @@ use crate::log::{Append, Entry, HardState, LogStart};
 use model::Bytes;
 use model::limits::ENTRY_BYTES_MAX;
 
-/// The newest format known here.
+/// The newest supported format.
 pub(super) const FORMAT: u32 = 1;
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 128;
 pub(super) const RECORD_HEADER_BYTES: usize = 32;
 pub(super) const ALIGNMENT: u64 = 8;
 
-/// A record is never longer than this; a length beyond it is not believed.
+/// The limit of a record's length; a larger length is invalid.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 /// No log comes this far; arithmetic on indexes up to it does not overflow.
@@ -52,11 +52,11 @@ const _: () = assert!(ENTRY_BYTES_MAX < PAYLOAD_BYTES_MAX);
 const MAGIC: [u8; 8] = *b"PTLNLOG\0";
 const ENTRY_HEADER_BYTES: usize = 13;
 
-/// What a segment says about itself and what came before it.
+/// A segment's properties and its place in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) sequence: u64,
-    /// Where the segment before this one ends; 0: nothing before this segment counts.
+    /// The end of the previous segment; 0: earlier segments do not belong to the log.
     pub(super) previous_end: u64,
     /// The index that the next entry would have.
     pub(super) next_index: u64,
@@ -64,7 +64,7 @@ pub(super) struct SegmentHeader {
     pub(super) hard_state: HardState,
 }
 
-/// Why a segment's header is none.
+/// Why a segment's header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
     Version(u32),
@@ -112,7 +112,7 @@ impl SegmentHeader {
             start: LogStart { index: u64_at(bytes, 40), term: u64_at(bytes, 48) },
             hard_state: hard_state_at(bytes, 56),
         };
-        // The log never starts behind its end, and indexes can be counted on with.
+        // The log never starts behind its end, and arithmetic on indexes must not overflow.
         if header.start.index >= header.next_index || header.next_index > INDEX_MAX {
             return Err(HeaderError::Damaged);
         }
@@ -132,7 +132,7 @@ pub(super) struct RecordHeader {
     pub(super) payload_bytes: u32,
     pub(super) payload_crc: u32,
     pub(super) first_index: u64,
-    /// How much of the segment was durable when this was written.
+    /// How much of the segment was durable when this record was written.
     pub(super) durable_before: u32,
     pub(super) entries: u32,
     pub(super) kind: Kind,
@@ -174,7 +174,7 @@ impl RecordHeader {
         })
     }
 
-    /// The record's length with its header and what aligns the next one.
+    /// The record's length with its header and the padding after it.
     pub(super) fn span_bytes(&self) -> u64 {
         span_bytes(self.payload_bytes as usize)
     }
@@ -216,8 +216,8 @@ pub(super) fn encode_append(append: &Append, buffer: &mut Vec<u8>) {
     }
 }
 
-/// Reads an append's payload: its hard state, and each entry is given to `visit`. The entries share
-/// the payload's memory. `None`: the payload is not one, though its checksum fits.
+/// Reads an append's payload: its hard state, and passes each entry to `visit`. The entries share
+/// the payload's memory. `None`: the payload is invalid, though its checksum fits.
 pub(super) fn decode_append(
     header: &RecordHeader,
     payload: &Bytes,

@@ -1,5 +1,5 @@
-//! Segments that nobody wrote, for the fuzzer and for a property test: see [`open_forged`] and
-//! [`open_edited`]. Not for use otherwise.
+//! Forged segments, for the fuzzer and for a property test: see [`open_forged`] and
+//! [`open_edited`]. Not for other uses.
 
 use super::format::{
     ALIGNMENT, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader,
@@ -33,8 +33,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Opens a log of two segments whose headers and records say whatever the input says, with all
-/// checksums right. It may be refused; if not, it must be a log.
+/// Opens a log of two segments whose headers and records contain the input's values, with all
+/// checksums right. Opening may be refused; otherwise the result must be a valid log.
 pub fn open_forged(input: &[u8]) {
     let input = &mut Input(input);
     let disk = MemoryDisk::new();
@@ -69,8 +69,8 @@ pub fn open_forged(input: &[u8]) {
     check(&disk);
 }
 
-/// Writes a log, edits its files as the input says, and opens it. It may be refused; if not, each
-/// of its entries must be one that was written, and they follow each other.
+/// Writes a log, edits its files according to the input, and opens it. Opening may be refused;
+/// otherwise each of its entries must be one that was written, and they must follow each other.
 pub fn open_edited(input: &[u8]) {
     let input = &mut Input(input);
     let disk = MemoryDisk::new();
@@ -112,7 +112,7 @@ fn written(index: u64) -> Entry {
     Entry { index, term: 1 + index / 10, kind: index as u8, payload }
 }
 
-/// What a log shows, and goes on to show after it was appended to and opened again.
+/// The entries of a log; also checks that they stay the same after an append and another opening.
 fn check(disk: &MemoryDisk) -> Vec<Entry> {
     let folder = Path::new("/log");
     let Ok((recovered, mut writer, reader)) = open_with(&disk.shared(), folder, OPTIONS) else {

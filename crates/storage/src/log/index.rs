@@ -1,8 +1,8 @@
-//! Where the entries are: what the writer, the readers and recovery share.
+//! Places of the entries, shared by the writer, the readers and recovery.
 //!
-//! Not every entry has its place noted. A *mark* is the place of a record that begins a *run*:
-//! records that follow each other in one segment, with entries that follow each other in index. An
-//! entry is found by the last mark at or before it and walking the run. A new run is begun every
+//! The index does not contain every entry. A *mark* is the place of a record that begins a *run*:
+//! records that follow each other in one segment, with entries that follow each other in index. To
+//! find an entry, take the last mark at or before it and walk the run. A new run begins every
 //! [`RUN_BYTES`], in every segment, and wherever entries were replaced; so the index of a log of
 //! 128 MiB takes less than a megabyte, whatever the size of its entries.
 
@@ -11,7 +11,7 @@ use crate::log::LogStart;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-/// A run is ended after this.
+/// The length after which a run ends.
 const RUN_BYTES: u64 = 4 << 10;
 
 /// A segment file that is part of the log.
@@ -22,7 +22,7 @@ pub(super) struct Segment {
     pub(super) file: AnyFile,
     /// The index that the next entry had when the segment was begun.
     pub(super) next_index: u64,
-    /// Where its records end.
+    /// The end of its records.
     pub(super) end: u64,
 }
 
@@ -46,12 +46,12 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Of a log that begins anew.
+    /// The index of a log that begins anew.
     pub(super) fn new(start: LogStart) -> Self {
         Self { start, last_index: start.index, ..Self::default() }
     }
 
-    /// Notes a record of `entries` > 0 entries, which replace those from its first one on.
+    /// Adds a record of `entries` > 0 entries, which replace those from its first one on.
     pub(super) fn add(&mut self, record: Mark, entries: u64) {
         while self.marks.back().is_some_and(|mark| mark.index >= record.index) {
             self.marks.pop_back();
@@ -66,7 +66,7 @@ impl Index {
         self.last_index = record.index + entries - 1;
     }
 
-    /// Forgets where entries up to `start.index` are.
+    /// Removes the places of entries up to `start.index`.
     pub(super) fn cut(&mut self, start: LogStart) {
         self.start = start;
         self.last_index = self.last_index.max(start.index);

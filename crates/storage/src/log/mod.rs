@@ -1,9 +1,9 @@
 //! The log of a replica.
 //!
-//! One writer appends [`Append`]s and makes them durable with one [`LogWriter::sync`] a batch; any
-//! number of readers fetch entries that are no longer in memory, for followers that lag. What an
-//! append may do is exactly what Raft needs: set the hard state, cut the log from an index on
-//! (another leader's entries replace them), and add entries.
+//! One writer appends [`Append`]s and makes them durable with one [`LogWriter::sync`] per batch;
+//! any number of readers fetch entries that are no longer in memory, for followers that lag. An
+//! append can do exactly what Raft needs: set the hard state, cut the log from an index on (another
+//! leader's entries replace them), and add entries.
 
 mod format;
 #[doc(hidden)]
@@ -29,8 +29,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// By how much a segment is extended at a time when no spare file was ready for it.
     pub grow_bytes: u64,
-    /// What must stay free on the disk, for the state behind the log: writes are refused as
-    /// [`LogError::Full`] before it is touched, so that applying what was accepted does not fail.
+    /// Bytes that must stay free on the disk, for the state: below that, writes are refused as
+    /// [`LogError::Full`], so that applying accepted commands does not fail.
     pub reserve_bytes: u64,
 }
 
@@ -69,18 +69,18 @@ pub struct Entry {
     pub index: u64,
     /// The term of the leader that proposed it.
     pub term: u64,
-    /// What the payload is (`protocol` gives the numbers).
+    /// The kind of the payload (`protocol` assigns the numbers).
     pub kind: u8,
-    /// What it carries; may be empty.
+    /// The payload; may be empty.
     pub payload: Bytes,
 }
 
-/// What Raft must remember besides entries.
+/// Raft's durable state besides the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     /// The latest term seen.
     pub term: u64,
-    /// Whom this node voted for in it; 0: nobody.
+    /// The node that this node voted for in this term; 0: none.
     pub vote: u64,
     /// The highest index known committed. A hint: it may lag.
     pub commit: u64,
@@ -106,7 +106,7 @@ pub struct LogStart {
     pub term: u64,
 }
 
-/// What was found at opening.
+/// The result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The last hard state that was made durable.
@@ -121,7 +121,7 @@ pub struct Recovered {
     pub torn_bytes: u64,
 }
 
-/// Why the log cannot do what was asked.
+/// Why a log operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// There is no room. Nothing was written: the same append may be tried again later.
@@ -129,7 +129,7 @@ pub enum LogError {
     Full {
         /// The segment.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
     /// Damage before the tail: entries that were durable are gone. Fatal.
@@ -156,15 +156,15 @@ pub enum LogError {
         /// The newest format known here.
         known: u32,
     },
-    /// The system failed otherwise. Fatal: after a failed fsync nobody knows what is on the disk.
+    /// Another error of the system. Fatal: after a failed fsync the content of the disk is unknown.
     #[error("the log in {path} cannot be read or written: {cause}")]
     Io {
         /// The segment or folder.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
-    /// The entries asked for lie behind the start of the log.
+    /// The requested entries lie before the start of the log.
     #[error("entry {index} was cut from the log; a snapshot holds it")]
     Cut {
         /// The first of them.
@@ -195,15 +195,15 @@ pub trait LogWriter: Send {
     /// Makes everything written durable. An error other than none is fatal.
     fn sync(&mut self) -> Result<(), LogError>;
 
-    /// Forgets entries up to and including `start.index`, whose term is `start.term`, durably. May
-    /// keep some of them on disk (whole segments are dropped), never hands them out again.
+    /// Drops entries up to and including `start.index`, whose term is `start.term`, durably. May
+    /// keep some of them on disk (whole segments are removed), but never returns them again.
     fn cut(&mut self, start: LogStart) -> Result<(), LogError>;
 
-    /// Forgets all entries and begins anew behind `start`, durably: a snapshot was installed. The
+    /// Drops all entries and begins anew behind `start`, durably: a snapshot was installed. The
     /// hard state stays as it was, with `commit` at least `start.index`.
     fn restart(&mut self, start: LogStart) -> Result<(), LogError>;
 
-    /// Bytes that the entries from the start on take, for deciding when to make a snapshot.
+    /// The size of the entries from the start on, which decides when to make a snapshot.
     fn size_bytes(&self) -> u64;
 }
 

@@ -14,10 +14,10 @@ pub struct Reader {
     index: Arc<RwLock<Index>>,
 }
 
-/// What lies at a place that should hold a record.
+/// The record found at a place.
 enum Found {
     Record(RecordHeader, Bytes),
-    /// Only its header was read: it lies before what is wanted.
+    /// Only its header was read: it is before the wanted entry.
     Skipped(RecordHeader),
     Nothing,
 }
@@ -28,7 +28,7 @@ impl Reader {
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {
-        // The writer's thread panicked; each of its changes to the index is whole.
+        // The writer's thread panicked; the index is consistent after each of its changes.
         self.index.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -101,7 +101,7 @@ impl LogReader for Reader {
                     Found::Record(header, _) | Found::Skipped(header) if whole => {
                         header.span_bytes()
                     }
-                    // The file may have been recycled since its place was looked up.
+                    // The file may have been recycled since the lookup.
                     _ if next <= self.index().start.index => {
                         return Err(LogError::Cut { index: next });
                     }

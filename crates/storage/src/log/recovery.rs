@@ -1,8 +1,9 @@
-//! Opening a log: what is there, what was torn, what is damaged.
+//! Opens a log and distinguishes torn writes from damage.
 //!
-//! Every segment but the last must be whole up to where the next one's header says it ends. In the
-//! last one records are taken as long as they are valid. What follows the last valid one is a torn
-//! tail, and cut, unless a later record vouches that it was durable: then it is damage.
+//! Every segment but the last must be complete up to the end that the next header gives for it. In
+//! the last one records count as long as they are valid. The bytes after the last valid one are a
+//! torn tail, which is cut, unless a later record shows that they were durable: then they are
+//! damage.
 
 use super::format::{
     ALIGNMENT, HeaderError, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES,
@@ -44,8 +45,8 @@ pub fn open_with(
 
     let Replay { mut index, recovered, .. } = replay;
     let active = index.segments.back().expect("there is one").clone();
-    // What a killed process wrote without a sync is in the system's memory only, and is about to
-    // be taken for durable.
+    // Unsynced writes of a killed process are in the system's memory only, and are about to count
+    // as durable.
     let fail = |error| LogError::disk(&active.path, error);
     if recovered.torn_bytes > 0 {
         active.file.truncate(active.end).map_err(fail)?;
@@ -102,7 +103,7 @@ fn find_segments(
                     found,
                     known: super::format::FORMAT,
                 },
-                // Headers are durable before a segment gets its name: this one was good once.
+                // Headers are durable before a segment gets its name, so this one was valid once.
                 HeaderError::Damaged => LogError::damaged(&path, 0, "its header is not valid"),
             })?;
         let segment = Segment {
@@ -121,8 +122,8 @@ fn find_segments(
         .map(|position| position + 1);
     let first = anew.max(gap).unwrap_or(0);
     if let (Some(gap), true) = (gap, gap > anew) {
-        // Fine only if a cut was removing those before the gap; then this segment knows a start
-        // that lies at or behind its own first entry.
+        // Valid only if a cut was removing the segments before the gap; then this segment contains
+        // a start at or after its own first entry.
         let (segment, header) = &found[gap];
         if header.next_index > header.start.index + 1 && !cut_later(&found[gap..])? {
             let missing = folder.join(segment_name(segment.sequence - 1));
@@ -173,7 +174,7 @@ fn find_spare(
     Ok(slot)
 }
 
-/// What was learned from the records so far.
+/// The result of the records read so far.
 struct Replay {
     index: Index,
     recovered: Recovered,
@@ -191,7 +192,7 @@ impl Replay {
         Self { index, recovered }
     }
 
-    /// Takes in the records of the next segment, up to `expected_end` if it is not the last.
+    /// Reads the records of the next segment, up to `expected_end` if it is not the last.
     fn segment(
         &mut self,
         segment: Segment,
@@ -265,7 +266,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Settles the start, and checks that no entry behind it is missing at the front.
+    /// Determines the start, and checks that no entry after it is missing at the front.
     fn check_start(&mut self, first: &Segment) -> Result<(), LogError> {
         let start = self.recovered.start;
         if first.next_index > start.index + 1 {
@@ -313,7 +314,7 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// The bytes at `offset`; `None` if they do not all lie in the file.
+    /// The bytes at `offset`; `None` if they are not all in the file.
     fn get(&mut self, offset: u64, len: usize) -> Result<Option<Bytes>, LogError> {
         let end = offset + len as u64;
         if end > self.file_bytes {
@@ -349,8 +350,8 @@ impl<'a> Window<'a> {
             .map(|payload| (header, payload)))
     }
 
-    /// How much of a torn write begins at `offset`, where no valid record is. An error if it was
-    /// no torn write, because a later record says that this place was durable before it.
+    /// The length of the torn write at `offset`, where no valid record is. An error if it is not a
+    /// torn write, because a later record shows that this place was durable before.
     fn torn_bytes(&mut self, offset: u64) -> Result<u64, LogError> {
         let mut torn_until = match self.header(offset)? {
             Some(header) => offset + header.span_bytes(),

@@ -1,10 +1,10 @@
-//! Appending, making durable, and dropping what a snapshot holds.
+//! Appending, making durable, and dropping what a snapshot contains.
 //!
-//! On most disks an fdatasync after writing over blocks that were written before takes a fraction
-//! of one after the file has grown, because there is no length or extent to be made durable too. So
-//! segments are written to in advance with zeros: wholly by a [`Spare`] on a thread of the owner's
-//! choice, or, when there is none, step by step in the same write as the records. A segment that a
-//! cut frees becomes the next spare as it is.
+//! On most disks an fdatasync after overwriting existing blocks takes a fraction of one after the
+//! file has grown, because no length or extent must be made durable. So segments are filled with
+//! zeros in advance: completely by a [`Spare`] on a thread of the owner's choice, or, without one,
+//! step by step in the same write as the records. A segment that a cut frees becomes the next spare
+//! unchanged.
 
 use super::format::{
     Kind, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES,
@@ -32,14 +32,14 @@ pub struct Writer {
     pub(super) hard_state: HardState,
     /// The segment that is written to.
     pub(super) active: Segment,
-    /// Its length: what is written before it is written over blocks that are there.
+    /// Its length: writes before it overwrite existing blocks.
     pub(super) allocated: u64,
-    /// How much of it is known durable.
+    /// How much of it is durable.
     pub(super) durable: u64,
     pub(super) spare: Arc<Mutex<SpareSlot>>,
-    /// Bytes written since it was last asked whether the disk is nearly full.
+    /// Bytes written since the last check of the free space.
     pub(super) unasked_bytes: u64,
-    /// After a failure that leaves the files unknown: what it was. Nothing is written any more.
+    /// The error of a failure that leaves the files in an unknown state. All further writes fail.
     pub(super) broken: Option<String>,
     pub(super) buffer: Vec<u8>,
 }
@@ -52,12 +52,12 @@ pub(super) enum SpareSlot {
     Ready(AnyFile),
 }
 
-/// How often it is asked whether the disk is nearly full.
+/// The bytes between two checks of the free space.
 const ASK_BYTES: u64 = 1 << 20;
 
 impl Writer {
-    /// A piece of work that makes the next segment cheap to begin, to be done on another thread.
-    /// `None` if there is a spare, one is being made, or it is too early.
+    /// The work that prepares the next segment, to be done on another thread. `None` if there is a
+    /// spare, one is being made, or it is too early.
     pub fn spare_due(&self) -> Option<Spare> {
         let mut slot = lock(&self.spare);
         if self.active.end < self.options.segment_bytes / 2 || !matches!(*slot, SpareSlot::Empty) {
@@ -87,13 +87,13 @@ impl Writer {
         }
     }
 
-    /// What cannot be undone is fatal, once and for all.
+    /// Records a failure that cannot be undone: it is final.
     fn fatal(&mut self, error: LogError) -> LogError {
         self.broken = Some(error.to_string());
         error
     }
 
-    /// Refuses when the room that the state needs would be touched.
+    /// Refuses a write that would use the space reserved for the state.
     fn ask_for_room(&mut self, growth: u64) -> Result<(), LogError> {
         if self.unasked_bytes < ASK_BYTES && growth == 0 {
             return Ok(());
@@ -113,7 +113,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the record whose payload lies in `self.buffer` behind room for its header.
+    /// Writes the record whose payload is in `self.buffer`, after the space for its header.
     fn write_record(&mut self, mut header: RecordHeader, reserve: bool) -> Result<Mark, LogError> {
         let payload_bytes = self.buffer.len() - RECORD_HEADER_BYTES;
         assert!(payload_bytes <= PAYLOAD_BYTES_MAX, "an append has at most 1 GiB");
@@ -152,7 +152,7 @@ impl Writer {
             if !matches!(error, LogError::Full { .. }) {
                 return Err(self.fatal(error));
             }
-            // Take back what was written of it.
+            // Remove the partial record.
             if let Err(worse) = self.active.file.truncate(at) {
                 let worse = LogError::disk(&self.active.path, worse);
                 return Err(self.fatal(worse));
@@ -187,7 +187,7 @@ impl Writer {
         let (name, file) = match spare {
             SpareSlot::Ready(file) => (SPARE, Some(file)),
             other => {
-                // Its thread will find the slot as it left it.
+                // Its thread finds the slot unchanged.
                 *lock(&self.spare) = other;
                 (NEXT, None)
             }
@@ -206,7 +206,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the oldest segments that hold nothing behind the start; keeps one as a spare.
+    /// Removes the oldest segments without entries behind the start; keeps one as a spare.
     fn drop_segments(&mut self) -> Result<(), LogError> {
         loop {
             let oldest = {
@@ -307,7 +307,7 @@ impl LogWriter for Writer {
             return Ok(());
         }
         if let Err(error) = self.active.file.sync_data() {
-            // Also when it says that there is no room: what was written may be gone.
+            // Even for a lack of room: earlier writes may be lost.
             let error =
                 LogError::Io { path: self.active.path.display().to_string(), cause: error.cause };
             return Err(self.fatal(error));
@@ -339,7 +339,7 @@ impl LogWriter for Writer {
             entries: 0,
             kind: Kind::Start,
         };
-        // Not kept from the reserve: this is what makes room.
+        // Not limited by the reserve: this frees space.
         self.write_record(header, false)?;
         self.sync()?;
         let end = self.active.end;
@@ -378,11 +378,11 @@ impl LogWriter for Writer {
     }
 }
 
-/// The encoding buffer is given back after a larger append than this.
+/// The encoding buffer is released after an append larger than this.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 fn lock(slot: &Mutex<SpareSlot>) -> MutexGuard<'_, SpareSlot> {
-    // Whoever panicked while it held the lock had already stored a whole value.
+    // The slot is consistent even after a panic: each value is stored whole.
     slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -403,7 +403,8 @@ pub(super) fn create_segment(
             Some(file) => file.clone(),
             None => disk.create(&from)?,
         };
-        // The zeros behind the header say that no record follows, whatever the file held before.
+        // The zeros behind the header show that no record follows, whatever the file contained
+        // before.
         let least = SEGMENT_HEADER_BYTES as usize + RECORD_HEADER_BYTES;
         let len = match &spare {
             Some(_) => least,
@@ -420,7 +421,7 @@ pub(super) fn create_segment(
         Ok(made) => made,
         Err(error) => {
             let error: crate::disk::DiskError = error;
-            // What is left of it is nobody's; the next attempt empties it.
+            // The remaining file is unused; the next attempt empties it.
             if error.kind == DiskErrorKind::Full && spare.is_none() {
                 disk.remove(&from).map_err(fail)?;
             }
@@ -439,7 +440,7 @@ pub(super) fn create_segment(
     Ok((segment, allocated))
 }
 
-/// The work of preparing a file for the next segment. Dropped undone, it may be asked for again.
+/// The work of preparing a file for the next segment. If it is dropped, it becomes due again.
 #[derive(Debug)]
 pub struct Spare {
     disk: AnyDisk,
@@ -449,8 +450,8 @@ pub struct Spare {
 }
 
 impl Spare {
-    /// Writes the file, durably: as many bytes as a segment has. An error harms nothing; the log
-    /// then grows its segments step by step.
+    /// Writes the file, durably, with the length of a segment. An error is harmless; the log then
+    /// grows its segments step by step.
     pub fn prepare(self) -> Result<(), LogError> {
         let path = self.folder.join(SPARE);
         let zeros = vec![0; 1 << 20];
@@ -472,7 +473,7 @@ impl Spare {
             }
             Err(error) => {
                 let error: crate::disk::DiskError = error;
-                // If even this fails, the next opening or spare does away with the file.
+                // If even this fails, the next opening or spare removes the file.
                 let _ = self.disk.remove(&path);
                 Err(LogError::disk(&path, error))
             }

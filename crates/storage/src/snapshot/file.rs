@@ -23,7 +23,7 @@ pub struct SnapshotFile {
     total_bytes: u64,
 }
 
-/// What a whole file was found to hold.
+/// The result of checking a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// Keys.
@@ -63,7 +63,7 @@ impl SnapshotFile {
         Ok(Self { path: path.to_owned(), file, head, head_bytes: head_bytes as u64, total_bytes })
     }
 
-    /// What it is a snapshot of.
+    /// The head of the snapshot.
     pub fn head(&self) -> &SnapshotHead {
         &self.head
     }
@@ -77,13 +77,13 @@ impl SnapshotFile {
         &self.file
     }
 
-    /// Reads the file through and checks every byte of it. Long.
+    /// Reads the file through and checks every byte of it. Slow.
     pub fn verify(&self) -> Result<Verified, SnapshotError> {
         self.blocks(&mut |_| Ok(()))
     }
 
-    /// Reads the file through, and hands over the rows of each block once its checksum was found
-    /// right. Only when this returns is it known that the file is whole. Long.
+    /// Reads the file through, and returns the rows of each block after checking its checksum. The
+    /// file is known to be complete only when this returns. Slow.
     pub fn blocks(
         &self,
         visit: &mut dyn FnMut(Vec<(Bytes, Bytes)>) -> Result<(), SnapshotError>,
@@ -148,8 +148,8 @@ impl SnapshotFile {
     }
 }
 
-/// Writes a view to a file, durably but for its name. On an error the file is left as far as it
-/// came. Returns its length. Long.
+/// Writes a view to a file, durably except for its name. On an error the partial file stays.
+/// Returns its length. Slow.
 pub fn write_file(
     disk: &AnyDisk,
     path: &Path,
@@ -177,7 +177,7 @@ pub fn write_file(
         }
         let done = output.block(block_rows, &block);
         block_rows = 0;
-        // A large row must not keep its memory.
+        // Releases the memory of a large row.
         block.truncate(0);
         block.shrink_to(2 * BLOCK_BYTES);
         failed = done.err();
@@ -209,7 +209,7 @@ struct Output<'a> {
     file: &'a AnyFile,
     buffer: Vec<u8>,
     written: u64,
-    /// Of all that was written.
+    /// The checksum of everything written.
     whole: crc32fast::Hasher,
 }
 

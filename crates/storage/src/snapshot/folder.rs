@@ -1,8 +1,8 @@
 //! The snapshots of one replica, in a folder of their own.
 //!
-//! A whole snapshot is called `<index, 20 digits>.snapshot`. It is written, or received, under
-//! another name, made durable, and only then renamed; older ones are removed after that. So there is
-//! always the newest whole one, whenever the power goes.
+//! A complete snapshot is called `<index, 20 digits>.snapshot`. It is written, or received, under
+//! another name, made durable, and only then renamed; older ones are removed after that. So the
+//! newest complete one exists at every moment, whenever the power fails.
 
 use super::file::{SnapshotFile, write_file};
 use super::{Chunk, SnapshotError, SnapshotHead, Snapshots};
@@ -27,8 +27,8 @@ struct Inner {
     /// One snapshot is written at a time.
     writing: Mutex<()>,
     receiving: Mutex<Option<Receiving>>,
-    /// The file that chunks were last read from. It stays readable when a newer snapshot has
-    /// replaced it, so that a slow transfer can end.
+    /// The file that chunks were last read from. It stays readable after a newer snapshot has
+    /// replaced it, so that a slow transfer can finish.
     serving: Mutex<Option<(u64, SnapshotFile)>>,
 }
 
@@ -41,7 +41,7 @@ struct Receiving {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left a whole value: each is replaced in one step.
+    // The value is consistent even after a panic: it is replaced in one step.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -55,7 +55,7 @@ fn parse_file_name(name: &str) -> Option<u64> {
 }
 
 impl Folder {
-    /// Opens the folder, or creates it, and clears away what a crash left half done.
+    /// Opens the folder, or creates it, and removes partial files of a crash.
     pub fn open(disk: &AnyDisk, folder: &Path) -> Result<Self, SnapshotError> {
         let opened = Self(Arc::new(Inner {
             disk: disk.clone(),
@@ -77,7 +77,7 @@ impl Folder {
         Ok(opened)
     }
 
-    /// Takes in a snapshot or backup file from elsewhere as the latest snapshot. Long.
+    /// Imports a snapshot or backup file as the latest snapshot. Slow.
     pub fn import(&self, source: &SnapshotFile) -> Result<SnapshotHead, SnapshotError> {
         let index = source.head().index;
         let mut offset = 0;
@@ -112,7 +112,7 @@ impl Folder {
         }
     }
 
-    /// Gives a durable file its name, durably, and removes those it replaces.
+    /// Renames a durable file to its final name, durably, and removes those it replaces.
     fn publish(&self, from: &Path, index: u64) -> Result<(), SnapshotError> {
         let path = self.path(index);
         let fail = |error| SnapshotError::disk(&path, error);
@@ -213,7 +213,7 @@ impl Snapshots for Folder {
         let chunk = chunk_of(&source, offset, bytes_max)
             .map_err(|error| SnapshotError::disk(&self.path(index), error))?;
         if offset + chunk.bytes.len() as u64 >= chunk.total_bytes {
-            // A file that was replaced meanwhile may go now.
+            // A file that was replaced meanwhile may be removed now.
             *serving = None;
         }
         Ok(chunk)
@@ -243,7 +243,7 @@ impl Snapshots for Folder {
             return Err(out_of_order(receiving.next));
         }
         if let Err(error) = receiving.file.write_at(offset, &chunk.bytes) {
-            // What was received so far would only fill the disk.
+            // The received part would only fill the disk.
             *slot = None;
             self.remove(&path)?;
             return Err(fail(error));

@@ -18,14 +18,14 @@
 use super::SnapshotHead;
 use model::Bytes;
 
-/// The newest format known here.
+/// The newest supported format.
 pub(super) const FORMAT: u32 = 1;
 pub(super) const HEAD_FIXED_BYTES: usize = 32;
 pub(super) const BLOCK_HEADER_BYTES: usize = 16;
 pub(super) const FOOTER_PAYLOAD_BYTES: u32 = 20;
-/// A block is ended by the row that passes this.
+/// A block ends with the row that exceeds this.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
-/// A longer length is not believed.
+/// A larger length is invalid.
 pub(super) const PAYLOAD_BYTES_MAX: u32 = 1 << 30;
 pub(super) const MEMBERS_BYTES_MAX: usize = 1 << 20;
 
@@ -43,10 +43,10 @@ pub(super) fn encode_head(head: &SnapshotHead) -> Vec<u8> {
     bytes
 }
 
-/// What the first bytes say.
+/// The content of the first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeadStart {
-    /// A head of so many bytes.
+    /// The length of the head.
     Bytes(usize),
     Version(u32),
     Damaged,
@@ -128,7 +128,8 @@ pub(super) fn encode_row(key: &[u8], value: &[u8], payload: &mut Vec<u8>) {
     payload.extend_from_slice(value);
 }
 
-/// The rows of a block, sharing its memory. `None`: the payload is none, though its checksum fits.
+/// The rows of a block, sharing its memory. `None`: the payload is invalid, though its checksum
+/// fits.
 pub(super) fn decode_rows(rows: u32, payload: &Bytes) -> Option<Vec<(Bytes, Bytes)>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -145,7 +146,7 @@ pub(super) fn decode_rows(rows: u32, payload: &Bytes) -> Option<Vec<(Bytes, Byte
     (at == payload.len()).then_some(found)
 }
 
-/// What the whole file must come to.
+/// Totals that the whole file must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) rows: u64,

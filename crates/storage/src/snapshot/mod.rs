@@ -1,7 +1,7 @@
 //! A whole state as of one log index, in one checksummed file.
 //!
-//! Three uses of one format: it lets the log be cut, it travels to a node that lags, and it is what
-//! `portolan backup` writes.
+//! The format has three uses: it allows the log to be cut, it is sent to a lagging node, and
+//! `portolan backup` writes it.
 
 mod file;
 mod folder;
@@ -15,7 +15,7 @@ use crate::state::{Read, State, StateError};
 use model::Bytes;
 use std::path::Path;
 
-/// What a snapshot is of.
+/// The position and members that a snapshot represents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotHead {
     /// The last log entry that it contains the effect of.
@@ -26,18 +26,18 @@ pub struct SnapshotHead {
     pub members: Bytes,
 }
 
-/// Why a snapshot cannot be written, read or taken in.
+/// Why a snapshot cannot be written, read or received.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// There is no room. Nothing changed; it may be tried again later.
+    /// There is no room. Nothing changed; the operation may be repeated later.
     #[error("no room to write the snapshot {path}: {cause}")]
     Full {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
-    /// The file is not whole.
+    /// The file is damaged or incomplete.
     #[error("snapshot {path} is damaged at offset {offset}: {what}")]
     Damaged {
         /// The file.
@@ -57,13 +57,13 @@ pub enum SnapshotError {
         /// The newest format known here.
         known: u32,
     },
-    /// The snapshot asked for is not here (any more).
+    /// The requested snapshot is not here (any more).
     #[error("there is no snapshot of index {index} here")]
     Absent {
-        /// The index asked for.
+        /// The requested index.
         index: u64,
     },
-    /// A piece that does not follow the one before.
+    /// A chunk that does not follow the previous one.
     #[error("the next piece must begin at {expected}, not at {offset}")]
     OutOfOrder {
         /// Where it would have to begin.
@@ -71,12 +71,12 @@ pub enum SnapshotError {
         /// Where it begins.
         offset: u64,
     },
-    /// The system failed otherwise.
+    /// Another error of the system.
     #[error("snapshot {path} cannot be read or written: {cause}")]
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
     /// The state could not be read or filled.
@@ -99,7 +99,7 @@ impl SnapshotError {
     }
 }
 
-/// One piece of a snapshot file.
+/// One chunk of a snapshot file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Where in the file it begins.
@@ -112,26 +112,26 @@ pub struct Chunk {
 
 /// The snapshots of one replica. Clones are handles to the same place.
 pub trait Snapshots: Clone + Send + Sync + 'static {
-    /// The newest whole snapshot, if there is one. Reads its head only.
+    /// The newest complete snapshot, if there is one. Reads its head only.
     fn latest(&self) -> Result<Option<SnapshotHead>, SnapshotError>;
 
-    /// Writes `view` as a snapshot, durably, and only then removes older ones. Long: not for a
-    /// thread that has something else to do.
+    /// Writes `view` as a snapshot, durably, and only then removes older ones. Slow: call it on a
+    /// thread of its own.
     fn write(&self, head: &SnapshotHead, view: &impl Read) -> Result<(), SnapshotError>;
 
-    /// Replaces the content of `state` by that of the snapshot of `index`, checking every block.
-    /// On an error the state is left cleared or half filled. Long.
+    /// Replaces the content of `state` by that of the snapshot of `index`, checking every block. On
+    /// an error the state is left cleared or half filled. Slow.
     fn load(&self, index: u64, state: &impl State) -> Result<(), SnapshotError>;
 
-    /// A piece of the snapshot of `index`, to be sent to another node. `bytes_max` at least 1.
+    /// A chunk of the snapshot of `index`, to be sent to another node. `bytes_max` at least 1.
     fn read_chunk(&self, index: u64, offset: u64, bytes_max: usize)
     -> Result<Chunk, SnapshotError>;
 
-    /// Takes in a piece of another node's snapshot of `index`, in order from offset 0 (which begins
-    /// anew). Not durable, and no snapshot yet. Returns where the next piece must begin.
+    /// Receives a chunk of another node's snapshot of `index`, in order from offset 0 (which begins
+    /// anew). Not durable, and not a snapshot yet. Returns the offset of the next chunk.
     fn receive(&self, index: u64, chunk: &Chunk) -> Result<u64, SnapshotError>;
 
-    /// Checks every block of what was received for `index`, makes it durable and makes it the
-    /// latest snapshot. Long.
+    /// Checks every block of the chunks received for `index`, makes the file durable and makes it
+    /// the latest snapshot. Slow.
     fn finish(&self, index: u64) -> Result<SnapshotHead, SnapshotError>;
 }

@@ -1,20 +1,20 @@
-//! Changes to be made together.
+//! Changes that are applied together.
 
 use model::Bytes;
 use std::collections::HashMap;
 use std::hash::RandomState;
 
-/// Changes to be made together. Of several to one key the last counts.
+/// Changes that are applied together. Of several changes of one key the last counts.
 ///
-/// They are found by hash: looking for a key among some hundred that begin alike costs a tree a
-/// comparison of both keys at each step, and that was a third of what applying a write took. The
-/// order in which [`Batch::into_changes`] gives them differs from run to run; nothing may depend on
-/// it, and as each key is there once nothing can.
+/// They are in a hash map: a search in a tree compares whole keys at each step, and with some
+/// hundred keys of equal beginnings that was a third of the cost of applying a write. The order of
+/// [`Batch::into_changes`] differs from run to run; nothing may depend on it, and as each key
+/// occurs once nothing can.
 #[derive(Clone, Debug)]
 pub struct Batch(HashMap<Bytes, Option<Bytes>, RandomState>);
 
 impl Batch {
-    /// No changes, and room for so many.
+    /// No changes, and room for this many.
     pub fn with_capacity(changes: usize) -> Batch {
         #[expect(
             clippy::disallowed_methods,
@@ -34,12 +34,12 @@ impl Batch {
         self.change(key.into(), None);
     }
 
-    /// Sets a key, or removes it. Answers with the change that was there in its place.
+    /// Sets a key, or removes it. Returns the replaced change of that key.
     pub fn change(&mut self, key: Bytes, value: Option<Bytes>) -> Option<Option<Bytes>> {
         self.0.insert(key, value)
     }
 
-    /// What happens to a key, if anything; `None` inside: it is removed.
+    /// The change of a key, if any; `None` inside: it is removed.
     pub fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
         self.0.get(key)
     }
@@ -65,7 +65,7 @@ impl Batch {
     }
 
     /// The changes from `from` (inclusive) to `until` (exclusive; `None`: to the end), in byte
-    /// order. Looks at all.
+    /// order. Visits all changes.
     pub fn range(&self, from: &[u8], until: Option<&[u8]>) -> Vec<(Bytes, Option<Bytes>)> {
         let is_inside = |key: &[u8]| key >= from && until.is_none_or(|until| key < until);
         let inside = self.0.iter().filter(|(key, _)| is_inside(key));

@@ -1,7 +1,7 @@
 //! A state in memory, for tests and the lab.
 //!
-//! It behaves as the real one may at worst: what was committed since the last
-//! [`MemoryState::persist`] is lost in a [`MemoryState::crash`], and [`MemoryState::damage`] makes
+//! It behaves like the real one at its worst: batches committed since the last
+//! [`MemoryState::persist`] are lost in a [`MemoryState::crash`], and [`MemoryState::damage`] makes
 //! every call fail until the owner clears it for a rebuild. Views share the map until the next
 //! commit, which then copies it: simple, and fast enough for what fits in a test.
 
@@ -25,7 +25,7 @@ struct Inner {
     damage: Option<String>,
 }
 
-/// A state as it was.
+/// A state at an earlier moment.
 #[derive(Clone, Debug)]
 pub struct MemoryView(Map);
 
@@ -35,13 +35,13 @@ impl MemoryState {
         Self::default()
     }
 
-    /// What is there now will survive a crash.
+    /// Makes the present content survive a crash.
     pub fn persist(&self) {
         let inner = &mut *self.write();
         inner.durable = inner.now.clone();
     }
 
-    /// Goes back to what the last [`MemoryState::persist`] saw.
+    /// Returns to the content at the last [`MemoryState::persist`].
     pub fn crash(&self) {
         let inner = &mut *self.write();
         inner.now = inner.durable.clone();
@@ -125,7 +125,7 @@ impl State for MemoryState {
         let map = Arc::make_mut(&mut inner.now);
         for (key, value) in batch.into_changes() {
             let old = match value {
-                // The key kept in the map is the older one: it weighs the same.
+                // The map keeps the older key object, which has the same size.
                 Some(value) => {
                     inner.bytes += weight(&key, &value);
                     map.insert(key.clone(), value)

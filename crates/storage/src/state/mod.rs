@@ -1,9 +1,9 @@
 //! The ordered map that a site's commands are applied to.
 //!
 //! Keys and values are bytes; [`Batch`]es are atomic: all of a batch is visible, and after a crash
-//! all of it or nothing of it is there. A batch that was committed may be lost in a crash together
-//! with everything after it, but never one from the middle: the state remembers how far it has
-//! applied by a key of its own in the same batch, and the log repeats the rest.
+//! all of it or nothing of it is there. A crash may lose a committed batch together with everything
+//! after it, but never one from the middle: a key in the same batch records how far the log is
+//! applied, and the rest is applied again from the log.
 
 mod batch;
 pub mod fjall;
@@ -14,12 +14,12 @@ pub use batch::Batch;
 use model::Bytes;
 pub use over::scan_over;
 
-/// The longest key of any engine (a key has at least one byte). Committing another panics: whoever
-/// lets keys in has its own, lower limit.
+/// The longest key of any engine (a key has at least one byte). Committing a longer one panics:
+/// callers have a lower limit of their own.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Why a state cannot go on. All are fatal for the engine: the owner rebuilds it from snapshot and
-/// log.
+/// Why a state cannot continue. All errors are fatal for the engine: the owner rebuilds it from
+/// snapshot and log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StateError {
     /// The engine found its files damaged.
@@ -27,7 +27,7 @@ pub enum StateError {
     Damaged {
         /// The engine's folder.
         path: String,
-        /// What the engine said.
+        /// The engine's error.
         cause: String,
     },
     /// The engine could not read or write its files.
@@ -35,23 +35,23 @@ pub enum StateError {
     Io {
         /// The engine's folder.
         path: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
 }
 
-/// What can be read, from the newest state or from a view of an older one.
+/// Reads of the newest state or of a view of an older one.
 pub trait Read {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError>;
 
-    /// Looks at the value of a key where it lies. `at` must not ask the state itself.
+    /// Reads the value of a key without copying it. `at` must not use the state itself.
     fn look<T>(&self, key: &[u8], at: impl FnOnce(Option<&[u8]>) -> T) -> Result<T, StateError> {
         Ok(at(self.get(key)?.as_deref()))
     }
 
-    /// Visits keys in byte order from `from` (inclusive) to `until` (exclusive; `None`: to the
-    /// end) until `visit` answers `false`.
+    /// Visits keys in byte order from `from` (inclusive) to `until` (exclusive; `None`: to the end)
+    /// until `visit` returns `false`.
     fn scan(
         &self,
         from: &[u8],
@@ -61,16 +61,16 @@ pub trait Read {
 }
 
 /// An ordered state. Clones are handles to the same state: one commits, any may read from any
-/// thread. What [`State::commit`] returned from is seen by every later read of every handle.
+/// thread. Every read of any handle that begins after [`State::commit`] returned sees its changes.
 pub trait State: Read + Clone + Send + Sync + 'static {
     /// The state at one moment, for a few reads: commits may have to wait until it is dropped, and
-    /// its holder must not ask the state itself meanwhile.
+    /// its holder must not use the state itself meanwhile.
     type Now<'a>: Read;
-    /// A view that stays as it is while commits go on.
+    /// A view that stays unchanged during further commits.
     type View: Read + Send + 'static;
 
-    /// Makes a batch's changes visible together. Not durable by itself. What it was given is kept as
-    /// it is: of bytes that are a slice of something long, put a copy.
+    /// Makes a batch's changes visible together. Not durable by itself. The given bytes are kept
+    /// unchanged: put a copy instead of a slice of a long buffer.
     fn commit(&self, batch: Batch) -> Result<(), StateError>;
 
     /// The state now, for reads that must see one moment.

@@ -1,10 +1,10 @@
-//! Changes over a state that does not have them (yet), seen as one.
+//! A view of a state with pending changes applied.
 
 use super::StateError;
 use model::Bytes;
 
-/// Visits what is below with changes over it, as if they were made: both in byte order, of the same
-/// range. `below` calls what it is given with every item until that answers `false`.
+/// Visits the items below with the changes applied: both in byte order, of the same range. `below`
+/// calls its argument with every item until that returns `false`.
 pub fn scan_over(
     changes: impl Iterator<Item = (Bytes, Option<Bytes>)>,
     below: impl FnOnce(&mut dyn FnMut(Bytes, Bytes) -> bool) -> Result<(), StateError>,

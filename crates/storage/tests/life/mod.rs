@@ -40,7 +40,7 @@ pub(crate) enum Step {
         hard_state: bool,
     },
     Sync,
-    /// Cuts the log, so many entries before its end.
+    /// Cuts the log, this many entries before its end.
     Cut {
         before_end: usize,
     },
@@ -163,7 +163,7 @@ impl Life {
                 writer.restart(start)
             }
             Step::Spare => writer.spare_due().map_or(Ok(()), |spare| match spare.prepare() {
-                // The log goes on without.
+                // The log continues without it.
                 Err(LogError::Full { .. }) => Ok(()),
                 other => other,
             }),

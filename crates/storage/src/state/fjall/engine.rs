@@ -1,4 +1,4 @@
-//! The crate `fjall`, put into our words.
+//! The adapter to the crate `fjall`.
 
 use super::super::StateError;
 use super::Options;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// The only fjall keyspace.
 const NAME: &str = "state";
 
-/// A sorted file's length. Compaction needs room for what it merges before what was merged is
-/// removed, and a disk that fills up under it is an end for fjall: so whoever lets writes in keeps
-/// a reserve. With these files 256 MiB were enough under load, and 96 MiB were not; with fjall's own
-/// of 64 MiB more is taken at a time.
+/// The length of a sorted file. Compaction needs space for its output before its input is removed,
+/// and a disk that fills up meanwhile stops fjall for good: so writes are admitted only above a
+/// reserve. With files of this size 256 MiB of reserve were enough under load, and 96 MiB were not;
+/// fjall's own size of 64 MiB would need more at a time.
 const TABLE_BYTES: u64 = 8 << 20;
 
 /// The tree, and the rows in front of it.
@@ -70,8 +70,8 @@ impl Engine {
         }))
     }
 
-    /// Takes in changes: visible together, and there after the end of this process, though not
-    /// after that of the machine.
+    /// Applies changes: visible together, and durable against the end of this process, though not
+    /// of the machine.
     pub(super) fn write(&self, changes: &Leaving) -> Result<(), StateError> {
         let tree = || {
             let database = self.database.clone();
@@ -79,7 +79,8 @@ impl Engine {
             for (key, value) in changes.all() {
                 match value {
                     Some(value) => batch.insert(&self.keyspace, &key[..], &value[..]),
-                    // Most of what is removed never came here: to look costs less than a tombstone.
+                    // Most removed keys never reached the engine: a lookup is cheaper than a
+                    // tombstone.
                     None if self.keyspace.contains_key(&key[..])? => {
                         batch.remove(&self.keyspace, &key[..]);
                     }
@@ -118,7 +119,7 @@ impl Engine {
     ) -> Result<(), StateError> {
         let range = (Bound::Included(from), until.map_or(Bound::Unbounded, Bound::Excluded));
         let mut items = self.guard(|| Ok(snapshot.range::<&[u8], _>(&self.keyspace, range)))?;
-        // The visitor is called outside of the guard: its panics are not the engine's.
+        // The visitor runs outside of the guard: its panics are not the engine's.
         while let Some((key, value)) =
             self.guard(|| items.next().map(fjall::Guard::into_inner).transpose())?
         {
@@ -138,7 +139,7 @@ impl Engine {
     }
 }
 
-/// Runs a call into fjall, with its errors and panics put into our words.
+/// Runs a call into fjall and converts its errors and panics.
 fn guard<T>(path: &str, body: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, StateError> {
     // Unwind safety: after a panic the owner only clears, drops or removes the state.
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -164,7 +165,7 @@ fn translate(path: &str, error: &fjall::Error) -> StateError {
     let cause = error.to_string();
     match error {
         fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => match io.kind() {
-            // A file that is missing, short or senseless is damage, not a failing device.
+            // A file that is missing, short or malformed is damage, not a failing device.
             ErrorKind::NotFound
             | ErrorKind::UnexpectedEof
             | ErrorKind::InvalidData

@@ -1,24 +1,24 @@
-//! The real state: an LSM tree of the crate `fjall`, with what was changed lately in front of it.
+//! The real state: an LSM tree of the crate `fjall`, with recent changes in front of it.
 //!
-//! One database a node, one fjall keyspace in it, and no fsync of our own: the log is the truth.
-//! Changes gather in memory and go to the tree by a thread of this module, many at a time; a killed
-//! process loses those that have not gone yet, a power cut some more. Each time a clean prefix of
-//! the batches is left, and the owner applies the rest from the log.
+//! One database per node, one fjall keyspace in it, and no fsync of our own: the log is the truth.
+//! Changes gather in memory, and a thread of this module writes them to the tree, many at a time; a
+//! killed process loses those that are not written yet, a power cut some more. Each time a clean
+//! prefix of the batches is left, and the owner applies the rest from the log.
 //!
 //! | file | idea |
 //! | --- | --- |
 //! | `recent` | changes on their way to the tree |
-//! | `writer` | the thread that takes them there |
-//! | `engine` | the crate `fjall` in our words |
-//! | `rows` | values that were read lately |
+//! | `writer` | the thread that writes them |
+//! | `engine` | the adapter to the crate `fjall` |
+//! | `rows` | recently read values |
 //!
 //! Memory is bounded by three numbers: [`Options::memtable_bytes`] (at most seven of them: two of
-//! changes that wait, one being filled in the tree, four there waiting to be flushed),
+//! waiting changes, one being filled in the tree, four there waiting to be flushed),
 //! [`Options::block_cache_bytes`] and [`Options::row_cache_bytes`].
 //!
-//! fjall was written to stop at trouble: after a failed write it refuses all others, and on some
-//! kinds of damage it panics. Here a panic inside it becomes [`StateError::Damaged`], as damage
-//! that it finds itself does, and the owner rebuilds.
+//! fjall stops after errors: after a failed write it refuses all others, and on some kinds of
+//! damage it panics. Here a panic inside it becomes [`StateError::Damaged`], like damage that it
+//! reports, and the owner rebuilds.
 
 mod engine;
 mod recent;
@@ -36,17 +36,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use writer::Writer;
 
-/// Changes that a view copies rather than sends on their way: sorting them costs it little.
+/// Up to this many changes a view copies and sorts instead of sending them to the tree.
 const CHANGES_COPIED_MAX: usize = 1_024;
 
-/// What may be tuned.
+/// The options of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Blocks of files kept in memory.
+    /// The size of the cache of file blocks.
     pub block_cache_bytes: u64,
-    /// Values kept in memory as they are, because they were read.
+    /// The size of the cache of recently read values.
     pub row_cache_bytes: u64,
-    /// New changes kept in memory: so much before they go to the tree, and so much there before they
+    /// The size of new changes in memory: before they go to the tree, and again there before they
     /// are written to a sorted file.
     pub memtable_bytes: u64,
     /// Threads that flush and compact. With one, a flush waits while it compacts; with more, the first
@@ -134,14 +134,14 @@ impl FjallState {
     }
 
     fn change(&self) -> MutexGuard<'_, ()> {
-        // It guards no value.
+        // The lock guards no value.
         self.0.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Read for FjallState {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StateError> {
-        // The engine may have to read a file: not under the lock, for which commits wait.
+        // The engine may have to read a file: not under the lock, as commits wait for it.
         let recent = self.0.writer.recent().get(key).cloned();
         recent.map_or_else(|| self.engine().get(key), Ok)
     }

@@ -1,23 +1,23 @@
 //! Changes on their way to the engine.
 //!
 //! A put into an LSM tree costs several microseconds: a search for its place, a copy of key and
-//! value, its share of the journal and of later compactions. Programs write few of their keys most
-//! of the time. So changes gather in a hash map first, where a newer one takes the older one's place,
-//! and go to the engine many at a time, in order, on a thread of their own. The log has them all, so
-//! nothing depends on when they go (docs/adr/0011).
+//! value, its share of the journal and of later compactions. Programs mostly write a few of their
+//! keys. So changes gather in a hash map first, where a newer change replaces an older one, and go
+//! to the engine many at a time, in order, on a thread of their own. The log has them all, so the
+//! time of writing them does not matter (docs/adr/0011).
 //!
-//! There are two maps: one is being filled, the other leaves. Reads look into both before they ask
-//! the engine. Whoever holds the lock for reading sees one moment of all three: commits need it for
-//! writing, and what the engine takes meanwhile is what leaves, which is looked at first.
+//! There are two maps: one is being filled, the other is being written. Reads check both before the
+//! engine. A reader that holds the lock sees one moment of all three: commits need it for writing,
+//! and the engine meanwhile only receives changes of the second map, which is checked first.
 
 use super::super::Batch;
 use model::Bytes;
 use std::sync::{Arc, OnceLock};
 
-/// What a change takes beside its bytes: two handles and their counts, its place in the table.
+/// The overhead of a change beside its bytes: two handles and their counts, its place in the table.
 const CHANGE_BYTES: u64 = 200;
-/// Changes taken in before they leave, however few keys they are of: a node that was killed applies
-/// as many again.
+/// Changes collected before they are written, even if of few keys: a killed node applies this many
+/// again.
 const CHANGES_MAX: usize = 200_000;
 
 /// Changes by key; `None` removes.
@@ -25,7 +25,7 @@ const CHANGES_MAX: usize = 200_000;
 pub(super) struct Changes {
     batch: Batch,
     bytes: u64,
-    /// How many were taken in, those that others have replaced included.
+    /// The number of collected changes, replaced ones included.
     taken: usize,
 }
 
@@ -58,7 +58,7 @@ impl Changes {
     }
 }
 
-/// Changes that nobody adds to any more.
+/// Changes that are complete, to be written.
 pub(super) struct Leaving {
     changes: Changes,
     sorted: OnceLock<Vec<Bytes>>,
@@ -106,7 +106,7 @@ impl Recent {
         Recent { filling: Changes::new(), leaving: None }
     }
 
-    /// The latest change of a key, if the engine need not have it yet.
+    /// The latest change of a key, if the engine may not have it yet.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
         let newest = self.filling.get(key);
         newest.or_else(|| self.leaving.as_ref().and_then(|leaving| leaving.get(key)))

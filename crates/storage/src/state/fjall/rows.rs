@@ -1,13 +1,13 @@
-//! Values that were read lately, in front of the engine.
+//! Recently read values, in front of the engine.
 //!
-//! A point read of an LSM tree looks into several tables and blocks, and costs some microseconds
-//! even when all of them are in memory: as much as all else that a GET takes. Programs read few of
-//! their keys most of the time, so those are kept as they are.
+//! A point read of an LSM tree searches several tables and blocks, and costs some microseconds even
+//! when all of them are in memory: as much as the rest of a GET. Programs mostly read a few of
+//! their keys, so those values are cached.
 //!
-//! What must never happen is that a reader puts back a value that a commit has just replaced, nor
-//! that one reader sees the new value and a later one the old. So commits are counted, before and
-//! after: while one is under way its keys are not in here and everybody reads the engine, and a
-//! reader may only add what it read if no commit has begun since it asked for a [`Ticket`].
+//! A reader must never put back a value that a commit has just replaced, and no reader may see the
+//! old value after another has seen the new one. So commits are counted, before and after: during a
+//! commit its keys are not cached and all readers use the engine, and a reader may add a value only
+//! if no commit has begun since it took a [`Ticket`].
 
 use model::Bytes;
 use quick_cache::Weighter;
@@ -16,9 +16,9 @@ use std::hash::RandomState;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Larger values are cheap to read for what they are, and would push out many others.
+/// Larger values are relatively cheap to read, and would displace many others.
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// What an item takes beside its bytes: two handles, their counts, its place in the table.
+/// The overhead of an item beside its bytes: two handles, their counts, its place in the table.
 const ITEM_BYTES: u64 = 160;
 
 /// The cache.
@@ -30,7 +30,7 @@ pub(super) struct Rows {
     gate: RwLock<()>,
 }
 
-/// The right to add a value that is about to be read.
+/// The right to add a value that will be read.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(u64);
 
@@ -62,12 +62,12 @@ impl Rows {
         self.items.get(key)
     }
 
-    /// To be taken before the engine is read.
+    /// Taken before the engine is read.
     pub(super) fn ticket(&self) -> Ticket {
         Ticket(self.commits.load(Ordering::Acquire))
     }
 
-    /// Adds what was read, unless it may be out of date or somebody is busy here.
+    /// Adds a read value, unless it may be outdated or the cache is locked.
     pub(super) fn add(&self, ticket: Ticket, key: &[u8], value: &[u8]) {
         if ticket.0 % 2 == 1 {
             return;
@@ -82,7 +82,7 @@ impl Rows {
 
     fn put(&self, key: &[u8], value: &[u8]) {
         if value.len() <= VALUE_BYTES_MAX {
-            // Copied, as a slice would keep alive the log entry or block that it lies in.
+            // Copied, as a slice would keep its log entry or block in memory.
             let value = Bytes::copy_from_slice(value);
             self.items.insert(Bytes::copy_from_slice(key), value);
         }
@@ -122,7 +122,7 @@ impl Rows {
     }
 
     fn change(&self, body: impl FnOnce()) {
-        // Nothing that panics runs under it, and it guards no value.
+        // No code that panics runs under the lock, and it guards no value.
         let _closed = self.gate.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.commits.fetch_add(1, Ordering::AcqRel);
         body();

@@ -1,7 +1,7 @@
-//! The thread that takes changes to the engine.
+//! The thread that writes changes to the engine.
 //!
-//! What is committed is first in [`Recent`]; when that is full it leaves, and the next changes
-//! gather while this thread writes the last ones. Only when those are full too does a commit wait.
+//! Commits go to [`Recent`] first; when that is full it is handed to this thread, and the next
+//! changes gather while it is written. A commit waits only when those are full too.
 
 use super::super::StateError;
 use super::engine::Engine;
@@ -11,7 +11,7 @@ use std::sync::{
 };
 use std::thread::JoinHandle;
 
-/// The engine with its thread. It is stopped, and what waits is written, when this is dropped.
+/// The engine with its thread. Dropping it stops the thread after the waiting changes are written.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -24,13 +24,13 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Where the thread is.
+/// The state of the thread.
 #[derive(Default)]
 struct Progress {
     /// To be written, or being written.
     job: Option<Arc<Leaving>>,
     stop: bool,
-    /// Why the engine takes no more.
+    /// Why the engine accepts no more changes.
     failed: Option<StateError>,
 }
 
@@ -65,12 +65,12 @@ impl Writer {
         self.shared.recent_mut()
     }
 
-    /// Whether the engine takes changes.
+    /// Whether the engine accepts changes.
     pub(super) fn check(&self) -> Result<(), StateError> {
         self.shared.progress().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Sends what has gathered on its way, once what left before has arrived.
+    /// Hands the collected changes to the thread, once the previous ones are written.
     pub(super) fn send(&self) -> Result<(), StateError> {
         let progress = self.shared.arrived();
         if let Some(failed) = &progress.failed {
@@ -80,7 +80,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends what has gathered on its way if `wanted`, unless that would have to wait.
+    /// Hands the collected changes to the thread if `wanted`, unless that would have to wait.
     pub(super) fn send_if(&self, wanted: impl FnOnce(&Recent) -> bool) {
         let progress = self.shared.progress();
         if progress.job.is_none() && progress.failed.is_none() {
@@ -88,12 +88,12 @@ impl Writer {
         }
     }
 
-    /// Waits until nothing is on its way.
+    /// Waits until all handed changes are written.
     pub(super) fn wait(&self) -> Result<(), StateError> {
         self.shared.arrived().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Forgets what has gathered, and what the engine would not take.
+    /// Drops the collected changes and those that the engine did not accept.
     pub(super) fn discard(&self) {
         let mut progress = self.shared.arrived();
         progress.failed = None;
@@ -112,7 +112,7 @@ impl Drop for Writer {
         }
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported when it happened.
+            // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -143,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Sends what has gathered on its way, if that is anything and `wanted`.
+    /// Hands the collected changes to the thread, if there are any and they are `wanted`.
     fn leave(&self, mut progress: MutexGuard<'_, Progress>, wanted: impl FnOnce(&Recent) -> bool) {
         let mut recent = self.recent_mut();
         if recent.filling.len() == 0 || !wanted(&recent) {
@@ -156,7 +156,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// When nothing is on its way any more.
+    /// Waits until no changes are being written.
     fn arrived(&self) -> MutexGuard<'_, Progress> {
         let mut progress = self.progress();
         while progress.job.is_some() {
