@@ -1,10 +1,10 @@
-//! Several steps at one moment, or none of them.
+//! Several steps applied atomically.
 
 use crate::keyspace::{PutOutcome, Watched, expiry, put_outcome, versioned};
 use crate::v1;
 use model::{Bytes, Expiry, Revision, Versioned};
 
-/// Steps that are done together if all guards hold. At most
+/// Steps that are applied together if all guards hold. At most
 /// [`model::limits::TRANSACTION_STEPS_MAX`] of each.
 ///
 /// ```
@@ -22,43 +22,43 @@ pub struct Batch {
     steps: Vec<v1::Step>,
 }
 
-/// What a batch did.
+/// The outcome of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchOutcome {
-    /// A guard did not hold; nothing was done.
+    /// A guard did not hold; nothing was changed.
     NotApplied,
-    /// All was done at one moment; one outcome a step.
+    /// All steps were applied atomically; one outcome per step.
     Applied(Vec<StepOutcome>),
 }
 
-/// What one step did.
+/// The outcome of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// What a get found, the steps before it included.
+    /// The value that a get read, after the steps before it.
     Got(Option<Versioned>),
-    /// What a put did.
+    /// The outcome of a put.
     Put(PutOutcome),
-    /// Whether there was something to delete.
+    /// Whether the key existed.
     Deleted(bool),
-    /// The step was refused and changed nothing; the others stand.
+    /// The step was refused and changed nothing; the others were applied.
     Refused(String),
 }
 
 impl Batch {
-    /// Nothing yet.
+    /// An empty batch.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// Do nothing at all unless the key has this version; 0: is absent.
+    /// Applies nothing unless the key has this version; 0: is absent.
     pub fn only_if(mut self, key: impl Into<Bytes>, version: Revision) -> Batch {
         self.guards.push(v1::Guard { key: key.into(), version: version.0, absent_since: None });
         self
     }
 
-    /// Do nothing at all unless the key is as [`crate::Keyspace::watch_key`] found it: not written
-    /// since, nor, if it was absent, made and removed. In doubt the guard does not hold; read again
-    /// then.
+    /// Applies nothing unless the key is unchanged since [`crate::Keyspace::watch_key`]: not
+    /// written and, if it was absent, not created and removed either. In doubt the guard does not
+    /// hold; read again then.
     pub fn only_if_unchanged(mut self, key: impl Into<Bytes>, watched: &Watched) -> Batch {
         let (version, absent_since) = match &watched.found {
             Some(found) => (found.version.0, None),
@@ -78,7 +78,7 @@ impl Batch {
         self.put_expiring(key, value, Expiry::Never)
     }
 
-    /// Puts a string that disappears by itself.
+    /// Puts a string that expires.
     pub fn put_expiring(
         self,
         key: impl Into<Bytes>,

@@ -1,4 +1,4 @@
-//! One call: attempts at one node after the other until it succeeds, is refused or is late.
+//! One call: attempts at one node after the other until it succeeds, is refused or times out.
 
 use crate::error::{Verdict, judge};
 use crate::nodes::Nodes;
@@ -19,21 +19,21 @@ use wire::grpc::v1::cluster_client::ClusterClient;
 use wire::grpc::v1::deployment_client::DeploymentClient;
 use wire::grpc::v1::kv_client::KvClient;
 
-/// The first pause before the same site is asked again; it doubles up to the last.
+/// The first pause before the same site is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LAST: Duration = Duration::from_millis(300);
-/// After a pause, an attempt is only made if it has at least this long. One that is cut short by the
-/// deadline would turn a sure no into a perhaps.
+/// After a pause, an attempt is only made if it has at least this long. If the deadline cut an
+/// attempt short, an outcome that is certainly "not applied" would become "unknown".
 const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 
-/// What may be done with a call whose answer is lost.
+/// Whether a call may be repeated after its answer was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Send it again, and nothing is in doubt: there is nothing that it could have done.
+    /// Repeat it, and its outcome is never unknown: it changes nothing.
     Read,
-    /// Send it again: it is a write with a request id. Whether it was done is in doubt until then.
+    /// Repeat it: it is a write with a request id. Until an answer arrives its outcome is unknown.
     Numbered,
-    /// Not: it would be done twice, or be refused for having been done.
+    /// Do not repeat it: it would be applied twice, or be refused because it was applied.
     Never,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Caller {
     authorization: Option<MetadataValue<Ascii>>,
     /// The numbers of this client's writes.
     pub(crate) sequence: Sequence,
-    /// Spreads the pauses of clients that lost the same node.
+    /// Makes the pauses of clients differ that lost the same node.
     jitter: Mutex<StdRng>,
     trying: Mutex<Option<Trying>>,
 }
@@ -128,19 +128,19 @@ impl Caller {
         Err(if perhaps_done { Error::Unknown(why) } else { Error::Unavailable(why) })
     }
 
-    /// What is being tried, since when, and what came of it so far; `None`: nothing is.
+    /// The call in progress and its failed attempts; `None`: there is none.
     pub(crate) fn trying(&self) -> Option<Trying> {
         self.trying.lock().expect("no panic while it is held").clone()
     }
 
-    /// A request that carries credentials and a deadline.
+    /// A request with credentials and a deadline.
     fn request<M>(&self, message: M, late: Instant) -> Request<M> {
         let mut request = self.open_ended(message);
         request.set_timeout(late.saturating_duration_since(Instant::now()));
         request
     }
 
-    /// A request that carries credentials: for a stream, which goes on.
+    /// A request with credentials, for a stream without a deadline.
     fn open_ended<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         if let Some(authorization) = &self.authorization {
@@ -149,12 +149,12 @@ impl Caller {
         request
     }
 
-    /// Strips the deadline of a call that opens a stream: it is only for the opening.
+    /// Removes the deadline from a call that opens a stream: it applies only to the opening.
     pub(crate) fn streaming<M>(&self, request: Request<M>) -> Request<M> {
         self.open_ended(request.into_inner())
     }
 
-    /// How long to wait before the next attempt: not at all before every node was asked once.
+    /// The pause before the next attempt: none until every node was tried once.
     fn pause(&self, tried: usize) -> Duration {
         let Some(round) = (tried + 1).checked_sub(self.nodes.len()) else { return Duration::ZERO };
         let longest = PAUSE_LAST.min(PAUSE_FIRST * 2u32.pow(round.min(10) as u32));
@@ -163,7 +163,7 @@ impl Caller {
     }
 }
 
-/// Whether what is left until the deadline is enough for a pause and an attempt behind it.
+/// Whether the time until the deadline is enough for a pause and an attempt after it.
 fn is_worth_trying(left: Duration, pause: Duration) -> bool {
     left > if pause.is_zero() { pause } else { pause + ATTEMPT_MIN }
 }

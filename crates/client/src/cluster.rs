@@ -18,12 +18,12 @@ pub struct Cluster {
     caller: Arc<Caller>,
 }
 
-/// A keyspace as it is.
+/// A keyspace with its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceInfo {
     /// Its id.
     pub id: u32,
-    /// What was stated at its creation.
+    /// Its definition at creation.
     pub spec: KeyspaceSpec,
 }
 
@@ -32,7 +32,7 @@ impl Cluster {
         Cluster { caller }
     }
 
-    /// The site as the asked node sees it.
+    /// The site as seen by the node in use.
     pub async fn status(&self) -> Result<v1::StatusResponse, Error> {
         let ask = |channel, request| async move { cluster(channel).status(request).await };
         Ok(self.caller.call(Repeat::Read, v1::StatusRequest {}, ask).await?.into_inner())
@@ -99,7 +99,7 @@ impl Cluster {
         listed.keyspaces.into_iter().map(info).collect()
     }
 
-    /// One keyspace, and how many keys it holds.
+    /// One keyspace, and its number of keys.
     pub async fn keyspace(&self, name: &str) -> Result<(KeyspaceInfo, u64), Error> {
         let show = |channel, request| async move { cluster(channel).show_keyspace(request).await };
         let message = v1::ShowKeyspaceRequest { name: name.to_owned() };
@@ -107,7 +107,7 @@ impl Cluster {
         Ok((info(shown.keyspace.unwrap_or_default())?, shown.keys))
     }
 
-    /// Removes a keyspace with all it holds.
+    /// Removes a keyspace with all its keys.
     pub async fn drop_keyspace(&self, name: &str) -> Result<(), Error> {
         let drop_it =
             |channel, request| async move { cluster(channel).drop_keyspace(request).await };
@@ -116,7 +116,7 @@ impl Cluster {
         self.caller.call(Repeat::Numbered, message, drop_it).await.map(drop)
     }
 
-    /// The whole site as of one moment, as one file in pieces.
+    /// The whole site as of one moment, as one file in chunks.
     pub async fn backup(&self) -> Result<Backup, Error> {
         let caller = &self.caller;
         let begin = |channel, request| async move {
@@ -127,7 +127,7 @@ impl Cluster {
     }
 }
 
-/// A backup under way. It does not go on after a broken connection: the file is one moment's.
+/// A running backup. It cannot resume after a broken connection: the file is of one moment.
 pub struct Backup {
     stream: Streaming<v1::BackupChunk>,
     position: u64,

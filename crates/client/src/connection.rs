@@ -1,12 +1,12 @@
-//! A connection to a node, made so that one thing is sure: whether a request can have been sent.
+//! A connection to a node that makes it certain whether a request can have been sent.
 //!
-//! The process that accepts a connection need not be a node: a wrong port reads a request, does not parse
-//! it and closes, and the outcome of a write would have to be reported as unknown. So nothing is
-//! sent but the first words of HTTP/2 until the other side has answered with its own. Every server
-//! sends them at once, so this waits for no more than the first round trip. Under TLS the handshake
-//! settles the same question (ALPN), and nothing is waited for here.
+//! The process that accepts a connection may not be a node: a server of another protocol reads a
+//! request, does not parse it and closes, and the outcome of a write would have to be reported as
+//! unknown. So the client sends only the HTTP/2 preface until the server has sent its own. Every
+//! server sends that at once, so this waits for one round trip at most. Under TLS the handshake
+//! settles the same question (ALPN), and nothing waits here.
 //!
-//! And connections are counted: while there is none, and none has been made, nothing was sent.
+//! Connections are also counted: if there is none and none has been made since, nothing was sent.
 
 use hyper_util::rt::TokioIo;
 use std::future::Future;
@@ -22,21 +22,21 @@ use tokio::time::timeout;
 use tonic::codegen::Service;
 use tonic::transport::Uri;
 
-/// A connection is given up after this.
+/// The time limit for making a connection.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// What a client says first (RFC 9113, 3.4).
+/// The client's preface (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The head of a frame, of which the server's first one must be SETTINGS.
+/// The length of a frame header; the server's first frame must be SETTINGS.
 const HEAD_BYTES: usize = 9;
 const SETTINGS: u8 = 4;
 
 /// Why there is no connection. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoConnection {
-    /// The network or the other machine says no.
+    /// The network or the other machine refuses it.
     #[error("{0}")]
     Refused(String),
-    /// The port belongs to another kind of server; trying again does not help.
+    /// The port belongs to another kind of server; repeating does not help.
     #[error("this is no gRPC port: {0}")]
     NotGrpc(&'static str),
 }
@@ -48,19 +48,19 @@ pub(crate) struct Connections {
     made: AtomicU64,
 }
 
-/// That there was no connection at some moment; how many had been made until then.
+/// A moment without a connection: the number of connections made until then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WasCut(u64);
 
 impl Connections {
     /// Whether there is no connection now.
     pub(crate) fn are_cut(&self) -> Option<WasCut> {
-        // In this order: one that is made in between is open.
+        // In this order, a connection made in between counts as open.
         let made = self.made.load(Ordering::SeqCst);
         (self.open.load(Ordering::SeqCst) == 0).then_some(WasCut(made))
     }
 
-    /// Whether there has been none ever since.
+    /// Whether there has been no connection since then.
     pub(crate) fn are_cut_since(&self, then: WasCut) -> bool {
         self.made.load(Ordering::SeqCst) == then.0
     }
@@ -70,7 +70,7 @@ impl Connections {
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) connections: Arc<Connections>,
-    /// TLS is spoken on top.
+    /// Whether TLS follows.
     pub(crate) is_tls: bool,
 }
 
@@ -121,17 +121,17 @@ fn mute() -> NoConnection {
     NoConnection::Refused(format!("it accepts connections and says nothing for {seconds} s"))
 }
 
-/// What the other side has said before it was asked anything.
+/// The bytes that the server has sent before the first request.
 #[derive(Default)]
 struct Heard {
     bytes: [u8; HEAD_BYTES],
     len: usize,
-    /// How much of it was read on.
+    /// How many of them were passed on.
     read: usize,
 }
 
 impl Heard {
-    /// Says the first words, and listens for those of a server.
+    /// Sends the client's preface and waits for the server's.
     async fn greeting(&mut self, stream: &mut TcpStream) -> Result<(), NoConnection> {
         let broken =
             |error: io::Error| NoConnection::Refused(format!("the connection broke: {error}"));
@@ -161,7 +161,7 @@ fn is_server(heard: &[u8]) -> bool {
     heard.iter().zip(of_settings).all(|(byte, expected)| expected.is_none_or(|one| one == *byte))
 }
 
-/// What a port is that answers so.
+/// The kind of server that starts with these bytes.
 fn kind_of(heard: &[u8]) -> &'static str {
     const TLS_RECORDS: [u8; 2] = [0x15, 0x16];
     match heard {
@@ -176,7 +176,7 @@ fn kind_of(heard: &[u8]) -> &'static str {
 pub(crate) struct Connection {
     stream: TcpStream,
     heard: Heard,
-    /// How many bytes of the preface the HTTP/2 layer has yet to write; they were sent already.
+    /// Bytes of the preface that the HTTP/2 layer has yet to write; they were sent already.
     unsaid: usize,
     connections: Arc<Connections>,
 }

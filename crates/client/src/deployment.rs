@@ -22,13 +22,13 @@ impl Deployment {
         Deployment { caller }
     }
 
-    /// The sites there are, as the asked node knows them.
+    /// The sites, as recorded at the node in use.
     pub async fn sites(&self) -> Result<v1::ListSitesResponse, Error> {
         let list = |channel, request| async move { deployment(channel).list_sites(request).await };
         Ok(self.caller.call(Repeat::Read, v1::ListSitesRequest {}, list).await?.into_inner())
     }
 
-    /// Who holds which slots, and the moves of the asked node's site.
+    /// The owners of slots, and the moves of the site in use.
     pub async fn slots(&self) -> Result<v1::ListSlotsResponse, Error> {
         let list = |channel, request| async move { deployment(channel).list_slots(request).await };
         Ok(self.caller.call(Repeat::Read, v1::ListSlotsRequest {}, list).await?.into_inner())
@@ -40,7 +40,7 @@ impl Deployment {
         MoveOrder::new(&self.caller, slots.to_string(), to.to_owned())
     }
 
-    /// Makes a move of the asked node's site rest, or go on.
+    /// Pauses or resumes a move of the site in use.
     pub async fn pause_move(&self, number: u64, paused: bool) -> Result<(), Error> {
         let message = v1::PauseMoveRequest { number, paused };
         let pause = |channel, request| async move { deployment(channel).pause_move(request).await };
@@ -55,7 +55,7 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, leave).await.map(drop)
     }
 
-    /// Says which site keeps a site's mirror.
+    /// Sets the site that keeps a site's mirror.
     pub async fn set_backup(
         &self,
         site: &str,
@@ -86,8 +86,8 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, v1::ShowRegistryRequest {}, show).await?.into_inner())
     }
 
-    /// Goes on with the registry without sites that are lost, or (without `accept`) tells how the sites
-    /// are.
+    /// Continues with the registry without sites that are lost, or (without `accept`) returns the
+    /// state of the sites.
     pub async fn recover_registry(
         &self,
         without: &[String],

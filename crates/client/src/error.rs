@@ -1,14 +1,14 @@
-//! What can go wrong. The one question a caller must be able to ask is whether its write may have
-//! happened: [`Error::Unknown`] means perhaps, everything else means no.
+//! Errors of calls. A caller must be able to find out whether its write may have been applied:
+//! [`Error::Unknown`] means that it may have been, every other error means that it was not.
 
 use crate::connection::NoConnection;
 use tonic::{Code, Status};
 use wire::grpc::Reason;
 
-/// Why a client cannot be made.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// There is nobody to talk to.
+    /// The list of nodes is empty.
     #[error("no node was given; name at least one gRPC port, like 127.0.0.1:7380")]
     NoNode,
     /// An address cannot be used.
@@ -31,13 +31,14 @@ pub enum Error {
     /// A write may or may not have been applied. Read before writing again.
     #[error("the outcome is unknown: {0}; the write may or may not have been applied")]
     Unknown(String),
-    /// No node could serve it until the deadline, or none is one. Nothing was done.
+    /// No node could serve the call before the deadline, or no address belongs to a node. Nothing
+    /// was done.
     #[error("no node of the site could serve it, and nothing was done: {0}")]
     Unavailable(String),
-    /// Too much waits already, or the disk is full. Nothing was done.
+    /// Too many requests wait already, or the disk is full. Nothing was done.
     #[error("{0}")]
     Exhausted(String),
-    /// The state does not allow it. Nothing was done; it would be refused again.
+    /// The state does not allow it. Nothing was done; a repetition would be refused again.
     #[error("{message}")]
     Refused {
         /// For programs.
@@ -56,20 +57,20 @@ pub enum Error {
     Denied(String),
 }
 
-/// What a failed attempt says about the call.
+/// What a failed attempt means for the call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The call has its outcome.
     Final(Error),
-    /// Nothing was done; another node, or the same one a little later, may do it.
+    /// Nothing was done; another node, or the same one later, may succeed.
     Again(String),
-    /// Nothing was done, and never will be: who was asked is no node.
+    /// Nothing was done: the server at this address is not a node.
     NoNode(String),
-    /// It may have been done.
+    /// The attempt may have taken effect.
     Perhaps(String),
 }
 
-/// Judges one attempt.
+/// Evaluates one attempt.
 pub(crate) fn judge(status: &Status) -> Verdict {
     let Some(reason) = Reason::of(status) else { return without_reason(status) };
     let message = status.message().to_owned();
@@ -92,12 +93,12 @@ pub(crate) fn judge(status: &Status) -> Verdict {
     }
 }
 
-/// Judges what no node has said.
+/// Evaluates a status without a node's reason.
 fn without_reason(status: &Status) -> Verdict {
     let (mut why, mut never_sent) = (status.message().to_owned(), false);
     let mut cause = std::error::Error::source(status);
     if status.code() == Code::Unimplemented {
-        // No node's answer, or that of one that does not know this call: an HTTP port says so too.
+        // Not a node's answer, or that of a node without this call: an HTTP port sends it too.
         return Verdict::NoNode(
             "it does not know this call: another port, or another version".into(),
         );
@@ -113,15 +114,15 @@ fn without_reason(status: &Status) -> Verdict {
     if never_sent { Verdict::Again(why) } else { Verdict::Perhaps(why) }
 }
 
-/// Whether this is how the transport says that a connection took too long to make.
+/// Whether this is the transport's error for a connection that took too long to make.
 fn is_late_connect(error: &(dyn std::error::Error + 'static)) -> bool {
     let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<tokio::time::error::Elapsed>())
 }
 
 impl Error {
-    /// Whether this may follow an attempt whose outcome is unknown and still be the whole truth:
-    /// the site itself has looked at the request and, by its id, knows whether it did it before.
+    /// Whether this error is certain even after an attempt with an unknown outcome: the site has
+    /// checked the request, and its id shows whether it was applied before.
     pub(crate) fn settles(&self) -> bool {
         matches!(self, Error::Refused { reason: Reason::Refused, .. })
     }

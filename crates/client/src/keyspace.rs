@@ -23,26 +23,26 @@ pub struct Keyspace {
 /// How a value is put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Put {
-    /// Only if. [`Condition::IfVersion`] cannot ask for the old value.
+    /// The condition of the put. [`Condition::IfVersion`] excludes `return_old`.
     pub condition: Condition,
-    /// When the key disappears by itself.
+    /// When the key expires.
     pub expiry: Expiry,
-    /// Answer with the string before.
+    /// Return the previous string.
     pub return_old: bool,
 }
 
-/// What a put did.
+/// The outcome of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutOutcome {
     /// Whether its condition held; if not, nothing was changed.
     pub applied: bool,
     /// The key's version now; 0 when it is absent.
     pub version: Revision,
-    /// The string before, if it was asked for and there was one.
+    /// The previous string, if it was requested and there was one.
     pub old: Option<Bytes>,
 }
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A string and its version.
@@ -51,7 +51,7 @@ pub enum Found {
     Hash(Vec<(Bytes, Bytes)>),
 }
 
-/// What a key held, for a batch that depends on it.
+/// The content of a key at one moment, for a batch that depends on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
     /// Its string and version; `None`: there is no such key.
@@ -64,8 +64,8 @@ impl Keyspace {
         Keyspace { caller, name, consistency: ReadConsistency::Linearizable }
     }
 
-    /// The same keyspace, read as the asked node has it: perhaps old, but without waiting, also
-    /// while the site has no leader.
+    /// The same keyspace with stale reads from the asked node: perhaps outdated, but without
+    /// waiting, even while the site has no leader.
     pub fn stale(mut self) -> Keyspace {
         self.consistency = ReadConsistency::Stale;
         self
@@ -76,8 +76,8 @@ impl Keyspace {
         Ok(self.ask(self.get_request(key)).await?.found.map(versioned))
     }
 
-    /// Whatever a key holds; with how old the answer may be, if a stale read was answered by the backup
-    /// of a site that cannot be reached.
+    /// The content of a key of any type; with the possible age of the answer, if a stale read was
+    /// answered by the backup of an unreachable site.
     pub async fn get_any(
         &self,
         key: impl Into<Bytes>,
@@ -92,8 +92,8 @@ impl Keyspace {
         Ok((found, age))
     }
 
-    /// A key as it is now, never stale, for a batch that is done only if it has not changed
-    /// ([`Batch::only_if_unchanged`]).
+    /// The present content of a key, never stale, for a batch that is applied only if the key has
+    /// not changed ([`Batch::only_if_unchanged`]).
     pub async fn watch_key(&self, key: impl Into<Bytes>) -> Result<Watched, Error> {
         let consistency = v1::Consistency::Linearizable.into();
         let message = v1::GetRequest { consistency, with_point: true, ..self.get_request(key) };
@@ -125,7 +125,7 @@ impl Keyspace {
         Ok(self.put_with(key, value, Put::default()).await?.version)
     }
 
-    /// Puts a string under a condition, with an expiry, or asking for the one before.
+    /// Puts a string with a condition, an expiry, or returning the previous string.
     pub async fn put_with(
         &self,
         key: impl Into<Bytes>,
@@ -185,12 +185,12 @@ impl Keyspace {
         Ok(put_outcome(self.caller.call(Repeat::Numbered, message, set).await?.into_inner()))
     }
 
-    /// Removes a key. Whether there was one.
+    /// Removes a key. Returns whether it existed.
     pub async fn delete(&self, key: impl Into<Bytes>) -> Result<bool, Error> {
         self.remove(key.into(), None).await
     }
 
-    /// Removes a key if it still has this version. Whether it was removed.
+    /// Removes a key if it still has this version. Returns whether it was removed.
     pub async fn delete_if(&self, key: impl Into<Bytes>, version: Revision) -> Result<bool, Error> {
         self.remove(key.into(), Some(version.0)).await
     }
@@ -207,7 +207,7 @@ impl Keyspace {
         Ok(self.caller.call(Repeat::Numbered, message, delete).await?.into_inner().deleted)
     }
 
-    /// Does several steps at one moment, or none of them.
+    /// Applies several steps atomically, or none of them.
     pub async fn batch(&self, batch: Batch) -> Result<BatchOutcome, Error> {
         let begun = self.caller.sequence.begin();
         let message = batch.into_request(self.name.clone(), begun.id());
@@ -216,17 +216,17 @@ impl Keyspace {
         Ok(BatchOutcome::from(response))
     }
 
-    /// Goes through keys in byte order.
+    /// Scans keys in byte order.
     pub fn scan(&self, range: ScanRange) -> Scan {
         Scan::new(self.caller.clone(), self.name.clone(), range, self.consistency())
     }
 
-    /// Follows the changes of keys that begin with `prefix`, from now on.
+    /// Watches the changes of keys that begin with `prefix`, from now on.
     pub async fn watch(&self, prefix: impl Into<Bytes>) -> Result<Watch, Error> {
         self.watch_after(prefix, None, false).await
     }
 
-    /// Follows the changes after a revision (`None`: from now), with or without the strings.
+    /// Watches the changes after a revision (`None`: from now), with or without the strings.
     /// [`Error::Refused`] with `ChangesTrimmed`: they are no longer kept; scan, and watch again.
     pub async fn watch_after(
         &self,

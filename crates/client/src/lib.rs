@@ -1,9 +1,9 @@
 //! The Rust client: gRPC to one site, with retries that are applied once.
 //!
-//! A [`Client`] knows several nodes of one site and talks to one of them at a time. A call that
-//! meets a dead node, a site between two leaders or a lost answer is sent again, to another node if
-//! need be, until its deadline. A write carries the same request id each time, so the site applies
-//! it once. What is left is said plainly: [`Error::Unknown`] means that a write may or may not have
+//! A [`Client`] has several nodes of one site and uses one of them at a time. A call that meets a
+//! failed node, a site without a leader or a lost answer is repeated, at another node if need be,
+//! until its deadline. A write carries the same request id each time, so the site applies it once.
+//! The remaining uncertainty is explicit: [`Error::Unknown`] means that a write may or may not have
 //! been applied, every other error means that it was not.
 //!
 //! ```no_run
@@ -17,15 +17,15 @@
 //! cars.put("car:7", "Pier 39").await?;
 //! let found = cars.get("car:7").await?.expect("it was just put");
 //!
-//! // Only if nobody has moved it in between.
+//! // Only if the car has not been moved in between.
 //! let moved = cars.compare_and_set("car:7", found.version, "Pier 41").await?;
 //! assert!(moved.applied);
 //!
-//! // A lock that frees itself after ten seconds.
+//! // A lock that is released after ten seconds.
 //! let lock = Put { condition: Condition::IfAbsent, expiry: Expiry::AfterMs(10_000), ..Put::default() };
 //! if cars.put_with("lock", "me", lock).await?.applied { /* … */ }
 //!
-//! // What happens from now on, across broken connections.
+//! // All changes from now on, across broken connections.
 //! let mut watch = cars.watch("car:").await?;
 //! loop {
 //!     let news = watch.next().await?;
@@ -36,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! What it leaves out: it does not find the nodes of a site by itself, and it does not move between
+//! Left out: the client does not discover the nodes of a site, and it does not switch between
 //! sites.
 
 mod batch;
@@ -65,16 +65,16 @@ pub use wire::grpc::v1;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a client calls.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A call is given up after this, with all its retries.
+    /// The time limit of a call with all its retries.
     pub deadline: Duration,
-    /// One attempt is given up after this, and the next node is asked: what a node that hangs costs.
+    /// The time limit of one attempt, after which the next node is tried.
     pub attempt_deadline: Duration,
-    /// Name and password, where the nodes have users.
+    /// Name and password, if the nodes have users.
     pub credentials: Option<Credentials>,
-    /// TLS, where the nodes have it.
+    /// TLS, if the nodes use it.
     pub tls: Option<Tls>,
 }
 
@@ -89,7 +89,7 @@ impl Default for Options {
     }
 }
 
-/// Who the client is.
+/// The client's credentials.
 #[derive(Clone)]
 pub struct Credentials {
     /// The user's name; without a colon.
@@ -99,7 +99,7 @@ pub struct Credentials {
 }
 
 impl std::fmt::Debug for Credentials {
-    /// Without the password: what is printed ends up in logs.
+    /// Hides the password, since debug output ends up in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("name", &self.name).finish_non_exhaustive()
     }
@@ -108,11 +108,11 @@ impl std::fmt::Debug for Credentials {
 /// TLS towards the nodes, in PEM form.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// Who signs the nodes' certificates.
+    /// The CA that signs the nodes' certificates.
     pub ca: String,
-    /// Certificate chain and private key of this client, where the nodes ask for one.
+    /// Certificate chain and private key of this client, if the nodes require one.
     pub identity: Option<(String, String)>,
-    /// The name in the nodes' certificates, if it is not the host they are called by.
+    /// The name in the nodes' certificates, if it differs from the host in their addresses.
     pub domain: Option<String>,
 }
 
@@ -124,7 +124,7 @@ pub struct Client {
 
 impl Client {
     /// A client of the site that these nodes belong to: gRPC ports as `host:port` (or
-    /// `http://host:port`). Connects when it is first used, so a node that is down is no error here.
+    /// `http://host:port`). Connects on first use, so a node that is down is no error here.
     pub fn connect<S: AsRef<str>>(
         nodes: impl IntoIterator<Item = S>,
         options: Options,
@@ -132,13 +132,13 @@ impl Client {
         Ok(Client { caller: Arc::new(call::Caller::new(nodes, options)?) })
     }
 
-    /// The keyspace of this name, read linearizably. That it exists is found out by using it.
+    /// The keyspace of this name, with linearizable reads. Whether it exists is checked on use.
     pub fn keyspace(&self, name: impl Into<String>) -> Keyspace {
         Keyspace::new(self.caller.clone(), name.into())
     }
 
-    /// What is being tried, for whoever waits for it: the last call that has not ended. `None`: no call
-    /// is under way.
+    /// The call in progress, for progress displays: the last one that has not ended. `None`: there
+    /// is none.
     pub fn trying(&self) -> Option<Trying> {
         self.caller.trying()
     }

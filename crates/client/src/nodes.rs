@@ -1,4 +1,4 @@
-//! The nodes of the site, and which of them is talked to.
+//! The nodes of the site, and the one in use.
 
 use crate::connection::{CONNECT_DEADLINE, Connections, Connector, WasCut};
 use crate::{ConnectError, Options, Tls};
@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-/// A connection that says nothing for this long is asked whether it lives, and has as long again to
-/// answer. It is what ends a watch on a node that is gone without a word.
+/// A connection that is silent for this long is pinged, and must answer within the same time. This
+/// ends a watch on a node that has failed without closing its connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// A connection that TLS does not come to an end on is given up after this.
+/// The time limit for a connection including its TLS handshake.
 const TLS_DEADLINE: Duration = CONNECT_DEADLINE.saturating_add(Duration::from_millis(500));
 
-/// How a certificate begins in PEM form.
+/// The first line of a certificate in PEM form.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
 /// One node.
 struct Node {
-    /// As it was given.
+    /// As given by the caller.
     address: String,
     channel: Channel,
     connections: Arc<Connections>,
 }
 
-/// One channel a node; all use the same one until it fails.
+/// One channel per node; all calls use the same one until it fails.
 pub(crate) struct Nodes {
     nodes: Vec<Node>,
     current: AtomicUsize,
@@ -47,34 +47,34 @@ impl Nodes {
         Ok(Nodes { nodes, current: AtomicUsize::new(0) })
     }
 
-    /// The node to talk to, and its number for [`Nodes::leave`].
+    /// The node in use, and its index for [`Nodes::leave`].
     pub(crate) fn current(&self) -> (usize, Channel) {
         let at = self.current.load(Ordering::Relaxed);
         (at, self.nodes[at].channel.clone())
     }
 
-    /// Where a node is.
+    /// The address of a node.
     pub(crate) fn address(&self, at: usize) -> &str {
         &self.nodes[at].address
     }
 
-    /// Whether there is no connection to a node now.
+    /// Whether there is no connection to a node at the moment.
     pub(crate) fn are_cut(&self, at: usize) -> Option<WasCut> {
         self.nodes[at].connections.are_cut()
     }
 
-    /// Whether there has been none ever since.
+    /// Whether there has been no connection since then.
     pub(crate) fn are_cut_since(&self, at: usize, then: WasCut) -> bool {
         self.nodes[at].connections.are_cut_since(then)
     }
 
-    /// Talk to the next node from now on, unless somebody has left this one already.
+    /// Switches to the next node, unless another call has left this one already.
     pub(crate) fn leave(&self, at: usize) {
         let next = (at + 1) % self.nodes.len();
         let _ = self.current.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// The number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

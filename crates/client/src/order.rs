@@ -1,11 +1,11 @@
-//! An order to move slots, which may be asked again as often as one likes.
+//! An order to move slots, which may be repeated.
 
 use crate::call::{Caller, Repeat, deployment};
 use crate::sequence::Begun;
 use crate::{Error, v1};
 
-/// Slots that are to be a site's, under one number: whoever is asked, and however often, it is done
-/// once, and the answer tells how far it is.
+/// A request to move slots to a site, with a number: however often it is repeated, and at whichever
+/// node, it takes effect once, and each answer has its progress.
 pub struct MoveOrder<'a> {
     caller: &'a Caller,
     number: Begun<'a>,
@@ -18,7 +18,7 @@ impl<'a> MoveOrder<'a> {
         MoveOrder { caller, number: caller.sequence.begin(), slots, to }
     }
 
-    /// Asks for it, or how far it is.
+    /// Sends the order, or asks for its progress.
     pub async fn ask(&self) -> Result<v1::MoveSlotsResponse, Error> {
         let message = v1::MoveSlotsRequest {
             slots: self.slots.clone(),

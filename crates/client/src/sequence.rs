@@ -1,4 +1,4 @@
-//! Numbers writes, so that one that is sent again is applied once.
+//! Numbers writes, so that a repeated one is applied once.
 
 use model::{ClientId, RequestId};
 use std::collections::BTreeSet;
@@ -13,17 +13,17 @@ pub(crate) struct Sequence {
 
 struct State {
     next: u64,
-    /// Numbers of writes that are not finished. What lies below all of them may be forgotten.
+    /// Numbers of writes that are not finished. The site may drop answers with lower numbers.
     open: BTreeSet<u64>,
 }
 
 impl Sequence {
-    /// `client`: drawn at random, so that no two clients share it.
+    /// `client`: a random id, unique to this client.
     pub(crate) fn new(client: ClientId) -> Sequence {
         Sequence { client, state: Mutex::new(State { next: 1, open: BTreeSet::new() }) }
     }
 
-    /// A number for a new write, which is under way until the guard is dropped.
+    /// A number for a new write, which is in progress until the guard is dropped.
     pub(crate) fn begin(&self) -> Begun<'_> {
         let mut state = self.state.lock().expect("no panic while it is held");
         let sequence = state.next;
@@ -35,7 +35,7 @@ impl Sequence {
     }
 }
 
-/// A write that is under way.
+/// A write in progress.
 pub(crate) struct Begun<'a> {
     sequence: &'a Sequence,
     id: RequestId,
@@ -53,8 +53,8 @@ impl Begun<'_> {
 }
 
 impl Drop for Begun<'_> {
-    /// Answered or given up: either way nobody will ask again. A straggler of a write that was
-    /// given up is then refused as forgotten, which is what its caller would want.
+    /// Answered or given up: the client does not repeat it any more. A late attempt of a write that
+    /// was given up is then refused as forgotten, as the caller would want.
     fn drop(&mut self) {
         let mut state = self.sequence.state.lock().expect("no panic while it is held");
         state.open.remove(&self.id.sequence);

@@ -1,4 +1,4 @@
-//! Scans and watches: streams that go on where they were when a connection breaks.
+//! Scans and watches: streams that resume at their position when a connection breaks.
 
 use crate::call::{Caller, Repeat, kv};
 use crate::error::{Verdict, judge};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tonic::Streaming;
 
-/// Which keys a scan goes through. All of them by default.
+/// The keys of a scan. All of them by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanRange {
     /// Only keys that begin with this.
@@ -26,8 +26,8 @@ pub struct ScanRange {
     pub limit: u64,
 }
 
-/// A scan under way. Keys that are written meanwhile may or may not be seen; every other key is
-/// seen once.
+/// A running scan. Keys that are written meanwhile may or may not be returned; every other key is
+/// returned once.
 pub struct Scan {
     caller: Arc<Caller>,
     request: v1::ScanRequest,
@@ -104,19 +104,19 @@ impl Scan {
     }
 }
 
-/// A watch under way.
+/// A running watch.
 pub struct Watch {
     caller: Arc<Caller>,
     request: v1::WatchRequest,
     stream: Option<Streaming<v1::WatchResponse>>,
 }
 
-/// What a watch has to tell.
+/// A message of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// In order; perhaps none.
+    /// In order; may be empty.
     pub changes: Vec<Change>,
-    /// Everything up to this revision has been told: a good place to go on from later.
+    /// All changes up to this revision have been returned: the position to resume from later.
     pub progress: Revision,
 }
 
@@ -125,16 +125,16 @@ pub struct News {
 pub struct Change {
     /// The write that made it.
     pub revision: Revision,
-    /// Which key; empty when the whole keyspace was cleared.
+    /// The key; empty when the whole keyspace was cleared.
     pub key: Bytes,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// If values were asked for: its string now, of this change or of a later one.
+    /// If values were requested: its present string, of this change or of a later one.
     pub now: Option<Versioned>,
 }
 
 impl Watch {
-    /// Returns once the node watches, so that no change after that is missed.
+    /// Returns once the node watches, so that no later change is missed.
     pub(crate) async fn open(
         caller: Arc<Caller>,
         request: v1::WatchRequest,
@@ -146,8 +146,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Waits for news. A connection that breaks is opened again at the last progress, so a change
-    /// may be told twice and none is missed.
+    /// Waits for changes. A connection that breaks is opened again at the last progress, so a
+    /// change may be returned twice and none is missed.
     pub async fn next(&mut self) -> Result<News, Error> {
         loop {
             let stream = match &mut self.stream {
@@ -195,7 +195,7 @@ fn item(item: v1::Item) -> Item {
     Item { key: item.key, kind, version: Revision(item.version), value: item.value }
 }
 
-/// A change; `None`: of a kind that only a newer version knows.
+/// A change; `None`: of a kind from a newer version.
 fn change(change: v1::Change) -> Option<Change> {
     let kind = match change.kind() {
         v1::ChangeKind::ChangeUnspecified => return None,

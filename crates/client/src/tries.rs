@@ -1,4 +1,4 @@
-//! Who was asked for one call, and what each said last.
+//! The attempts of one call, and the last failure of each node.
 
 use crate::nodes::Nodes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,24 +6,24 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Debug)]
 pub struct Trying {
     began: Instant,
-    /// Who is being asked now.
+    /// The address of the node in use.
     pub node: String,
-    /// What those said that were asked before, as `node: why`; empty: nobody was.
+    /// The failures of nodes tried before, as `node: reason`; empty: none.
     pub failed: String,
 }
 
 impl Trying {
-    /// For how long.
+    /// The time since the call began.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 pub(crate) struct Tries<'a> {
     nodes: &'a Nodes,
     began: Instant,
@@ -41,25 +41,26 @@ impl<'a> Tries<'a> {
         Tries { nodes, began, failed: BTreeMap::new(), no_nodes: BTreeSet::new(), shown }
     }
 
-    /// A node is asked now.
+    /// Records an attempt at a node.
     pub(crate) fn begin(&mut self, at: usize) {
         let node = self.nodes.address(at).to_owned();
         self.show(Some(Trying { began: self.began, node, failed: self.reasons() }));
     }
 
-    /// A node did not do it.
+    /// Records a failed attempt at a node.
     pub(crate) fn failed(&mut self, at: usize, why: String) {
         self.no_nodes.remove(&at);
         self.failed.insert(at, why);
     }
 
-    /// Who was asked is no node; whether that is so of all that there are.
+    /// Records that the server at this address is not a node; returns whether that holds for all of
+    /// them.
     pub(crate) fn are_all_no_nodes(&mut self, at: usize) -> bool {
         self.no_nodes.insert(at);
         self.no_nodes.len() == self.nodes.len()
     }
 
-    /// What each said last.
+    /// The last failure of each node.
     pub(crate) fn why(&self) -> String {
         match self.failed.is_empty() {
             true => "no node has answered".to_owned(),

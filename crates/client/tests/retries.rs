@@ -1,6 +1,6 @@
-//! What the client does when a call fails: what it sends again, to whom, under which request id, and
-//! what it says in the end. The nodes are scripted, so that each way to fail happens exactly when a
-//! test wants it; the sockets between are real.
+//! The client's reaction to failed calls: what it repeats, at which node, under which request id,
+//! and which error it returns in the end. The nodes are scripted, so that each failure happens
+//! exactly when a test needs it; the sockets between are real.
 
 use client::{Client, Error, Options, ScanRange, v1};
 use model::{KeyspaceSpec, NodeId, Revision};
@@ -17,25 +17,25 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status, async_trait};
 use wire::grpc::Reason;
 
-/// What a scripted node does with a call.
+/// A scripted node's reaction to a call.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Does it and says so.
+    /// Applies it and answers.
     Do,
-    /// Does not do it and says why.
+    /// Refuses it with this reason.
     Refuse(Reason),
-    /// Does it, and the connection is cut before the answer.
+    /// Applies it, and the connection is cut before the answer.
     LoseAnswer,
-    /// Neither does it nor says anything.
+    /// Neither applies it nor answers.
     Hang,
 }
 
-/// What all nodes of the scripted site have done: each request id once, as a site does it.
+/// The writes that all nodes of the scripted site have applied: each request id once, as in a site.
 #[derive(Clone, Default)]
 struct Done(Arc<Mutex<Vec<v1::RequestId>>>);
 
 impl Done {
-    /// The write's version, the same when it is sent again.
+    /// The write's version, the same for a repetition.
     fn put(&self, id: v1::RequestId) -> u64 {
         let mut done = self.0.lock().unwrap();
         let place = done.iter().position(|one| *one == id).unwrap_or_else(|| {
@@ -50,17 +50,17 @@ impl Done {
     }
 }
 
-/// A node that follows its script; the last step is for all calls after it.
+/// A node that follows its script; the last step applies to all further calls.
 #[derive(Clone)]
 struct Node {
     address: String,
     done: Done,
     script: Arc<Mutex<VecDeque<Step>>>,
-    /// The ids of the writes it was asked for, in order.
+    /// The ids of the received writes, in order.
     asked: Arc<Mutex<Vec<v1::RequestId>>>,
-    /// Where the streams it was asked for were to begin.
+    /// The start positions of the received stream requests.
     begins: Arc<Mutex<Vec<String>>>,
-    /// A second handle to each connection, to cut it by.
+    /// A second handle to each connection, to cut it.
     connections: Arc<Mutex<Vec<std::net::TcpStream>>>,
 }
 
@@ -101,7 +101,7 @@ impl Node {
 
     fn cut(&self) {
         for connection in self.connections.lock().unwrap().drain(..) {
-            // It may be gone already.
+            // The connection may be closed already.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -121,7 +121,7 @@ impl Node {
         }
     }
 
-    /// A stream of what is there; it breaks behind `first` where the script loses the answer.
+    /// A stream with `first` and `rest`; it breaks after `first` where the script loses the answer.
     fn stream<T: Send + 'static>(&self, begin: String, first: T, rest: T) -> Streamed<T> {
         self.begins.lock().unwrap().push(begin);
         let items = match self.next_step() {
@@ -196,13 +196,13 @@ impl v1::kv_server::Kv for Node {
     }
 }
 
-/// For calls that are to be answered, however slow the machine is.
+/// Options for calls that must be answered, however slow the machine is.
 fn patient() -> Options {
     let limit = Duration::from_secs(60);
     Options { deadline: limit, attempt_deadline: limit, ..Options::default() }
 }
 
-/// For calls that are never answered.
+/// Options for calls that are never answered.
 fn impatient() -> Options {
     Options { deadline: Duration::from_secs(1), ..Options::default() }
 }
@@ -211,7 +211,7 @@ fn client(nodes: &[&Node], options: Options) -> Client {
     Client::connect(nodes.iter().map(|node| &node.address), options).unwrap()
 }
 
-/// Greets as a server does (SETTINGS, which may be empty) and reads up to the head of an HTTP/2
+/// Sends a server's greeting (SETTINGS, which may be empty) and reads up to the head of an HTTP/2
 /// request: behind the preface, the first frame of that type.
 fn hear_a_request(caller: &mut std::net::TcpStream) -> std::io::Result<()> {
     const HEADERS: u8 = 1;
@@ -229,7 +229,7 @@ fn hear_a_request(caller: &mut std::net::TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// One id and nothing else was asked for, and how often.
+/// Checks that all attempts have one id; returns their number.
 #[track_caller]
 fn one_id(asked: &[v1::RequestId]) -> usize {
     assert!(
@@ -241,7 +241,7 @@ fn one_id(asked: &[v1::RequestId]) -> usize {
 
 #[tokio::test]
 async fn a_node_that_is_not_there_is_passed_over() {
-    // Bound and not listening: a connection is refused, and nobody else can take the port.
+    // Bound and not listening: a connection is refused, and no other process can take the port.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let done = Done::default();
@@ -256,14 +256,14 @@ async fn a_node_that_is_not_there_is_passed_over() {
     assert!(matches!(nothing_done, Error::Unavailable(_)), "{nothing_done:?}");
 }
 
-/// A port that greets so, as something else than a node does, and then says no more.
+/// A port that sends this greeting, unlike a node, and then nothing more.
 fn wrong_port(greeting: &'static [u8], hangs_up: bool) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         let mut silent = Vec::new();
         while let Ok((mut caller, _)) = listener.accept() {
-            // The caller's first words, and not more: a node that reads a request may do it.
+            // Reads the client's preface and no more: a node that reads a request may apply it.
             caller.read_exact(&mut [0; 24]).unwrap();
             caller.write_all(greeting).unwrap();
             if hangs_up {
@@ -290,7 +290,7 @@ async fn a_write_to_a_wrong_port_was_not_sent() {
         let client = Client::connect([&address], impatient()).unwrap();
         let error = client.keyspace("").put("a", "1").await.unwrap_err();
         assert!(matches!(error, Error::Unavailable(_)), "{greeting:?}: {error:?}");
-        // Under the shortest deadline it may not come to a reason.
+        // With the shortest deadline the error may lack a reason.
         let told = error.to_string();
         assert!(told.contains(&address), "{told}");
         assert!(says == "nothing" || told.contains(says), "{says:?} is not in {told}");
@@ -425,7 +425,7 @@ async fn a_doubt_ends_when_the_site_says_what_it_did() {
         assert_eq!(keys.put("a", "1").await, Ok(Revision(1)), "{doubt:?}");
         assert_eq!((one_id(&node.asked()), done.count()), (2, 1), "{doubt:?}");
     }
-    // By the id the site would know if it had done it, so its refusal is the whole truth.
+    // The site would recognize the id of an applied write, so its refusal is certain.
     let script = [Step::LoseAnswer, Step::Refuse(Reason::Refused)];
     let node = Node::start(&Done::default(), &script).await;
     let error = client(&[&node], patient()).keyspace("").put("a", "1").await.unwrap_err();
@@ -479,7 +479,7 @@ async fn what_has_no_id_is_not_sent_twice() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     std::thread::spawn(move || {
-        // A node that hangs up on whoever has asked something.
+        // A node that closes every connection after a request.
         while let Ok((mut caller, _)) = listener.accept() {
             hear_a_request(&mut caller).unwrap();
             counted.fetch_add(1, Ordering::Relaxed);
