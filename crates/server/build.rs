@@ -1,4 +1,4 @@
-//! Generates the client of etcd's few calls that a site on etcd makes, without `protoc`.
+//! Generates the client for the etcd calls of a site on etcd, without `protoc`.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");

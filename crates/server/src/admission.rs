@@ -1,20 +1,20 @@
-//! What Prometheus is shown of clients that were sent away, and of logins.
+//! Metrics of client connections that were closed or not accepted, and of logins.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Why a connection was closed by the node.
+/// Why the node closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// All connections of the port were taken by clients that are known.
+    /// All connections of the port were taken by clients that have logged in.
     Full,
-    /// It had not logged in (without users: asked anything), and made room for a newer one.
+    /// It had not logged in (without users: sent no request) and made room for a newer connection.
     Displaced,
-    /// It did not log in in time.
+    /// It did not log in before the deadline.
     Login,
-    /// It asked nothing for too long.
+    /// It sent no request for too long.
     Idle,
 }
 
@@ -50,12 +50,12 @@ impl AdmissionMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "connections_closed",
-            "Client connections that the node closed or did not let in, by front and reason",
+            "Client connections that the node closed or refused, by front and reason",
             self.closed.clone(),
         );
         registry.register(
             "logins",
-            "Passwords, by what came of them: right, wrong, or busy (not looked at)",
+            "Passwords, by outcome: right, wrong, or busy (not verified)",
             self.logins.clone(),
         );
     }

@@ -13,7 +13,7 @@ pub(crate) enum Chore {
     PrepareSpare(Spare),
 }
 
-/// Does chores, one after the other, until nobody can ask for more.
+/// Does chores, one after the other, until all senders are gone.
 pub(crate) fn run(
     chores: mpsc::Receiver<Chore>,
     snapshots: Folder,

@@ -1,10 +1,10 @@
-//! Where requests of one front thread leave, and wait for their answers.
+//! A front thread's outgoing requests, and the calls that wait for their answers.
 //!
-//! A thread that wakes another pays a system call, and the site's thread works best on many requests
-//! at once. So each front thread has a desk with a task of its own. Requests of all its connections
-//! are laid down there, and the task, which has its turn after the connections that were ready with
-//! them, hands them to the site together. The site's thread lays all its answers down at once and
-//! wakes the task once, which hands them out on its own thread.
+//! Waking another thread costs a system call, and the site's thread is most efficient with many
+//! requests at once. So each front thread has a desk with its own task. All connections of the
+//! thread put their requests there; the task runs after the connections that were ready with it,
+//! and sends these requests to the site together. The site's thread puts all its answers there at
+//! once and wakes the task once; the task hands them out on its own thread.
 
 use crate::node::Event;
 use model::{Answer, Failure, Request};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Poll, Waker};
 use tokio::sync::Notify;
 
-/// What comes back for a request.
+/// The result of a request.
 pub type Outcome = Result<Answer, Failure>;
 
 /// A ticket names a desk (10 bits), a call waiting there (30 bits) and a request of it (24 bits).
@@ -29,7 +29,7 @@ const CALLS_MAX: usize = 1 << (DESK_SHIFT - CALL_SHIFT);
 /// Desks of a node.
 pub const DESKS_MAX: usize = 1 << (64 - DESK_SHIFT);
 
-/// Which desk a ticket belongs to.
+/// The desk that a ticket belongs to.
 pub(crate) fn desk_of(ticket: Ticket) -> usize {
     (ticket.0 >> DESK_SHIFT) as usize
 }
@@ -43,7 +43,7 @@ struct Call {
     outcomes: Vec<Option<Outcome>>,
     missing: usize,
     waker: Option<Waker>,
-    /// Nobody waits any more; the place is free again when the last answer has come.
+    /// The caller waits no more; the place is free again when the last answer has arrived.
     abandoned: bool,
 }
 
@@ -67,7 +67,7 @@ impl Desk {
         })
     }
 
-    /// Opens a call of so many requests. Its tickets are [`WaitingCall::ticket`]s.
+    /// Opens a call of this many requests. Its tickets are [`WaitingCall::ticket`]s.
     pub(crate) fn open(self: &Arc<Desk>, requests: usize) -> WaitingCall {
         debug_assert!(requests < CALL_REQUESTS_MAX);
         let outcomes = std::iter::repeat_with(|| None).take(requests).collect();
@@ -76,20 +76,21 @@ impl Desk {
         WaitingCall { desk: self.clone(), call, taken: false }
     }
 
-    /// Lays requests down, to be handed to the site.
+    /// Queues requests for the site.
     pub(crate) fn send(&self, requests: impl Iterator<Item = (Ticket, Request)>) {
         lock(&self.outbox).extend(requests);
         self.work.notify_one();
     }
 
-    /// Lays answers down. Called by the site's thread.
+    /// Queues answers for their calls. Called by the site's thread.
     pub(crate) fn deliver(&self, answers: &mut Vec<(Ticket, Outcome)>) {
         lock(&self.inbox).append(answers);
         self.work.notify_one();
     }
 
-    /// Hands requests to the site and answers out, for as long as the desk is there. Runs on the
-    /// front's thread. `straight` takes out what goes to other sites without troubling this one.
+    /// Sends requests to the site and hands answers out, until the desk is dropped. Runs on the
+    /// front's thread. `straight` takes out the requests that go to other sites without the site's
+    /// thread.
     pub(crate) async fn run(
         self: Arc<Desk>,
         site: mpsc::Sender<Event>,
@@ -116,7 +117,7 @@ impl Desk {
     }
 }
 
-/// The answers to requests that the site's thread will not take any more.
+/// Answers for requests that the site's thread no longer takes.
 fn refused(unsent: Event) -> Vec<(Ticket, Outcome)> {
     let Event::Requests(requests) = unsent else { return Vec::new() };
     let refuse = |(ticket, _)| (ticket, Err(Failure::NotServing("it is stopping")));
@@ -186,7 +187,7 @@ impl Drop for WaitingCall {
     }
 }
 
-/// A poisoned lock means that a thread panicked while it held these plain values, which are whole
+/// Ignores poisoning: a thread panicked while it held these plain values, but they are consistent
 /// between any two statements here.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

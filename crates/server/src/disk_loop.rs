@@ -1,11 +1,11 @@
-//! The thread that makes things durable.
+//! The thread that makes writes durable.
 //!
-//! Everything that waits is written, then made durable with one fsync, then reported. While the
-//! disk works the site's thread goes on and the next batch gathers.
+//! It writes everything that waits, makes it durable with one fsync, then reports it. Meanwhile the
+//! site's thread continues and the next batch gathers.
 //!
-//! It also keeps an eye on the room that is left: below the reserve it says so before anything
-//! fails, so that writes are refused while there still is room to go on with everything else. A
-//! write that finds no room all the same is tried again until there is some.
+//! The thread also checks the free space: below the reserve it reports that before a write fails,
+//! so that client writes are refused while there is still room for everything else. A write that
+//! fails for lack of room is repeated until it succeeds.
 
 use crate::metrics::Metrics;
 use crate::node::Event;
@@ -16,18 +16,18 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use storage::log::{LogError, LogStart, LogWriter, Writer};
 
-/// What the disk's thread is asked to do.
+/// A job for the disk's thread.
 pub(crate) enum DiskJob {
     Persist(Persist),
     Cut(LogStart),
     Stop,
 }
 
-/// How often the room that is left is looked at.
+/// The interval at which the free space is checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long to wait before a write that found no room is tried again.
+/// The pause before a write that found no room is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
-/// Jobs done with one fsync at the most.
+/// The most jobs of one fsync.
 const BATCH_JOBS_MAX: usize = 256;
 
 pub(crate) struct DiskLoop {
@@ -37,13 +37,13 @@ pub(crate) struct DiskLoop {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) data: PathBuf,
     pub(crate) reserve_bytes: u64,
-    /// Whether what is written here must last. Where a site's keys are kept elsewhere, its log is only
+    /// Whether writes here must be durable. If a site's keys are kept elsewhere, its log is only
     /// its core's memory.
     pub(crate) durable: bool,
 }
 
 impl DiskLoop {
-    /// Runs until told to stop, or until the disk fails.
+    /// Runs until a stop job arrives, or until the disk fails.
     pub(crate) fn run(mut self) {
         let mut is_full = false;
         let mut look_at = Instant::now();
@@ -70,7 +70,7 @@ impl DiskLoop {
         }
     }
 
-    /// `false`: told to stop.
+    /// Returns `false` after a stop job.
     fn perform(&mut self, jobs: Vec<DiskJob>, is_full: &mut bool) -> Result<bool, LogError> {
         let mut unsynced = None;
         for job in jobs {
@@ -115,7 +115,7 @@ impl DiskLoop {
         }
     }
 
-    /// Looks at the room that is left and tells when that makes a difference.
+    /// Checks the free space and reports a change between enough and too little.
     fn look(&mut self, is_full: &mut bool) {
         let Ok(found) = rustix::fs::statvfs(&self.data) else { return };
         let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);

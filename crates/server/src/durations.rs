@@ -1,8 +1,8 @@
-//! How long things took, as a Prometheus histogram.
+//! Durations as a Prometheus histogram.
 //!
-//! Every command of every connection is timed, so noting one must cost next to nothing: the
-//! library's histogram takes a lock and searches its bounds. These bounds are powers of two, so the
-//! place of a duration is a matter of arithmetic, and many of the same length are noted at once.
+//! Every command of every connection is timed, so recording must be very cheap: the library's
+//! histogram takes a lock and searches its bounds. The bounds here are powers of two, so the bucket
+//! of a duration is computed, and many equal durations are recorded at once.
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The first bucket's upper bound; each further one is twice the one before.
 const FIRST_NS: u64 = 10_000;
-/// From 10 µs to about 20 s; what is longer is in one more.
+/// From 10 µs to about 20 s; longer durations go to one more bucket.
 const BOUNDS: usize = 22;
 
 /// A histogram of durations. Clones are the same one.
@@ -27,12 +27,12 @@ struct Inner {
 }
 
 impl Durations {
-    /// Notes one.
+    /// Records a duration.
     pub fn observe(&self, duration: Duration) {
         self.observe_many(duration, 1);
     }
 
-    /// Notes `count` that each took this long.
+    /// Records `count` operations that each took this long.
     pub fn observe_many(&self, duration: Duration, count: u64) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.0.buckets[bucket_of(ns)].fetch_add(count, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl Durations {
     }
 }
 
-/// The first bucket whose bound is not below.
+/// The first bucket whose bound is at least this long.
 fn bucket_of(ns: u64) -> usize {
     let bounds_passed = ns.div_ceil(FIRST_NS).max(1).next_power_of_two().trailing_zeros() as usize;
     bounds_passed.min(BOUNDS)

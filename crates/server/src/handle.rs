@@ -1,4 +1,4 @@
-//! What a front sees of its site.
+//! A front's access to its site.
 
 use crate::clock::Clock;
 use crate::config::ClientsConfig;
@@ -32,12 +32,12 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader<SiteState>,
     pub(crate) gate: Gate,
     pub(crate) events: mpsc::Sender<Event>,
-    /// Requests that the site's thread has not taken yet.
+    /// Requests that the site's thread has not yet taken.
     pub(crate) requests_waiting: AtomicUsize,
     pub(crate) status: RwLock<Arc<Status>>,
     pub(crate) applied: tokio::sync::watch::Sender<u64>,
-    /// Up to which revision others may be told what changed; all, unless the site's keys are kept
-    /// elsewhere.
+    /// The revision up to which changes may be published; all of them, unless the site's keys are
+    /// kept elsewhere.
     pub(crate) released: AtomicU64,
     pub(crate) etcd: Option<Health>,
     pub(crate) watched: Watched,
@@ -48,8 +48,8 @@ pub(crate) struct Shared {
     pub(crate) data: PathBuf,
 }
 
-/// A node, as seen from one front thread. Clones share that thread's desk; for another runtime take
-/// another from [`crate::Node::handle`].
+/// A node, as seen from one front thread. Clones share that thread's desk; another runtime needs a
+/// handle of its own from [`crate::Node::handle`].
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
@@ -57,9 +57,9 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Answers a query on the calling thread, if that is allowed now: a stale one, one of a
-    /// keyspace with lease reads while the lease lasts, any on a node that is its site's only
-    /// voter. `None`: ask by [`Handle::call`].
+    /// Answers a query on the calling thread if that is allowed now: a stale read, a read of a
+    /// keyspace with lease reads while the lease lasts, or any read on a node that is its site's
+    /// only voter. `None`: use [`Handle::call`].
     pub fn answer_here(
         &self,
         keyspace: KeyspaceId,
@@ -70,24 +70,24 @@ impl Handle {
         let now = || shared.clock.monotonic();
         let closings = shared.gate.closings();
         let outcome = shared.gate.get().answer(now, &shared.reader, keyspace, query, consistency);
-        // The state may have been replaced under the query: the core answers from one that is whole.
+        // The state may have been replaced during the query; the core answers from a complete one.
         outcome.filter(|_| shared.gate.closings() == closings)
     }
 
-    /// Asks the site and waits for its answer.
+    /// Sends a request to the site and waits for its answer.
     pub async fn call(&self, request: Request) -> Outcome {
         let mut outcomes = self.call_many(vec![request]).await;
         outcomes.pop().expect("one answer a request")
     }
 
-    /// The same, of a read; with the age of the answer, if it came from the backup of a site that cannot
-    /// be reached.
+    /// The same for a read; with the age of the answer if it came from the backup of an unreachable
+    /// site.
     pub async fn call_marked(&self, request: Request) -> (Outcome, Option<Duration>) {
         let mut outcomes = self.ask_many(vec![request]).await;
         self.unmark(outcomes.pop().expect("one answer a request"))
     }
 
-    /// Takes an answer out of what says that it came from a backup.
+    /// Unwraps an answer that is marked as from a backup.
     fn unmark(&self, outcome: Outcome) -> (Outcome, Option<Duration>) {
         match outcome {
             Ok(Answer::FromBackup { outcome, in_step_ms }) => {
@@ -100,8 +100,8 @@ impl Handle {
         }
     }
 
-    /// Asks several things at once; they take effect in this order, if none is refused. The
-    /// answers come when all are there.
+    /// Sends several requests; they take effect in this order, unless one is refused. Returns when
+    /// all answers are there.
     pub async fn call_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
         let outcomes = self.ask_many(requests).await;
         outcomes.into_iter().map(|outcome| self.unmark(outcome).0).collect()
@@ -122,13 +122,12 @@ impl Handle {
         call.answers().await
     }
 
-    /// The keyspaces there are, as this node knows them.
+    /// The keyspaces, as this node has applied them.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.reader.catalog()
     }
 
-    /// Waits until this node knows of a keyspace that was made, or until it is clear that it takes
-    /// long.
+    /// Waits until this node has a created keyspace, or until a deadline.
     pub async fn wait_for_keyspace(&self, keyspace: KeyspaceId) {
         const LOOK_AGAIN: Duration = Duration::from_millis(5);
         const LOOKS_MAX: usize = 400;
@@ -140,7 +139,8 @@ impl Handle {
         }
     }
 
-    /// Who holds which slots, as far as this node knows; empty: its site belongs to no deployment.
+    /// The owners of slots, as this node has learned them; empty: its site belongs to no
+    /// deployment.
     pub async fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
         self.slots_and_leaders().await.0
     }
@@ -154,13 +154,14 @@ impl Handle {
         }
     }
 
-    /// Whether a slot of global keyspaces is served by this site, as far as this node knows.
+    /// Whether this site serves a slot of global keyspaces, as far as this node has applied the
+    /// log.
     pub fn serves(&self, slot: Slot) -> bool {
         self.shared.reader.serves(slot)
     }
 
-    /// How many keys of global keyspaces lie in a slot that this site serves, and up to so many of
-    /// them; of those keyspaces that `may_read` says.
+    /// The number of keys of global keyspaces in a slot that this site serves, and a limited number
+    /// of them, restricted to keyspaces that `may_read` allows.
     pub fn in_slot(
         &self,
         slot: Slot,
@@ -189,12 +190,12 @@ impl Handle {
         Watch::open(self.clone(), keyspaces, after).await
     }
 
-    /// Who may do what.
+    /// The users and their rights.
     pub fn users(&self) -> &Users {
         self.shared.logins.users()
     }
 
-    /// Lets somebody log in, off to the side if the password was not right before.
+    /// Verifies a login, on another thread if the password was not verified before.
     pub async fn login(
         &self,
         attempt: Attempt,
@@ -215,12 +216,12 @@ impl Handle {
         verified
     }
 
-    /// How clients are borne with.
+    /// The settings for clients.
     pub fn clients(&self) -> &ClientsConfig {
         &self.shared.clients
     }
 
-    /// Makes a token with which a new node may join; and when it expires, in milliseconds since 1970.
+    /// Creates a join token for a new node; with its expiry time, in milliseconds since 1970.
     pub fn make_join_token(
         &self,
         scope: TokenScope,
@@ -229,22 +230,22 @@ impl Handle {
         self.shared.auth.make_token(scope, life)
     }
 
-    /// What is counted and timed.
+    /// The node's metrics.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
     }
 
-    /// The replica, at most a tick ago.
+    /// The status of the replica, at most one tick old.
     pub fn status(&self) -> Arc<Status> {
         self.shared.status.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// How it stands with the etcd that the site keeps its keys in, if it does.
+    /// The health of the etcd cluster that holds the site's keys, if there is one.
     pub fn etcd(&self) -> Option<EtcdStatus> {
         self.shared.etcd.as_ref().map(Health::status)
     }
 
-    /// Up to which revision changes may be told.
+    /// The revision up to which changes may be published.
     pub(crate) fn released(&self) -> Revision {
         Revision(self.shared.released.load(Ordering::SeqCst))
     }
@@ -254,7 +255,7 @@ impl Handle {
         &self.shared.site
     }
 
-    /// This node's id in it.
+    /// This node's id in its site.
     pub fn node(&self) -> NodeId {
         self.shared.node
     }
@@ -264,18 +265,18 @@ impl Handle {
         self.shared.clock
     }
 
-    /// Where the node keeps its files.
+    /// The node's data directory.
     pub fn data(&self) -> &PathBuf {
         &self.shared.data
     }
 
-    /// The latest log time this node has applied, in milliseconds since 1970: what expiry is
-    /// decided by.
+    /// The latest log time that this node has applied, in milliseconds since 1970. It decides
+    /// expiry.
     pub fn log_time_ms(&self) -> u64 {
         self.shared.reader.log_time_ms()
     }
 
-    /// How many keys all keyspaces hold.
+    /// The number of keys in all keyspaces.
     pub fn key_count(&self) -> u64 {
         let catalog = self.catalog();
         let counts =
@@ -283,7 +284,7 @@ impl Handle {
         counts.map(Result::unwrap_or_default).sum()
     }
 
-    /// How many keys of all keyspaces expire.
+    /// The number of keys in all keyspaces that have an expiry.
     pub fn expiring_count(&self) -> u64 {
         let catalog = self.catalog();
         let counts = catalog
@@ -293,8 +294,8 @@ impl Handle {
         counts.map(Result::unwrap_or_default).sum()
     }
 
-    /// Writes a backup of the state as it is here and now to `path` (which must not exist), while
-    /// everything goes on. Long: call it on a thread that may block. Returns the revision it is of.
+    /// Writes a backup of the present state to `path` (which must not exist) while the node keeps
+    /// serving. Slow: call it on a thread that may block. Returns the revision of the backup.
     pub fn write_backup(&self, path: &std::path::Path) -> Result<Revision, SnapshotError> {
         crate::backup::write(&self.shared, path)
     }
@@ -303,7 +304,8 @@ impl Handle {
 /// The gate as the site's thread last set it, readable without a lock.
 pub(crate) struct Gate {
     now: AtomicU64,
-    /// How often it was closed. Whoever passed it before reads from a state that may be replaced now.
+    /// How often it was closed. A reader that passed it before may read a state that is being
+    /// replaced.
     closings: AtomicU64,
 }
 
@@ -330,7 +332,7 @@ impl Gate {
     }
 
     pub(crate) fn closings(&self) -> u64 {
-        // What was read from the state before this was read before it.
+        // Orders all earlier reads of the state before this load.
         fence(Ordering::Acquire);
         self.closings.load(Ordering::SeqCst)
     }

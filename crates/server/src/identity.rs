@@ -1,4 +1,4 @@
-//! Who this data directory belongs to: a small file that outlives everything else in it.
+//! The identity of a data directory: a small file that outlives everything else in it.
 
 use crate::config::Engine;
 use model::{NodeId, SiteName};
@@ -21,23 +21,24 @@ pub(crate) struct Identity {
     pub(crate) site: String,
     /// The node.
     pub(crate) node: u64,
-    /// Which life of the node: drawn when the directory was empty.
+    /// The life of the node: drawn when the directory was empty.
     pub(crate) incarnation: u64,
-    /// Whether it holds no data.
+    /// Whether it is a witness, without data.
     pub(crate) witness: bool,
-    /// Whether the directory belongs to a member: it began the site, or was taken in.
+    /// Whether the directory belongs to a member: it created the site, or joined it.
     pub(crate) member: bool,
-    /// Where the site's keys are kept, if not in this directory: `etcd`. What is in the directory then
-    /// is a copy, and what this file says besides is said in etcd.
+    /// Where the site's keys are kept, if not in this directory: `etcd`. The directory then
+    /// contains a copy, and the rest of the identity is in etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
-    /// Whether it began a site that another site of a deployment let in.
+    /// Whether it created a site that joined an existing deployment.
     #[serde(default)]
     pub(crate) let_in: bool,
-    /// Whether its site has left its deployment. A version that does not know this never sees it.
+    /// Whether its site has left its deployment. A version without this field never reads such a
+    /// file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) left: bool,
-    /// The nodes of the site when it was taken in; the log knows better as soon as it is there.
+    /// The nodes of the site when this one joined; the log replaces them as soon as it is there.
     #[serde(default, rename = "peer")]
     pub(crate) peers: Vec<Peer>,
 }
@@ -57,7 +58,7 @@ pub enum IdentityError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The file cannot be understood.
@@ -76,18 +77,18 @@ pub enum IdentityError {
     SomebodyElses {
         /// The directory.
         path: PathBuf,
-        /// Whose it is: the site.
+        /// The site it belongs to.
         found_site: String,
-        /// Whose it is: the node.
+        /// The node it belongs to.
         found_node: u64,
-        /// Who started: the site.
+        /// The started site.
         site: String,
-        /// Who started: the node.
+        /// The started node.
         node: u64,
     },
-    /// The directory is a node's whose keys are kept elsewhere.
+    /// The site of the directory keeps its keys elsewhere.
     #[error(
-        "{path} is a node's whose site keeps its keys {found}, but this is started with --engine \
+        "{path} belongs to a node whose site keeps its keys {found}, but this is started with --engine \
          {engine}; give it another --data, or the --engine that it had"
     )]
     OtherEngine {
@@ -95,28 +96,28 @@ pub enum IdentityError {
         path: PathBuf,
         /// Where they are.
         found: &'static str,
-        /// The engine that was asked for.
+        /// The requested engine.
         engine: &'static str,
     },
     /// The log of a member is gone.
     #[error(
         "{path} is of node {node} of site {site:?}, which is a member, but its log is gone: started like \
-         this, it would have forgotten what it acknowledged and whom it voted for. If the log lies \
+         this, the node would have lost its acknowledgements and its votes. If the log lies \
          elsewhere, put it back; if not, move {path} away and start node {node} with --join, so that the \
          site takes it in again as a new one (where it was the only node, restore a backup)"
     )]
     LogGone {
         /// The directory.
         path: PathBuf,
-        /// Whose it is: the site.
+        /// The site it belongs to.
         site: String,
-        /// Whose it is: the node.
+        /// The node it belongs to.
         node: u64,
     },
-    /// There is data, and nothing that says whose.
+    /// There is data, but no identity.
     #[error(
-        "{path} holds data ({part}), but no {FILE} that says whose: started like this, it would pass for \
-         a new node with another's data. If the file lies elsewhere (in a backup of the directory, say), \
+        "{path} holds data ({part}), but no {FILE} that names its node: started like this, it would be \
+         a new node with another node's data. If the file lies elsewhere (in a backup of the directory, say), \
          put it back; if not, move {path} away and start the node with --join on an empty directory, or \
          restore a backup"
     )]
@@ -126,13 +127,13 @@ pub enum IdentityError {
         /// What is there.
         part: &'static str,
     },
-    /// A process has it open.
+    /// Another process has it open.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
 }
 
 impl Identity {
-    /// Reads the directory's identity, or gives an empty directory one.
+    /// Reads the directory's identity, or creates one in an empty directory.
     pub(crate) fn open(
         data: &Path,
         site: &SiteName,
@@ -184,7 +185,7 @@ impl Identity {
         toml::to_string(self).expect("plain fields are always TOML")
     }
 
-    /// Refuses it if it is another node's.
+    /// Refuses the directory of another node.
     pub(crate) fn check(
         &self,
         place: &Path,
@@ -203,7 +204,7 @@ impl Identity {
         })
     }
 
-    /// Refuses it if its site keeps its keys elsewhere, and remembers where they are.
+    /// Refuses a directory whose site keeps its keys elsewhere, and records where they are.
     pub(crate) fn keep_to(&mut self, data: &Path, engine: &Engine) -> Result<(), IdentityError> {
         let path = data.to_path_buf();
         let other =
@@ -219,7 +220,7 @@ impl Identity {
         }
     }
 
-    /// Remembers, durably, that this node is a member among these.
+    /// Records durably that this node is a member of a site with these members.
     pub(crate) fn became_member(
         &mut self,
         data: &Path,
@@ -232,7 +233,7 @@ impl Identity {
         self.save(data)
     }
 
-    /// Remembers, durably, whether the site of this directory has left its deployment.
+    /// Records durably whether the site of this directory has left its deployment.
     pub(crate) fn has_left(data: &Path, has_left: bool) -> Result<(), IdentityError> {
         let path = data.join(FILE);
         let io = |cause| IdentityError::Io { path: path.clone(), cause };
@@ -248,7 +249,7 @@ impl Identity {
         found.save(data)
     }
 
-    /// The members as far as this file knows: where they are, not who votes.
+    /// The members according to this file: their addresses, not their votes.
     pub(crate) fn members(&self) -> Members {
         let nodes = self.peers.iter().map(|peer| Member {
             node: peer.node,
@@ -272,11 +273,11 @@ impl Identity {
     }
 }
 
-/// Refuses a directory that has lost its log, or what says whose it is. State and snapshots are made
-/// again from what is left; these two cannot be.
+/// Refuses a directory that has lost its log or its identity. State and snapshots can be made again
+/// from the rest; these two cannot.
 ///
-/// The log's first file is there before anything makes the node a member, and the identity before the
-/// log: whatever a crash leaves behind passes.
+/// The log's first file exists before anything makes the node a member, and the identity before the
+/// log: whatever a crash leaves passes.
 pub(crate) fn check_whole(data: &Path) -> Result<(), IdentityError> {
     let path = data.join(FILE);
     match fs::read_to_string(&path) {
@@ -308,7 +309,7 @@ fn has_files(folder: &Path) -> Result<bool, IdentityError> {
     }
 }
 
-/// Holds the data directory for this process alone, for as long as it is kept.
+/// Locks the data directory for this process, until the file is dropped.
 pub(crate) fn lock_directory(data: &Path) -> Result<File, IdentityError> {
     let io = |cause| IdentityError::Io { path: data.to_path_buf(), cause };
     fs::create_dir_all(data).map_err(io)?;
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!((again.incarnation, again.member), (7, true));
         assert_eq!(again.members().nodes[0].address, "b:1");
         for left in [true, false] {
-            // It is listed again after all: it joined beyond the end of a term.
+            // The site is listed again after all: it joined beyond the end of a term.
             Identity::has_left(data.path(), left).unwrap();
             assert_eq!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().left, left);
         }

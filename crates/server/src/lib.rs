@@ -1,8 +1,8 @@
 //! How a site runs: event loop, peer links, clocks, TLS, metrics, configuration.
 //!
 //! The shell around `protocol`'s pure core. It reads clocks, opens sockets and files, and starts
-//! threads, so that nothing above the I/O line has to. [`Node::start`] brings a node up; a front
-//! talks to it through a [`Handle`].
+//! threads, so that nothing above the I/O line has to. [`Node::start`] starts a node; a front
+//! accesses it through a [`Handle`].
 
 pub mod admission;
 pub mod backup;

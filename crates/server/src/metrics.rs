@@ -1,6 +1,6 @@
-//! What is counted and timed, and how Prometheus is shown it.
+//! The node's counters and timings, and their export to Prometheus.
 //!
-//! One registry a node, not one a process: a test or a demo runs many nodes in one process.
+//! One registry per node, not per process: a test or a demo runs many nodes in one process.
 
 use crate::admission::{AdmissionMetrics, Closed};
 use crate::durations::Durations;
@@ -15,7 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use protocol::site::raft::Role;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which operation, at which front.
+/// The labels of an operation at a front.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OperationLabels {
     /// `redis`, `redis_cluster` or `grpc`.
@@ -24,14 +24,14 @@ pub struct OperationLabels {
     pub operation: &'static str,
 }
 
-/// Which front.
+/// The label of a front.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct FrontLabels {
     /// `redis`, `redis_cluster` or `grpc`.
     pub front: &'static str,
 }
 
-/// Which peer.
+/// The label of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PeerLabels {
     /// The peer's node id.
@@ -201,21 +201,21 @@ impl ReplicaGauges {
             registry.register(name, help, gauge.clone());
         }
         let counters = [
-            ("slot_moves", "Moves of slots that this node has carried to their end", &self.moves),
+            ("slot_moves", "Moves of slots that this node has completed", &self.moves),
             ("slot_moves_slots", "Slots of those moves", &self.moves_slots),
-            ("slot_moves_sent_bytes", "Bytes that were sent for them", &self.moves_bytes),
+            ("slot_moves_sent_bytes", "Bytes sent for them", &self.moves_bytes),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());
         }
         registry.register(
             "slot_moves_seconds",
-            "How long they took, from begin to release",
+            "Their duration, from begin to release",
             self.moves_s.clone(),
         );
         registry.register(
             "slot_moves_paused_seconds",
-            "How long their slots were served by nobody",
+            "How long their slots were not served",
             self.moves_paused_s.clone(),
         );
         registry.register(

@@ -1,12 +1,12 @@
 //! A node: its threads, how they start and how they stop.
 //!
-//! | thread | what it does |
+//! | thread | purpose |
 //! | --- | --- |
 //! | `site` | runs the core; the only one that changes the state |
 //! | `disk` | writes and fsyncs the log |
 //! | `chores` | writes and loads snapshots, prepares log segments |
 //! | `links` | a runtime of its own for the connections to other nodes |
-//! | `etcd` | takes rounds to etcd, where that is a site's engine ([`crate::engine`]) |
+//! | `etcd` | writes rounds to etcd, where that is a site's engine ([`crate::engine`]) |
 //!
 //! Fronts bring their own threads; each takes a [`Handle`].
 
@@ -56,7 +56,7 @@ use tokio::net::TcpListener;
 use wire::across::Across;
 use wire::peer::{self, Member};
 
-/// What the site's thread is told.
+/// An event for the site's thread.
 #[expect(clippy::large_enum_variant, reason = "nearly all events are the large one, a message")]
 pub(crate) enum Event {
     Requests(Vec<(Ticket, Request)>),
@@ -74,7 +74,7 @@ pub(crate) enum Event {
         site: SiteId,
         node: NodeId,
     },
-    /// A site does not hold a slot that it was asked about past the site's thread.
+    /// A site does not own a slot for which a read was sent to it directly.
     Moved(Moved),
     /// Somebody wants to know who holds which slots, and who leads the sites.
     SlotMap(tokio::sync::oneshot::Sender<SlotMap>),
@@ -86,7 +86,7 @@ pub(crate) enum Event {
     SpareDue(Spare),
     /// The round on its way to etcd is durable.
     Flushed,
-    /// The site is not this process's any more.
+    /// This process no longer owns the site.
     Deposed(String),
     Failed(String),
     Stop,
@@ -98,15 +98,15 @@ pub(crate) type SlotMap = (Vec<(SlotSet, SiteId)>, BTreeMap<SiteId, NodeId>);
 /// The desks of a node, by number.
 pub(crate) type Desks = Arc<Mutex<Vec<Arc<Desk>>>>;
 
-/// Why a node is not running any more.
+/// Why a node has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Somebody asked it to.
+    /// It was asked to.
     Asked,
-    /// Its site is not this process's any more, for this reason. Nothing is wrong with it: started
-    /// again, it waits for its turn.
+    /// The process no longer owns its site, for this reason. The node is intact: started again, it
+    /// waits for its turn.
     Deposed(String),
-    /// It cannot go on; the reason was logged.
+    /// It failed; the reason was logged.
     Failed(String),
 }
 
@@ -131,7 +131,7 @@ pub enum StartError {
     /// A certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The node has nothing that others would believe, or its secret cannot be used.
+    /// The node has no valid credentials for other nodes, or its secret cannot be used.
     #[error(transparent)]
     Peers(#[from] PeersError),
     /// A port cannot be opened.
@@ -141,21 +141,21 @@ pub enum StartError {
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// The etcd that the site keeps its keys in cannot be used.
+    /// The etcd cluster of the site's keys cannot be used.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
-    /// The site went to another process while this one was starting; started again, it waits.
+    /// Another process took the site over during the start; started again, this one waits.
     #[error("{0}")]
     Deposed(String),
-    /// The site does not take this node in.
-    #[error("the site does not take this node in: {0}")]
+    /// The site refuses this node.
+    #[error("the site refuses this node: {0}")]
     Join(String),
-    /// The site has left its deployment, and cannot come back as who it was.
+    /// The site has left its deployment, and cannot come back as the same site.
     #[error(
-        "site {site} has left its deployment, and {data} is what is left of it there: to have it join \
+        "site {site} has left its deployment, and {data} has its data from then: to have it join \
          again start it on an empty data directory, or without --join for the keys of its own"
     )]
     Left {
@@ -167,9 +167,9 @@ pub enum StartError {
     /// The system refuses a thread or random numbers.
     #[error("the system refuses {what}: {cause}")]
     System {
-        /// What was asked of it.
+        /// The request to the system.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         cause: String,
     },
 }
@@ -197,8 +197,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node on its data directory: recovers it, or begins a site, or joins one (which
-    /// waits until the site has taken it in). The fronts' ports are not opened here.
+    /// Starts a node on its data directory: recovers it, creates a site, or joins one (which waits
+    /// until the site has added it). The fronts' ports are not opened here.
     pub fn start(config: &Config) -> Result<Node, StartError> {
         let lock = identity::lock_directory(&config.data)?;
         if matches!(config.engine, Engine::Embedded) {
@@ -271,7 +271,7 @@ impl Node {
             };
             let (mut begins, mut site_at) = (config.join.is_empty(), Vec::new());
             if !begins {
-                tracing::info!("asking {} to be taken in", config.join.join(", "));
+                tracing::info!("requesting to join at {}", config.join.join(", "));
                 if let Some(token) =
                     peers::join_token(config)?.filter(|_| !links.auth().has_secret())
                 {
@@ -282,7 +282,7 @@ impl Node {
                 let looking = enter::look(&links, &config.join, &site);
                 match runtime.block_on(looking).map_err(StartError::Join)? {
                     Found::LetIn(id, _) => {
-                        tracing::info!("let in as site {} ({id}) of a deployment", config.site);
+                        tracing::info!("joined a deployment as site {} ({id})", config.site);
                         (begins, own.let_in) = (true, true);
                     }
                     Found::OwnSite(addresses) => site_at = addresses,
@@ -292,7 +292,7 @@ impl Node {
             if let Some(kept) = &mut kept {
                 if !begins {
                     return Err(StartError::Join(format!(
-                        "there is a site {} already, and what it has is not below this etcd prefix; start \
+                        "there is a site {} already, and its keys are not below this etcd prefix; start \
                          this one with the etcd settings of that one, or with another --site",
                         config.site
                     )));
@@ -330,7 +330,7 @@ impl Node {
         };
 
         let described = own_entry(config, &own, &advertised);
-        // A site that others let in must not begin a deployment of its own in the meantime.
+        // A site that has joined a deployment must not create one of its own in the meantime.
         let founds = config.join.is_empty() && !own.let_in;
         let founding = match founds {
             true => Some((DeploymentId(random()?.max(1)), described.clone())),
@@ -421,7 +421,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What runs beside the site for as long as the node does, and begins anew when it does.
+    /// Starts the tasks that run beside the site.
     fn start_drivers(&self, config: &Config, entering: Option<(Links, SiteEntry)>) {
         let Some(runtime) = &self.runtime else { return };
         let handle = runtime.block_on(async { self.handle() });
@@ -434,7 +434,7 @@ impl Node {
         runtime.spawn(make_keyspaces(handle, config.keyspaces.clone()));
     }
 
-    /// A handle for a front. Its answers are handed out by a task on the current runtime.
+    /// A handle for a front. A task on the current runtime hands its answers out.
     ///
     /// # Panics
     /// Outside of a tokio runtime, or when there are [`DESKS_MAX`] already.
@@ -454,7 +454,7 @@ impl Node {
         self.peer_address
     }
 
-    /// Waits until the node has stopped by itself or was asked to.
+    /// Waits until the node has stopped by itself or on request.
     pub async fn stopped(&self) -> Stopped {
         let mut stopped = self.stopped.clone();
         match stopped.wait_for(Option::is_some).await {
@@ -463,8 +463,8 @@ impl Node {
         }
     }
 
-    /// Stops the node and waits for its threads. Nothing needs to be flushed: what was acknowledged
-    /// is durable, so stopping and crashing are the same to everybody else. Must not be called on a
+    /// Stops the node and waits for its threads. Nothing needs to be flushed: acknowledged writes
+    /// are durable, so to other nodes a stop and a crash are the same. Must not be called on a
     /// thread of a runtime.
     pub fn stop(mut self) {
         let _ = self.shared.events.send(Event::Stop);
@@ -490,7 +490,7 @@ fn open_files(config: &Config) -> Result<Files, StartError> {
 }
 
 fn state_options(config: &Config) -> fjall::Options {
-    // A row that is read again costs a quarter from here of what it costs from a block.
+    // Reading a cached row costs a quarter of reading it from a cached block.
     let block_cache_bytes = config.memory.cache_bytes / 4;
     fjall::Options {
         block_cache_bytes,
@@ -502,9 +502,9 @@ fn state_options(config: &Config) -> fjall::Options {
 
 /// Opens the state, or begins a new one if it is damaged: it is rebuilt from snapshot and log.
 ///
-/// Some damage does not come back as an error: the engine believes a length in a file, asks for
-/// more memory than there is, and the process ends. So a file says that an opening is under way; a
-/// start that finds it begins the state anew.
+/// Some damage is not reported as an error: the engine reads a damaged length from a file,
+/// allocates more memory than there is, and the process ends. So a marker file exists during an
+/// opening; a start that finds it begins the state anew.
 pub(crate) fn open_state(data: &Path, options: fjall::Options) -> Result<FjallState, StateError> {
     let (path, opening) = (data.join("state"), data.join("state.opening"));
     let io = |cause: std::io::Error| StateError::Io {
@@ -541,7 +541,7 @@ fn options(config: &Config) -> Result<Options, StartError> {
     })
 }
 
-/// This site as the others of its deployment know it.
+/// This site's entry in the registry.
 fn own_entry(config: &Config, own: &Identity, peer_address: &str) -> SiteEntry {
     let node = NodeEntry {
         node: config.node,
@@ -558,15 +558,15 @@ fn own_entry(config: &Config, own: &Identity, peer_address: &str) -> SiteEntry {
     }
 }
 
-/// Where clients find the Redis Cluster port; empty: nowhere.
+/// The address for clients of the Redis Cluster port; empty: none.
 fn cluster_address(config: &Config) -> String {
     let advertised = config.ports.advertise_redis_cluster.clone();
     let bound = || config.ports.redis_cluster.map(|address| address.to_string());
     advertised.or_else(bound).unwrap_or_default()
 }
 
-/// Makes durable that this site was let into a deployment. Asks again, as the last start may have
-/// ended in between: a site is let in once.
+/// Makes durable that this site has joined a deployment. Repeats the request, as the last start may
+/// have ended in between: repeated requests have one effect.
 async fn enter_deployment(handle: Handle, links: Links, addresses: Vec<String>, site: SiteEntry) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
     while handle.status().deployment.is_none() {
@@ -578,21 +578,21 @@ async fn enter_deployment(handle: Handle, links: Links, addresses: Vec<String>, 
                 }
             }
             Ok(Found::OwnSite(_)) => {}
-            Err(why) => tracing::error!("the deployment does not let this site in: {why}"),
+            Err(why) => tracing::error!("the deployment refuses this site: {why}"),
         }
         tokio::time::sleep(TRY_AGAIN).await;
     }
 }
 
-/// Makes the keyspaces that the configuration names and the site does not have. Tries until it is
-/// done; what is there already is left as it is.
+/// Creates the keyspaces that the configuration names and the site does not have. Repeats until
+/// done; existing keyspaces are not changed.
 async fn make_keyspaces(handle: Handle, wanted: Vec<model::KeyspaceSpec>) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
     for spec in wanted {
         while handle.catalog().by_name(&spec.name).is_none() {
             match handle.call(Request::write(Command::CreateKeyspace(spec.clone()))).await {
                 Ok(_) | Err(Failure::Refused(Refusal::KeyspaceExists { .. })) => break,
-                // The deployment is just being begun, or entered.
+                // The deployment is still being created or joined.
                 Err(Failure::Refused(Refusal::NoDeployment)) => {
                     tokio::time::sleep(TRY_AGAIN).await;
                 }
@@ -607,7 +607,7 @@ async fn make_keyspaces(handle: Handle, wanted: Vec<model::KeyspaceSpec>) {
             && found.spec != spec
         {
             tracing::warn!(
-                "keyspace {:?} exists with other properties than the configuration gives it; they stay",
+                "keyspace {:?} exists with other properties than the configuration gives it; the existing ones stay",
                 spec.name
             );
         }

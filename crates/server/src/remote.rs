@@ -1,7 +1,7 @@
-//! What Prometheus is shown of keys that other sites hold: the ways of requests, and copies.
+//! Metrics of keys that other sites own: the routes of requests, and cached copies.
 //!
-//! The replica counts; here the counts are put where Prometheus reads them. The share of requests
-//! whose holder was known is `routed_straight` divided by the sum of `routed_straight` and
+//! The replica counts; this module copies the counts into the metrics. The share of requests that
+//! were sent directly to the owner is `routed_straight` divided by the sum of `routed_straight` and
 //! `routed_astray`.
 
 use prometheus_client::metrics::counter::Counter;
@@ -35,26 +35,22 @@ impl RemoteMetrics {
                 &self.waiting,
             ),
             ("ring_pointers", "Pointers of this site on the ring", &self.pointers),
-            ("cache_copies", "Copies of keys that other sites hold", &self.copies),
+            ("cache_copies", "Copies of keys that other sites own", &self.copies),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
-        let help = "What copies of keys that other sites hold take";
+        let help = "Bytes of copies of keys that other sites own";
         registry.register_with_unit("cache_size", help, Unit::Bytes, self.copy_bytes.clone());
         let counters = [
-            (
-                "routed_straight",
-                "Requests that went straight to their key's holder",
-                &self.straight,
-            ),
-            ("routed_astray", "Requests that did not go straight to the holder", &self.astray),
+            ("routed_straight", "Requests that went directly to their key's owner", &self.straight),
+            ("routed_astray", "Requests that did not go directly to the owner", &self.astray),
             ("ring_lookups", "Lookups on the ring that ended", &self.lookups),
             ("ring_lookup_messages", "Messages to other sites for lookups", &self.lookup_messages),
-            ("cache_hits", "Stale reads answered from copies without asking", &self.hits),
-            ("cache_unchanged", "Reads whose copy the holder found right", &self.unchanged),
-            ("cache_misses", "Reads that a holder answered with the value", &self.misses),
-            ("cache_evictions", "Copies that gave way to others", &self.evictions),
+            ("cache_hits", "Stale reads answered from copies without a message", &self.hits),
+            ("cache_unchanged", "Reads whose copy the owner confirmed", &self.unchanged),
+            ("cache_misses", "Reads that an owner answered with the value", &self.misses),
+            ("cache_evictions", "Copies removed to make room", &self.evictions),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());
@@ -81,7 +77,7 @@ impl RemoteMetrics {
             (&self.misses, copies.misses),
             (&self.evictions, copies.evictions),
         ] {
-            // Two that ask at once must not set it back.
+            // Concurrent calls must not decrease it.
             counter.inner().fetch_max(number, Ordering::Relaxed);
         }
     }

@@ -37,14 +37,15 @@ pub(crate) struct SiteLoop {
     pub(crate) disk: mpsc::Sender<DiskJob>,
     pub(crate) chores: mpsc::Sender<Chore>,
     pub(crate) stopped: tokio::sync::watch::Sender<Option<Stopped>>,
-    /// What is held back until it is durable elsewhere; `None`: durable is what the disk's thread says.
+    /// Outputs held back until they are durable elsewhere; `None`: the disk's thread reports
+    /// durability.
     pub(crate) kept: Option<Running>,
-    /// What may leave since the last round.
+    /// Outputs that may leave since the last round.
     pub(crate) released: Option<Released<FjallView>>,
 }
 
 impl SiteLoop {
-    /// Runs until told to stop, or until the replica cannot go on.
+    /// Runs until it is stopped, or until the replica fails.
     pub(crate) fn run(mut self) {
         let mut answers: Vec<Vec<(Ticket, Outcome)>> = Vec::new();
         let mut published = Duration::ZERO;
@@ -76,8 +77,8 @@ impl SiteLoop {
             let mut end = None;
             for _ in 1..EVENTS_PER_ROUND_MAX {
                 let Ok(event) = self.events.try_recv() else { break };
-                // Read after the event came: by an older one a lease could last that had ended when a
-                // read was asked.
+                // Read after the event arrived: with an older time, a lease that had ended when a
+                // read arrived could still count.
                 now = self.shared.clock.now();
                 end = end.or(self.take(now, event));
             }
@@ -154,7 +155,7 @@ impl SiteLoop {
             Event::Across { site, node, message } => {
                 self.links.taken();
                 if self.kept.as_ref().is_some_and(|kept| kept.withheld.is_full().is_some()) {
-                    // As if it had been lost on the way: whoever sent it asks again.
+                    // Dropped like a message lost on the way: the sender repeats it.
                     return None;
                 }
                 Input::Across { site, node, message }
@@ -162,7 +163,7 @@ impl SiteLoop {
             Event::AcrossLost { site, node } => Input::AcrossLost { site, node },
             Event::Moved(moved) => Input::Moved(moved),
             Event::SlotMap(asker) => {
-                // Moves are shown beside it: not those of a moment ago, before they had begun.
+                // Moves are shown beside it and must be as new.
                 self.publish(now);
                 // Whoever asked may have gone.
                 let _ = asker.send((self.site.slot_map(), self.site.leaders()));
@@ -209,16 +210,16 @@ impl SiteLoop {
                 self.links.send_across(site, node, *message);
             }
             Output::Deployment { own, registry, has_left } => {
-                // One that is not listed and has not left yet will be.
+                // A site that is not listed and has not left is about to join.
                 if (has_left || registry.site(own).is_some())
                     && let Err(error) = Identity::has_left(&self.shared.data, has_left)
                 {
-                    tracing::warn!("it cannot be remembered whether this site has left: {error}");
+                    tracing::warn!("cannot record whether this site has left: {error}");
                 }
                 if has_left {
                     tracing::warn!(
                         site = %self.shared.site,
-                        "this site has left its deployment: stop it when nobody uses its own keys any \
+                        "this site has left its deployment: stop it when its own keys are not in use any \
                          more; to have it join again, start it on an empty data directory"
                     );
                 }
@@ -262,11 +263,11 @@ impl SiteLoop {
                 let last = self.shared.status.read().unwrap_or_else(PoisonError::into_inner);
                 Status { ready: false, ..Status::clone(&last) }
             }
-            // It is published with the round that makes it true.
+            // Published with the round that makes it durable.
             Some(kept) if !kept.withheld.is_even() => return,
             _ => {
                 let mut status = self.site.status();
-                // Each that came back is counted by the core, as if it had begun there.
+                // The core counts each read that came back as one that begins there.
                 let (answered, came_back) = self.links.straight_counts();
                 let (straight, astray) = &mut status.routed_straight;
                 *straight = (*straight + answered).saturating_sub(came_back);
@@ -283,7 +284,7 @@ impl SiteLoop {
 
     // ---- a site whose keys are kept elsewhere ---------------------------------------------------
 
-    /// What may be performed because its round is durable.
+    /// The outputs that may be performed because their round is durable.
     fn take_released(&mut self) -> Vec<Output<FjallView>> {
         let Some(Released { outputs, status }) = self.released.take() else { return Vec::new() };
         self.shared.released.store(status.revision.0, Ordering::SeqCst);
@@ -291,7 +292,7 @@ impl SiteLoop {
         outputs
     }
 
-    /// An output that is for now.
+    /// Holds an output back; returns those that need not wait.
     fn hold_back(
         &mut self,
         now: model::Time,
@@ -299,7 +300,7 @@ impl SiteLoop {
     ) -> Option<Output<FjallView>> {
         let Some(kept) = &mut self.kept else { return Some(output) };
         match kept.withheld.take(output)? {
-            // Nobody will ask for it: it is only made for the log to be cut.
+            // No node requests it: it is only made to cut the log.
             Output::WriteSnapshot { head, .. } => {
                 self.site.handle(now, Input::SnapshotWritten(Ok(head)));
                 None
@@ -308,7 +309,7 @@ impl SiteLoop {
         }
     }
 
-    /// Begins the next round if it is time, and answers those who have waited too long.
+    /// Begins the next round if it is due, and answers requests that have waited too long.
     fn end_round(&mut self, now: model::Time, answers: &mut Vec<Vec<(Ticket, Outcome)>>) {
         let Some(kept) = &mut self.kept else { return };
         kept.withheld.begin_round(now.monotonic, || self.site.status());

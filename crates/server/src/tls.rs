@@ -1,9 +1,10 @@
 //! TLS of each port, from PEM files.
 //!
-//! Towards clients a port proves itself, and asks them for a certificate only when a `ca` says whose
-//! word counts. Between nodes it is mutual: each side shows its certificate and accepts only what
-//! the site's `ca` has signed; whether its bearer is a node is [`crate::peers`]'s matter. Versions 1.2 and 1.3, the suites of `ring`. Files are read once, at
-//! start; a renewed certificate needs a restart of the node (one at a time, nobody notices).
+//! Towards clients a port presents its certificate, and requests theirs only when a `ca` is
+//! configured. Between nodes it is mutual: each side presents its certificate and accepts only
+//! those that the site's `ca` has signed; [`crate::peers`] checks whether the bearer is a node.
+//! Versions 1.2 and 1.3, the suites of `ring`. Files are read once, at start; a renewed certificate
+//! needs a restart of the node (one at a time, the site stays available).
 
 use crate::config::TlsConfig;
 use crate::peers::role::Roles;
@@ -17,14 +18,14 @@ use std::sync::Arc;
 /// Why a port's TLS cannot be set up. Each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file cannot be read, or holds nothing of the kind.
+    /// The file cannot be read, or contains nothing of the kind.
     #[error("{path} must hold {what} in PEM form: {cause}", path = path.display())]
     Pem {
         /// The file.
         path: PathBuf,
         /// What it must hold.
         what: &'static str,
-        /// What the reader said.
+        /// The reader's error.
         cause: String,
     },
     /// Certificate and key cannot be used (together).
@@ -45,10 +46,10 @@ pub enum TlsError {
         /// What is wrong.
         cause: String,
     },
-    /// Nodes need an authority to believe each other.
+    /// The peer port needs a CA to verify other nodes.
     #[error("[tls.peer] needs a ca: nodes prove themselves to each other")]
     PeerWithoutCa,
-    /// The address of a peer names nobody that a certificate could be for.
+    /// The address of a peer has no name that a certificate could be for.
     #[error("{0:?} is no host name or IP address that a certificate could be for")]
     Name(String),
 }
@@ -84,19 +85,19 @@ impl PeerTls {
     }
 }
 
-/// What TLS knows of the other end of a link between nodes.
+/// The TLS session of a link between nodes.
 pub(crate) struct Session {
-    /// What only the two ends of this connection know (RFC 5705).
+    /// A value that only the two ends of this connection have (RFC 5705).
     pub(crate) channel: Vec<u8>,
-    /// What the other's certificate says of it.
+    /// The roles in the other end's certificate.
     pub(crate) roles: Roles,
 }
 
-/// What [`Session::channel`] is for.
+/// The exporter label of [`Session::channel`].
 const CHANNEL_LABEL: &[u8] = b"EXPORTER-portolan-peer-proof";
 
 impl Session {
-    /// Of a connection whose handshake is over.
+    /// The session of a connection whose handshake is complete.
     pub(crate) fn of<Side>(connection: &ConnectionCommon<Side>) -> std::io::Result<Session> {
         let channel = connection.export_keying_material(vec![0; 32], CHANNEL_LABEL, None);
         let shown = connection.peer_certificates().and_then(|chain| chain.first());
@@ -107,7 +108,7 @@ impl Session {
     }
 }
 
-/// What the certificate of a port says of its bearer.
+/// The roles in the certificate of a port.
 pub(crate) fn own_roles(tls: &TlsConfig) -> Result<Roles, TlsError> {
     Ok(certificates(&tls.cert)?.first().map(Roles::of).unwrap_or_default())
 }
@@ -137,7 +138,7 @@ fn accepting(tls: &TlsConfig) -> Result<ServerConfig, TlsError> {
     builder.with_single_cert(chain, key).map_err(|error| unusable_pair(tls, &error))
 }
 
-/// The suites are named here, and not by a process-wide default that somebody else may set.
+/// The suites are named here; a process-wide default could be set by other code.
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -186,7 +187,7 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     use rustls::{ClientConnection, Connection, ServerConnection};
 
-    /// A directory with an authority and certificates that it signed.
+    /// A directory with a CA and certificates that it signed.
     struct Office {
         dir: tempfile::TempDir,
         ca: CertifiedIssuer<'static, KeyPair>,
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Shakes hands in memory. The error of whichever side refuses.
+    /// Shakes hands in memory. Returns the error of the side that refuses.
     fn handshake(
         client: Arc<ClientConfig>,
         server: Arc<ServerConfig>,
@@ -243,7 +244,7 @@ mod tests {
                 }
             }
         }
-        // In 1.3 a client is done before the server has judged its certificate.
+        // In 1.3 a client is done before the server has checked its certificate.
         let mut sent = Vec::new();
         while server.wants_write() {
             server.write_tls(&mut sent).unwrap();

@@ -1,13 +1,12 @@
-//! Who may come in, and what they may do where.
+//! Users and their rights.
 //!
 //! A password is kept only as an argon2 hash in PHC form. Verifying one is slow on purpose, so a
-//! client that reconnects must not pay for it each time: the last password that was right for a
-//! user is remembered as a keyed hash under a key drawn at start (one entry a user, so the memory
-//! is bounded by the configuration). Where and in which order passwords are verified is told in
-//! [`crate::logins`].
+//! client that reconnects must not pay for it each time: the last verified password of a user is
+//! kept as a keyed hash under a key drawn at start (one entry per user, so the memory is bounded by
+//! the configuration). [`crate::logins`] decides where and in which order passwords are verified.
 //!
-//! Without any user everybody may do everything; the configuration allows that on loopback only,
-//! unless told otherwise in so many words.
+//! Without users every client may do everything; the configuration allows that on loopback only,
+//! unless the operator overrides it explicitly.
 
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -24,7 +23,7 @@ pub const USER_NAME_BYTES_MAX: usize = 128;
 /// A password, in bytes. Longer ones are refused unread.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// What one may do in a keyspace.
+/// A right in a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -37,7 +36,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// The word of the configuration.
+    /// The value in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Right::Read => "read",
@@ -66,12 +65,12 @@ pub struct UserConfig {
 pub struct Grant {
     /// The keyspace's name, or `*`.
     pub keyspace: String,
-    /// What.
+    /// The rights.
     pub allow: Vec<Right>,
 }
 
 impl UserConfig {
-    /// Whether this can be used; else a sentence that says why not.
+    /// Checks the entry; the error is a sentence with the reason.
     pub fn check(&self) -> Result<(), String> {
         let printable = self.name.chars().all(|c| !c.is_control() && c != ':');
         if self.name.is_empty() || self.name.len() > USER_NAME_BYTES_MAX || !printable {
@@ -94,7 +93,7 @@ impl UserConfig {
     }
 }
 
-/// A user that has proved to be one, or the nobody of a node without users.
+/// A user that has logged in, or the unnamed one of a node without users.
 #[derive(Debug, PartialEq, Eq)]
 pub struct User {
     name: String,
@@ -115,14 +114,14 @@ impl User {
         })
     }
 
-    /// Whether it has the right in every keyspace, now and later. What concerns the whole site
-    /// (members, backup) needs [`Right::Admin`] so.
+    /// Whether it has the right in every keyspace, now and later. Operations on the whole site
+    /// (members, backup) need [`Right::Admin`] in this form.
     pub fn may_everywhere(&self, right: Right) -> bool {
         self.may(EVERY_KEYSPACE, right)
     }
 }
 
-/// Why somebody is not let in. It does not say which of name and password was wrong.
+/// Why a login failed. It does not reveal whether the name or the password was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the user name or the password is wrong")]
 pub struct Denied;
@@ -130,27 +129,27 @@ pub struct Denied;
 /// All users of a node.
 pub struct Users {
     users: HashMap<String, Account>,
-    /// What a node without users lets everybody be.
+    /// The user that every client is on a node without users.
     nobody: Option<Arc<User>>,
-    /// Keys the memory of right passwords; drawn at start.
+    /// The key for hashes of verified passwords; drawn at start.
     secret: [u8; 32],
-    /// Verified for names that are not there, so that a wrong name takes as long as a wrong password:
-    /// the same one for the same name.
+    /// Verified for unknown names, so that a wrong name takes as long as a wrong password; the same
+    /// name always has the same decoy.
     decoy_hashes: Vec<String>,
 }
 
 struct Account {
     user: Arc<User>,
     password_hash: String,
-    /// The keyed hash of the last password that was right.
+    /// The keyed hash of the last verified password.
     verified: Mutex<Option<[u8; 32]>>,
 }
 
-/// OWASP's smallest recommended memory for argon2id, with the passes that go with it: an edge node
-/// has little of it.
+/// OWASP's smallest recommended memory for argon2id, with the passes that go with it: edge nodes
+/// have little memory.
 const PARAMS_M_COST_KIB: u32 = 7 * 1024;
 const PARAMS_T_COST: u32 = 5;
-/// What a configured hash may ask of this node's memory.
+/// The most memory that a configured hash may require.
 const PARAMS_M_COST_KIB_MAX: u32 = 256 * 1024;
 
 impl Users {
@@ -174,21 +173,21 @@ impl Users {
         }
     }
 
-    /// Who a client is that has not logged in: nobody in particular with all rights when there are
-    /// no users, otherwise `None`: it must log in first.
+    /// The user of a client that has not logged in: one with all rights when there are no users,
+    /// otherwise `None`: the client must log in first.
     pub fn anonymous(&self) -> Option<Arc<User>> {
         self.nobody.clone()
     }
 
-    /// Logs in with a password that was right before. Fast. `None`: [`Users::login`] must decide.
+    /// Logs in with a password that was verified before. Fast. `None`: call [`Users::login`].
     pub fn recall(&self, name: &str, password: &[u8]) -> Option<Arc<User>> {
         let account = self.users.get(name)?;
         let remembered = account.verified.lock().expect("no panic while it is held").to_owned();
         (remembered? == self.keyed_hash(name, password)).then(|| account.user.clone())
     }
 
-    /// Logs in. Slow (tens of milliseconds of one core) when [`Users::recall`] would not have
-    /// known: call it where blocking is allowed.
+    /// Logs in. Slow (tens of milliseconds of one core) unless [`Users::recall`] would succeed:
+    /// call it where blocking is allowed.
     pub fn login(&self, name: &str, password: &[u8]) -> Result<Arc<User>, Denied> {
         if let Some(user) = self.recall(name, password) {
             return Ok(user);
@@ -210,7 +209,7 @@ impl Users {
         }
     }
 
-    /// The hash that stands for a user who is not there. Configured hashes may differ in what they cost.
+    /// The hash that stands for an unknown user. The costs of configured hashes may differ.
     fn decoy(&self, name: &str) -> &str {
         let number = self.keyed_hash(name, b"")[0];
         let decoys = &self.decoy_hashes;

@@ -1,9 +1,9 @@
-//! Watching what changes, fed by the site's change log.
+//! Watches of changes, fed by the site's change log.
 //!
-//! A watch holds a position, not a queue: it reads the log from there whenever the state has moved
-//! on, so that a slow reader costs nothing but the log's retention. The first watch of a keyspace
-//! makes a durable cursor named `watch-n<node>`, from which on its changes are kept; a chore of the
-//! node moves the cursor along and drops it when nobody has watched for a while.
+//! A watch has a position, not a queue: it reads the log from there whenever the state has
+//! advanced, so that a slow reader costs nothing but the log's retention. The first watch of a
+//! keyspace creates a durable cursor named `watch-n<node>`, from which on its changes are kept; a
+//! task of the node advances the cursor and drops it after a while without a watch.
 
 use crate::desk::lock;
 use crate::handle::Handle;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How often a node's cursors are moved along. Changes stay at least this long for a watch that
-/// was cut off and comes back.
+/// The interval at which a node's cursors are advanced. Changes stay at least this long for a watch
+/// that was disconnected and resumes.
 const CURSOR_INTERVAL: Duration = Duration::from_secs(30);
 /// Rounds without a watch after which the cursor is dropped.
 const IDLE_ROUNDS_MAX: u32 = 20;
@@ -66,7 +66,7 @@ impl Watch {
             for (keyspace, position) in &mut self.positions {
                 let read =
                     self.handle.shared.reader.changes(*keyspace, *position, CHANGES_PER_READ_MAX);
-                // What is not known to last yet is told when it is.
+                // Changes that are not durable yet are delivered later.
                 let released = self.handle.released();
                 let read = match read {
                     Ok(mut read) => {
@@ -94,7 +94,7 @@ impl Watch {
         }
     }
 
-    /// Up to which revision everything has been handed out.
+    /// The revision up to which all changes have been delivered.
     pub fn position(&self) -> Revision {
         self.positions.values().copied().min().unwrap_or_default()
     }
@@ -117,7 +117,7 @@ impl Handle {
         Request::write(Command::SetCursor { name: self.cursor_name(), keyspace, position })
     }
 
-    /// Moves the cursors of watched keyspaces along, for as long as the node runs.
+    /// Advances the cursors of watched keyspaces, as long as the node runs.
     pub(crate) async fn keep_cursors(self) {
         let mut before = self.shared.reader.revision();
         loop {
@@ -144,7 +144,7 @@ struct WatchedKeyspace {
     idle_rounds: u32,
 }
 
-/// Which keyspaces are watched at this node.
+/// The watched keyspaces of this node.
 #[derive(Default)]
 pub(crate) struct Watched(Mutex<BTreeMap<KeyspaceId, WatchedKeyspace>>);
 
@@ -173,8 +173,8 @@ impl Watched {
         lock(&self.0).entry(keyspace).or_default().has_cursor = true;
     }
 
-    /// The keyspaces with a cursor, and whether it is still wanted; those that are not are
-    /// forgotten.
+    /// The keyspaces with a cursor, and whether it is still needed; entries that are not are
+    /// removed.
     fn round(&self) -> Vec<(KeyspaceId, bool)> {
         let mut watched = lock(&self.0);
         let mut round = Vec::new();

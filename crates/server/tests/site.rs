@@ -41,7 +41,7 @@ async fn value(handle: &Handle, key: &str) -> Option<Bytes> {
     }
 }
 
-/// Waits, without a bound on speed: a hang is the test runner's to end.
+/// Waits without a deadline: the test runner ends a hang.
 async fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -69,7 +69,7 @@ fn one_node_keeps_what_it_acknowledged() {
         assert!(matches!(here, Some(Ok(Answer::Value(Some(_))))), "{here:?}");
     });
     node.stop();
-    // The second time as after a start that the state's damage ended: it is rebuilt from the log.
+    // The second time as after a start that damage to the state ended: it is rebuilt from the log.
     for opening_ended in [true, false] {
         if !opening_ended {
             std::fs::write(data.path().join("n1/state.opening"), "").unwrap();
@@ -93,7 +93,7 @@ fn three_nodes_survive_their_leader_and_take_a_wiped_node_back() {
     on_runtime(async {
         let handles = [first.handle(), second.handle(), third.handle()];
         until(|| handles[0].status().members.voters.len() == 3).await;
-        // Any node takes any request.
+        // Any node accepts any request.
         for (nth, handle) in handles.iter().enumerate() {
             handle.call(put(&format!("via{nth}"), "x")).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! What must hold for a configuration to be used, beyond each value by itself.
+//! Conditions on a whole configuration, beyond each value by itself.
 
 use super::{Config, ConfigError, TlsConfig};
 use model::limits;
@@ -59,8 +59,8 @@ fn check_names(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What other nodes are reached by. A node that joins goes on asking for ever, so an address that
-/// nobody can ever answer at must not get that far.
+/// Checks the addresses of other nodes. A node that joins repeats its request without end, so an
+/// address at which no node can ever answer must be refused here.
 fn check_addresses(config: &Config) -> Result<(), ConfigError> {
     let join = config.join.iter().map(|address| ("--join", address));
     let advertise = config.ports.advertise.iter().map(|address| ("--advertise", address));
@@ -77,7 +77,7 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
         && ports.advertise_redis_cluster.is_none()
     {
         let what = format!(
-            "{address} is no address that clients could be sent to: say by which one they reach it \
+            "clients cannot be redirected to {address}: set the address by which they reach this port \
              with --advertise-redis-cluster HOST:PORT"
         );
         return Err(value("--redis-cluster", &what));
@@ -85,7 +85,7 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether this can be the address of a peer port; whether anybody answers there is found out later.
+/// Whether this can be the address of a peer port. Whether a node answers there is found out later.
 pub fn is_host_and_port(address: &str) -> bool {
     let parts = address.rsplit_once(':');
     parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
@@ -133,14 +133,14 @@ fn check_tls(config: &Config) -> Result<(), ConfigError> {
     match &config.tls.peer {
         Some(TlsConfig { ca: None, .. }) => Err(value(
             "[tls.peer] ca",
-            "missing: nodes prove themselves to each other, so it must name who signs their \
+            "missing: nodes prove themselves to each other, so it must name the CA of their \
              certificates",
         )),
         _ => Ok(()),
     }
 }
 
-/// The rule of the module's head: not loopback, no credentials: no.
+/// The rule of the module's head: a port that is not on loopback needs credentials.
 fn check_credentials(config: &Config, has_secret: bool) -> Result<(), ConfigError> {
     if config.insecure {
         return Ok(());
@@ -166,7 +166,7 @@ fn check_credentials(config: &Config, has_secret: bool) -> Result<(), ConfigErro
     Ok(())
 }
 
-/// Allowed and still worth a word.
+/// Warnings about settings that are allowed but risky.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let (ports, tls) = (&config.ports, &config.tls);

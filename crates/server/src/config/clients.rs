@@ -1,27 +1,27 @@
-//! `[clients]`: how long a client may be silent, and how many strangers there may be.
+//! `[clients]`: how long a client may be idle, and how many connections may be without a login.
 
 use super::ConfigError;
 use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How a node bears with its clients.
+/// Timeouts of client connections, and the share reserved for clients that have logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientsConfig {
-    /// Where there are users: a connection that has not logged in by then is closed. `None`: never.
+    /// If there are users: a connection that has not logged in by then is closed. `None`: never.
     pub login_timeout: Option<Duration>,
-    /// A Redis client that has asked nothing for so long is closed, unless it listens to channels.
-    /// `None`: never, which is Redis's `timeout 0`.
+    /// A Redis client that has sent no request for so long is closed, unless it is subscribed to
+    /// channels. `None`: never, which is Redis's `timeout 0`.
     pub idle_timeout: Option<Duration>,
-    /// A connection on which nothing has come for so long is probed whether its other side is still
-    /// there. `None`: not.
+    /// A connection that has been silent for so long is probed, to find out whether its other side
+    /// is still there. `None`: it is not probed.
     pub keepalive: Option<Duration>,
-    /// Where there are users: so many percent of a port's connections are for clients that are logged
-    /// in, and are taken by no others.
+    /// If there are users: this percentage of a port's connections is reserved for clients that
+    /// have logged in.
     pub reserved_percent: u8,
 }
 
-/// At most this much of a port can be kept from those who have still to log in.
+/// The largest share of a port that can be reserved.
 const RESERVED_PERCENT_MAX: u8 = 90;
 /// The longest time that can be set, in seconds: a day.
 const SECONDS_MAX: u64 = 24 * 60 * 60;
@@ -37,7 +37,7 @@ impl Default for ClientsConfig {
     }
 }
 
-/// What one source says of it.
+/// The part of it that one layer sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are those of ClientsConfig; 0 s: never")]
@@ -49,7 +49,7 @@ pub struct ClientsLayer {
 }
 
 impl ClientsLayer {
-    /// What this says, and where it is silent what `below` says.
+    /// This layer's settings, and those of `below` where this one has none.
     pub(super) fn over(self, below: ClientsLayer) -> ClientsLayer {
         ClientsLayer {
             login_timeout_s: self.login_timeout_s.or(below.login_timeout_s),
@@ -59,7 +59,7 @@ impl ClientsLayer {
         }
     }
 
-    /// The defaults, changed where this says something.
+    /// The defaults, with this layer's settings applied.
     pub(super) fn onto_defaults(self) -> ClientsConfig {
         let default = ClientsConfig::default();
         let span = |said: Option<u64>, default| match said {
@@ -76,7 +76,7 @@ impl ClientsLayer {
     }
 }
 
-/// Refuses what makes no sense.
+/// Refuses contradictory or impossible settings.
 pub(super) fn check(config: &ClientsConfig) -> Result<(), ConfigError> {
     let value = |setting: &str, what: String| ConfigError::Value { setting: setting.into(), what };
     for (setting, span) in [
@@ -89,14 +89,13 @@ pub(super) fn check(config: &ClientsConfig) -> Result<(), ConfigError> {
         }
     }
     if config.reserved_percent > RESERVED_PERCENT_MAX {
-        let what =
-            format!("must be 0 to {RESERVED_PERCENT_MAX}: somebody must be let in to log in");
+        let what = format!("must be 0 to {RESERVED_PERCENT_MAX}: logins need connections, too");
         return Err(value("clients.reserved_percent", what));
     }
     Ok(())
 }
 
-/// As a file that would give it again.
+/// Writes the settings as configuration file text that gives them again.
 pub(super) fn show(out: &mut String, config: &ClientsConfig) -> std::fmt::Result {
     let seconds = |span: Option<Duration>| span.map_or(0, |span| span.as_secs());
     writeln!(out, "\n[clients]")?;

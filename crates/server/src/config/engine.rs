@@ -1,4 +1,4 @@
-//! Where a site's keys are kept, and what that needs.
+//! Where a site's keys are kept, and the settings for that.
 
 use super::shown::{list, quoted};
 use super::{Config, ConfigError};
@@ -13,12 +13,12 @@ pub enum Engine {
     /// In the site's own log, at its nodes.
     #[default]
     Embedded,
-    /// In an etcd cluster that is there already.
+    /// In an existing etcd cluster.
     Etcd(EtcdConfig),
 }
 
 impl Engine {
-    /// The word that the setting `engine` has for it.
+    /// The value of the setting `engine`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Engine::Embedded => "embedded",
@@ -54,19 +54,19 @@ impl std::str::FromStr for EngineWord {
 pub struct EtcdConfig {
     /// Its members' client addresses: `http://HOST:PORT`, or `https://` for TLS.
     pub endpoints: Vec<String>,
-    /// What the names of all the site's keys begin with; no slash at its end.
+    /// The prefix of all etcd keys of the site; no slash at its end.
     pub prefix: String,
-    /// Who signed its certificates. Needed for TLS.
+    /// The CA that signed etcd's certificates. Required for TLS.
     pub ca: Option<PathBuf>,
-    /// The certificate to show it; always with a `key`.
+    /// The client certificate; always with a `key`.
     pub cert: Option<PathBuf>,
-    /// That certificate's key.
+    /// The client certificate's private key.
     pub key: Option<PathBuf>,
-    /// The user to log in as; always with a `password_file`.
+    /// The etcd user; always with a `password_file`.
     pub user: Option<String>,
-    /// A file with that user's password.
+    /// The file with that user's password.
     pub password_file: Option<PathBuf>,
-    /// How long the site stays a process's that is not heard of.
+    /// The TTL of the owner's lease: a failed process stays the owner for this long.
     pub lease_ttl: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Default for EtcdConfig {
     }
 }
 
-/// What one layer says of it.
+/// The settings of one layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "the fields are those of EtcdConfig, which says it")]
 pub struct EtcdLayer {
@@ -116,11 +116,11 @@ impl EtcdLayer {
         }
     }
 
-    /// The engine that is meant.
+    /// The engine that these settings select.
     pub(super) fn onto(self, word: EngineWord, site: &SiteName) -> Result<Engine, ConfigError> {
         if word == EngineWord::Embedded {
             if self != EtcdLayer::default() {
-                let what = "is for a site that keeps its keys in etcd; say so with --engine etcd, or \
+                let what = "is for a site that keeps its keys in etcd; add --engine etcd, or \
                             leave it out";
                 return Err(value("[etcd]", what));
             }
@@ -128,14 +128,14 @@ impl EtcdLayer {
         }
         let mut config = EtcdConfig::default();
         if !self.endpoints.is_empty() {
-            // What etcd's own tools take.
+            // etcd's own tools accept an address without a scheme, too.
             let named = |text: String| match text.contains("://") {
                 true => text,
                 false => format!("http://{text}"),
             };
             config.endpoints = self.endpoints.into_iter().map(named).collect();
         }
-        // Two sites may share a cluster.
+        // Two sites may share a cluster, so the default prefix contains the site's name.
         config.prefix = self.prefix.unwrap_or_else(|| format!("/portolan/{site}"));
         (config.ca, config.cert, config.key) = (self.ca, self.cert, self.key);
         (config.user, config.password_file) = (self.user, self.password_file);
@@ -150,7 +150,7 @@ fn value(setting: &str, what: impl Into<String>) -> ConfigError {
     ConfigError::Value { setting: setting.to_owned(), what: what.into() }
 }
 
-/// Refuses what cannot be served.
+/// Refuses settings with which the site cannot run.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let Engine::Etcd(etcd) = &config.engine else { return Ok(()) };
     if config.witness {
@@ -170,7 +170,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     let any_tls = etcd.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"));
     if any_tls && etcd.ca.is_none() {
-        let what = "missing: for https:// endpoints it must say who signed etcd's certificates";
+        let what = "missing: for https:// endpoints it must name the CA of etcd's certificates";
         return Err(value("--etcd-ca", what));
     }
     if !any_tls && (etcd.ca.is_some() || etcd.cert.is_some()) {
@@ -204,7 +204,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What is allowed and still worth a word.
+/// The warning about settings that are allowed but risky.
 pub(super) fn warning(config: &Config) -> Option<String> {
     let Engine::Etcd(etcd) = &config.engine else { return None };
     let is_remote = |endpoint: &&String| {
@@ -219,7 +219,7 @@ pub(super) fn warning(config: &Config) -> Option<String> {
     Some(format!("--etcd-endpoints {remote}: keys and values travel to etcd without TLS"))
 }
 
-/// The settings as a file would have them.
+/// Writes the settings as configuration file text.
 pub(super) fn show(out: &mut String, engine: &Engine) -> std::fmt::Result {
     writeln!(out, "engine = {}", quoted(engine.as_str()))?;
     let Engine::Etcd(etcd) = engine else { return Ok(()) };

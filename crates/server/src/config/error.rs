@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration. Each names the flag or the key to change.
+//! Configuration errors. Each names the flag or the key to change.
 
 use model::KeyspaceError;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// Why a configuration is not accepted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// The file is no TOML, or says something that is not known here.
+    /// The file is not TOML, or contains an unknown key or value.
     #[error("{file}:{line}:{column}: {what}{}", hint.as_ref().map(|h| format!("; {h}")).unwrap_or_default())]
     File {
         /// Which file.
@@ -17,32 +17,32 @@ pub enum ConfigError {
         column: usize,
         /// What is wrong there.
         what: String,
-        /// What may have been meant.
+        /// The nearest known key.
         hint: Option<String>,
     },
     /// One setting's value cannot be used.
     #[error("{setting}: {what}")]
     Value {
-        /// The flag or the key.
+        /// Its flag or key.
         setting: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong with it, and what is allowed.
         what: String,
     },
-    /// A keyspace cannot be served as stated.
+    /// The keyspace cannot be served with these settings.
     #[error("[[keyspace]] {0}")]
     Keyspace(#[from] KeyspaceError),
-    /// Two things that must differ are the same.
+    /// Two entries that must differ are equal.
     #[error("{what} {name:?} is there twice; every {what} needs its own")]
     Twice {
-        /// What kind of thing.
+        /// The kind of entry.
         what: &'static str,
-        /// What they share.
+        /// The shared name.
         name: String,
     },
     /// A port would be open to other machines without credentials.
     #[error(
-        "--{port} {address} is reachable from other machines, and nothing says who may come in: {needs}, \
-         listen on 127.0.0.1, or allow it in so many words with --insecure {words}",
+        "--{port} {address} is reachable from other machines without credentials: {needs}, \
+         listen on 127.0.0.1, or allow it explicitly with --insecure {words}",
         needs = if *port == "peer" {
             "give the nodes certificates ([tls.peer] with cert, key and ca) or a secret ([peers] secret_file)"
         } else {

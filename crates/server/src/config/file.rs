@@ -1,25 +1,24 @@
 //! The configuration file: TOML, and strict. An unknown key is an error that points at its line and
-//! names the known key that is nearest to it, because a setting that is silently ignored is found
-//! on the worst possible day.
+//! names the nearest known key, because a setting that is silently ignored is noticed too late.
 //!
 //! ```toml
 //! site = "pier-39"
 //! node = 1
 //! data = "/var/lib/portolan"
-//! join = ["10.0.0.1:7381"]            # peer ports of nodes that are there already
+//! join = ["10.0.0.1:7381"]            # peer ports of existing nodes
 //! capacity = 1.0                      # share of the deployment's slots, relative to other sites
 //!
 //! engine = "embedded"                 # or "etcd", and then:
 //!
 //! [etcd]
 //! endpoints = ["https://10.0.0.1:2379", "https://10.0.0.2:2379"]
-//! prefix = "/portolan/pier-39"        # what all its keys begin with
-//! ca = "etcd-ca.pem"                  # who signed etcd's certificates
-//! cert = "client.pem"                 # if etcd wants one
+//! prefix = "/portolan/pier-39"        # the prefix of all its keys
+//! ca = "etcd-ca.pem"                  # the CA of etcd's certificates
+//! cert = "client.pem"                 # if etcd requires one
 //! key = "client.key"
 //! user = "portolan"                   # if etcd has users
 //! password_file = "etcd-password"
-//! lease_ttl_s = 10                    # a standby takes over so long after the owner was heard of
+//! lease_ttl_s = 10                    # a standby takes over this long after the owner's last renewal
 //!
 //! [listen]                            # "off" closes a port (not the peer port)
 //! redis = "127.0.0.1:7379"
@@ -39,7 +38,7 @@
 //! key = "node.key"
 //! ca = "nodes-ca.pem"
 //!
-//! [peers]                             # how nodes prove themselves to each other
+//! [peers]                             # the nodes' proof to each other
 //! secret_file = "peer-secret"         # one secret a line, or two; mode 600
 //! site_secret_file = "site-secret"    # if the site has one of its own
 //! join_token_file = "join-token"      # from `portolan site token`; instead of a secret, to join
@@ -61,7 +60,7 @@
 //! heartbeat_ms = 50
 //!
 //! [handover]
-//! bytes_per_s_max = 0                 # of slots on their way to other sites; 0: as many as go
+//! bytes_per_s_max = 0                 # of handovers to other sites; 0: unlimited
 //!
 //! [disk]
 //! reserve_bytes = 268435456
@@ -356,7 +355,7 @@ impl KeyspaceTable {
     }
 }
 
-/// The TOML reader's complaint with the place and, for an unknown word, the nearest known one.
+/// The TOML reader's error with its place and, for an unknown key, the nearest known one.
 fn located(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
     let at = error.span().unwrap_or(Range { start: 0, end: 0 }).start.min(text.len());
     let before = &text.as_bytes()[..at];
@@ -370,8 +369,8 @@ fn located(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
     }
 }
 
-/// Serde says which word it does not know and which it does, each between backquotes: "unknown
-/// field `a`, expected one of `b`, `c`". The nearest of them, if one is near, is what was meant.
+/// Finds the known word that is nearest to the unknown one, if one is near. Serde's message names
+/// both in backquotes: "unknown field `a`, expected one of `b`, `c`".
 fn nearest(message: &str) -> Option<String> {
     if !message.contains("unknown field") && !message.contains("unknown variant") {
         return None;

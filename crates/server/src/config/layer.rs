@@ -1,4 +1,4 @@
-//! One layer of configuration: what one source says, and silence about the rest.
+//! One layer of configuration: the settings of one source; the others are unset.
 
 use super::{
     ClientsLayer, Config, ConfigError, EngineWord, EtcdLayer, INSECURE_WORDS, KeyspaceSpec,
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What one source says. `None` and an empty list: nothing.
+/// The settings of one source. `None` and an empty list: not set.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "the fields are those of Config and its parts, which say it")]
 pub struct Layer {
@@ -45,12 +45,12 @@ pub struct Layer {
     pub clients: ClientsLayer,
 }
 
-/// Where one port listens: an address or not at all.
+/// Where one port listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// Not at all (`off`).
+    /// The port is closed (`off`).
     Off,
-    /// Here.
+    /// At this address.
     At(SocketAddr),
 }
 
@@ -76,7 +76,7 @@ impl std::str::FromStr for Listen {
 }
 
 impl Layer {
-    /// What this layer says, and where it is silent what `below` says.
+    /// This layer's settings, and those of `below` where this one has none.
     pub fn over(self, below: Layer) -> Layer {
         fn list<T>(above: Vec<T>, below: Vec<T>) -> Vec<T> {
             if above.is_empty() { below } else { above }
@@ -124,7 +124,7 @@ impl Layer {
         }
     }
 
-    /// The defaults, changed where this layer says something.
+    /// The defaults, with this layer's settings applied.
     pub(super) fn onto_defaults(self) -> Result<Config, ConfigError> {
         let mut config = Config::default();
         if let Some(site) = self.site {

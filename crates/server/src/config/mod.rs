@@ -1,13 +1,13 @@
-//! What a node is told before it starts: one checked value, from four layers.
+//! A node's configuration: one checked value, from four layers.
 //!
 //! Flags win over the environment, the environment over the file, the file over the defaults. The
 //! command line reads flags and environment into a [`Layer`], [`file::parse`] reads the TOML file
 //! into another, and [`Config::resolve`] lays them over the defaults and checks the result. It is a
-//! pure function: the same layers give the same configuration or the same sentence about what is
-//! wrong with it. Certificates and the data directory are only opened later, by whoever uses them.
+//! pure function: the same layers give the same configuration or the same error. Certificates and
+//! the data directory are opened later, by the parts that use them.
 //!
-//! The rule with teeth is in [`check`]: a port that can be reached from another machine does not
-//! open without credentials unless the operator says so in so many words.
+//! [`check`] contains the main safety rule: a port that can be reached from another machine does
+//! not open without credentials unless the operator allows it explicitly.
 
 mod check;
 mod clients;
@@ -32,22 +32,22 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The words that open a remote port without credentials: the value of the setting `insecure`.
+/// The value of the setting `insecure` that opens a remote port without credentials.
 pub const INSECURE_WORDS: &str = "allow-remote-without-credentials";
 
-/// Threads of a front at least and at most, unless it is told.
+/// The least and the most threads of a front, unless configured.
 const FRONT_THREADS_DEFAULT: (usize, usize) = (2, 4);
 
-/// Everything a node is told, checked. See the module for where it comes from.
+/// The checked configuration of a node. The module's documentation describes its sources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The site this node belongs to.
     pub site: SiteName,
-    /// How much of the deployment's slots the site should hold, relative to others; hundredths.
+    /// The site's share of the deployment's slots, relative to other sites; hundredths.
     pub capacity_percent: u32,
-    /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
+    /// Bytes per second that handovers to other sites may use; 0: unlimited.
     pub handover_bytes_per_s_max: u64,
-    /// This node's id in it.
+    /// This node's id in its site.
     pub node: NodeId,
     /// The directory that holds its log, state and snapshots. Made if absent.
     pub data: PathBuf,
@@ -63,23 +63,23 @@ pub struct Config {
     pub ports: Ports,
     /// TLS on those ports.
     pub tls: PortsTls,
-    /// What it proves itself to other nodes with, and what it asks of them.
+    /// The credentials for other nodes, and what other nodes must prove.
     pub peers: PeersConfig,
-    /// Who may come in. Empty: everybody may do everything.
+    /// The users. Empty: every client may do everything.
     pub users: Vec<UserConfig>,
     /// Whether a port that other machines reach may be open without credentials.
     pub insecure: bool,
-    /// Keyspaces to make when the site does not have them yet.
+    /// Keyspaces to create when the site does not have them yet.
     pub keyspaces: Vec<KeyspaceSpec>,
     /// Timeouts of the site's consensus.
     pub raft: RaftConfig,
-    /// What it may take of the disk, and what it must leave.
+    /// Limits on its use of the disk.
     pub disk: DiskConfig,
-    /// What it may take of the memory.
+    /// Limits on its use of memory.
     pub memory: MemoryConfig,
-    /// How it serves its clients.
+    /// The threads and connections of its fronts.
     pub front: FrontConfig,
-    /// How it bears with them.
+    /// The timeouts of its clients.
     pub clients: ClientsConfig,
 }
 
@@ -122,44 +122,43 @@ pub struct TlsConfig {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who signs the certificates of those who connect. `None`: they show none. On the peer port
-    /// it is required, in both directions.
+    /// The CA that signs the certificates of connecting clients. `None`: clients need no
+    /// certificate. On the peer port it is required, in both directions.
     pub ca: Option<PathBuf>,
 }
 
 /// Timeouts of the site's consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaftConfig {
-    /// A follower that hears nothing for this long, or up to twice as long, starts an election.
+    /// A follower that receives nothing for this long, or up to twice as long, starts an election.
     pub election_timeout: Duration,
-    /// How often a leader says that it is there. At most a third of the election timeout.
+    /// The interval of a leader's heartbeats. At most a third of the election timeout.
     pub heartbeat: Duration,
 }
 
-/// What a node may take of the disk, and what it must leave.
+/// A node's limits on its use of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskConfig {
-    /// Writes are refused while fewer bytes than this are free, so that what the node needs to go
-    /// on reading and to become smaller again still fits.
+    /// Writes are refused while fewer bytes than this are free, so that the node has room to keep
+    /// reading and to compact.
     pub reserve_bytes: u64,
     /// A snapshot is made, and the log cut behind it, once the log is longer than this.
     pub log_bytes_before_snapshot: u64,
 }
 
-/// What a node may take of the memory.
+/// A node's limits on its use of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// What is kept of the state in memory: a quarter blocks of its files, the rest single rows.
+    /// The cache of the state: a quarter for blocks of its files, the rest for single rows.
     pub cache_bytes: u64,
     /// New records of the state before they go to disk.
     pub memtable_bytes: u64,
 }
 
-/// How a node serves its clients.
+/// A node's threads and connections for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrontConfig {
-    /// Threads that serve connections; the site itself has one more. Half the cores, unless said
-    /// otherwise.
+    /// Threads that serve connections; the site itself has one more. Default: half the cores.
     pub threads: usize,
     /// Client connections; at most [`model::limits::CONNECTIONS_MAX`].
     pub connections_max: usize,
@@ -233,8 +232,8 @@ impl Default for MemoryConfig {
 
 impl Default for FrontConfig {
     fn default() -> FrontConfig {
-        // The site's own thread and the disk's want their share. With one alone, though, clients
-        // wait for each other's commands where there are two cores.
+        // The site's own thread and the disk's thread need cores, too. On two cores one front
+        // thread would serialize all clients' commands, so the minimum is two.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (cores / 2).clamp(FRONT_THREADS_DEFAULT.0, FRONT_THREADS_DEFAULT.1);
         FrontConfig { threads, connections_max: model::limits::CONNECTIONS_MAX }
@@ -247,8 +246,8 @@ impl Config {
         Config::resolve_on(file, over, |_data| false)
     }
 
-    /// The same, of a node that is there already. `has_secret`: whether a data directory has a secret in
-    /// it, from when the node was let in.
+    /// The same for a node that exists already. `has_secret`: whether its data directory contains a
+    /// secret, stored when the node joined.
     pub fn resolve_on(
         file: Layer,
         over: Layer,
@@ -259,19 +258,20 @@ impl Config {
         Ok(config)
     }
 
-    /// What is allowed and still worth a word to the operator, one sentence each.
+    /// Warnings about settings that are allowed but risky, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         check::warnings(self)
     }
 
-    /// The configuration as a file that would give it again. Passwords are in it only as hashes.
+    /// The configuration as file text that gives the same configuration. Passwords appear only as
+    /// hashes.
     pub fn to_toml(&self) -> String {
         shown::to_toml(self)
     }
 }
 
-/// What must hold for any text of a configuration file: it is refused with a sentence, or it gives a
-/// configuration that, shown as a file, gives the same again. For fuzzing.
+/// Checks for any text of a configuration file that it is refused with an error, or gives a
+/// configuration whose file text gives the same configuration. For fuzzing.
 pub fn check_any(text: &str) {
     let resolve = |text: &str| {
         file::parse("f", text).and_then(|file| Config::resolve(file, Layer::default()))

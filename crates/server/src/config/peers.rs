@@ -1,7 +1,7 @@
-//! What a node proves itself to other nodes with, and what it asks of them.
+//! A node's credentials for other nodes, and what other nodes must prove.
 //!
-//! Secrets are given in files or in the environment. They are no settings of the configuration file or
-//! of the command line: files are shown and copied, and command lines are seen by every user of a machine.
+//! Secrets come from files or the environment, not from the configuration file or the command line:
+//! configuration files are shown and copied, and every user of a machine can see command lines.
 
 use super::shown::quoted;
 use super::{Config, ConfigError};
@@ -10,28 +10,28 @@ use serde::Deserialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What is said of it. Also one layer's part: `None` is silence there.
+/// The settings of `[peers]`. As one layer's part: `None` is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeersConfig {
     /// The deployment's secrets; from the environment only.
     pub secret: Option<Hidden>,
-    /// A file with them.
+    /// The file with the deployment's secrets.
     pub secret_file: Option<PathBuf>,
-    /// The site's own, if it has any besides; from the environment only.
+    /// The site's own secrets, if it has any; from the environment only.
     pub site_secret: Option<Hidden>,
-    /// A file with them.
+    /// The file with the site's secrets.
     pub site_secret_file: Option<PathBuf>,
-    /// What lets the node in at first.
+    /// The token with which the node joins.
     pub join_token: Option<Hidden>,
-    /// A file with it.
+    /// The file with the token.
     pub join_token_file: Option<PathBuf>,
-    /// Whether nodes that prove nothing are let in, and told.
+    /// Whether nodes without proof are accepted, with a warning.
     pub accept_unproved: Option<bool>,
 }
 
 impl PeersConfig {
     pub(super) fn over(self, below: PeersConfig) -> PeersConfig {
-        // A value and a file for the same are one setting.
+        // A value and a file are two forms of one setting.
         fn either(
             above: (Option<Hidden>, Option<PathBuf>),
             below: (Option<Hidden>, Option<PathBuf>),
@@ -59,7 +59,7 @@ impl PeersConfig {
         }
     }
 
-    /// Whether a secret is given, or what gets one.
+    /// Whether a secret, or a token that obtains one, is given.
     pub fn is_given(&self) -> bool {
         self.has_secret() || self.join_token.is_some() || self.join_token_file.is_some()
     }
@@ -95,7 +95,7 @@ impl PeersTable {
     }
 }
 
-/// Refuses what contradicts itself.
+/// Refuses contradictory settings.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let peers = &config.peers;
     let twice = [
@@ -117,27 +117,27 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What is allowed and still worth a word.
+/// Warnings about settings that are allowed but risky.
 pub(super) fn warnings(config: &Config, peer_is_remote: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.peers.accept_unproved == Some(true) {
         warnings.push(
-            "[peers] accept_unproved: whoever reaches the peer port is believed to be a node; take it \
-             out as soon as all nodes have the secret"
+            "[peers] accept_unproved: every program that reaches the peer port is accepted as a node; \
+             remove it as soon as all nodes have the secret"
                 .to_owned(),
         );
     }
     if peer_is_remote && config.tls.peer.is_none() && config.peers.is_given() {
         warnings.push(
-            "--peer is reachable from other machines without TLS: whoever is on the way between nodes \
-             can read and change what they send"
+            "--peer is reachable from other machines without TLS: an attacker between the nodes \
+             can read and change their messages"
                 .to_owned(),
         );
     }
     warnings
 }
 
-/// The part of the file that would say the same; nothing of what is secret.
+/// Writes the settings as configuration file text, without secret values.
 pub(super) fn show(out: &mut String, peers: &PeersConfig) -> std::fmt::Result {
     let files = [
         ("secret_file", &peers.secret_file),

@@ -1,4 +1,4 @@
-//! The effective configuration as a file that would give it again.
+//! The effective configuration as file text that gives it again.
 
 use super::{Config, INSECURE_WORDS, TlsConfig};
 use model::Placement;

@@ -1,4 +1,4 @@
-//! Each promise of the configuration, shown.
+//! Tests of each documented property of the configuration.
 
 use super::*;
 use proptest::prelude::*;
@@ -157,7 +157,7 @@ fn the_effective_configuration_reads_back() {
     assert_eq!(resolve(&default.to_toml()).unwrap(), default);
 }
 
-/// Lines of a file, right and wrong; in any order, so that most sections are not where they belong.
+/// Lines of a file, valid and invalid; in any order, so that most sections are misplaced.
 const LINES: [&str; 26] = [
     "site = \"pier-39\"",
     "node = 3",
@@ -244,7 +244,7 @@ proptest! {
     }
 }
 
-/// Any characters, those too that a file cannot hold as they are.
+/// Any characters, including those that a file cannot contain unescaped.
 fn words() -> impl Strategy<Value = String> {
     prop::collection::vec(any::<char>(), 1..20).prop_map(String::from_iter)
 }

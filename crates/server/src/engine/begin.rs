@@ -1,11 +1,12 @@
-//! From a site that lies in etcd to a core that can start.
+//! Starts a core from a site stored in etcd.
 //!
-//! What an owner finds is put in order first (`redo`), then all rows are read into the local state, which
-//! is emptied before: it is a copy and nothing else. The core begins behind the entry that the rows are
-//! as of, with an empty log, as after a restored backup.
+//! First an unfinished round of an earlier owner is completed (`redo`), then all rows are read into
+//! the local state, which is emptied before: it is only a copy. The core starts behind the log
+//! entry that the rows represent, with an empty log, as after a restored backup.
 //!
-//! Who the site is, its *identity*, lies in etcd too: the process that takes over on another machine is
-//! the same node of the same site. Only its address differs, and that is the first thing that it changes.
+//! The site's *identity* is in etcd too: a process that takes over on another machine is the same
+//! node of the same site. Only its address differs, and updating it is the new owner's first
+//! change.
 
 use super::etcd::health::Health;
 use super::etcd::owner::Owner;
@@ -31,7 +32,7 @@ use wire::peer::Member;
 
 const IDENTITY: &[u8] = b"identity";
 
-/// A site in etcd that this process owns, on its way to a running core.
+/// A site in etcd that this process owns, before its core runs.
 pub(crate) struct Kept<F = Owner> {
     store: F,
     cut: CutRows,
@@ -39,7 +40,7 @@ pub(crate) struct Kept<F = Owner> {
     site: Identity,
 }
 
-/// Waits until the site is this process's, and empties the data directory of copies.
+/// Waits until this process owns the site, and empties the local copies in the data directory.
 pub(crate) fn take_over(
     config: &Config,
     etcd: &EtcdConfig,
@@ -51,7 +52,7 @@ pub(crate) fn take_over(
     let site = match identify(&mut store, config, etcd, own) {
         Ok(site) => site,
         Err(error) => {
-            // Whose site it is need not wait for the end of a lease.
+            // The right process need not wait for the end of this lease.
             store.resign();
             return Err(error);
         }
@@ -72,7 +73,7 @@ fn empty(folder: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Finds out whose site it is, or makes it this node's.
+/// Checks that the site in etcd is this node's, or creates it for this node.
 fn identify(
     store: &mut impl Fenced,
     config: &Config,
@@ -98,18 +99,18 @@ fn save(store: &mut impl Fenced, site: &Identity) -> Result<(), Ended> {
 }
 
 impl<F: Fenced> Kept<F> {
-    /// The site's identity, in the place of the data directory's.
+    /// The site's identity, which replaces the data directory's.
     pub(crate) fn site(&self) -> &Identity {
         &self.site
     }
 
-    /// Remembers in etcd that the site's node has been let into a deployment.
+    /// Records in etcd that the site has joined a deployment.
     pub(crate) fn was_let_in(&mut self) -> Result<(), StartError> {
         self.site.let_in = true;
         Ok(save(&mut self.store, &self.site)?)
     }
 
-    /// The state with all that etcd has, recorded from here on.
+    /// The state with all rows from etcd; its changes are recorded from here on.
     pub(crate) fn fill(&mut self, state: FjallState) -> Result<Recorded<FjallState>, StartError> {
         redo::recover(&mut self.store)?;
         let began = std::time::Instant::now();
@@ -119,7 +120,8 @@ impl<F: Fenced> Kept<F> {
             state.commit(batch).map_err(|error| Ended::Failed(error.to_string()))
         };
         let rows = self.cut.read(&mut self.store, &mut take)?;
-        // Nobody else has written meanwhile, or what was read may be of several moments.
+        // Checks that no other process has written meanwhile: the rows read might not be
+        // consistent.
         self.store.check()?;
         if rows > 0 {
             tracing::info!("read {rows} rows from etcd in {} ms", began.elapsed().as_millis());
@@ -127,7 +129,7 @@ impl<F: Fenced> Kept<F> {
         Ok(Recorded::recording(state, self.recorder.clone()))
     }
 
-    /// The core's memory, as of the rows; the site is begun if there are none. `address`: of this
+    /// The core's state as of the rows; without rows a new site is created. `address`: of this
     /// process's peer port.
     pub(crate) fn recover(
         &mut self,
@@ -175,16 +177,16 @@ impl<F: Fenced> Kept<F> {
     }
 }
 
-/// What is left of it when the core runs.
+/// The parts that are needed while the core runs.
 pub(crate) struct Running {
-    /// What the site's thread holds back.
+    /// The outputs that the site's thread holds back.
     pub(crate) withheld: Withheld<FjallView>,
-    /// Set, it ends whatever waits for etcd.
+    /// When set, all waiting for etcd ends.
     pub(crate) stopping: Arc<AtomicBool>,
 }
 
 impl Kept {
-    /// The site's thread's part, and what to run on a thread of its own.
+    /// Returns the part for the site's thread, and the function to run on a thread of its own.
     pub(crate) fn run(mut self, events: mpsc::Sender<Event>) -> (Running, impl FnOnce() + Send) {
         let (rounds, inbox) = mpsc::channel::<Changes>();
         let room = events.clone();
@@ -204,7 +206,7 @@ impl Kept {
 }
 
 impl Running {
-    /// Ends what waits for etcd.
+    /// Ends all waiting for etcd.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A store in memory that keeps etcd's rules and fails where it is told to.
+//! An in-memory store with etcd's rules that fails where a test wants it.
 
 use super::fenced::{Ended, Fenced, Op, fit};
 use crate::desk::lock;
@@ -6,7 +6,7 @@ use model::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The store; clones are the same one.
+/// The store; clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Fake(Arc<Mutex<Inner>>);
 
@@ -14,20 +14,20 @@ pub(crate) struct Fake(Arc<Mutex<Inner>>);
 struct Inner {
     rows: BTreeMap<Bytes, Bytes>,
     owner: u64,
-    /// Commits until the owner's process is killed, and whether the last of them is done.
+    /// Commits until the owner's process is killed, and whether the last of them takes effect.
     dies: Option<(u32, bool)>,
     commits: u32,
     checks: u32,
 }
 
-/// It, as one owner sees it.
+/// The store as one owner sees it.
 pub(crate) struct Owner {
     fake: Fake,
     number: u64,
 }
 
 impl Fake {
-    /// Somebody owns it from here on, and nobody else.
+    /// A new owner, which replaces the previous one.
     pub(crate) fn own(&self) -> Owner {
         let inner = &mut *lock(&self.0);
         inner.owner += 1;
@@ -35,24 +35,24 @@ impl Fake {
         Owner { fake: self.clone(), number: inner.owner }
     }
 
-    /// The owner is killed in its `commits`th commit from here: when that is done, or before.
+    /// Kills the owner in its `commits`th commit from here, after the commit took effect if `done`.
     pub(crate) fn kill_in(&self, commits: u32, done: bool) {
         lock(&self.0).dies = Some((commits, done));
     }
 
-    /// Commits and checks that were made.
+    /// The number of commits and of checks.
     pub(crate) fn counts(&self) -> (u32, u32) {
         let inner = lock(&self.0);
         (inner.commits, inner.checks)
     }
 
-    /// The names of all that is there.
+    /// The names of all keys.
     pub(crate) fn names(&self) -> Vec<Bytes> {
         lock(&self.0).rows.keys().cloned().collect()
     }
 }
 
-/// The keys that an operation touches: from, until; both the same for one key.
+/// The range of keys that an operation touches: from, until; equal for one key.
 fn touched(op: &Op) -> (Bytes, Bytes) {
     match op {
         Op::Put { key, .. } | Op::Delete { key } => (key.clone(), key.clone()),

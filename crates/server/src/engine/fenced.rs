@@ -1,9 +1,10 @@
-//! What a site on etcd needs of it: reading, and transactions that only the owner's process can make.
+//! The contract with the store of a site: reads, and transactions that only the owner's process can
+//! make.
 //!
-//! The owner of a site has a *fence*: a key that is its own for as long as its lease lasts, and that
-//! every one of its transactions looks at. When somebody else owns the site, or may soon, the
-//! transaction does nothing and says so. A contract of its own, so that what is built on it is tried
-//! with a store in memory that fails where it is told to ([`super::fake`]).
+//! The owner of a site has a *fence*: a key that is its own as long as its lease lasts, and that
+//! each of its transactions compares. When another process owns the site, or soon may, the
+//! transaction does nothing and fails. The contract is separate from etcd so that its users can be
+//! tested with a store in memory that fails on demand ([`super::fake`]).
 
 use model::{Bytes, limits};
 
@@ -12,14 +13,14 @@ use model::{Bytes, limits};
 pub(crate) enum Op {
     /// Sets a key.
     Put {
-        /// Which.
+        /// The key.
         key: Bytes,
-        /// To what.
+        /// The value.
         value: Bytes,
     },
     /// Removes a key, there or not.
     Delete {
-        /// Which.
+        /// The key.
         key: Bytes,
     },
     /// Removes keys.
@@ -31,11 +32,11 @@ pub(crate) enum Op {
     },
 }
 
-/// What an operation takes in a request beside its keys and values, at most.
+/// The size of an operation in a request without its keys and values, at most.
 const OP_OVERHEAD_BYTES: usize = 32 + limits::ETCD_PREFIX_BYTES_MAX;
 
 impl Op {
-    /// What it takes of a request, at most.
+    /// Its size in a request, at most.
     pub(crate) fn bytes(&self) -> usize {
         OP_OVERHEAD_BYTES
             + match self {
@@ -46,10 +47,10 @@ impl Op {
     }
 }
 
-/// Operations that one [`Fenced::commit`] takes: the fence's own is one more.
+/// The most operations of one [`Fenced::commit`]: the fence needs one more.
 pub(crate) const OPS_MAX: usize = limits::ETCD_OPS_MAX - 1;
 
-/// Whether they fit one [`Fenced::commit`].
+/// Whether the operations fit one [`Fenced::commit`].
 pub(crate) fn fit(ops: &[Op]) -> bool {
     ops.len() <= OPS_MAX
         && ops.iter().map(Op::bytes).sum::<usize>() <= limits::ETCD_REQUEST_BYTES_MAX
@@ -73,27 +74,28 @@ pub(crate) fn groups(ops: Vec<Op>) -> Vec<Vec<Op>> {
     groups
 }
 
-/// Why nothing more can be done.
+/// Why the owner cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The site is not this process's any more. What was under way was not done, or was done before.
+    /// This process no longer owns the site. The current operation had no effect, or took effect
+    /// before.
     Lost(String),
-    /// It makes no sense to go on: what must be changed first.
+    /// Continuing is pointless until the named problem is mended.
     Failed(String),
     /// The node is being stopped.
     Stopped,
 }
 
-/// The part of the store that belongs to one site, as its owner sees it. What fails for a while is
-/// tried again inside until it is known to have been done, once.
+/// The part of the store that belongs to one site, as its owner sees it. Transient failures are
+/// retried inside until the operation is known to have taken effect once.
 pub(crate) trait Fenced {
-    /// Does all of it, or finds the fence gone. At most [`OPS_MAX`] operations, no key twice.
+    /// Applies all operations, or fails if the fence is gone. At most [`OPS_MAX`], no key twice.
     fn commit(&mut self, ops: Vec<Op>) -> Result<(), Ended>;
 
-    /// Makes sure that the fence stands now, at some moment between call and return.
+    /// Verifies that the fence held at some moment between call and return.
     fn check(&mut self) -> Result<(), Ended>;
 
-    /// The first keys and values from `from` (inclusive) to `until` (exclusive), at most so many.
+    /// The first keys and values from `from` (inclusive) to `until` (exclusive), limited in number.
     fn page(
         &mut self,
         from: &[u8],

@@ -1,7 +1,7 @@
-//! The thread that takes rounds to etcd, one after the other.
+//! The thread that writes rounds to etcd, one after the other.
 //!
-//! When there is none for a while it looks whether the site is still this process's, so that a process
-//! that nobody asks anything finds out too.
+//! Between rounds it checks regularly that this process still owns the site, so that an idle
+//! process notices a loss, too.
 
 use super::fenced::{Ended, Fenced};
 use super::recording::Changes;
@@ -11,7 +11,7 @@ use crate::node::Event;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often an owner that has nothing to do looks whether it still is one.
+/// How often an idle owner checks its ownership.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Flusher<F> {
@@ -22,8 +22,8 @@ pub(crate) struct Flusher<F> {
 }
 
 impl<F: Fenced> Flusher<F> {
-    /// Runs until nobody can bring another round, or the site is lost. Answers with the store, if it is
-    /// still good for something.
+    /// Runs until all senders of rounds are gone, or the site is lost. Returns the store if it is
+    /// still usable.
     pub(crate) fn run(mut self) -> Option<F> {
         loop {
             let done = match self.rounds.recv_timeout(LOOK_INTERVAL) {

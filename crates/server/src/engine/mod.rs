@@ -1,41 +1,42 @@
 //! Where a site keeps its keys: its own log and disk, or an etcd cluster.
 //!
 //! With the *embedded* engine a site is one to seven nodes that replicate a log. With the engine
-//! *etcd* it is one node, whose durability is an etcd cluster that is there already: for operators who
-//! run one anyway, and want its copies, its backups and its habits. What decides stays the same core
-//! (`protocol::site`), as a site of one voter; what differs is when its outputs leave.
+//! *etcd* it is one node, whose durability is an existing etcd cluster: for operators who run one
+//! anyway, with its replicas and its backups. The same core decides (`protocol::site`), as a site
+//! of one voter; the difference is when its outputs are released.
 //!
 //! The rules, from which all guarantees follow:
 //!
-//! - **One owner.** A process serves the site while it owns a key in etcd that has a lease. Each of its
-//!   transactions compares that key's revision and sets it anew, so that no other process's transaction,
-//!   and no delayed one of its own, can ever come between two of them.
-//! - **Nothing leaves before etcd has it.** The core's log is volatile, its state a copy. What applying
-//!   changes in the state is recorded and goes to etcd, a *round* at a time, each one transaction. Answers,
-//!   messages to other sites and news for watchers that came about until then leave when the transaction
-//!   has succeeded. While one is on its way, the next round gathers.
-//! - **A round without changes asks all the same**, for a read's answer is only good if the site was still
-//!   this process's after the question had come.
-//! - **Whoever loses the key says no more.** Its withheld outputs are dropped, those who wait are told
-//!   that the outcome is unknown, and the process waits for its turn to own the site again.
+//! - **One owner.** A process serves the site while it owns a key in etcd that has a lease. Each of
+//!   its transactions compares that key's revision and sets it anew, so that no other process's
+//!   transaction, and no delayed one of its own, can come between two of them.
+//! - **Nothing is released before etcd has it.** The core's log is volatile, its state a copy. The
+//!   changes that applying makes in the state are recorded and go to etcd, one *round* per
+//!   transaction. Answers, messages to other sites and watch events produced until then are
+//!   released when the transaction has succeeded. Meanwhile the next round gathers.
+//! - **A round without changes still checks the fence**, since a read's answer is valid only if
+//!   this process still owned the site after the request arrived.
+//! - **A process that loses the key stops answering.** Its withheld outputs are dropped, waiting
+//!   clients receive "outcome unknown", and the process waits to own the site again.
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `recording` | a state that can tell what was changed in it |
+//! | `recording` | a state that records its changes |
 //! | `fenced` | what is needed of etcd, as a contract |
-//! | `rows` | how rows lie in etcd; long ones in parts |
+//! | `rows` | how rows are stored in etcd; long ones in parts |
 //! | `redo` | rounds that do not fit one transaction |
 //! | `withheld` | outputs that wait for their round, and requests that wait for outputs |
-//! | `flusher` | the thread that takes rounds to etcd |
+//! | `flusher` | the thread that writes rounds to etcd |
 //! | `begin` | from an owned site in etcd to a core that can start |
-//! | `etcd` | the contract, by a real etcd |
+//! | `etcd` | the contract, implemented on etcd |
 //!
-//! Left out: other nodes in such a site (etcd has the copies; a second process is a standby), compacting
-//! etcd's history (its operator's settings do), and reads served by etcd itself. A stale read sees this
-//! process's copy, so it may see a write that is still on its way to etcd; a backup may hold one.
+//! Left out: other nodes in such a site (etcd has the replicas; a second process is a standby),
+//! compacting etcd's history (its operator's settings do), and reads served by etcd itself. A stale
+//! read sees this process's copy, so it may see a write that is still on its way to etcd; a backup
+//! may contain one.
 //!
-//! Source: EdgeKV (Sonbol et al., 2020), whose groups are etcd clusters; the fence is Chubby's sequencer
-//! (Burrows, 2006).
+//! Source: EdgeKV (Sonbol et al., 2020), whose groups are etcd clusters; the fence is Chubby's
+//! sequencer (Burrows, 2006).
 
 pub(crate) mod begin;
 pub(crate) mod etcd;

@@ -1,8 +1,8 @@
-//! A state that can tell what was changed in it.
+//! A state that records its changes.
 //!
-//! What the machine commits goes to the state below as it is. On a site whose keys lie elsewhere a
-//! [`Recorder`] keeps the changed rows besides, the last change of each, until they are taken to be
-//! written there. On any other site there is none, and all that is left is one question a batch.
+//! Commits of the machine go to the state below unchanged. On a site whose keys are kept elsewhere
+//! a [`Recorder`] also keeps the changed rows, the last change of each, until they are taken to be
+//! written there. On other sites there is no recorder, which costs one check per batch.
 
 use crate::desk::lock;
 use model::Bytes;
@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use storage::state::{Batch, Read, State, StateError};
 
-/// Rows and what happened to them; `None`: removed.
+/// Rows and their new values; `None`: removed.
 pub(crate) type Changes = BTreeMap<Bytes, Option<Bytes>>;
 
-/// A state, and who is told of its changes.
+/// A state and, if there is one, its recorder.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded<S> {
     state: S,
     recorder: Option<Arc<Recorder>>,
 }
 
-/// Rows that were changed and not taken yet.
+/// Changed rows that are not yet taken.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder(Mutex<Waiting>);
 
@@ -31,12 +31,12 @@ struct Waiting {
 }
 
 impl Recorder {
-    /// All that was changed since the last time.
+    /// Takes all changes since the last call.
     pub(crate) fn take(&self) -> Changes {
         std::mem::take(&mut *lock(&self.0)).changes
     }
 
-    /// About how many bytes wait.
+    /// The approximate number of bytes that wait.
     pub(crate) fn bytes(&self) -> usize {
         lock(&self.0).bytes
     }
@@ -58,12 +58,12 @@ fn weight(key: &Bytes, value: Option<&Bytes>) -> usize {
 }
 
 impl<S> Recorded<S> {
-    /// A state that nobody is told of.
+    /// A state without a recorder.
     pub(crate) fn silent(state: S) -> Recorded<S> {
         Recorded { state, recorder: None }
     }
 
-    /// A state whose changes from now on are kept by `recorder`.
+    /// A state whose changes from now on go to `recorder`.
     pub(crate) fn recording(state: S, recorder: Arc<Recorder>) -> Recorded<S> {
         Recorded { state, recorder: Some(recorder) }
     }
@@ -115,7 +115,7 @@ impl<S: State> State for Recorded<S> {
     fn clear(&self) -> Result<(), StateError> {
         match self.recorder {
             None => self.state.clear(),
-            // Rows of others would have to go, and nothing that such a site does needs it.
+            // Rows in the other store would have to be removed; such a site never needs this.
             Some(_) => Err(StateError::Io {
                 path: "etcd".to_owned(),
                 cause: "a state that is kept elsewhere is not replaced as a whole".to_owned(),

@@ -1,10 +1,11 @@
-//! A round's changes made durable, however many they are.
+//! Makes a round's changes durable, however many they are.
 //!
-//! What fits one transaction is one. What does not is written down first: the changes as one string of
-//! bytes, in pieces, and with the last piece a mark that the record is whole. From there on the round
-//! is durable. Then the rows follow in several transactions, and the record goes with the last one.
-//! Whoever takes the site over finds either no mark, and drops what pieces there are, or a whole record,
-//! and does it again: all of it is setting and removing rows, so that twice is once.
+//! A round that fits one transaction is one. Otherwise it is first written as a redo record: the
+//! changes as one string of bytes, in pieces, and with the last piece a mark that the record is
+//! complete. From then on the round is durable. The rows follow in several transactions, and the
+//! last one removes the record. A new owner finds either no mark, and drops the pieces, or a
+//! complete record, and applies it again: it only sets and removes rows, so applying it twice is
+//! harmless.
 
 use super::fenced::{Ended, Fenced, Op, fit, groups};
 use super::recording::Changes;
@@ -15,7 +16,7 @@ use wire::entry::{put_varint, take_varint};
 const REDO: &[u8] = b"redo/";
 const MARK: &[u8] = b"redo/whole";
 const PIECE: &[u8] = b"redo/piece/";
-/// A piece with all that comes with it fits a request.
+/// A piece with its overhead fits a request.
 const PIECE_BYTES_MAX: usize = limits::ETCD_REQUEST_BYTES_MAX - (8 << 10);
 const FORMAT: u8 = 1;
 
@@ -27,8 +28,8 @@ fn gone() -> Op {
     Op::DeleteRange { from: Bytes::from_static(REDO), until: end_of(REDO).into() }
 }
 
-/// Makes a round durable. `durable` is called as soon as it is; after that there may be more to do
-/// before the next round can be.
+/// Makes a round durable. Calls `durable` as soon as it is; more work may follow before the next
+/// round can begin.
 pub(crate) fn flush(
     store: &mut impl Fenced,
     cut: &mut CutRows,
@@ -62,13 +63,13 @@ pub(crate) fn flush(
     finish(store, ops)
 }
 
-/// Writes the rows of a round whose record is whole, and forgets the record.
+/// Writes the rows of a round whose record is complete, and removes the record.
 fn finish(store: &mut impl Fenced, mut ops: Vec<Op>) -> Result<(), Ended> {
     ops.push(gone());
     groups(ops).into_iter().try_for_each(|group| store.commit(group))
 }
 
-/// Does what an earlier owner wrote down and did not finish. Before anything is read.
+/// Completes an earlier owner's unfinished round. Called before anything is read.
 pub(crate) fn recover(store: &mut impl Fenced) -> Result<(), Ended> {
     let mark = store.page(MARK, &end_of(MARK), 1)?;
     let Some((_, mark)) = mark.first() else {
@@ -97,7 +98,7 @@ pub(crate) fn recover(store: &mut impl Fenced) -> Result<(), Ended> {
     }
     let changes = decode(&record.into()).ok_or_else(unreadable)?;
     tracing::info!("finishing what the last owner of this site began: {} rows", changes.len());
-    // Which rows were cut when it began is not known here.
+    // The parts of rows from before the record are not known here.
     finish(store, CutRows::default().ops(&changes, Before::Unknown))
 }
 

@@ -1,16 +1,16 @@
-//! How the rows of a state lie in etcd, below the site's prefix.
+//! How the rows of a state are stored in etcd, below the site's prefix.
 //!
 //! ```text
 //! row/ KEY                          0 ‖ value, or 1 ‖ parts ‖ length of a row that is cut
 //! part/ KEY's length ‖ KEY ‖ nth    a part of a longer row
 //! redo/…                            a round that did not fit one transaction   (redo.rs)
-//! identity                          whose site it is                           (begin.rs)
+//! identity                          the site's identity                        (begin.rs)
 //! owner                             the process that serves it                 (etcd/owner.rs)
 //! ```
 //!
-//! KEY is the state's own key, byte for byte; numbers are big-endian and of fixed length. A part's key
-//! begins with the length of KEY, so that the parts of one row are one range. Which rows are cut is
-//! kept in memory: when such a row is changed or removed its parts go with it.
+//! KEY is the state's own key, byte for byte; numbers are big-endian and of fixed length. A part's
+//! key begins with the length of KEY, so that the parts of one row are one range. Memory holds the
+//! list of cut rows: when such a row is changed or removed, its parts are removed with it.
 
 use super::fenced::{Ended, Fenced, Op};
 use super::recording::Changes;
@@ -23,20 +23,20 @@ pub(crate) const PART: &[u8] = b"part/";
 const WHOLE: u8 = 0;
 const CUT: u8 = 1;
 
-/// The rows that are cut, and into how many parts.
+/// The rows that are cut, and the number of their parts.
 #[derive(Debug, Default)]
 pub(crate) struct CutRows(pub(super) BTreeMap<Bytes, u32>);
 
-/// What is known of the parts that a row had before.
+/// What is known about the parts that a row had before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// What [`CutRows`] says.
+    /// [`CutRows`] has the number.
     Known,
-    /// Nothing: there may be any number.
+    /// Unknown: there may be any number.
     Unknown,
 }
 
-/// The end of the range of keys that begin like this.
+/// The end of the range of keys with this prefix.
 pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     *end.last_mut().expect("a prefix is not empty") += 1;
@@ -53,7 +53,7 @@ fn part_name(key: &[u8], nth: u32) -> Bytes {
 }
 
 impl CutRows {
-    /// What to do in etcd for these changes. The rows count as changed from here on.
+    /// The etcd operations for these changes. Records the rows as changed.
     pub(crate) fn ops(&mut self, changes: &Changes, before: Before) -> Vec<Op> {
         let mut ops = Vec::with_capacity(changes.len());
         for (key, value) in changes {
@@ -91,9 +91,9 @@ impl CutRows {
         ops
     }
 
-    /// Reads all rows, page by page, and remembers which of them are cut. Answers with how many
-    /// there are. The pages are of different moments: that is the same as long as nobody writes,
-    /// which the caller finds out by [`Fenced::check`] afterwards.
+    /// Reads all rows, page by page, and records which of them are cut. Returns the number of rows.
+    /// The pages are of different moments; they are consistent if there are no writes meanwhile,
+    /// which the caller verifies by [`Fenced::check`] afterwards.
     pub(crate) fn read(
         &mut self,
         store: &mut impl Fenced,

@@ -1,12 +1,12 @@
 //! Connections to nodes of other sites.
 //!
-//! They are made when there is something to say and kept until they break. Each carries one way: a
-//! node speaks over connections that it has dialled and listens on those that it has accepted, so that
-//! two nodes that dial each other at once are in nobody's way. Only whoever cannot be dialled, as the
-//! registry does not say where it is (it has just come, or has left), is answered over the connection
-//! that it made. What is said while a connection is
-//! being made waits for it, within the limit of all links; when it cannot be made, or breaks, the
-//! site is told, and asks another node.
+//! A connection is made when there is a message to send, and kept until it breaks. Each carries
+//! messages one way: a node sends over connections that it has dialled and receives over those that
+//! it has accepted, so two nodes that dial each other at once do not interfere. The exception is a
+//! node that cannot be dialled because the registry does not have its address (its site has just
+//! joined, or has left): it is answered over the connection that it made. Messages sent while a
+//! connection is being made wait for it, within the limit of all links; when it cannot be made, or
+//! breaks, the site is notified and uses another node.
 
 use super::connection::Connection;
 use super::{Link, LinkError, Links};
@@ -19,22 +19,22 @@ use std::time::Duration;
 use wire::across::Across;
 use wire::peer::{self, Say};
 
-/// How long a node that could not be reached is not dialled again.
+/// The time for which an unreachable node is not dialled again.
 const REST: Duration = Duration::from_millis(200);
 
 /// A node of another site.
 pub(super) type Remote = (SiteId, NodeId);
 
-/// What a node knows of other sites, and its connections there.
+/// The other sites of the deployment, and the connections to them.
 #[derive(Default)]
 pub(super) struct Others {
-    /// Whose deployment this is, and which of its sites.
+    /// This site's deployment and its id there.
     own: Mutex<Option<(DeploymentId, SiteId)>>,
     addresses: Mutex<BTreeMap<Remote, String>>,
-    /// The other sites' names, which they prove.
+    /// The other sites' names, which their nodes must prove.
     names: Mutex<BTreeMap<SiteId, SiteName>>,
     links: Mutex<BTreeMap<Remote, Arc<Link>>>,
-    /// The ways back to nodes that have dialled this one.
+    /// Links over accepted connections, to answer nodes that have dialled this one.
     back: Mutex<BTreeMap<Remote, Arc<Link>>>,
 }
 
@@ -51,7 +51,7 @@ impl Others {
 }
 
 impl Links {
-    /// This site belongs to a deployment; its sites are these.
+    /// Sets this site's deployment and its sites.
     pub(crate) fn set_deployment(&self, own: SiteId, registry: &Registry) {
         *lock(&self.0.others.own) = Some((registry.deployment, own));
         let others = registry.sites.iter().filter(|site| site.id != own);
@@ -62,7 +62,7 @@ impl Links {
         *lock(&self.0.others.addresses) = addresses.collect();
     }
 
-    /// Says something to a node of another site. Sent at the next [`Links::flush`].
+    /// Queues a message to a node of another site. Sent at the next [`Links::flush`].
     pub(crate) fn send_across(&self, site: SiteId, node: NodeId, message: Across) {
         let remote = (site, node);
         if !lock(&self.0.others.addresses).contains_key(&remote)
@@ -83,7 +83,8 @@ impl Links {
         }
     }
 
-    /// Connects to a node of another site and says what gathers for it, until the connection breaks.
+    /// Connects to a node of another site and sends its queued messages until the connection
+    /// breaks.
     async fn carry(self, remote: Remote, link: Arc<Link>) {
         let error = match self.dial_across(remote).await {
             Ok(connection) => {
@@ -91,7 +92,7 @@ impl Links {
                 let (mut reader, mut writer) = connection.split();
                 let event = |message| self.heard(remote, message);
                 let error = tokio::select! {
-                    // Little is said to us here; it ends when the other side does.
+                    // Few messages arrive here; the connection ends when the other side closes it.
                     error = reader.run(event, &self.0.events, &self.0.waiting) => error,
                     error = writer.run(&link, attached) => error,
                 };
@@ -123,7 +124,7 @@ impl Links {
         Ok(connection)
     }
 
-    /// Listens to a node of another site until the connection breaks.
+    /// Receives from a node of another site until the connection breaks.
     pub(super) async fn listen_across(&self, connection: Connection) {
         let hello = connection.hello();
         let (site, node) = (SiteId(hello.site_id), NodeId(hello.node));
@@ -138,7 +139,7 @@ impl Links {
         tracing::debug!(%site, %node, "a connection from another site broke: {error}");
     }
 
-    /// What a node of another site said, for this site.
+    /// Turns a message from a node of another site into an event for this site.
     fn heard(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
         let Some(Say::Across(message)) = message.say else { return None };
         let message = self.hear_across((site, node), message)?;

@@ -1,4 +1,4 @@
-//! One connection to a node: greeting, reading, writing. `prove` is what comes after the greeting.
+//! One connection to a node: greeting, reading, writing. `prove` follows the greeting.
 
 use super::{Link, LinkError};
 use crate::desk::lock;
@@ -18,14 +18,14 @@ use wire::proof::CHALLENGE_BYTES;
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// How long to wait for the site's thread to catch up.
+/// The interval at which a reader checks whether the site's thread has caught up.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Room to read into at once.
+/// The size of one read.
 const READ_BYTES: usize = 64 << 10;
 /// The same, on a connection that is not proved yet.
 const SHORT_READ_BYTES: usize = 1 << 10;
 
-/// A connection that has been greeted, or is about to be.
+/// A connection during or after the exchange of hellos.
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     buffer: BytesMut,
@@ -55,12 +55,12 @@ impl Connection {
         Connection { stream, buffer: BytesMut::new(), hello, hellos: Default::default(), tls }
     }
 
-    /// Whom it leads to.
+    /// The node at the other end.
     pub(crate) fn node(&self) -> NodeId {
         NodeId(self.hello.node)
     }
 
-    /// What the other end said of itself.
+    /// The other end's hello.
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -70,18 +70,18 @@ impl Connection {
         (&self.hellos.0, &self.hellos.1)
     }
 
-    /// What TLS says of the other end; `None`: there is no TLS.
+    /// The TLS session with the other end; `None`: there is no TLS.
     pub(super) fn session(&self) -> Option<&Session> {
         self.tls.as_ref()
     }
 
-    /// Says who we are and hears who they are.
+    /// Exchanges hellos.
     pub(super) async fn greet(&mut self, own: &Hello) -> Result<(), LinkError> {
         self.say(own).await?;
         let frame = self.next_short_frame().await?;
         self.hellos = (own.encode_to_vec().into(), frame.clone());
         let hello: Hello = peer::decode(frame)?;
-        // It is shown to people and compared with certificates.
+        // The name is displayed and compared with certificates, so it must be valid.
         SiteName::new(hello.site.as_str()).map_err(peer::FrameError::Malformed)?;
         if ![0, CHALLENGE_BYTES].contains(&hello.challenge.len()) {
             return Err(peer::FrameError::Malformed("a challenge".into()).into());
@@ -96,13 +96,13 @@ impl Connection {
         Ok(())
     }
 
-    /// A frame of a connection that is not proved yet.
+    /// Reads a frame of a connection that is not proved yet.
     pub(super) async fn next_short_frame(&mut self) -> Result<Bytes, LinkError> {
         let (room, max) = (SHORT_READ_BYTES, limits::PEER_HELLO_BYTES_MAX);
         next_frame(&mut self.stream, &mut self.buffer, room, max).await
     }
 
-    /// Ends it in an orderly way, so that what was sent last arrives.
+    /// Closes the connection in order, so that the last messages arrive.
     pub(super) async fn close(mut self) {
         let _ = self.stream.shutdown().await;
     }
@@ -121,7 +121,7 @@ impl Connection {
         Ok(peer::decode(next_frame(&mut self.stream, &mut self.buffer, room, max).await?)?)
     }
 
-    /// Asks one thing and waits for its answer.
+    /// Sends a request and waits for its answer.
     pub(super) async fn ask(
         &mut self,
         request: ForwardedRequest,
@@ -171,8 +171,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Hands messages to the site until something breaks. While too many wait there, nothing is
-    /// read, and the sender feels it.
+    /// Passes messages to the site until the connection breaks. While too many wait there it does
+    /// not read, which slows the sender.
     pub(super) async fn run(
         &mut self,
         event: impl Fn(peer::Message) -> Option<Event>,
@@ -207,7 +207,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Sends what gathers in the link until something breaks.
+    /// Sends the link's queued messages until the connection breaks.
     pub(super) async fn run(&mut self, link: &Link, connection: u64) -> LinkError {
         loop {
             let frames = {

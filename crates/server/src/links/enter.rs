@@ -1,10 +1,10 @@
-//! How a new site becomes part of a deployment: any node of any site lets it in.
+//! How a new site joins a deployment: through any node of any site.
 //!
-//! A node that starts with an empty disk does not know yet whether the addresses it was given lead to
-//! its own site or to another one. Whoever answers says so in its greeting. At another site it asks
-//! for its own site to be let in, under the name and the incarnation that it has: asked twice, that
-//! happens once. Where a site of that name is there already, and has no node of this number, it is
-//! joined instead, as one of its nodes: whoever answers says where they are.
+//! A node that starts with an empty disk cannot know whether the configured addresses belong to its
+//! own site or to another one. The greeting of the node there names its site. At another site it
+//! requests that its own site be added, under its name and incarnation: a repeated request has one
+//! effect. If a site of that name exists already and has no node of this number, the node joins
+//! that site instead; the answer contains the addresses of its nodes.
 
 use super::{LinkError, Links};
 use model::{
@@ -15,19 +15,18 @@ use std::time::Duration;
 use wire::entry;
 use wire::peer::ForwardedRequest;
 
-/// How long to wait before asking everybody again.
+/// The pause before all addresses are tried again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
-/// What the addresses lead to.
+/// The site that the addresses belong to.
 pub(crate) enum Found {
-    /// To this node's own site, whose nodes are at these addresses.
+    /// This node's own site; the addresses of its nodes.
     OwnSite(Vec<String>),
-    /// To another one, which has let this site in.
+    /// Another site, which has added this one to its deployment.
     LetIn(SiteId, Box<Registry>),
 }
 
-/// Asks around until it is known what the addresses lead to; ends early only when this site is not
-/// going to be let in.
+/// Tries the addresses until their site is known; ends early only if this site is refused for good.
 pub(crate) async fn look(
     links: &Links,
     addresses: &[String],
@@ -43,7 +42,7 @@ pub(crate) async fn look(
                 Err(Refused::Never(why)) => return Err(why),
                 Err(Refused::Link(error)) if error.is_refusal() => refused = Some(error),
                 Err(Refused::Link(error)) if !told => {
-                    tracing::warn!(address, "cannot join yet, and goes on trying: {error}");
+                    tracing::warn!(address, "cannot join yet; retrying: {error}");
                     told = true;
                 }
                 Err(Refused::Link(error)) => tracing::debug!(address, "cannot join yet: {error}"),
@@ -80,7 +79,8 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
     match entry::decode_reply(answer.outcome) {
         Ok(Ok(Answer::Registered { site, registry })) => Ok(Some(Found::LetIn(site, registry))),
         Ok(Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name))))) => {
-            // Of the same site, as it seems; a node that it has already would be another site's.
+            // Probably a node of the same site; if that number is taken there, the site is a
+            // different one.
             let nodes = answer.members.map_or_else(Vec::new, |members| members.nodes);
             let is_there = |own: &NodeEntry| nodes.iter().any(|node| node.node == own.node.0);
             if !nodes.is_empty() && !site.nodes.iter().any(is_there) {
@@ -93,7 +93,7 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
             );
             Err(Refused::Never(why))
         }
-        // It is only just beginning its deployment.
+        // The other site is still creating its deployment.
         Ok(Err(Failure::Refused(Refusal::NoDeployment))) => Ok(None),
         Ok(Err(Failure::Refused(refusal))) => Err(Refused::Never(refusal.to_string())),
         _ => Ok(None),

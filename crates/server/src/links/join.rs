@@ -1,8 +1,8 @@
-//! How a node with an empty disk becomes part of a site.
+//! How a node with an empty disk joins a site.
 //!
-//! It asks the nodes it was told of, and those they name, until the leader has made it a learner.
-//! Until then it takes no part in consensus: it may have been a member before and have forgotten
-//! its votes with its disk.
+//! It sends its request to the configured nodes, and to nodes named in their answers, until the
+//! leader has made it a learner. Until then it takes no part in consensus: it may have been a
+//! member before and have lost its votes with its disk.
 
 use super::{LinkError, Links};
 use model::{Failure, limits};
@@ -11,13 +11,13 @@ use std::time::Duration;
 use wire::entry;
 use wire::peer::{ForwardedRequest, Member, Members};
 
-/// How long to wait before asking everybody again.
+/// The pause before all addresses are tried again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
-/// Addresses that are asked in one round.
+/// The most addresses of one round.
 const ADDRESSES_MAX: usize = 4 * limits::NODES_MAX;
 
-/// Asks until the site has taken `member` in; then answers with the site's members. Ends early
-/// only when the site says that it will never be.
+/// Repeats the request until the site has added `member`; then returns the site's members. Ends
+/// early only if the site refuses the node for good.
 pub(crate) async fn join(
     links: &Links,
     addresses: &[String],
@@ -40,7 +40,7 @@ pub(crate) async fn join(
                 }
                 Err(error) if error.is_refusal() => refused = Some(error),
                 Err(error) if !told => {
-                    tracing::warn!(address, "cannot join yet, and goes on trying: {error}");
+                    tracing::warn!(address, "cannot join yet; retrying: {error}");
                     told = true;
                 }
                 Err(error) => tracing::debug!(address, "cannot join yet: {error}"),
@@ -62,8 +62,8 @@ enum Answer {
 
 async fn ask(links: &Links, address: &str, member: &Member) -> Result<Answer, LinkError> {
     let mut connection = links.dial(address, None).await?;
-    // An answer to what an earlier life of this node asked may still be on its way: ours bears a
-    // number that only this life has.
+    // An answer to an earlier life of this node may still be on its way; the incarnation as request
+    // id tells the two apart.
     let id = member.incarnation;
     let request = ForwardedRequest { id, join: Some(member.clone()), ..Default::default() };
     let answer = connection.ask(request).await?;

@@ -1,9 +1,8 @@
-//! Links from lives of nodes that are not the members: an old disk that came back, or a machine that
-//! was given a number which another one has. They must not take the member's link over.
+//! Links from lives of nodes that are not the members: an old disk that came back, or a machine
+//! with a number that is in use. They must not replace the member's link.
 //!
-//! Such a node may ask to be taken in, and nothing else; what it is told goes back over its own
-//! connection. Everything that is not asking ends the connection: a life that this node has only yet to
-//! hear of dials again.
+//! Such a node may only request to join; answers go back over its own connection. Any other message
+//! ends the connection: if this node has merely not learned of that life yet, the life dials again.
 
 use super::connection::Connection;
 use super::{Identity, Link, Links};
@@ -16,11 +15,11 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use wire::peer::{Life, Members, Message, Say};
 
-/// What the links know of the lives of the site's nodes.
+/// The lives of the site's nodes, as far as the links need them.
 #[derive(Default)]
 pub(super) struct Lives {
     members: Mutex<Members>,
-    /// The connections of those who may only ask, by node and incarnation.
+    /// The connections of nodes that may only request to join, by node and incarnation.
     joiners: Mutex<BTreeMap<(NodeId, u64), Arc<Link>>>,
 }
 
@@ -29,7 +28,7 @@ impl Lives {
         lock(&self.members).clone_from(members);
     }
 
-    /// Since when this node's life is a member.
+    /// The log index since which this node's life is a member.
     pub(super) fn since(&self, own: &Identity) -> u64 {
         lives::since_of(&lock(&self.members), own.node, own.incarnation)
     }
@@ -38,7 +37,7 @@ impl Lives {
         lives::replaced(&lock(&self.members), node, life)
     }
 
-    /// Passes answers on to those of a node's lives that asked to be taken in: each asks under its
+    /// Passes answers on to lives of a node that requested to join: each request carries its life's
     /// incarnation.
     pub(super) fn answer(&self, to: NodeId, message: &Message) {
         let Some(Say::Answered(answered)) = &message.say else { return };
@@ -62,18 +61,18 @@ impl Links {
         self.0.lives.replaced(connection.node(), life_of(connection)).is_some()
     }
 
-    /// A node that this one dialled is an earlier life of a member: it is told.
+    /// Notifies a dialled node that it is an earlier life of a member.
     pub(super) async fn turn_away(&self, mut connection: Connection) {
         let node = connection.node();
         let Some(by) = self.0.lives.replaced(node, life_of(&connection)) else { return };
         tracing::warn!(%node, "a node was refused: its disk is of an earlier life of {node}, or it was \
-             given a --node that another one has");
+             given a --node that is in use");
         let message: Message = Say::Replaced(by).into();
-        // It is told again when it is dialled again.
+        // If this is lost, the next dial repeats it.
         let _ = connection.say(&message).await;
     }
 
-    /// Hears a node that is not the member of its number, for as long as it asks to be taken in.
+    /// Serves a node that is not the member of its number, as long as it only requests to join.
     pub(super) async fn hear_joiner(&self, connection: Connection) {
         let (node, life) = (connection.node(), life_of(&connection));
         let Some(by) = self.0.lives.replaced(node, life) else { return };
@@ -94,7 +93,7 @@ impl Links {
         };
         let ended = async {
             refused.notified().await;
-            // So that it reads why before the connection ends.
+            // Gives the node time to read the reason before the connection ends.
             tokio::time::sleep(super::REDIAL.0).await;
         };
         tokio::select! {

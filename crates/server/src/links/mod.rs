@@ -1,15 +1,15 @@
-//! Links to the other nodes: one connection a pair, frames in order, nothing kept across a break.
+//! Links to the other nodes: one connection per pair, frames in order, nothing kept across a break.
 //!
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
-//! `across` holds the connections to nodes of other sites, which are another matter, and `straight` what
-//! passes the site's thread by over them; `join` and `enter` are how a node comes to a site and a site to a deployment.
-//! Nothing of this begins before both ends have proved that they belong together, where that is asked for:
-//! `prove`; `unproved` limits how many may be at it.
+//! `across` has the connections to nodes of other sites, and `straight` the reads over them that
+//! bypass the site's thread; `join` and `enter` let a node join a site and a site join a
+//! deployment. Where proof is required, `prove` runs before any of this; `unproved` limits the
+//! number of connections that are not proved yet.
 //!
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
-//! matters, and whoever waits for an answer has a deadline.
+//! matters, and every waiting request has a deadline.
 
 mod across;
 mod connection;
@@ -44,10 +44,10 @@ use unproved::Unproved;
 use wire::peer::{self, Hello, Members};
 use wire::proof::CHALLENGE_BYTES;
 
-/// How long to wait before dialling again: doubled from the first to the second.
+/// The pause before dialling again: doubled from the first to the second.
 const REDIAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Who this node is to others.
+/// This node's identity in greetings.
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) site: SiteName,
@@ -67,7 +67,7 @@ impl Identity {
     }
 }
 
-/// What waits to be sent to one node.
+/// The outgoing messages for one node.
 #[derive(Default)]
 pub(crate) struct Link {
     outgoing: Mutex<Outgoing>,
@@ -77,15 +77,15 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Outgoing {
     frames: BytesMut,
-    /// Which connection sends them; 0: none, and frames are dropped.
+    /// The connection that sends them; 0: none, and frames are dropped.
     connection: u64,
     connections: u64,
-    /// A connection is being made, and what is said waits for it.
+    /// A connection is being made, and messages wait for it.
     dialling: bool,
 }
 
 impl Link {
-    /// Appends a message, or drops it: there is no connection, or too much waits for it already.
+    /// Appends a message, or drops it: there is no connection, or the buffer is full.
     fn push(&self, message: &peer::Message) {
         let mut outgoing = lock(&self.outgoing);
         if outgoing.connection != 0 && outgoing.frames.len() < limits::PEER_BACKLOG_BYTES_MAX {
@@ -93,7 +93,7 @@ impl Link {
         }
     }
 
-    /// The same; what is said while a connection is being made waits for it.
+    /// The same, but messages sent while a connection is being made wait for it.
     fn push_while_dialling(&self, message: &peer::Message) {
         let mut outgoing = lock(&self.outgoing);
         let goes = outgoing.connection != 0 || outgoing.dialling;
@@ -102,20 +102,20 @@ impl Link {
         }
     }
 
-    /// Whether the caller is to make a connection: there is none, and nobody makes one.
+    /// Whether the caller must make a connection: there is none, and none is being made.
     fn begin_dialling(&self) -> bool {
         let mut outgoing = lock(&self.outgoing);
         outgoing.connection == 0 && !std::mem::replace(&mut outgoing.dialling, true)
     }
 
-    /// It could not be made: what waits for it is dropped.
+    /// The connection failed: the messages that wait for it are dropped.
     fn end_dialling(&self) {
         let mut outgoing = lock(&self.outgoing);
         outgoing.dialling = false;
         outgoing.frames = BytesMut::new();
     }
 
-    /// It was made, and sends what waits for it.
+    /// The connection was made and sends the messages that wait for it.
     fn attach_keeping(&self) -> u64 {
         let mut outgoing = lock(&self.outgoing);
         outgoing.dialling = false;
@@ -131,7 +131,7 @@ impl Link {
         }
     }
 
-    /// Takes over from whatever connection there was.
+    /// Replaces the previous connection, if any.
     fn attach(&self) -> u64 {
         let mut outgoing = lock(&self.outgoing);
         outgoing.connections += 1;
@@ -141,7 +141,7 @@ impl Link {
         outgoing.connection
     }
 
-    /// `false`: another connection has taken over already.
+    /// `false`: another connection has replaced this one already.
     fn detach(&self, connection: u64) -> bool {
         let mut outgoing = lock(&self.outgoing);
         let was_ours = outgoing.connection == connection;
@@ -163,16 +163,16 @@ struct Inner {
     auth: Arc<PeerAuth>,
     unproved: Arc<Unproved>,
     events: mpsc::Sender<Event>,
-    /// Messages handed to the site's thread and not taken yet.
+    /// Messages sent to the site's thread and not taken yet.
     waiting: Arc<AtomicUsize>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     lives: Lives,
-    /// Whom this node dials, and where. Each has exactly one task that does it: with two, each
-    /// would take the link over from the other for ever. `None`: no longer a member, which its
-    /// task has yet to notice.
+    /// The nodes that this node dials, and their addresses. Each has exactly one task that dials:
+    /// two would replace each other's connection without end. `None`: no longer a member, and its
+    /// task has not ended yet.
     dialled: Mutex<BTreeMap<NodeId, Option<String>>>,
     others: Others,
-    /// Who lets in sites that want to join the deployment, once there is somebody.
+    /// The service that lets sites join the deployment, once it is started.
     porter: OnceLock<Porter>,
     straight: OnceLock<StraightReads>,
     runtime: tokio::runtime::Handle,
@@ -206,17 +206,17 @@ impl Links {
         }))
     }
 
-    /// What this node shows to others and asks of them.
+    /// This node's credentials, and what it requires of other nodes.
     pub(crate) fn auth(&self) -> &Arc<PeerAuth> {
         &self.0.auth
     }
 
-    /// The site's thread has taken a message.
+    /// Records that the site's thread has taken a message.
     pub(crate) fn taken(&self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Says something to a node. May be lost. Sent at the next [`Links::flush`].
+    /// Queues a message to a node. It may be lost. Sent at the next [`Links::flush`].
     pub(crate) fn send(&self, to: NodeId, message: &peer::Message) {
         if let Some(link) = lock(&self.0.links).get(&to) {
             link.push(message);
@@ -232,7 +232,7 @@ impl Links {
         self.flush_across();
     }
 
-    /// Dials whom this node has to dial, at the addresses that the members have now.
+    /// Dials the nodes that this node has to dial, at the members' present addresses.
     pub(crate) fn set_members(&self, members: &Members) {
         let own = self.0.identity.node;
         self.0.lives.set_members(members);
@@ -258,7 +258,7 @@ impl Links {
         lock(&self.0.links).entry(node).or_default().clone()
     }
 
-    /// Connects to a node again and again, for as long as it is a member.
+    /// Dials a node again and again, as long as it is a member.
     async fn keep_dialling(self, node: NodeId) {
         let (mut wait, mut told) = (REDIAL.0, false);
         loop {
@@ -271,7 +271,7 @@ impl Links {
                     (wait, told) = (REDIAL.0, false);
                     self.run(connection).await;
                 }
-                // Nothing that time heals.
+                // Time does not mend a refusal, so it is logged once as a warning.
                 Err(error) if error.is_refusal() && !told => {
                     tracing::warn!(%node, address, "no link to a node of the site: {error}");
                     told = true;
@@ -285,7 +285,8 @@ impl Links {
         }
     }
 
-    /// Where to dial a node; if it is no longer a member, its task is forgotten, and must end.
+    /// The address of a node to dial; `None` for a node that is no longer a member: its task must
+    /// end.
     fn address_to_dial(&self, node: NodeId) -> Option<String> {
         let mut dialled = lock(&self.0.dialled);
         let address = dialled.get(&node).cloned().flatten();
@@ -314,7 +315,7 @@ impl Links {
         }
     }
 
-    /// Connects to whoever is at an address, of whatever site.
+    /// Connects to the node at an address, of any site.
     pub(crate) async fn dial_any(&self, address: &str) -> Result<Connection, LinkError> {
         in_time(async {
             let mut connection = self.greeted(address).await?;
@@ -354,7 +355,7 @@ impl Links {
             asks_proof: self.0.auth.asks(),
             ..self.0.identity.hello()
         };
-        // An older version ignores the challenge, and says so of a protocol that it does not speak.
+        // An older version ignores the challenge, but refuses this protocol with an error.
         let protocol = if self.0.auth.insists() { peer::PROTOCOL } else { hello.protocol };
         Ok(Hello { protocol, ..hello })
     }
@@ -363,7 +364,7 @@ impl Links {
     pub(crate) async fn accept(self, listener: TcpListener) {
         loop {
             let Ok((stream, address)) = listener.accept().await else {
-                // Out of descriptors: wait for some to be freed instead of spinning.
+                // Out of descriptors: wait for some to be freed.
                 tokio::time::sleep(REDIAL.0).await;
                 continue;
             };
@@ -379,7 +380,7 @@ impl Links {
                     Ok(Some(connection)) => links.serve(connection).await,
                     Ok(None) => tracing::info!(%address, "a join token was accepted"),
                     Err(LinkError::Timeout) => {
-                        tracing::debug!(%address, "a peer connection said nothing");
+                        tracing::debug!(%address, "a peer connection sent nothing");
                     }
                     Err(error) => {
                         tracing::warn!(%address, "a peer connection was refused: {error}");
@@ -389,7 +390,8 @@ impl Links {
         }
     }
 
-    /// `None`: it was made to show a join token, and is over.
+    /// Greets and checks an accepted connection. `None`: it only presented a join token, and is
+    /// over.
     async fn welcome(&self, stream: TcpStream) -> Result<Option<Connection>, LinkError> {
         stream.set_nodelay(true)?;
         let mut connection = match &self.0.tls {
@@ -405,7 +407,7 @@ impl Links {
         self.check(connection).await
     }
 
-    /// Serves a connection that somebody made, by who it is.
+    /// Serves an accepted connection according to the node that made it.
     async fn serve(&self, connection: Connection) {
         let hello = connection.hello();
         if hello.site == self.0.identity.site.as_str() {
@@ -453,7 +455,7 @@ impl Links {
     }
 }
 
-/// Why there is no link.
+/// Why a link could not be made or broke.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("{0}")]
@@ -496,7 +498,7 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// Whether it comes of what the two nodes were given, and not of the way between them.
+    /// Whether the cause is the two nodes' configuration, not the network.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -509,7 +511,7 @@ impl LinkError {
     }
 }
 
-/// Bounds what is done before a connection is proved.
+/// Bounds the work before a connection is proved.
 async fn in_time<T>(
     connecting: impl Future<Output = Result<T, LinkError>>,
 ) -> Result<T, LinkError> {
@@ -531,8 +533,8 @@ mod tests {
     }
 
     /// A membership that lacks a node for a moment (recovery begins with an empty one) must not
-    /// leave two tasks that dial it: they would cut each other's connection for ever, and what was
-    /// on its way would be lost each time.
+    /// leave two tasks that dial it: they would break each other's connection without end, and
+    /// messages would be lost each time.
     #[tokio::test]
     async fn a_node_that_leaves_and_comes_back_is_dialled_by_one_task() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

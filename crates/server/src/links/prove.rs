@@ -1,7 +1,7 @@
-//! How two nodes prove to each other that they belong together, right after their hellos.
+//! The mutual proof of two nodes that they belong together, directly after their hellos.
 //!
-//! The node that connected begins, and the other shows nothing before it has seen that. Whoever is
-//! refused is told why, as it is mostly a node that somebody forgot to give the secret to.
+//! The dialling node begins; the other sends no proof before it has checked that one. A refused
+//! node is sent the reason, since the usual cause is a missing secret.
 
 use super::connection::Connection;
 use super::{LinkError, Links, in_time};
@@ -13,13 +13,13 @@ use std::time::Duration;
 use wire::peer;
 use wire::proof::{Handshake, Proof, Refused, Step};
 
-/// The longest reason of another node that is shown.
+/// The longest displayed reason from another node.
 const WHY_CHARS_MAX: usize = 600;
-/// How long to wait before asking everybody again.
+/// The pause before all addresses are tried again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 impl Links {
-    /// Shows who this node is to the node that it has connected to, and sees who that is.
+    /// Sends this node's proof to the dialled node and checks that node's proof.
     pub(super) async fn prove(&self, connection: &mut Connection) -> Result<(), LinkError> {
         let auth = self.auth();
         if !is_asked(auth, connection) {
@@ -32,8 +32,8 @@ impl Links {
         Ok(judge(auth, connection, End::Acceptor, Some(&answer))?)
     }
 
-    /// Sees who has connected, and shows who this node is. `None`: it has shown a join token, was given
-    /// what that is good for, and is to come again.
+    /// Checks the proof of a node that has connected, and sends this node's. `None`: the node
+    /// presented a join token, received its secrets, and must connect again.
     pub(super) async fn check(
         &self,
         mut connection: Connection,
@@ -73,8 +73,8 @@ impl Links {
         Ok(Some(()))
     }
 
-    /// Asks around until the bearer of a join token was given what it is good for; ends early only when
-    /// nobody accepts it.
+    /// Presents a join token at the addresses until one node accepts it; ends early only if all
+    /// refuse it.
     pub(crate) async fn enrol(
         &self,
         addresses: &[String],
@@ -89,7 +89,7 @@ impl Links {
                     Ok(()) => return Ok(()),
                     Err(error) if error.is_refusal() => refused = Some(error),
                     Err(error) if !told => {
-                        tracing::warn!(address, "cannot join yet, and goes on trying: {error}");
+                        tracing::warn!(address, "cannot join yet; retrying: {error}");
                         told = true;
                     }
                     Err(error) => tracing::debug!(address, "cannot join yet: {error}"),
@@ -123,13 +123,13 @@ impl Links {
     }
 }
 
-/// Whether proofs are exchanged: either end asks, and both know of them.
+/// Whether proofs are exchanged: either end requires them, and both support them.
 fn is_asked(auth: &PeerAuth, connection: &Connection) -> bool {
     let other = connection.hello();
     !other.challenge.is_empty() && (auth.asks() || other.asks_proof)
 }
 
-/// What a proof on this connection is about; `own`: the end that this node is.
+/// The transcript that a proof on this connection covers; `own`: this node's end.
 fn transcript(connection: &Connection, own: End) -> Transcript<'_> {
     let (ours, theirs) = connection.hellos();
     let channel = connection.session().map_or(&[][..], |session| &session.channel);
@@ -139,7 +139,7 @@ fn transcript(connection: &Connection, own: End) -> Transcript<'_> {
     }
 }
 
-/// Whether what the other `end` shows is enough.
+/// Checks the proof of the node at the other `end`.
 fn judge(
     auth: &PeerAuth,
     connection: &Connection,

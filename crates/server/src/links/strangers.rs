@@ -1,4 +1,4 @@
-//! Sites that want to join this deployment: they belong to none yet, and may ask for nothing else.
+//! Sites that want to join this deployment: they belong to none yet, and may request nothing else.
 
 use super::Links;
 use super::connection::Connection;
@@ -7,16 +7,16 @@ use model::{Body, Command, Failure, Refusal, RegistryChange, RegistryError, limi
 use wire::entry;
 use wire::peer::{Answered, ForwardedAnswer, Member, Members, Message, Say};
 
-/// Whoever lets strangers in: a handle of this node.
+/// Lets sites join, through a handle of this node.
 pub(crate) struct Porter(pub(crate) Handle);
 
 impl Links {
-    /// From now on sites may ask to join.
+    /// Starts the join service.
     pub(crate) fn post(&self, porter: Porter) {
         let _ = self.0.porter.set(porter);
     }
 
-    /// Hears what a node without a deployment wants, and answers.
+    /// Serves the request of a node without a deployment.
     pub(super) async fn welcome_stranger(&self, mut connection: Connection) {
         let answering = async {
             while let Some(Say::Forward(forward)) = connection.hear().await?.say {
@@ -34,7 +34,8 @@ impl Links {
         let _ = tokio::time::timeout(2 * limits::REQUEST_DEADLINE, answering).await;
     }
 
-    /// Where the nodes are of a site whose name is taken: the stranger may be one of them.
+    /// The addresses of the nodes of a site whose name is taken: the joining node may be one of
+    /// them.
     fn nodes_of_taken(&self, outcome: &crate::Outcome) -> Option<Members> {
         let Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name)))) = outcome
         else {

@@ -1,5 +1,5 @@
-//! How many connections may be at proving what they are: each takes memory and a descriptor of this
-//! node before anything is known of it.
+//! Limits the connections that are not proved yet: each takes memory and a descriptor before
+//! anything about it is known.
 
 use crate::desk::lock;
 use model::limits;
@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-/// Those that others have made and not proved yet, by address.
+/// Accepted connections that are not proved yet, by address.
 #[derive(Default)]
 pub(super) struct Unproved(Mutex<HashMap<IpAddr, usize>>);
 
-/// One of them, until it is dropped.
+/// The place of one such connection, until it is dropped.
 pub(super) struct Place {
     of: Arc<Unproved>,
     address: IpAddr,
 }
 
 impl Unproved {
-    /// `None`: there are too many.
+    /// Takes a place. `None`: there are too many.
     pub(super) fn enter(self: &Arc<Unproved>, address: IpAddr) -> Option<Place> {
         let address = address.to_canonical();
         let mut all = lock(&self.0);

@@ -1,8 +1,8 @@
-//! Passwords are verified off to the side: on threads of their own, few of them, in the order of
-//! [`queue`]. Whoever waits for its login delays nobody who is logged in, and a flood of guesses costs
-//! these threads and one argon2's memory each, never more.
+//! Verifies passwords on a few threads of their own, in the order of [`queue`]. A waiting login
+//! delays no client that has logged in, and a flood of guesses costs these threads and the memory
+//! of one argon2 run each, never more.
 //!
-//! The threads exist only while there is something to verify.
+//! The threads exist only while there are passwords to verify.
 
 mod queue;
 
@@ -14,10 +14,10 @@ use model::limits::LOGIN_THREADS_MAX;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Why somebody is not let in.
+/// Why a login failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// It is not who it says.
+    /// User name or password is wrong.
     #[error(transparent)]
     Denied(#[from] Denied),
     /// Too many passwords wait to be verified. This one was not looked at.
@@ -25,7 +25,7 @@ pub enum LoginError {
     Busy,
 }
 
-/// What waits, and how many threads are at work.
+/// The waiting passwords, and the number of running threads.
 pub(crate) struct Logins {
     state: Arc<Mutex<State>>,
     users: Arc<Users>,
@@ -61,7 +61,7 @@ impl Logins {
     ) -> Result<Arc<User>, LoginError> {
         let (answer, answered) = oneshot::channel();
         self.enqueue(attempt, Waiting { name, password, answer })?;
-        // The thread was brought down, or never came up.
+        // No thread could be started, or it panicked.
         answered.await.unwrap_or(Err(LoginError::Busy))
     }
 
@@ -69,7 +69,7 @@ impl Logins {
         let mut state = lock(&self.state);
         let displaced = state.queue.push(attempt, waiting).map_err(|Full| LoginError::Busy)?;
         if let Some(Waiting { answer, .. }) = displaced {
-            // Whoever waited may have gone.
+            // The waiting client may have disconnected.
             let _ = answer.send(Err(LoginError::Busy));
         }
         if state.threads < LOGIN_THREADS_MAX {
@@ -81,7 +81,7 @@ impl Logins {
                 state.threads -= 1;
                 tracing::warn!("the system refuses a thread for logins: {error}");
                 if state.threads == 0 {
-                    // Nobody would ever come to what waits.
+                    // No thread is left to verify these.
                     state.queue = Queue::default();
                 }
             }
@@ -102,7 +102,7 @@ fn work(state: &Mutex<State>, users: &Users) {
             next
         };
         let Some(Waiting { name, password, answer }) = next else { return };
-        // Not for whoever has gone meanwhile.
+        // Skipped if the client has disconnected.
         if !answer.is_closed() {
             let verified = users.login(&name, &password).map_err(LoginError::Denied);
             let _ = answer.send(verified);
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn fifty_wrong_passwords_do_not_hold_up_a_right_one() {
         let logins = logins();
-        // Nobody works on it until all have come.
+        // No thread runs until all passwords are queued.
         lock(&logins.state).threads = LOGIN_THREADS_MAX;
         let begin = |failures, password: &str| {
             let (answer, answered) = oneshot::channel();

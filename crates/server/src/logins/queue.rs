@@ -1,39 +1,39 @@
-//! In which order passwords are verified: pure, so that it can be tried without a clock.
+//! The order in which passwords are verified: pure, so that it can be tested without a clock.
 //!
-//! Whoever guesses must not delay whoever knows. What is known of a login is from where it comes and how
-//! often its connection was wrong before. So those of connections that were not wrong go first, and one
-//! of the others after every few of them; among equals the addresses take turns; and of one address only
-//! so many wait.
+//! Guessers must not delay clients with the right password. A login is judged by its address and by
+//! the number of failed logins on its connection. Connections without a failure go first, with one
+//! of the others after every few of them; within a class the addresses take turns; and each address
+//! has a limit of waiting logins.
 
 use model::limits::{LOGINS_PER_ADDRESS_MAX, LOGINS_WAITING_MAX};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-/// So many of the first class go before one of the second.
+/// This many of the first class go before one of the second.
 const FIRST_BEFORE_ONE: u32 = 4;
 
-/// Who wants to log in.
+/// A login attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// From where.
+    /// The client's address.
     pub address: IpAddr,
-    /// How often this connection was wrong before.
+    /// Failed logins on this connection before.
     pub failures: u32,
 }
 
-/// No more can wait: nothing was verified.
+/// The queue is full: nothing was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// What waits to be verified.
+/// The logins that wait to be verified.
 pub(super) struct Queue<T> {
-    /// Of connections that were not wrong before, and of the others.
+    /// Of connections without a failure, and of the others.
     classes: [Class<T>; 2],
-    /// How many of the first have gone since one of the others did.
+    /// Logins of the first class since the last one of the second.
     gone: u32,
 }
 
-/// Those that wait, by address; addresses in turn.
+/// Waiting logins by address; the addresses take turns.
 struct Class<T> {
     by_address: HashMap<IpAddr, VecDeque<T>>,
     turns: VecDeque<IpAddr>,
@@ -63,7 +63,7 @@ impl<T> Class<T> {
         item
     }
 
-    /// Takes back what came last from an address.
+    /// Removes the newest login of an address.
     fn pop_last_of(&mut self, address: IpAddr) -> Option<T> {
         let waiting = self.by_address.get_mut(&address)?;
         let item = waiting.pop_back();
@@ -88,8 +88,8 @@ impl<T> Queue<T> {
         self.classes.iter().map(of).sum()
     }
 
-    /// Lets it wait. Where it finds no room, one of a connection that was wrong before gives way to one
-    /// that was not: that is handed back.
+    /// Queues a login. If there is no room, a login of a connection with a failure is displaced by
+    /// one of a connection without, and returned.
     pub(super) fn push(&mut self, attempt: Attempt, item: T) -> Result<Option<T>, Full> {
         let Attempt { address, failures } = attempt;
         let of_address: usize = self.classes.iter().map(|class| class.len_of(address)).sum();
@@ -113,7 +113,7 @@ impl<T> Queue<T> {
         Ok(displaced)
     }
 
-    /// What is verified next.
+    /// The next login to verify.
     pub(super) fn pop(&mut self) -> Option<T> {
         let [first, again] = &mut self.classes;
         if self.gone >= FIRST_BEFORE_ONE

@@ -1,37 +1,37 @@
-//! Whether what a node shows is enough: no sockets, no clocks, a table.
+//! Decides whether a node's evidence is enough: no sockets, no clocks, a table.
 
 use super::role::{self, Roles};
 use model::NodeId;
 
-/// What this node asks of others.
+/// What this node requires of other nodes.
 pub(crate) struct Policy {
-    /// What they must belong to, for people.
+    /// The site or deployment that they must belong to, for messages.
     pub(crate) to: String,
-    /// Whether it asks at all.
+    /// Whether it requires a proof.
     pub(crate) asks: bool,
-    /// Whether whoever shows nothing, or knows of no proofs, is let in nevertheless.
+    /// Whether nodes without a proof, or of a version without proofs, are accepted nevertheless.
     pub(crate) accept_unproved: bool,
     /// Whether it has a secret to check proofs with.
     pub(crate) has_secret: bool,
 }
 
-/// What a node says and shows.
+/// The claims and evidence of a node.
 pub(crate) struct Evidence<'a> {
-    /// The site that it says it is of.
+    /// The site that it claims.
     pub(crate) site: &'a str,
-    /// The node that it says it is.
+    /// The node id that it claims.
     pub(crate) node: NodeId,
-    /// Whether it speaks a protocol that has proofs.
+    /// Whether its protocol has proofs.
     pub(crate) knows_proofs: bool,
-    /// Whether it shows any MAC,
+    /// Whether it sent any MAC,
     pub(crate) shows_macs: bool,
-    /// and one that is right.
+    /// and a correct one.
     pub(crate) mac_is_right: bool,
-    /// What its certificate says; `None`: there is no TLS.
+    /// The roles in its certificate; `None`: there is no TLS.
     pub(crate) roles: Option<&'a Roles>,
 }
 
-/// Why a node is not believed. Told to its operator and to this node's.
+/// Why a node is refused. Reported to its operator and to this node's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotProved {
     #[error(
@@ -46,7 +46,7 @@ pub(crate) enum NotProved {
     )]
     OtherSecret { who: String, to: String },
     #[error(
-        "the node that {who} links to asks for a proof that others belong to {to}, and has no secret to \
+        "the node that {who} links to requires a proof that others belong to {to}, and has no secret to \
          check one with: give all nodes the same one (PORTOLAN_PEER_SECRET, or secret_file in [peers])"
     )]
     NothingToCheckWith { who: String, to: String },
@@ -70,7 +70,7 @@ impl Policy {
         let who = || format!("{} of site {}", shown.node, shown.site);
         let to = || self.to.clone();
         let is_allowed = shown.roles.is_some_and(|roles| roles.allow(shown.site, shown.node));
-        // A certificate that names somebody else is a lie, whatever else is shown.
+        // A certificate that names another node is refused, whatever else is presented.
         if let Some(roles) = shown.roles.filter(|roles| !roles.is_none() && !is_allowed) {
             return Err(NotProved::OtherRole { who: who(), says: roles.shown() });
         }
@@ -78,7 +78,7 @@ impl Policy {
             return Ok(());
         }
         let proved = if self.has_secret { shown.mac_is_right } else { is_allowed };
-        // Not with a wrong secret: whoever has one is to have the right one.
+        // Not with a wrong secret: a node that has a secret must have the right one.
         let is_let_in = self.accept_unproved && !(self.has_secret && shown.shows_macs);
         if proved || is_let_in {
             return Ok(());

@@ -1,16 +1,17 @@
-//! What a proof is made of: keys derived from secrets, and MACs of a handshake under them.
+//! The cryptography of proofs: keys derived from secrets, and MACs of a handshake under them.
 //!
-//! HMAC-SHA-256 and ChaCha20-Poly1305, both of `ring`; MACs are compared in constant time. A key is
-//! derived for each purpose, so that what proves one thing proves nothing else. A MAC covers which end
-//! made it, both hellos byte for byte (site, node, incarnation, protocol, challenges: no answer fits
-//! another connection, and nothing in a hello can be changed on the way), and under TLS a value that only
-//! the two ends of this very connection know (RFC 5705), so that no third party can pass proofs on.
+//! HMAC-SHA-256 and ChaCha20-Poly1305, both of `ring`; MACs are compared in constant time. There is
+//! a derived key for each purpose, so that a proof for one purpose is useless for another. A MAC
+//! covers the end that made it, both hellos byte for byte (site, node, incarnation, protocol,
+//! challenges: no answer fits another connection, and a changed hello is detected), and under TLS a
+//! value that only the two ends of this connection have (RFC 5705), so that no third party can
+//! relay proofs.
 
 use super::secret::Hidden;
 use bytes::Bytes;
 use ring::{aead, hmac};
 
-/// Which end of a connection makes a proof.
+/// The end of a connection that makes a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The one that connected.
@@ -19,19 +20,19 @@ pub(crate) enum End {
     Acceptor = 2,
 }
 
-/// What a proof is about.
+/// The handshake that a proof covers.
 #[derive(Clone, Copy)]
 pub(crate) struct Transcript<'a> {
     /// The hello of the node that connected, as it was sent.
     pub(crate) dialler: &'a [u8],
     /// The hello of the node that accepted.
     pub(crate) acceptor: &'a [u8],
-    /// What binds it to a TLS connection; empty on a plain one.
+    /// The value that binds the proof to a TLS connection; empty on a plain one.
     pub(crate) channel: &'a [u8],
 }
 
 impl Transcript<'_> {
-    /// `more`: whatever else the proof carries.
+    /// `more`: further content of the proof.
     fn bytes(&self, end: End, more: &[&[u8]]) -> Vec<u8> {
         let mut bytes = b"portolan peer proof 1".to_vec();
         bytes.push(end as u8);
@@ -48,22 +49,22 @@ impl Transcript<'_> {
 pub(crate) struct Key(hmac::Key);
 
 impl Key {
-    /// What nodes of a site prove themselves to each other with.
+    /// The key for proofs between nodes of one site.
     pub(crate) fn of_site(secret: &Hidden, site: &str) -> Key {
         Key::derive(secret.reveal().as_bytes(), "portolan peer site 1", site.as_bytes())
     }
 
-    /// What nodes of different sites of a deployment do.
+    /// The key for proofs between nodes of different sites of a deployment.
     pub(crate) fn of_deployment(secret: &Hidden) -> Key {
         Key::derive(secret.reveal().as_bytes(), "portolan peer deployment 1", b"")
     }
 
-    /// What the bearer of a token with these claims proves that with.
+    /// The key for the bearer of a token with these claims.
     pub(crate) fn of_token(&self, claims: &[u8]) -> [u8; 32] {
         self.tag("portolan join token 1", claims)
     }
 
-    /// The key that a token bears.
+    /// The key in a token.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Key {
         Key(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
@@ -85,7 +86,7 @@ impl Key {
         Bytes::copy_from_slice(hmac::sign(&self.0, &of.bytes(end, more)).as_ref())
     }
 
-    /// Whether one of the MACs is this key's.
+    /// Whether one of the MACs was made with this key.
     pub(crate) fn verify(
         &self,
         of: &Transcript<'_>,
@@ -94,7 +95,7 @@ impl Key {
         macs: &[Bytes],
     ) -> bool {
         let bytes = of.bytes(end, more);
-        // All of them, whichever is right.
+        // All MACs are checked, so that the time does not depend on which one is correct.
         macs.iter().fold(false, |is, mac| is | hmac::verify(&self.0, &bytes, mac).is_ok())
     }
 
@@ -116,7 +117,7 @@ impl Key {
         Some(bytes)
     }
 
-    /// A key that is used once: both ends' challenges are in it.
+    /// A key for one use: it depends on both ends' challenges.
     fn sealing(&self, of: &Transcript<'_>) -> (aead::LessSafeKey, aead::Nonce) {
         let key = self.tag("portolan join seal 1", &of.bytes(End::Acceptor, &[]));
         let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, &key).expect("it has 32 bytes");
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn keys_are_derived_as_they_were() {
-        // Fixed for good: nodes of two versions must derive the same.
+        // These values never change: nodes of two versions must derive the same keys.
         let secret = Hidden::new("0123456789abcdef0123456789abcdef");
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let site = Key::of_site(&secret, "pier").prove(&OF, End::Dialler, &[]);

@@ -1,21 +1,21 @@
-//! Whether a link is a member's: what nodes prove to each other, and who is let in.
+//! Authentication of links: the proofs that nodes exchange, and which nodes are accepted.
 //!
 //! | module | |
 //! | --- | --- |
 //! | [`secret`] | secrets and their files |
 //! | [`mac`] | keys derived from them, and MACs of a handshake |
-//! | [`token`] | what lets a new node in, once |
-//! | [`role`] | what a certificate says of its bearer |
-//! | [`judge`] | whether what a node shows is enough |
+//! | [`token`] | tokens with which a new node joins |
+//! | [`role`] | the node that a certificate names |
+//! | [`judge`] | whether a node's evidence is enough |
 //!
-//! A node without users, secrets and certificates whose peer port is on loopback asks for nothing:
-//! there, everybody who can reach it may do everything anyway. Any other asks both ends of every link
-//! to prove that they belong together: by a secret, if the node has one, else by their certificates.
-//! Sites prove themselves to each other with the deployment's secret; nodes of one site with the site's,
-//! which is derived from that one unless the site has its own.
+//! A node without users, secrets and certificates whose peer port is on loopback requires no proof:
+//! every program that can reach it may do everything anyway. Any other node requires both ends of
+//! every link to prove that they belong together: by a secret, if the node has one, else by their
+//! certificates. Between sites the proof uses the deployment's secret; between nodes of one site
+//! the site's secret, which is derived from the deployment's unless the site has its own.
 //!
-//! A secret proves that a node belongs to the site or the deployment; which node it is, it says itself, and
-//! nobody can change it on the way. A certificate can name the one node.
+//! A secret proves that a node belongs to the site or the deployment; the node's id is its own
+//! claim, which cannot be changed on the way. A certificate can name the one node.
 
 pub(crate) mod judge;
 pub(crate) mod mac;
@@ -40,46 +40,46 @@ use std::time::Duration;
 use wire::peer::Hello;
 use wire::proof::{Proof, Secrets, TokenClaims};
 
-/// The files of a data directory that keep the secrets that a node was given when it was let in.
+/// The files of a data directory with the secrets that a node received when it joined.
 const FILE: &str = "peer-secret";
 const SITE_FILE: &str = "site-secret";
 
-/// Why a node cannot prove anything.
+/// Why a node has no usable credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
-    /// A secret, or its file.
+    /// A secret or its file is not usable.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// The join token.
+    /// The join token is not usable.
     #[error("--join-token: {0}")]
     Token(#[from] TokenError),
-    /// The certificate of the peer port says nothing of a node.
+    /// The certificate of the peer port does not name a node.
     #[error(
         "[tls.peer] cert {cert}: it does not say that it is a node of this site, so no other node would \
-         believe it: it needs {uri} among its alternative names (URI), or all nodes need a secret \
+         accept it: it needs {uri} among its alternative names (URI), or all nodes need a secret \
          ([peers] secret_file)",
         cert = cert.display()
     )]
     CertificateWithoutRole {
         /// The file.
         cert: PathBuf,
-        /// What it must say.
+        /// The URI that it must contain.
         uri: String,
     },
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[error("the system refuses random numbers: {0}")]
     Random(String),
 }
 
-/// The secrets that a node has. The first of each is the one to prove with.
+/// The secrets of a node. The first of each list is used for its own proofs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Keyring {
     deployment: Vec<Hidden>,
-    /// The site's own, if it has any.
+    /// The site's own secrets, if it has any.
     site: Vec<Hidden>,
 }
 
-/// Between whom a proof is.
+/// The two parties of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Nodes of one site.
@@ -88,23 +88,23 @@ pub(crate) enum Scope {
     Deployment,
 }
 
-/// What a node shows to others and asks of them.
+/// This node's credentials, and what it requires of other nodes.
 pub(crate) struct PeerAuth {
     site: SiteName,
-    /// It asks even without a secret of its own: there are users, or TLS, or it can be reached from outside.
+    /// A proof is required even without a secret: there are users, or TLS, or the port is remote.
     always_asks: bool,
     accept_unproved: bool,
     keyring: RwLock<Keyring>,
     clock: Clock,
 }
 
-/// Whether a data directory has a secret in it.
+/// Whether a data directory contains a secret.
 pub fn has_secret(data: &Path) -> bool {
     data.join(FILE).exists() || data.join(SITE_FILE).exists()
 }
 
 impl PeerAuth {
-    /// Reads what the configuration names, or else what the data directory has.
+    /// Reads the configured credentials, or else those in the data directory.
     pub(crate) fn open(config: &Config, clock: Clock) -> Result<PeerAuth, PeersError> {
         let peers = &config.peers;
         let deployment = secrets_of(
@@ -129,7 +129,7 @@ impl PeerAuth {
         })
     }
 
-    /// A node that asks for nothing and has nothing to show.
+    /// A node that requires no proof and has none.
     #[cfg(test)]
     pub(crate) fn open_to_all(site: SiteName) -> PeerAuth {
         PeerAuth {
@@ -141,7 +141,7 @@ impl PeerAuth {
         }
     }
 
-    /// Whether others must prove that they belong here.
+    /// Whether other nodes must prove that they belong here.
     pub(crate) fn asks(&self) -> bool {
         self.always_asks || self.has_secret()
     }
@@ -172,19 +172,19 @@ impl PeerAuth {
         }
     }
 
-    /// Between whom a link to this node is.
+    /// The parties of a link to this node.
     fn scope(&self, other: &Hello) -> Scope {
         if other.site == self.site.as_str() { Scope::Site } else { Scope::Deployment }
     }
 
-    /// What this node shows at its end of a connection.
+    /// This node's proof at its end of a connection.
     pub(crate) fn prove(&self, other: &Hello, of: &Transcript<'_>, end: End) -> Proof {
         let keys = self.keys(self.scope(other));
         let macs = keys.iter().map(|key| key.prove(of, end, &[])).collect();
         Proof { macs, ..Proof::default() }
     }
 
-    /// Whether what the node at the other `end` shows is enough.
+    /// Checks the proof of the node at the other `end`.
     pub(crate) fn judge(
         &self,
         other: &Hello,
@@ -246,7 +246,7 @@ impl PeerAuth {
         }
     }
 
-    /// What a node with a token is given, if the token is right.
+    /// The secrets for a node with a join token, if the token is right.
     pub(crate) fn accept_token(
         &self,
         other: &Hello,
@@ -278,7 +278,7 @@ impl PeerAuth {
             }
         });
         let key = right.ok_or(TokenError::WrongSecret { whose: found })?;
-        // Only now is what it says believed.
+        // The claims are authentic from here on.
         let now_ms = self.clock.now().wall_ms;
         if now_ms >= claims.expires_ms {
             let ago = Duration::from_millis(now_ms - claims.expires_ms);
@@ -299,14 +299,14 @@ impl PeerAuth {
         Ok(Proof { macs, sealed, ..Proof::default() })
     }
 
-    /// What the bearer of a token shows.
+    /// The proof of a token's bearer.
     pub(crate) fn show_token(token: &JoinToken, of: &Transcript<'_>) -> Proof {
         let macs = vec![token.key().prove(of, End::Dialler, &[token.claims()])];
         Proof { macs, token: token.claims().clone(), ..Proof::default() }
     }
 
-    /// Takes, and keeps durably, what the bearer of a token was given. `None`: whoever answered does not
-    /// know the secret that the token was made with.
+    /// Stores durably the secrets that the bearer of a token received. `None`: the answering node
+    /// does not have the secret of the token.
     pub(crate) fn take_given(
         &self,
         token: &JoinToken,
@@ -334,7 +334,7 @@ impl PeerAuth {
         Ok(())
     }
 
-    /// Draws a secret for a site that is alone and asks, so that others can be let in.
+    /// Creates a secret for a new site that requires proofs, so that other nodes can join.
     pub(crate) fn begin(&self, data: &Path) -> Result<(), PeersError> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| PeersError::Random(error.to_string()))?;
@@ -354,7 +354,7 @@ pub(crate) fn join_token(config: &Config) -> Result<Option<JoinToken>, PeersErro
     Ok(Some(JoinToken::parse(&text)?))
 }
 
-/// Sees that a node which asks others for a proof has something to check one with.
+/// Makes sure that a node which requires proofs can check them.
 pub(crate) fn begin_secret(
     config: &Config,
     auth: &PeerAuth,
@@ -366,21 +366,21 @@ pub(crate) fn begin_secret(
     if is_alone {
         auth.begin(&config.data)?;
         tracing::info!(
-            "the peer port asks for a secret, which was drawn and lies in {}; `portolan site token` \
+            "the peer port requires a secret, which was generated and is in {}; `portolan site token` \
              lets others join",
             config.data.join(FILE).display()
         );
         return Ok(());
     }
     tracing::warn!(
-        "the peer port asks others to prove that they are nodes, and this one has no secret to check \
+        "the peer port requires a proof that others are nodes, and this one has no secret to check \
          that with, so it has no links: give all nodes the same secret (PORTOLAN_PEER_SECRET, or \
          secret_file in [peers])"
     );
     Ok(())
 }
 
-/// Refuses a certificate of the peer port that no other node would believe.
+/// Refuses a certificate of the peer port that other nodes would refuse.
 pub(crate) fn check_certificate(
     config: &Config,
     auth: &PeerAuth,
@@ -388,7 +388,7 @@ pub(crate) fn check_certificate(
 ) -> Result<(), PeersError> {
     let Some(tls) = &config.tls.peer else { return Ok(()) };
     let must_say = !config.peers.is_given() && auth.insists() && !auth.has_secret();
-    // One that says something else would be refused even with the secret.
+    // A certificate that names another node would be refused even with the secret.
     if roles.allow(config.site.as_str(), config.node) || (roles.is_none() && !must_say) {
         return Ok(());
     }

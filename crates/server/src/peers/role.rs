@@ -1,21 +1,21 @@
-//! What a certificate says of its bearer: `portolan://node/SITE` or `portolan://node/SITE/NODE`, a URI
+//! The node that a certificate names: `portolan://node/SITE` or `portolan://node/SITE/NODE`, a URI
 //! among its alternative names.
 //!
-//! That an authority has signed a certificate says that its bearer is somebody; clients may have
-//! certificates of the same one. Only the URI says that it is a node, and of which site.
+//! The signature of a CA alone is not enough; clients may have certificates of the same CA. Only
+//! the URI identifies the bearer as a node, and its site.
 
 use model::NodeId;
 use rustls::pki_types::CertificateDer;
 
-/// What the URI of a node begins with.
+/// The prefix of the URI of a node.
 const ROLE: &str = "portolan://node/";
 
-/// The URIs of a certificate that say which nodes its bearer may be.
+/// The URIs of a certificate that name the nodes its bearer may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roles(Vec<String>);
 
 impl Roles {
-    /// Those of a certificate that has been verified.
+    /// The roles in a verified certificate.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Roles {
         let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else {
             return Roles::default();
@@ -29,7 +29,7 @@ impl Roles {
         Roles(uris.iter().map(|uri| (*uri).to_owned()).collect())
     }
 
-    /// It does not say that it is a node's.
+    /// Whether the certificate names no node.
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_empty()
     }
@@ -41,7 +41,7 @@ impl Roles {
         self.0.iter().any(|found| *found == of_site || *found == of_node)
     }
 
-    /// What it says, for people.
+    /// The URIs, for messages.
     pub(crate) fn shown(&self) -> String {
         let shown = self.0.join(", ");
         shown.chars().filter(|c| !c.is_control()).take(200).collect()

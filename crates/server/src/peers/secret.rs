@@ -1,8 +1,8 @@
 //! Secrets between nodes: their text, and the files they are kept in.
 //!
-//! A file has one secret a line, at most two; empty lines and those that begin with `#` do not count.
-//! The first is the one to prove with, all are accepted, so that secrets can be changed while a site
-//! runs: first the new one before the old one at every node, then the new one alone.
+//! A file has one secret per line, at most two; empty lines and lines that begin with `#` are
+//! ignored. The first is used for proofs, all are accepted, so that secrets can be changed while a
+//! site runs: first add the new one before the old one at every node, then keep the new one alone.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,7 +12,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A text that must not be seen: it is not in what is logged or printed.
+/// A text that must not be visible: it is never logged or printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(String);
 
@@ -46,38 +46,38 @@ pub enum SecretError {
     /// The file cannot be read or written.
     #[error("{setting} {path}: {cause}", path = path.display())]
     Io {
-        /// Who names it.
+        /// The setting that names it.
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// Others than its owner can read it.
+    /// Users other than its owner can read it.
     #[error(
         "{setting} {path}: others than its owner can read or change it (mode {mode:o}); `chmod 600 \
          {path}` first, and another secret if somebody may have read it",
         path = path.display()
     )]
     Readable {
-        /// Who names it.
+        /// The setting that names it.
         setting: &'static str,
         /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// What is in it is no secret.
+    /// The content is not a valid secret.
     #[error("{setting}: {what}; `openssl rand -base64 32` makes a secret")]
     Text {
-        /// Who names it.
+        /// The setting that names it.
         setting: String,
         /// What is wrong.
         what: String,
     },
 }
 
-/// The secrets that a text holds.
+/// Reads the secrets in a text.
 pub(crate) fn parse(setting: &str, text: &str) -> Result<Vec<Hidden>, SecretError> {
     let wrong = |what| Err(SecretError::Text { setting: setting.to_owned(), what });
     let lines =
@@ -97,7 +97,7 @@ pub(crate) fn parse(setting: &str, text: &str) -> Result<Vec<Hidden>, SecretErro
     }
 }
 
-/// The text of a file that only its owner may read.
+/// Reads a file that only its owner may read.
 pub(crate) fn read(setting: &'static str, path: &Path) -> Result<String, SecretError> {
     let io = |cause| SecretError::Io { setting, path: path.to_owned(), cause };
     let file = File::open(path).map_err(io)?;
@@ -118,7 +118,7 @@ pub(crate) fn write(path: &Path, secrets: &[Hidden]) -> Result<(), SecretError> 
     let new = path.with_extension("new");
     let text: String = secrets.iter().map(|secret| format!("{}\n", secret.0)).collect();
     let write = || {
-        // One left behind may have another mode.
+        // A leftover file may have another mode.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

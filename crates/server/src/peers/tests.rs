@@ -105,7 +105,7 @@ fn a_token_expires_and_cannot_be_made_longer() {
     let old = JoinToken::make(&claims(pier.clock.now().wall_ms - 5_000), &key);
     let refused = enrolled(&pier, "pier", &old.to_text()).err().unwrap();
     assert!(refused.to_string().contains("expired 5 s ago"), "{refused}");
-    // Its bearer says that it lasts longer.
+    // The bearer claims a later expiry.
     let mut shown = PeerAuth::show_token(&old, &OF);
     shown.token = claims(u64::MAX).encode_to_vec().into();
     let refused = pier.accept_token(&hello("pier"), &OF, &shown);

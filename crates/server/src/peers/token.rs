@@ -1,9 +1,9 @@
-//! Join tokens: what lets a new node in once, before it has the secret itself.
+//! Join tokens: a new node uses one to join, before it has the secret itself.
 //!
-//! A token is what it says (for which site, until when, a random number) and a key that is derived
-//! from that and the secret of whoever made it. Nobody remembers tokens: every node with the secret
-//! derives the key again from what the token says. The bearer shows what it says and proves that it has the
-//! key, which is never sent.
+//! A token consists of its claims (site, expiry, a random number) and a key that is derived from
+//! the claims and the secret of the node that made it. Tokens are not stored: every node with the
+//! secret derives the key again from the claims. The bearer sends the claims and proves that it has
+//! the key, which is never sent.
 
 use super::mac::Key;
 use base64::Engine as _;
@@ -15,17 +15,17 @@ use std::fmt;
 use std::time::Duration;
 use wire::proof::TokenClaims;
 
-/// What a token's text begins with: the version of its format, too.
+/// The prefix of a token's text, with the version of its format.
 const HEAD: &str = "portolan-join-1";
 
-/// A join token, as its bearer has it.
+/// A join token, with its key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
     claims: Bytes,
     key: [u8; 32],
 }
 
-/// What the bearer of a token may become.
+/// What a token allows its bearer to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenScope {
     /// A node of the site where the token is made.
@@ -37,67 +37,67 @@ pub enum TokenScope {
 /// Why a token is not accepted, or not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no token.
+    /// The text is not a token.
     #[error("this is no join token of this version; it begins with {HEAD}. and is one line")]
     Malformed,
-    /// Its time is over.
+    /// It has expired.
     #[error(
         "the join token expired {} s ago; `portolan site token` makes another (if it was made just \
          now, the machines' clocks differ)",
         ago.as_secs()
     )]
     Expired {
-        /// How long ago that was.
+        /// The time since then.
         ago: Duration,
     },
-    /// It was not made with a secret that is known here.
+    /// It was not made with a secret of this node.
     #[error(
         "the join token was not made with the secret of {whose}: make another there with `portolan \
          site token`"
     )]
     WrongSecret {
-        /// Whose secret.
+        /// The owner of the expected secret.
         whose: String,
     },
     /// It is for a node of another site.
-    #[error("the join token is for a node of site {for_site}, and {found} was asked to let it in")]
+    #[error("the join token is for a node of site {for_site}, and {found} received it")]
     OtherSite {
         /// The site that it is for.
         for_site: String,
-        /// What was found.
+        /// The site that was asked.
         found: String,
     },
-    /// There is nothing to make it of, or to check it with.
+    /// There is no secret to make or check it with.
     #[error(
         "{whose} has no secret that a join token could be made of; it gets one with [peers] secret_file \
          or PORTOLAN_PEER_SECRET, and by itself if it is a site of one node that has users"
     )]
     NoSecret {
-        /// Who has none.
+        /// The site or deployment without a secret.
         whose: String,
     },
-    /// It would be good for too long, or not at all.
+    /// The requested lifetime is too long or too short.
     #[error(
-        "a join token is good for {} s to {} s, not for {} s",
+        "a join token is valid for {} s to {} s, not for {} s",
         1,
         limits::JOIN_TOKEN_LIFE_MAX.as_secs(),
         life.as_secs()
     )]
     Life {
-        /// What was asked for.
+        /// The requested lifetime.
         life: Duration,
     },
 }
 
 impl JoinToken {
-    /// A token that says this, made with a key of a site or a deployment.
+    /// Makes a token with these claims, with a key of a site or a deployment.
     pub(crate) fn make(claims: &TokenClaims, key: &Key) -> JoinToken {
         let claims = Bytes::from(claims.encode_to_vec());
         let key = key.of_token(&claims);
         JoinToken { claims, key }
     }
 
-    /// Reads the text of one.
+    /// Reads the text of a token.
     pub fn parse(text: &str) -> Result<JoinToken, TokenError> {
         let text = text.trim();
         if text.len() > limits::JOIN_TOKEN_BYTES_MAX {
@@ -116,17 +116,17 @@ impl JoinToken {
         Ok(JoinToken { claims, key })
     }
 
-    /// What it says, as it is sent.
+    /// The claims as they are sent.
     pub(crate) fn claims(&self) -> &Bytes {
         &self.claims
     }
 
-    /// What its bearer proves with that it has it.
+    /// The key with which the bearer proves that it has the token.
     pub(crate) fn key(&self) -> Key {
         Key::of_bytes(&self.key)
     }
 
-    /// The text that the bearer is given.
+    /// The text of the token.
     pub(crate) fn to_text(&self) -> String {
         let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         format!("{HEAD}.{}.{}", encode(&self.claims), encode(&self.key))
@@ -139,8 +139,8 @@ impl fmt::Debug for JoinToken {
     }
 }
 
-/// What must hold for any text whatever: it is refused or read, and what is read is written as it
-/// was. For fuzzing.
+/// Checks for any text that it is refused or read, and that a read token is written as it was. For
+/// fuzzing.
 pub fn check_any(text: &str) {
     if let Ok(token) = JoinToken::parse(text) {
         assert_eq!(JoinToken::parse(&token.to_text()), Ok(token));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_token_of_format_1_is_read() {
-        // Made once by the first version that has tokens, never to be changed.
+        // Made by the first version with tokens; never change it.
         assert_eq!(token().to_text(), FORMAT_1);
     }
 

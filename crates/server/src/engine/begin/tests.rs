@@ -1,4 +1,4 @@
-//! A site that is begun, left anywhere, and gone on with elsewhere; by a core of its own each time.
+//! A site is created, stopped anywhere, and continued elsewhere, with a new core each time.
 
 use super::super::fake::{Fake, Owner as FakeOwner};
 use super::*;
@@ -9,7 +9,7 @@ use storage::state::Read as _;
 use storage::state::fjall;
 use wire::entry;
 
-/// A site's state as one process after the other has it.
+/// The state of a site in one of several successive processes.
 struct Process {
     kept: Kept<FakeOwner>,
     replica: Replica<Recorded<FjallState>>,
@@ -34,7 +34,7 @@ fn start(fake: &Fake, directory: u64, address: &str) -> Result<Process, StartErr
 }
 
 impl Process {
-    /// Applies one more entry and takes it to etcd, or leaves it here.
+    /// Applies one more entry and flushes it to etcd if `flushed`.
     fn put(&mut self, key: &str, value: &[u8], flushed: bool) {
         let write = Write::Put {
             key: Bytes::copy_from_slice(key.as_bytes()),
@@ -78,7 +78,7 @@ fn the_next_process_has_what_was_flushed_and_is_the_same_node_elsewhere() {
     assert_eq!(second.get("unflushed"), None);
     let member = &second.replica.members.nodes[0];
     assert_eq!((member.incarnation, member.address.as_str()), (70, "b:2"));
-    // Behind everything that was ever durable, in a later term.
+    // Behind every durable entry, in a later term.
     let applied = second.replica.machine.applied();
     assert_eq!((applied.index, applied.term), (4, 10));
     assert_eq!(second.recovered.start, LogStart { index: 4, term: 10 });
@@ -100,7 +100,7 @@ fn a_start_that_is_cut_off_anywhere_is_gone_on_with() {
             let config = Config::default();
             let own = Identity::open(data.path(), &config.site, config.node, false, 7).unwrap();
             let cut = identify(&mut store, &config, &EtcdConfig::default(), &own).is_err();
-            // The rest of the start in a process of its own, which is killed there.
+            // The rest of the start runs in a process of its own, which is killed there.
             let mut finished = false;
             if !cut {
                 let state = FjallState::open(&data.path().join("state"), fjall::Options::default())

@@ -1,8 +1,8 @@
 //! One call to one of the endpoints, with a deadline.
 //!
-//! A call that fails may have been done all the same: whether it can be made again is the caller's to
-//! know. The next one goes to the next endpoint. Connections are made when they are needed and again
-//! when they have broken; TLS is rustls with the authority of the configuration, and nobody else's.
+//! A failed call may have taken effect: the caller must decide whether it can be repeated. The next
+//! call goes to the next endpoint. Connections are made when needed and made again after they
+//! break; TLS is rustls with the configured CA only.
 
 use super::api::auth_client::AuthClient;
 use super::api::kv_client::KvClient;
@@ -22,12 +22,12 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
 
-/// How long one call may take: longer than an etcd that elects a leader needs, as a rule.
+/// The deadline of one call: longer than an etcd election usually takes.
 const CALL_DEADLINE: Duration = Duration::from_secs(3);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
-/// A connection whose other side says nothing for so long is given up, and as long again.
+/// A connection that is silent for this long is probed, and dropped after the same time again.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// A page of rows at their longest, and what protobuf adds.
+/// The largest page of rows, and protobuf's overhead.
 const ANSWER_BYTES_MAX: usize =
     limits::ETCD_PAGE_ROWS_MAX * (limits::ETCD_ROW_BYTES_MAX + (64 << 10) + 1_024);
 
@@ -37,44 +37,44 @@ pub enum EtcdError {
     /// A file cannot be read.
     #[error("--etcd-{flag} {path}: {cause}", path = path.display())]
     File {
-        /// The flag's last word.
+        /// The last part of the flag's name.
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
     /// An endpoint cannot be used.
     #[error("--etcd-endpoints {endpoint}: {cause}")]
     Endpoint {
-        /// Which.
+        /// Its address.
         endpoint: String,
-        /// What is wrong with it, or with what it is to be reached by.
+        /// What is wrong with it, or with the credentials for it.
         cause: String,
     },
-    /// etcd refuses what it is asked, and would again.
+    /// etcd refuses the request and would refuse it again.
     #[error("etcd: {0}")]
     Refused(String),
 }
 
-/// Why a call has no answer.
+/// Why a call has no result.
 #[derive(Clone, Debug)]
 pub(super) enum CallError {
-    /// It may succeed another time, or elsewhere.
+    /// It may succeed later or at another endpoint.
     Again(String),
-    /// There is no room.
+    /// etcd has no room.
     Full(String),
-    /// It would be refused again: what to do about it.
+    /// It would be refused again; the text names what to change.
     Refused(String),
 }
 
 /// An etcd cluster.
 pub(super) struct Client {
     endpoints: Vec<(String, Channel)>,
-    /// Which of them is asked.
+    /// The index of the endpoint in use.
     turn: AtomicUsize,
     user: Option<(String, String)>,
-    /// What the user was given to show; `None`: it has to log in (again).
+    /// The user's login token; `None`: a login is needed.
     token: Mutex<Option<MetadataValue<tonic::metadata::Ascii>>>,
 }
 
@@ -88,7 +88,7 @@ fn read(flag: &'static str, path: &Path) -> Result<String, EtcdError> {
 }
 
 impl Client {
-    /// Reads the files; connects to nobody yet. On a runtime.
+    /// Reads the files; does not connect yet. Must run in a runtime.
     pub(super) fn new(config: &EtcdConfig) -> Result<Client, EtcdError> {
         let mut tls = ClientTlsConfig::new();
         if let Some(ca) = &config.ca {
@@ -124,7 +124,7 @@ impl Client {
         Ok(Client { endpoints, turn: AtomicUsize::new(0), user, token: Mutex::new(None) })
     }
 
-    /// The endpoint that is asked next.
+    /// The endpoint of the next call.
     pub(super) fn endpoint(&self) -> &str {
         &self.here().1.0
     }
@@ -163,7 +163,7 @@ impl Client {
         .map(drop)
     }
 
-    /// Has the lease begin anew. `false`: it is gone.
+    /// Renews the lease. `false`: the lease is gone.
     pub(super) async fn keep_alive(&self, lease: i64) -> Result<bool, CallError> {
         let request = LeaseKeepAliveRequest { id: lease };
         self.call(request, async |channel, request: Request<LeaseKeepAliveRequest>| {
@@ -172,13 +172,13 @@ impl Client {
             let mut answers =
                 LeaseClient::new(channel).lease_keep_alive(stream).await?.into_inner();
             let answer = answers.message().await?;
-            answer.map(Response::new).ok_or_else(|| Status::unavailable("it said nothing"))
+            answer.map(Response::new).ok_or_else(|| Status::unavailable("no answer"))
         })
         .await
         .map(|answer| answer.ttl > 0)
     }
 
-    /// Makes a call at the endpoint whose turn it is, logged in if there is a user.
+    /// Makes a call at the endpoint in use, logged in if there is a user.
     async fn call<Q, A>(
         &self,
         request: Q,
@@ -200,7 +200,7 @@ impl Client {
         };
         let error = meaning(&status);
         if matches!(error, CallError::Again(_)) {
-            // It may be the token that is old, whatever was said about it.
+            // The token may have expired, even if the error names another cause.
             *lock(&self.token) = None;
             let next = turn.wrapping_add(1);
             let _ = self.turn.compare_exchange(turn, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Client {
     }
 }
 
-/// What a status means for who called.
+/// What a status means for the caller.
 fn meaning(status: &Status) -> CallError {
     let said = match std::error::Error::source(status).and_then(deepest) {
         Some(cause) => format!("{} ({cause})", status.message()),
@@ -264,7 +264,7 @@ fn meaning(status: &Status) -> CallError {
     }
 }
 
-/// The first cause of an error: "transport error" alone helps nobody.
+/// The innermost cause of an error: "transport error" alone does not help.
 fn deepest(mut error: &(dyn std::error::Error + 'static)) -> Option<String> {
     while let Some(source) = error.source() {
         error = source;

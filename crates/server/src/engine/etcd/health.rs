@@ -1,28 +1,28 @@
-//! What can be seen of an etcd from outside.
+//! The observed health of an etcd cluster.
 
 use crate::desk::lock;
 use crate::metrics::Metrics;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How it stands with the etcd that a site keeps its keys in.
+/// The health of the etcd cluster that holds a site's keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdStatus {
-    /// The endpoint that was asked last.
+    /// The endpoint of the last call.
     pub endpoint: String,
-    /// What the last transaction took.
+    /// The duration of the last transaction.
     pub round_trip: Duration,
-    /// Transactions that succeeded since this process owns the site.
+    /// Transactions that succeeded since this process became the site's owner.
     pub transactions: u64,
-    /// Calls that failed and were made again.
+    /// Failed calls that were repeated.
     pub retries: u64,
-    /// What the last failed call said.
+    /// The error of the last failed call.
     pub last_error: Option<String>,
-    /// For how long nothing has succeeded; zero while all is well.
+    /// The time since the last success while calls fail; zero otherwise.
     pub failing_for: Duration,
 }
 
-/// Keeps it. Clones are the same one.
+/// Records the health. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Health(Arc<Inner>);
 
@@ -53,7 +53,7 @@ impl Health {
         }
     }
 
-    /// A call failed and is made again. `true`: the first of them, or the first for a while.
+    /// Records a failed call that is repeated. `true`: the first failure, or the first for a while.
     pub(super) fn retry(&self, endpoint: &str, error: &str) -> bool {
         self.0.metrics.etcd_retries.inc();
         let noted = &mut *lock(&self.0.noted);

@@ -1,12 +1,12 @@
-//! The contract [`super::fenced`] by a real etcd (3.4 or newer).
+//! The contract [`super::fenced`], implemented on etcd (3.4 or newer).
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `client` | one call to one of the endpoints, with a deadline; what its failure means |
+//! | `client` | one call to one of the endpoints, with a deadline; the meaning of its failures |
 //! | `owner` | becoming the owner, staying it, and its transactions |
-//! | `health` | what can be seen of it from outside |
+//! | `health` | the observed health of the cluster |
 //!
-//! `api` is generated from `proto/etcd.proto`: the few calls that are made, with etcd's own numbers.
+//! `api` is generated from `proto/etcd.proto`: only the calls in use, with etcd's own numbers.
 
 mod client;
 pub(crate) mod health;

@@ -1,16 +1,18 @@
-//! Becoming the owner of a site in etcd, staying it, and what only the owner can do.
+//! Becoming the owner of a site in etcd, staying it, and the owner's transactions.
 //!
-//! The owner's key says which process it is and what it did last; its lease ends it when the process
-//! has not been heard of for a while. Every transaction compares the key's revision with the one that
-//! the transaction before left, and sets the key: so it finds out that the site is somebody else's, and
-//! so a request that was made twice, because its answer was lost, is done once. If the first of the two
-//! arrives late, after others, it finds another revision and does nothing.
+//! The owner's key contains the process's name and the number of its last transaction; it is
+//! attached to a lease, so it disappears when the process fails to renew the lease. Every
+//! transaction compares the key's revision with the one that the previous transaction left, and
+//! sets the key. So a transaction fails if another process has become the owner, and a request that
+//! is repeated because its answer was lost takes effect once: a late duplicate finds another
+//! revision and does nothing.
 //!
-//! That a lease is over is never believed by a clock here: only etcd says so. A process that was asleep
-//! for an hour finds out by its first transaction.
+//! Only etcd decides that a lease is over; no local clock does. A process that was suspended for an
+//! hour finds out by its first transaction.
 //!
-//! A process that finds the key of an earlier process of its own data directory takes it over at once:
-//! the directory's lock says that that one is gone. For anybody else's it waits.
+//! A process that finds the key of an earlier process of its own data directory takes it over at
+//! once: the directory's lock proves that the earlier process is gone. For the key of any other
+//! process it waits.
 
 use super::super::fenced::{Ended, Fenced, Op};
 use super::api::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -28,17 +30,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to wait before a call that failed is made again, and before looking again whether a site
-/// is free.
+/// The pause before a failed call is repeated, and before the site's key is checked again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// The lease is begun anew this many times in its length.
+/// How often the lease is renewed per TTL.
 const RENEWALS: u32 = 4;
 
-/// Told when etcd has no room, and when it has again.
+/// Called when etcd has no room, and when it has room again.
 pub(crate) type Room = Box<dyn FnMut(Option<String>) + Send>;
 
-/// A site in etcd that is this process's.
+/// A site in etcd that this process owns.
 pub(crate) struct Owner {
     runtime: tokio::runtime::Runtime,
     client: Arc<Client>,
@@ -48,14 +49,15 @@ pub(crate) struct Owner {
     /// Who this process is: unlike any other, before or after.
     name: String,
     lease: i64,
-    /// The revision of the owner's key as the last transaction left it.
+    /// The revision of the owner's key after the last transaction.
     fence: i64,
     transactions: u64,
     room: Option<Room>,
     full: bool,
 }
 
-/// What an owner's key holds: the data directory's id, the process's, and the transaction's number.
+/// The content of an owner's key: the data directory's id, the process's id, the transaction's
+/// number.
 fn value_of(name: &str, transactions: u64) -> Bytes {
     format!("{name} {transactions}").into()
 }
@@ -77,7 +79,7 @@ fn look_at(key: Bytes) -> RequestOp {
     op(Is::RequestRange(RangeRequest { key, ..RangeRequest::default() }))
 }
 
-/// The owner's key as a transaction that did not succeed found it.
+/// The owner's key as found by a transaction that did not succeed.
 fn found(response: &TxnResponse) -> Option<&KeyValue> {
     response.responses.iter().find_map(|response| match &response.response {
         Some(Was::ResponseRange(range)) => range.kvs.first(),
@@ -86,8 +88,8 @@ fn found(response: &TxnResponse) -> Option<&KeyValue> {
 }
 
 impl Owner {
-    /// Waits until the site below the configuration's prefix is this process's. `directory`: the data
-    /// directory's id; `process`: this process's, random.
+    /// Waits until this process owns the site below the configured prefix. `directory`: the data
+    /// directory's id; `process`: this process's random id.
     pub(crate) fn campaign(
         config: &EtcdConfig,
         directory: u64,
@@ -164,11 +166,11 @@ impl Owner {
                 success: vec![op(Is::RequestPut(put))],
                 failure: vec![look_at(key.clone())],
             };
-            // Not made again as it is: the lease may be over by then.
+            // Not repeated unchanged: the lease may be over by then.
             let answer = self.wait(async |client| client.txn(request).await);
             let won = match answer {
                 Ok(response) if response.succeeded => response.header.map(|header| header.revision),
-                // An earlier attempt's answer was lost.
+                // An earlier attempt succeeded, but its answer was lost.
                 Ok(response) => found(&response)
                     .filter(|there| there.value == value_of(&self.name, 0))
                     .filter(|there| there.lease == self.lease)
@@ -187,13 +189,13 @@ impl Owner {
         }
     }
 
-    /// Keeps the lease, for as long as this is there.
+    /// Renews the lease until the owner is dropped.
     fn renew(&self, ttl: Duration) {
         let (client, lease) = (self.client.clone(), self.lease);
         self.runtime.spawn(async move {
             loop {
                 match client.keep_alive(lease).await {
-                    // The next transaction says what that means.
+                    // The next transaction reports what this means.
                     Ok(false) => return,
                     Ok(true) => tokio::time::sleep(ttl / RENEWALS).await,
                     Err(_) => tokio::time::sleep(TRY_AGAIN).await,
@@ -202,19 +204,20 @@ impl Owner {
         });
     }
 
-    /// Who is told of a want of room.
+    /// Sets the function that is called about a lack of room.
     pub(crate) fn tell_of_room(&mut self, room: Room) {
         self.room = Some(room);
     }
 
-    /// Set, it ends whatever is tried again and again.
+    /// When set, all repeated calls end.
     pub(crate) fn stopping(&self) -> Arc<AtomicBool> {
         self.stopping.clone()
     }
 
-    /// Gives the site up, so that nobody has to wait for the end of the lease. Tried once.
+    /// Gives the site up, so that its next owner need not wait for the end of the lease. Tried
+    /// once.
     pub(crate) fn resign(&mut self) {
-        // The key goes with its lease.
+        // The key is removed with its lease.
         let _ = self.runtime.block_on(self.client.revoke(self.lease));
     }
 
@@ -229,7 +232,7 @@ impl Owner {
         self.runtime.block_on(call(&self.client))
     }
 
-    /// Makes a call until it has an answer. It must not matter how often it is done.
+    /// Repeats a call until it has an answer. The call must be idempotent.
     fn again<A>(
         &mut self,
         call: impl AsyncFn(&Client) -> Result<A, CallError>,
@@ -252,9 +255,7 @@ impl Owner {
                 }
                 Err(CallError::Again(why)) => {
                     if self.health.retry(&endpoint, &why) {
-                        tracing::warn!(
-                            "etcd at {endpoint} did not answer, and is asked again: {why}"
-                        );
+                        tracing::warn!("etcd at {endpoint} did not answer; retrying: {why}");
                     }
                 }
             }
@@ -268,18 +269,18 @@ impl Owner {
     fn say_room(&mut self, full: Option<String>) {
         if let Some(room) = &mut self.room {
             room(full.map(|why| {
-                format!("etcd says {why:?}: compact and defragment it, then disarm its alarm")
+                format!("etcd reports {why:?}: compact and defragment it, then disarm its alarm")
             }));
         }
     }
 
-    /// What is to be said when the fence is found gone.
+    /// The error for a fence that is gone.
     fn lost(response: &TxnResponse) -> Ended {
         Ended::Lost(match found(response) {
             Some(_) => "another process has taken the site over".to_owned(),
             None => {
                 "the lease on the site ran out: etcd was not reached in time, or this process was \
-                     asleep"
+                     suspended"
                     .to_owned()
             }
         })
@@ -321,7 +322,7 @@ impl Fenced for Owner {
         let response = self.again(async |client| client.txn(request.clone()).await)?;
         self.fence = match response.header {
             Some(header) if response.succeeded => header.revision,
-            // It was done the first time, and the answer was lost.
+            // The first attempt took effect, but its answer was lost.
             _ => match found(&response).filter(|there| there.value == value) {
                 Some(there) => there.mod_revision,
                 None => return Err(Self::lost(&response)),
@@ -334,8 +335,8 @@ impl Fenced for Owner {
 
     fn check(&mut self) -> Result<(), Ended> {
         let key = self.key(b"owner");
-        // It has to read something: etcd answers a transaction without any operation from what the
-        // asked member happens to know.
+        // The transaction must read something: etcd answers one without any operation from the
+        // asked member's local state, which may be stale.
         let request = TxnRequest {
             compare: vec![is_at(key.clone(), self.fence)],
             success: vec![look_at(key.clone())],

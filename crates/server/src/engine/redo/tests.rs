@@ -3,7 +3,7 @@
 use super::super::fake::{Fake, Owner};
 use super::*;
 
-/// What the rows say, as the next owner reads them.
+/// The rows as the next owner reads them.
 fn read(store: &mut Owner) -> (Changes, CutRows) {
     let (mut cut, mut rows) = (CutRows::default(), Changes::new());
     let mut take = |page: Vec<(Bytes, Bytes)>| {
@@ -22,7 +22,7 @@ fn key(nth: usize) -> Bytes {
     format!("key{nth:05}").into()
 }
 
-/// Rounds that follow each other; each overwrites and removes some of what the one before left.
+/// Successive rounds; each overwrites and removes some rows of the previous one.
 fn rounds() -> Vec<Changes> {
     let many = |seed: u8, count: usize| -> Changes {
         (0..count).map(|nth| (key(nth), Some(value(seed, nth % 90)))).collect()
@@ -32,7 +32,7 @@ fn rounds() -> Vec<Changes> {
     vec![
         many(1, 3),
         many(2, 400),
-        // One that fits a transaction with its part, one that does not, and one that begins like it.
+        // One that fits a transaction with its part, one that does not, and one with a similar key.
         [(key(1), long(limits::ETCD_ROW_BYTES_MAX + 1))].into(),
         [
             (key(1), long(5 * part + 1)),
@@ -72,7 +72,7 @@ fn what_was_flushed_is_read() {
         assert_eq!(known.0, cut.0);
         store = next;
     }
-    // Nothing is left of rows that are gone, nor of records.
+    // Nothing remains of removed rows, nor of records.
     assert!(fake.names().iter().all(|name| name.starts_with(b"row/")));
 }
 

@@ -1,4 +1,4 @@
-//! What leaves when, and what is said to whom.
+//! When outputs leave, and which answers waiting requests get.
 
 use super::*;
 use model::{Answer, Bytes, Command, KeyspaceId, NodeId, Query, ReadConsistency};

@@ -50,7 +50,7 @@ async fn peer_with(site: &str, node: u64, peers: PeersConfig, tls: Option<TlsCon
     Peer { links, events, address }
 }
 
-/// Again if this machine was too busy to prove anything in time.
+/// Dials again if the machine was too busy to prove anything in time.
 async fn dial(from: &Peer, to: &Peer) -> Result<(), String> {
     loop {
         match from.links.dial_any(&to.address).await.map(drop) {
@@ -126,7 +126,7 @@ async fn a_token_lets_in_and_then_the_secret_does() {
     assert!(refused.unwrap_err().contains("has no secret"), "a site that believes everybody");
 }
 
-/// A program that speaks the frames and knows no secret.
+/// A program that speaks the frames and has no secret.
 struct Stranger(TcpStream);
 
 impl Stranger {
@@ -139,11 +139,11 @@ impl Stranger {
     async fn send(&mut self, message: &impl prost::Message) {
         let mut frame = BytesMut::new();
         peer::encode_frame(message, &mut frame);
-        // It may have been shown the door already.
+        // The connection may be closed already.
         let _ = self.0.write_all(&frame).await;
     }
 
-    /// What comes until the other end closes.
+    /// All frames until the other end closes.
     async fn all(mut self) -> Vec<bytes::Bytes> {
         let (mut bytes, mut frames) = (BytesMut::new(), Vec::new());
         while self.0.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {}
@@ -186,7 +186,8 @@ async fn a_stranger_is_heard_by_nobody() {
                 stranger.send(message).await;
             }
             let frames = stranger.all().await;
-            // Its hello, and at most why it is refused; no proof, which could be guessed at.
+            // Its hello, and at most the reason of a refusal; no proof that could be used for
+            // guessing.
             assert!(frames.len() <= 2, "{frames:?}");
             if let Some(frame) = frames.get(1) {
                 let step = peer::decode::<Handshake>(frame.clone()).unwrap().step;
@@ -207,12 +208,12 @@ async fn an_older_version_is_refused_in_its_own_words() {
         }
     };
     let answer: Hello = peer::decode(frames[0].clone()).unwrap();
-    // Protocol 1 says of it: "it speaks protocol 2; this node speaks 1 to 1".
+    // A node of protocol 1 refuses it: "it speaks protocol 2; this node speaks 1 to 1".
     assert_eq!(answer.protocol, 2);
     let step = peer::decode::<Handshake>(frames[1].clone()).unwrap().step;
     let Some(Step::Refused(Refused { why })) = step else { panic!("{step:?}") };
     assert!(why.contains("older protocol") && why.contains("accept_unproved"), "{why}");
-    // To those that ask for nothing it says what it always said, and goes on.
+    // Towards a node that requires no proof the hello is as before, and the link works.
     let open = peer(2, PeersConfig::default()).await;
     let mut older = Stranger::connect(&open, &hello(1, 0)).await;
     older.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
@@ -223,7 +224,7 @@ async fn an_older_version_is_refused_in_its_own_words() {
 #[tokio::test]
 async fn a_proof_seen_on_one_connection_is_worth_nothing_on_another() {
     let (a, b) = (peer(1, secret("s")).await, peer(2, secret("s")).await);
-    // Somebody between them passes on what a says to b, but as another node.
+    // A man in the middle passes a's messages on to b, but as another node.
     let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = between.local_addr().unwrap().to_string();
     let to = b.address.clone();
@@ -338,7 +339,8 @@ async fn a_proof_is_bound_to_its_tls_connection() {
     let b = peer_with("pier", 2, secret("s"), of("b")).await;
     dial(&a, &b).await.unwrap();
     let c = peer_with("pier", 3, secret("s"), of("c")).await;
-    // A client of the same authority sits between them and passes everything on as it is.
+    // A client with a certificate of the same CA sits between them and passes everything on
+    // unchanged.
     let tls = PeerTls::load(&of("client").unwrap()).unwrap();
     let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = between.local_addr().unwrap().to_string();
