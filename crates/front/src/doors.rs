@@ -1,8 +1,8 @@
-//! A port that is open: connections accepted, counted, limited, wrapped in TLS.
+//! An open port: connections are accepted, counted, limited, wrapped in TLS.
 //!
-//! One [`Doorman`] a port accepts and deals the connections out to workers in turn. A worker is a
-//! thread with a runtime of its own, so that a connection, its requests and the desk where their
-//! answers arrive stay on one thread; each turns what it is dealt into [`Connection`]s there.
+//! One [`Doorman`] per port accepts connections and distributes them to workers in turn. A worker
+//! is a thread with a runtime of its own, so that a connection, its requests and the desk where
+//! their answers arrive stay on one thread; each turns accepted sockets into [`Connection`]s there.
 
 use crate::seats::{Seat, Seats};
 use std::future::Future;
@@ -18,11 +18,11 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// A client that has not finished its TLS handshake by then is sent away.
+/// A client that has not finished its TLS handshake by then is disconnected.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections that wait for one worker to take them.
 const DEALT_MAX: usize = 64;
-/// After a failed accept (no file descriptor, say) the port rests this long.
+/// After a failed accept (for example without file descriptors) the port pauses this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a front does not start.
@@ -35,7 +35,7 @@ pub enum OpenError {
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
     /// A certificate or key cannot be used.
@@ -51,12 +51,12 @@ pub enum OpenError {
     Thread {
         /// The flag without its dashes.
         flag: &'static str,
-        /// What it said.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
-/// A connection that was accepted, on its way to the worker that will serve it.
+/// An accepted connection, on its way to the worker that will serve it.
 pub(crate) struct Dealt {
     stream: std::net::TcpStream,
     seat: Arc<Seat>,
@@ -65,15 +65,15 @@ pub(crate) struct Dealt {
 /// Accepts the connections of one port.
 pub(crate) struct Doorman {
     pub(crate) listener: TcpListener,
-    /// The connections there may be.
+    /// The limit of connections.
     pub(crate) seats: Arc<Seats>,
-    /// After which silence it is probed whether a client is still there.
+    /// The idle time after which a connection is probed.
     pub(crate) keepalive: Option<Duration>,
 }
 
 impl Doorman {
-    /// Deals connections out in turn, for ever. One that finds no free seat is closed at once,
-    /// which tells its client more than silence would.
+    /// Distributes connections in turn, without end. A connection that finds no free seat is closed
+    /// at once, which is clearer to its client than silence.
     pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Dealt>>) {
         for worker in workers.iter().cycle() {
             let dealt = loop {
@@ -95,7 +95,7 @@ impl Doorman {
     async fn accept(&self) -> io::Result<Option<Dealt>> {
         let (stream, from) = self.listener.accept().await?;
         let Some(seat) = self.seats.take(from.ip()) else {
-            tracing::warn!("{from} was sent away: all connections of the port are taken");
+            tracing::warn!("{from} was disconnected: all connections of the port are taken");
             return Ok(None);
         };
         stream.set_nodelay(true)?;
@@ -104,21 +104,21 @@ impl Doorman {
     }
 }
 
-/// Has the system probe a connection that is silent, so that one whose other side is gone without a word
-/// ends.
+/// Enables the system's keep-alive probes, so that a connection whose other side is gone without
+/// closing it ends.
 pub(crate) fn keep_alive(stream: &TcpStream, after: Option<Duration>) -> io::Result<()> {
     let Some(after) = after else { return Ok(()) };
     let probes = socket2::TcpKeepalive::new().with_time(after);
     socket2::SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
-/// A place where connections are dealt out to a worker.
+/// The channel of connections for a worker.
 pub(crate) fn inbox() -> (mpsc::Sender<Dealt>, mpsc::Receiver<Dealt>) {
     mpsc::channel(DEALT_MAX)
 }
 
-/// On the worker's own runtime: turns what it is dealt into connections, shaking hands beside one
-/// another, until nobody wants them.
+/// On the worker's own runtime: turns accepted sockets into connections, with concurrent
+/// handshakes, until the receiver is dropped.
 pub(crate) fn welcome(
     mut dealt: mpsc::Receiver<Dealt>,
     tls: Option<TlsAcceptor>,
@@ -147,7 +147,7 @@ pub(crate) fn welcome(
                 };
                 match shaken {
                     Ok(Ok(stream)) => {
-                        // Nobody takes it only when the port is being closed.
+                        // The receiver is gone only when the port is being closed.
                         let _ = welcomed.send(Connection::new(stream, seat)).await;
                     }
                     Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
@@ -159,7 +159,7 @@ pub(crate) fn welcome(
     connections
 }
 
-/// What bytes come from and go to.
+/// A stream of bytes in both directions.
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
@@ -167,7 +167,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(crate) struct Connection {
     io: Box<dyn Io>,
     pub(crate) seat: Arc<Seat>,
-    /// Ends when it is to be closed.
+    /// Completes when the connection must be closed.
     sent_away: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 

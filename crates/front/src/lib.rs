@@ -1,8 +1,8 @@
-//! The doors of a site: Redis, gRPC, admin HTTP.
+//! The fronts of a site: Redis, gRPC, admin HTTP.
 //!
-//! A front alone knows its protocol, and knows nothing of how a keyspace keeps its promise: it turns
-//! bytes into the model's words, asks the site through a [`server::Handle`], and turns the answer
-//! into bytes.
+//! Only a front deals with its protocol, and a front is independent of how a keyspace keeps its
+//! guarantees: it decodes bytes into the model's types, sends requests to the site through a
+//! [`server::Handle`], and encodes the answers.
 
 pub mod admin;
 mod doors;

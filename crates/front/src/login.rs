@@ -1,4 +1,4 @@
-//! Who is calling: HTTP's Basic scheme (RFC 7617), as gRPC metadata and on the admin port.
+//! Identifies callers by HTTP's Basic scheme (RFC 7617), as gRPC metadata and on the admin port.
 
 use crate::seats::Seat;
 use base64::Engine as _;
@@ -8,27 +8,27 @@ use server::logins::LoginError;
 use server::users::{PASSWORD_BYTES_MAX, USER_NAME_BYTES_MAX, User};
 use std::sync::Arc;
 
-/// What base64 makes of the longest name and password; more is not looked at.
+/// The base64 length of the longest name and password; longer values are refused unread.
 const PAIR_BYTES_MAX: usize = 2 * (USER_NAME_BYTES_MAX + PASSWORD_BYTES_MAX);
 
-/// Why a caller is not let in.
+/// Why a caller is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotLetIn {
-    /// It says not who it is.
+    /// It sends no credentials.
     #[error("this node has users; send `authorization: Basic base64(name:password)`")]
     Nameless,
-    /// It says so in a way that is not understood.
+    /// Its credentials are malformed.
     #[error("the authorization is not `Basic base64(name:password)`")]
     Unreadable,
-    /// It is not who it says.
+    /// User name or password is wrong.
     #[error("the user name or the password is wrong")]
     Denied,
-    /// Nobody had time to look.
+    /// Too many logins wait.
     #[error("{}", LoginError::Busy)]
     Busy,
 }
 
-/// Who sends this `authorization` header, on the connection that has this seat.
+/// The user of this `authorization` header, on the connection with this seat.
 pub(crate) async fn caller(
     handle: &Handle,
     seat: &Seat,

@@ -1,10 +1,11 @@
-//! The connections that a port may have at once, and who gives way when there are more.
+//! The connections that a port may have at once, and which are closed when there are more.
 //!
-//! A *stranger* is a connection that has not logged in (where nobody must: that has asked nothing yet).
-//! Strangers cost their client nothing, so they must not keep others out: they take only a part of the
-//! seats, the rest is for those who are known; a newcomer that finds no seat gets that of the stranger that
-//! has been silent longest; and where there are users, a stranger that does not log in in time is sent away.
-//! One whose password is being verified keeps its seat meanwhile. Those who are known give way to nobody.
+//! A *stranger* is a connection that has not logged in (without users: has sent no request yet).
+//! Strangers cost their client nothing, so they must not keep other clients out: they may take only
+//! a part of the seats, the rest is reserved for known connections; a new connection that finds no
+//! seat gets that of the stranger that has been silent longest; and where there are users, a
+//! stranger that does not log in before the deadline is closed. During the verification of its
+//! password a stranger keeps its seat. Known connections are never closed to make room.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -24,9 +25,9 @@ use tokio::sync::Notify;
 /// The seats of one port.
 pub(crate) struct Seats {
     max: usize,
-    /// How many of them strangers may have.
+    /// The seats that strangers may take.
     strangers_max: usize,
-    /// How long one may stay a stranger.
+    /// The time limit for a login.
     login_timeout: Option<Duration>,
     open: Gauge,
     closed: [Counter; 4],
@@ -36,18 +37,18 @@ pub(crate) struct Seats {
 #[derive(Default)]
 struct State {
     open: usize,
-    /// Counts everything that strangers do.
+    /// Counts the actions of strangers.
     now: u64,
     strangers: HashMap<u64, Stranger>,
-    /// Those that may be sent away: who never said anything first, then who has been silent longest.
+    /// Closable strangers: first those that never sent anything, then by their last action.
     by_silence: BTreeSet<(bool, u64, u64)>,
 }
 
 struct Stranger {
     has_spoken: bool,
-    /// When it was heard last, by `now`.
+    /// The value of `now` at its last action.
     heard: u64,
-    /// How many of its passwords are being verified.
+    /// The number of its passwords that are being verified.
     logins: u32,
     away: Arc<Notify>,
 }
@@ -64,7 +65,7 @@ pub(crate) struct Seat {
     id: u64,
     address: IpAddr,
     is_known: AtomicBool,
-    /// How many passwords of this connection were wrong.
+    /// The number of wrong passwords on this connection.
     failures: AtomicU32,
     away: Arc<Notify>,
 }
@@ -90,12 +91,12 @@ impl Seats {
         })
     }
 
-    /// How many are taken.
+    /// The number of taken seats.
     pub(crate) fn open(&self) -> usize {
         self.lock().open
     }
 
-    /// A seat for somebody new, or `None`: all are taken by others that give way to nobody.
+    /// A seat for a new connection, or `None`: all are taken by connections that keep theirs.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Seat>> {
         let away = Arc::new(Notify::new());
         let mut state = self.lock();
@@ -136,13 +137,13 @@ impl Seats {
 }
 
 impl Seat {
-    /// It keeps its seat from now on.
+    /// The connection is known: it keeps its seat from now on.
     pub(crate) fn known(&self) {
         if self.is_known.load(Ordering::Relaxed) {
             return;
         }
         let mut state = self.seats.lock();
-        // If it is no stranger any more, it was sent away meanwhile.
+        // If it is no longer a stranger, it was closed meanwhile.
         if let Some(stranger) = state.strangers.remove(&self.id) {
             state.by_silence.remove(&stranger.place(self.id));
             self.is_known.store(true, Ordering::Relaxed);
@@ -153,28 +154,28 @@ impl Seat {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    /// A stranger has said something.
+    /// Records an action of a stranger.
     pub(crate) fn heard(&self) {
         self.change(|_| {});
     }
 
-    /// A password of its is being verified, until the guard is dropped.
+    /// Marks a password of this connection as being verified, until the guard is dropped.
     pub(crate) fn logs_in(&self) -> LogsIn<'_> {
         self.change(|stranger| stranger.logins += 1);
         LogsIn(self)
     }
 
-    /// Counts a password that was wrong.
+    /// Counts a wrong password.
     pub(crate) fn was_wrong(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Who tries to log in here.
+    /// The login attempt of this connection.
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt { address: self.address, failures: self.failures.load(Ordering::Relaxed) }
     }
 
-    /// Counts that it was closed, and why.
+    /// Counts the reason for which it was closed.
     pub(crate) fn count(&self, why: Closed) {
         self.seats.count(why);
     }
@@ -195,10 +196,10 @@ impl Seat {
         }
     }
 
-    /// Ends when the connection is to be closed: never, once it is known.
+    /// Completes when the connection must be closed: never, once it is known.
     pub(crate) async fn sent_away(&self) {
         let mut sent_away = pin!(self.sent_away_as_a_stranger());
-        // Costs nothing for all who are known.
+        // Known connections do not pay for this check.
         poll_fn(|context| match self.is_known() {
             true => Poll::Pending,
             false => sent_away.as_mut().poll(context),
@@ -238,14 +239,14 @@ impl Drop for Seat {
         if let Some(stranger) = &stranger {
             state.by_silence.remove(&stranger.place(self.id));
         }
-        // Else it was sent away, and its seat is another's.
+        // Otherwise the connection was closed, and its seat is in use by another one.
         if stranger.is_some() || self.is_known() {
             self.seats.freed(&mut state);
         }
     }
 }
 
-/// While a password is being verified.
+/// Exists while a password is being verified.
 pub(crate) struct LogsIn<'a>(&'a Seat);
 
 impl Drop for LogsIn<'_> {
@@ -272,7 +273,7 @@ mod tests {
         [0, 1, 2, 3].map(|why: usize| seats.closed[why].get())
     }
 
-    /// Whether it was told to go, without waiting.
+    /// Whether the connection must be closed, without waiting.
     async fn is_away(seat: &Seat) -> bool {
         let mut away = pin!(seat.sent_away());
         poll_fn(|context| Poll::Ready(away.as_mut().poll(context).is_ready())).await

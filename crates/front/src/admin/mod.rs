@@ -1,14 +1,15 @@
 //! The admin port: plain HTTP for orchestrators, monitoring and people.
 //!
-//! | path | answer | who |
+//! | path | answer | allowed for |
 //! | --- | --- | --- |
-//! | `GET /healthz` | 200 `ok` while the process serves at all | everybody |
-//! | `GET /readyz` | 200 `ready` when this node can answer requests: it leads, or knows who does, and is a member; else 503 and why | everybody |
+//! | `GET /healthz` | 200 `ok` while the process serves at all | every client |
+//! | `GET /readyz` | 200 `ready` when this node can answer requests: it is a member, and the leader
+//! or in contact with it; else 503 and the reason | every client |
 //! | `GET /metrics` | Prometheus text | users with the right `admin` on `*` |
 //! | `GET /status` | JSON, see [`status::Status`] | users with the right `admin` on `*` |
 //!
-//! Credentials are HTTP's Basic scheme. Anything else is 404. It has a thread of its own, so that a
-//! busy gRPC or Redis front does not make a node look dead.
+//! Credentials are HTTP's Basic scheme. Anything else is 404. The port has a thread of its own, so
+//! that a busy gRPC or Redis front does not make a node look dead.
 
 pub mod status;
 
@@ -32,7 +33,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 const FLAG: &str = "admin";
-/// Monitoring needs a few; more is a mistake or worse.
+/// Monitoring needs only a few.
 const CONNECTIONS_MAX: usize = 256;
 
 /// An open admin port. It closes when this is dropped.
@@ -85,7 +86,7 @@ impl Admin {
         Ok(Admin { address, stop: Some(stop), thread: Some(thread.map_err(refused)?) })
     }
 
-    /// Where it listens; asked for port 0, this says which it is.
+    /// The address it listens on; with the actual port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -101,12 +102,12 @@ impl Drop for Admin {
     }
 }
 
-/// Welcomed connections, as axum takes them.
+/// Accepted connections, as axum takes them.
 struct Welcomed {
     connections: mpsc::Receiver<Connection>,
 }
 
-/// Who calls: its seat. `None`: the port itself.
+/// The seat of the calling connection. `None`: the port itself.
 #[derive(Clone)]
 struct Guest(Option<Arc<Seat>>);
 
@@ -132,7 +133,7 @@ impl axum::serve::Listener for Welcomed {
                 let guest = Guest(Some(connection.seat.clone()));
                 (connection, guest)
             }
-            // The doorman has gone, so the port is being closed: there is nothing to wait for.
+            // The acceptor has ended, so the port is being closed: there is nothing to wait for.
             None => std::future::pending().await,
         }
     }

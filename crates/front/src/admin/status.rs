@@ -16,70 +16,70 @@ pub struct Status {
     pub node: u64,
     /// `leader`, `follower` or `candidate`.
     pub role: &'static str,
-    /// Whether this node holds no data.
+    /// Whether this node is a witness, without data.
     pub witness: bool,
     /// Whether it can answer requests now.
     pub ready: bool,
-    /// Who leads, as far as it knows.
+    /// The leader, if this node knows it.
     pub leader: Option<u64>,
     /// The current term.
     pub term: u64,
     /// The log's entries here.
     pub log: Log,
-    /// Writes the state has seen.
+    /// Writes applied to the state.
     pub revision: u64,
     /// Keys of all keyspaces.
     pub keys: u64,
     /// Log time applied here, in milliseconds since 1970.
     pub log_time_ms: u64,
-    /// What waits.
+    /// The queues of the node.
     pub queues: Queues,
     /// Why writes are refused, if the disk is the reason.
     pub disk_full: Option<String>,
     /// The nodes of the site, ordered by id.
     pub members: Vec<Member>,
-    /// What it has to do with keys of other sites; none without a deployment.
+    /// Requests for keys of other sites; absent without a deployment.
     pub remote: Option<Remote>,
     /// Where the site's keys are kept: `embedded` or `etcd`.
     pub engine: &'static str,
-    /// How it stands with that etcd.
+    /// The health of the etcd cluster, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
 }
 
-/// What a node does about keys that other sites hold, counted since it started.
+/// A node's requests for keys that other sites own, counted since it started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remote {
-    /// Requests that wait now, for other sites or for slots on their way.
+    /// Requests that wait now, for other sites or for slots in a handover.
     pub waiting: usize,
-    /// Requests that went straight to their key's holder.
+    /// Requests that went directly to the owner of their key.
     pub straight: u64,
     /// Requests that did not.
     pub astray: u64,
-    /// Lookups on the ring that ended.
+    /// Completed lookups on the ring.
     pub lookups: u64,
-    /// The messages to other sites that they took.
+    /// The messages to other sites for these lookups.
     pub lookup_messages: u64,
-    /// Pointers of the site on the ring now.
+    /// Pointers of the site on the ring.
     pub pointers: usize,
-    /// Copies of keys that other sites hold.
+    /// Cached copies of keys that other sites own.
     pub copies: Copies,
 }
 
-/// Copies of keys that other sites hold.
+/// Cached copies of keys that other sites own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copies {
-    /// How many there are now.
+    /// Their present number.
     pub count: u64,
-    /// What they take.
+    /// Their bytes.
     pub bytes: u64,
-    /// Stale reads that were answered from a copy, without asking anybody.
+    /// Stale reads answered from a copy, without a message.
     pub hits: u64,
-    /// Reads whose copy the holder found right.
+    /// Reads whose copy the owner confirmed.
     pub unchanged: u64,
-    /// Reads that a holder answered with the value.
+    /// Reads that an owner answered with the value.
     pub misses: u64,
-    /// Copies that gave way to others.
+    /// Copies removed to make room.
     pub evictions: u64,
 }
 
@@ -105,27 +105,27 @@ impl Remote {
     }
 }
 
-/// The etcd cluster that a site keeps its keys in.
+/// The etcd cluster that holds a site's keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Etcd {
-    /// The member that was asked last.
+    /// The endpoint of the last call.
     pub endpoint: String,
-    /// What the last transaction took, in microseconds.
+    /// The duration of the last transaction, in microseconds.
     pub round_trip_us: u64,
     /// Transactions since this process serves the site.
     pub transactions: u64,
-    /// Calls that failed and were made again.
+    /// Failed calls that were repeated.
     pub retries: u64,
-    /// What the last of them said.
+    /// The error of the last failed call.
     pub last_error: Option<String>,
-    /// For how many milliseconds nothing has succeeded; 0 while all is well.
+    /// Milliseconds since the last success while calls fail; otherwise 0.
     pub failing_for_ms: u64,
 }
 
 /// Entries of the log, by index; 0: none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Log {
-    /// The first that is still held.
+    /// The first that is still stored.
     pub first: u64,
     /// The last.
     pub last: u64,
@@ -137,7 +137,7 @@ pub struct Log {
     pub snapshot: u64,
 }
 
-/// What waits in this node, in requests.
+/// Waiting requests of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Queues {
     /// Writes that wait for their turn.
@@ -159,9 +159,9 @@ pub struct Member {
     pub address: String,
     /// `voter`, `witness`, or `learner` until it has caught up and is one of them.
     pub role: &'static str,
-    /// On the leader: the last entry the member holds.
+    /// On the leader: the last entry that the member has acknowledged.
     pub match_index: Option<u64>,
-    /// On the leader: whether the member was heard of lately.
+    /// On the leader: whether the member has recently responded.
     pub active: Option<bool>,
 }
 

@@ -1,5 +1,5 @@
-//! A backup on its way: written to a file beside the node's data first, then sent in pieces, so that
-//! a slow reader does not hold the state's view open and cannot make memory grow.
+//! Streams a backup: it is written to a file beside the node's data first, then sent in chunks, so
+//! that a slow reader does not hold the state's view open and cannot make memory grow.
 
 use model::{Bytes, limits};
 use server::Handle;
@@ -12,17 +12,17 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use wire::grpc::{Reason, v1};
 
-/// Tells backups of one process apart.
+/// Distinguishes the backups of one process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The file of a backup under way; it is removed when this is dropped.
+/// The file of a running backup; dropping this removes it.
 struct Written {
     path: PathBuf,
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // One that cannot be removed is found by its name.
+        // A file that cannot be removed is recognizable by its name.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -45,7 +45,7 @@ pub(super) async fn stream(
         tokio::task::spawn_blocking(write).await.map_err(|error| failed(&error))??;
     tokio::task::spawn_blocking(move || {
         let _until_sent = written;
-        // An error here means that the reader went away.
+        // An error here means that the reader has disconnected.
         let _ = send(file, &pieces);
     });
     Ok(ReceiverStream::new(stream))

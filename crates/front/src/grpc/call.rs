@@ -1,4 +1,5 @@
-//! What every call has in common: who calls, may they, how long may it take, how did it end.
+//! Common to all calls: identify the caller, check its rights, set the deadline, record the
+//! outcome.
 
 use crate::login::{self, NotLetIn};
 use crate::seats::Seat;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tonic::{Response, Status};
 use wire::grpc::{Reason, status};
 
-/// The keyspace of a request that names none.
+/// The keyspace of a request without one.
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
@@ -77,7 +78,7 @@ pub(crate) enum Method {
     MakeJoinToken,
 }
 
-/// The node as one worker calls it. All services are this.
+/// The node as one worker calls it. All services are implemented on this type.
 #[derive(Clone)]
 pub(crate) struct Callee {
     pub(crate) handle: Handle,
@@ -110,7 +111,7 @@ impl Callee {
         outcome.map(Response::new)
     }
 
-    /// Who calls.
+    /// The user of a call.
     pub(crate) async fn caller<T>(&self, request: &tonic::Request<T>) -> Result<Arc<User>, Status> {
         let header = request.metadata().get("authorization").map(|value| value.as_bytes());
         let seat = request.extensions().get::<Arc<Seat>>();
@@ -122,8 +123,8 @@ impl Callee {
         })
     }
 
-    /// The keyspace a call names, if the caller has the right there. Somebody without it is not
-    /// told whether the keyspace exists.
+    /// The keyspace that a call names, if the caller has the right there. A caller without it does
+    /// not learn whether the keyspace exists.
     pub(crate) async fn keyspace<T>(
         &self,
         request: &tonic::Request<T>,
@@ -143,7 +144,7 @@ impl Callee {
         found.ok_or_else(|| status(&Refusal::NoKeyspace(name.to_owned()).into()))
     }
 
-    /// Whether the caller may run the site.
+    /// Checks that the caller may administer the site.
     pub(crate) async fn administrator<T>(&self, request: &tonic::Request<T>) -> Result<(), Status> {
         let user = self.caller(request).await?;
         match user.may_everywhere(Right::Admin) {
@@ -152,7 +153,7 @@ impl Callee {
         }
     }
 
-    /// A question to the state.
+    /// Sends a query.
     pub(crate) async fn read(
         &self,
         keyspace: KeyspaceId,
@@ -164,7 +165,7 @@ impl Callee {
         answer.map(|(answer, _)| answer)
     }
 
-    /// The same; with the answer's age, if it came from the backup of a site that cannot be reached.
+    /// The same; with the answer's age, if it came from the backup of an unreachable site.
     pub(crate) async fn read_marked(
         &self,
         keyspace: KeyspaceId,
@@ -180,7 +181,7 @@ impl Callee {
         answered(outcome).map(|answer| (answer, age))
     }
 
-    /// Anything to the site.
+    /// Sends any request to the site.
     pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Status> {
         answered(self.handle.call(request).await)
     }
@@ -196,8 +197,8 @@ fn denied(user: &User, right: Right, keyspace: &str) -> Status {
         .status(format!("user {name:?} lacks the right {right:?} on keyspace {keyspace:?}"))
 }
 
-/// How long the site may take: as long as the caller waits, by the header `grpc-timeout`, and no
-/// longer than the site's own limit. `None`: the caller does not say.
+/// The time limit of the call: the caller's, from the header `grpc-timeout`, and at most the site's
+/// own limit. `None`: the caller does not set one.
 pub(crate) fn deadline_ms<T>(request: &tonic::Request<T>) -> Option<u64> {
     let header = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let asked = timeout(header)?.min(limits::REQUEST_DEADLINE);

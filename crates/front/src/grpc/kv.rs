@@ -9,8 +9,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
 use wire::grpc::{self as convert, Reason, ScanPlan, v1};
 
-/// Keys that a page of a scan looks at. Small enough that a page is answered at once, large enough
-/// that its cost is the keys'.
+/// Keys that one page of a scan visits. Small enough that a page is answered at once, large enough
+/// that the cost per page is small.
 const SCAN_PAGE_ITEMS: usize = 1_000;
 
 #[async_trait]
@@ -26,7 +26,7 @@ impl v1::kv_server::Kv for Callee {
             let mut consistency = convert::consistency(get.consistency)?;
             let mut point = None;
             if get.with_point {
-                // Before the value: what changes in between the guard then does not overlook.
+                // The guard is read before the value, so that it covers changes in between.
                 consistency = model::ReadConsistency::Linearizable;
                 let query = convert::point_of_get(&get)?;
                 let answer = self.read(keyspace.id, query, consistency, deadline_ms).await?;
@@ -115,7 +115,7 @@ impl v1::kv_server::Kv for Callee {
         self.measured(Method::Scan, async {
             let keyspace = self.keyspace(&request, |scan| &scan.keyspace, Right::Read).await?;
             let mut plan = ScanPlan::new(request.into_inner())?;
-            // One page waits while the one before is being sent.
+            // One page waits while the previous one is being sent.
             let (pages, stream) = mpsc::channel(1);
             let callee = self.clone();
             tokio::spawn(async move {
@@ -160,7 +160,7 @@ impl Callee {
     }
 }
 
-/// Whether a batch tells its caller what a key holds.
+/// Whether a batch returns the content of a key to its caller.
 fn reads(batch: &v1::BatchRequest) -> bool {
     use v1::step::Step;
     let tells = |step: &v1::Step| match &step.step {

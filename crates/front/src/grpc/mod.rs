@@ -1,16 +1,16 @@
 //! The gRPC front: `portolan.v1` over a node's [`server::Handle`].
 //!
-//! | module | its one idea |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`call`] | what every call has in common: who calls, may they, how long, how did it end |
+//! | [`call`] | common to all calls: caller, rights, deadline, outcome |
 //! | [`kv`] | keys |
 //! | [`watch`] | changes as a stream |
 //! | [`cluster`] | members, keyspaces, status |
 //! | `deployment`, [`orders`] | sites and slots; slots that an operator moves |
-//! | [`backup`] | a site as a stream of pieces |
+//! | [`backup`] | a site as a stream of chunks |
 //!
-//! Requests become the model's words in `wire::grpc`; nothing here knows how a keyspace keeps its
-//! promise. Streams are pulled: a reader that is slow holds one page, never a queue of them.
+//! `wire::grpc` converts requests to the model's types; nothing here depends on how a keyspace
+//! keeps its guarantees. Streams are pulled: a slow reader holds one page, never a queue of them.
 
 mod backup;
 mod call;
@@ -39,23 +39,23 @@ use wire::grpc::v1::deployment_server::DeploymentServer;
 use wire::grpc::v1::kv_server::KvServer;
 
 const FLAG: &str = "grpc";
-/// An idle connection is asked whether it lives after this, and has as long to answer.
+/// An idle connection is pinged after this, and must answer within the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How long calls may go on when the front stops.
+/// The time that running calls have to end when the front stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
-/// Threads for backups, a worker.
+/// Threads for backups, per worker.
 const BLOCKING_THREADS_MAX: usize = 4;
 
-/// How the front is opened.
+/// The options of the front.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens.
+    /// The address to listen on.
     pub address: SocketAddr,
     /// TLS of the port.
     pub tls: Option<TlsConfig>,
     /// Threads that serve it.
     pub threads: usize,
-    /// Connections it may have.
+    /// The limit of connections.
     pub connections_max: usize,
 }
 
@@ -104,14 +104,14 @@ impl Grpc {
         Ok(Grpc { address, stop, threads })
     }
 
-    /// Where it listens; asked for port 0, this says which it is.
+    /// The address it listens on; with the actual port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Grpc {
-    /// Calls under way have a moment to end. Blocks for no longer than that.
+    /// Gives running calls a moment to end. Blocks for no longer than that.
     fn drop(&mut self) {
         let _ = self.stop.send(true);
         for thread in self.threads.drain(..) {

@@ -18,7 +18,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Begins the watch; the stream's first response says where.
+    /// Begins the watch; the stream's first response has its start position.
     pub(super) async fn follow(
         callee: &Callee,
         keyspace: KeyspaceId,
@@ -33,7 +33,7 @@ impl Changes {
             prefix: request.prefix,
             with_values: request.with_values,
         };
-        // The change log holds what a slow reader has not read yet, not this channel.
+        // The change log holds the changes that a slow reader has not read yet, not this channel.
         let (told, stream) = mpsc::channel(1);
         tokio::spawn(changes.tell(told));
         Ok(ReceiverStream::new(stream))
@@ -75,14 +75,14 @@ impl Changes {
         v1::WatchResponse { changes: told, progress: self.watch.position().0 }
     }
 
-    /// The key's string as this node has it: it has applied the change, so it is at least as new.
+    /// The key's string at this node, which has applied the change, so it is at least as new.
     async fn now(&self, key: Bytes) -> Option<v1::Versioned> {
         let query = Query::Get { key };
         let stale = ReadConsistency::Stale;
         let answer = self.callee.read(self.keyspace, query, stale, None).await;
         match answer {
             Ok(Answer::Value(found)) => found.map(|found: Versioned| convert::versioned(found)),
-            // A hash has no string, and a node that stops has nothing more to say.
+            // A hash has no string, and a stopping node sends nothing more.
             _ => None,
         }
     }

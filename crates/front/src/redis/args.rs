@@ -1,4 +1,4 @@
-//! Arguments, read as the words and numbers that Redis takes them for.
+//! Arguments, parsed as the words and numbers that Redis expects.
 
 use super::refused::Refused;
 use super::step::Unit;
@@ -15,15 +15,15 @@ pub(super) fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Checks how long a command with a subcommand is.
+/// Checks the number of arguments of a command with a subcommand.
 pub(super) fn takes(frame: &Frame, len: usize, name: &str) -> Result<(), Refused> {
     if frame.len() == len { Ok(()) } else { Err(Refused::arity(name)) }
 }
 
-/// How a subcommand is called and what it does.
+/// The usage of a subcommand and its description.
 pub(super) type Help = (&'static str, &'static str);
 
-/// What HELP answers.
+/// Writes the reply to HELP.
 pub(super) fn write_help(command: &str, subcommands: &[Help], out: &mut Encoder<'_>) {
     out.array(3 + 2 * subcommands.len());
     let head = "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:";
@@ -39,7 +39,7 @@ pub(super) fn text(arg: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(&arg[..arg.len().min(128)])
 }
 
-/// EX, PX, EXAT or PXAT and its number at `at`, if that is what stands there.
+/// EX, PX, EXAT or PXAT at `at` and its number, if present.
 pub(super) fn expiry_option(
     frame: &Frame,
     at: usize,
@@ -63,14 +63,14 @@ pub(super) fn expiry_option(
     Ok(Some(if is_moment { Expiry::AtMs(time) } else { Expiry::AfterMs(time) }))
 }
 
-/// A time that must lie ahead, in milliseconds.
+/// A time span that must be positive, in milliseconds.
 pub(super) fn positive_time(arg: &[u8], unit: Unit, command: &str) -> Result<u64, Refused> {
     let time = integer(arg)?;
     let ms = time.checked_mul(unit.ms()).filter(|ms| *ms > 0 && *ms < TIME_MS_MAX);
     ms.map(|ms| ms as u64).ok_or_else(|| Refused::expire_time(command))
 }
 
-/// A moment after the beginning of 1970, in milliseconds since then.
+/// A time after the beginning of 1970, in milliseconds since then.
 fn moment(arg: &[u8], unit: Unit, command: &str) -> Result<u64, Refused> {
     let ms = integer(arg)?.checked_mul(unit.ms()).filter(|ms| *ms > 0);
     ms.map(|ms| ms as u64).ok_or_else(|| Refused::expire_time(command))

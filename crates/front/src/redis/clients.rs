@@ -1,7 +1,7 @@
-//! Who is connected to a port, for CLIENT LIST.
+//! The connections of a port, for CLIENT LIST.
 //!
-//! A connection says what it is when that changes: not with each command, so there is no idle time
-//! and no last command.
+//! A connection publishes its description when that changes, not with each command, so there is no
+//! idle time and no last command.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Clients(Mutex<BTreeMap<i64, Client>>);
 
-/// What a connection has said of itself.
+/// The published description of a connection.
 pub(super) struct Client {
     pub(super) peer: SocketAddr,
-    /// When it came.
+    /// The time of its start.
     pub(super) since: Duration,
-    /// Whether it listens to something.
+    /// Whether it has subscriptions.
     pub(super) is_subscriber: bool,
     /// Everything else, as CLIENT LIST shows it.
     pub(super) described: String,
 }
 
-/// Which connections are asked for.
+/// The connections that a command selects.
 pub(super) enum Wanted {
     All,
     Normal,
@@ -37,7 +37,7 @@ impl Clients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection is now as this says.
+    /// Sets the description of a connection.
     pub(super) fn note(&self, id: i64, client: Client) {
         let mut clients = self.lock();
         let since = clients.get(&id).map_or(client.since, |before| before.since);

@@ -1,10 +1,10 @@
-//! One connection's loop: read what is there, do every complete command of it, write all replies
-//! at once.
+//! One connection's loop: read what has arrived, run every complete command, write all replies at
+//! once.
 //!
-//! Memory: an idle connection holds no buffer (a read that finds nothing gives its buffer back to
-//! the thread). Replies are sent when there are [`REPLY_BYTES`] of them, and no further command is
-//! taken before they are on their way: a slow reader makes nothing grow, and one that takes
-//! nothing at all for [`WRITE_STALL`] is closed.
+//! Memory: an idle connection has no buffer (a read without data returns its buffer to the thread).
+//! Replies are sent when there are [`REPLY_BYTES`] of them, and no further command is taken before
+//! they are sent: a slow reader makes nothing grow, and a client that accepts no bytes for
+//! [`WRITE_STALL`] is disconnected.
 
 use super::execution::{Answered, Run};
 use super::refused;
@@ -22,14 +22,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use wire::resp::{Encoder, Frame, RequestParser};
 
-/// Replies are sent when they are as many, even when more commands wait to be done.
+/// Replies of this size are sent even when more commands wait.
 const REPLY_BYTES: usize = 256 << 10;
-/// The most room made at once for a large command: a client must send what it promises.
+/// The most memory allocated at once for a large command: further memory follows the received
+/// bytes.
 const READ_STEP_BYTES_MAX: usize = 1 << 20;
-/// How long a client may take none of what is sent to it.
+/// The time for which a client may accept no bytes.
 const WRITE_STALL: Duration = Duration::from_secs(30);
 
-/// A connection and everything it is in the middle of.
+/// A connection and its state.
 pub(super) struct Connection<S> {
     stream: S,
     pub(super) thread: Arc<Thread>,
@@ -39,18 +40,18 @@ pub(super) struct Connection<S> {
     pub(super) replies: BytesMut,
     /// Commands of this pipeline that are not answered yet.
     pub(super) run: Run,
-    /// The keyspaces as they were when the commands under way arrived, once one asked.
+    /// The keyspaces at the arrival of the current commands, loaded on first use.
     pub(super) catalog: Option<Arc<Catalog>>,
-    /// When the commands under way arrived.
+    /// The arrival time of the current commands.
     pub(super) since: Duration,
     pub(super) answered: Answered,
 }
 
-/// What a connection that has nothing to do wakes up for.
+/// The events that wake an idle connection.
 enum Event {
-    /// Bytes; 0: there will be no more.
+    /// Received bytes; 0: the end of the stream.
     Received(usize),
-    /// Changes to tell of.
+    /// Changes to send as notifications.
     Changes(Result<Vec<Change>, Failure>),
 }
 
@@ -70,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves until either side ends it.
+    /// Serves until either side closes the connection.
     pub(super) async fn serve(mut self) -> io::Result<()> {
         let mut frame = Frame::default();
         loop {
@@ -86,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Does every command that is complete.
+    /// Runs every complete command.
     async fn do_commands(&mut self, frame: &mut Frame) -> io::Result<()> {
         self.since = self.thread.handle.clock().monotonic();
         while !self.session.is_closing {
@@ -117,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Before a command is done: whoever may ask at all keeps its connection from now on.
+    /// Before a command runs: a connection that may run commands keeps its seat from now on.
     fn note_who_it_is(&self) {
         let seat = self.session.seat();
         if seat.is_known() {
@@ -148,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Waits for something to do, for as long as a client may be idle.
+    /// Waits for an event, at most for the idle timeout.
     async fn wait(&mut self) -> io::Result<Event> {
         let is_listening = self.session.subscriptions.as_ref().is_some_and(|s| s.len() > 0);
         let idle_timeout = self.thread.handle.clients().idle_timeout.filter(|_| !is_listening);
@@ -173,12 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends all replies there are.
+    /// Sends all pending replies.
     pub(super) async fn send(&mut self) -> io::Result<()> {
         self.note_answered();
         while !self.replies.is_empty() {
             let mut sending = pin!(self.stream.write(&self.replies));
-            // Almost always there is room at once, and no need of a timer.
+            // Usually the socket has room at once, and no timer is needed.
             let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
                 Poll::Ready(sent) => sent?,
                 Poll::Pending => tokio::time::timeout(WRITE_STALL, sending).await??,
@@ -192,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Reads what there is, and makes room for it only then.
+/// Reads when bytes have arrived, and allocates the buffer only then.
 async fn read<S: AsyncRead + Unpin>(
     stream: &mut S,
     thread: &Thread,

@@ -1,15 +1,15 @@
-//! Where SCANs are.
+//! The cursors of SCANs.
 //!
-//! A cursor of Redis is a number, our order is by key: so a node remembers what its numbers stand
-//! for. They belong to the node, not to a connection, since a pool may continue a scan on another
-//! one. A cursor may be used again, as in Redis. Only so many are remembered; the one idle longest
-//! goes first.
+//! A cursor of Redis is a number, while scans here are ordered by key: so a node maps its numbers
+//! to keys. They belong to the node, not to a connection, since a pool may continue a scan on
+//! another connection. A cursor may be used again, as in Redis. Their number is limited; the one
+//! idle longest is dropped first.
 
 use bytes::Bytes;
 use model::{KeyspaceId, limits};
 use std::collections::{BTreeMap, HashMap};
 
-/// Where a scan goes on.
+/// The point from which a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) keyspace: KeyspaceId,
@@ -18,7 +18,7 @@ pub(super) struct Position {
 
 /// The open cursors of a node.
 pub(super) struct Cursors {
-    /// Tells this process's cursors from those of another, or of an earlier one.
+    /// Distinguishes this process's cursors from those of other processes.
     salt: u64,
     next: u32,
     /// Position and time of last use, in uses.
@@ -27,7 +27,7 @@ pub(super) struct Cursors {
     uses: u64,
 }
 
-/// Cursors stay below 2⁵³, so that clients which keep numbers as doubles keep them whole.
+/// Cursors stay below 2⁵³, so that clients which store numbers as doubles keep them exact.
 const SALT_BITS: u32 = 20;
 
 impl Cursors {
@@ -37,11 +37,11 @@ impl Cursors {
         Cursors { salt, next: 0, open: HashMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// A new cursor that stands for a position. Never 0.
+    /// A new cursor for a position. Never 0.
     pub(super) fn open(&mut self, position: Position) -> u64 {
         self.next = self.next.checked_add(1).unwrap_or(1);
         let cursor = self.salt << 32 | u64::from(self.next);
-        // The key was cut from a page of the scan, whose memory it must not keep.
+        // The key is a slice of a page of the scan, whose memory must not be kept.
         let key = Bytes::copy_from_slice(&position.key);
         self.enter(cursor, Position { key, ..position });
         if self.open.len() > limits::SCAN_CURSORS_MAX
@@ -52,7 +52,7 @@ impl Cursors {
         cursor
     }
 
-    /// What a cursor stands for, if it is remembered.
+    /// The position of a cursor, if it is still there.
     pub(super) fn position(&mut self, cursor: u64) -> Option<Position> {
         let (position, used) = self.open.remove(&cursor)?;
         self.by_use.remove(&used);

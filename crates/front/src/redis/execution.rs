@@ -1,9 +1,9 @@
-//! How the commands of a pipeline are done: in order, as many as possible at once.
+//! Executes the commands of a pipeline: in order, as many as possible at once.
 //!
-//! Reads that may be answered on this thread are, at once. What must go to the site gathers in a
-//! [`Run`]: reads that follow each other, or writes that do. A run is handed over as a whole when a
-//! command of another sort comes, or when nothing more has arrived. So the effects and replies of
-//! a connection keep the order of its commands, and a read behind a write sees it.
+//! Reads that may be answered on this thread are answered at once. Requests for the site gather in
+//! a [`Run`]: successive reads, or successive writes. A run is sent as a whole when a command of
+//! another kind follows, or when no more commands have arrived. So the effects and replies of a
+//! connection keep the order of its commands, and a read behind a write sees it.
 
 use super::args::is;
 use super::cluster::place;
@@ -23,7 +23,7 @@ use server::users::Right;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
 
-/// Commands that wait to be handed to the site together.
+/// Commands to be sent to the site together.
 #[derive(Default)]
 pub(super) struct Run {
     are_writes: bool,
@@ -32,7 +32,7 @@ pub(super) struct Run {
     shapes: Vec<(Shape, CommandNumber)>,
 }
 
-/// Commands of one kind that were answered and not noted yet.
+/// Equal commands that were answered and are not yet counted.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Answered {
     number: CommandNumber,
@@ -40,18 +40,18 @@ pub(super) struct Answered {
     errors: u64,
 }
 
-/// Places for replies that a connection keeps between runs.
+/// Reply slots that a connection keeps allocated between runs.
 const RUN_KEPT: usize = 64;
 
-/// A command that may be done now: known, called rightly, by somebody who may call it.
+/// A command that passed all checks: it exists, its arity is right, and the user may run it.
 struct Admitted {
     number: CommandNumber,
     spec: &'static CommandSpec,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Does a command on data that needs no waiting: answers it, or adds it to the run. `false`:
-    /// it must be done in its turn. This is the way of almost all commands.
+    /// Runs a command on data that need not wait: answers it, or adds it to the run. `false`: it
+    /// must run in order. Almost all commands take this path.
     pub(super) fn do_now(&mut self, frame: &Frame) -> bool {
         let catalog = self.catalog.take().unwrap_or_else(|| self.thread.handle.catalog());
         let is_done = self.do_with(frame, &catalog);
@@ -67,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let table::Run::Data(parse) = spec.run else { return false };
         let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
         match op.step {
-            // A step of transactions, which no command is by itself.
+            // A step of transactions; no command consists of it alone.
             Step::ReadIn { .. } => false,
             Step::Read(query) => {
                 let consistency = self.session.consistency;
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Does a command after everything before it is done.
+    /// Runs a command after all earlier ones have completed.
     pub(super) async fn do_in_turn(&mut self, frame: &Frame) {
         self.finish_run().await;
         self.catalog = None;
@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             table::Run::Data(parse) => {
                 let catalog = self.thread.handle.catalog();
                 self.read_data(frame, spec, parse, &catalog)?;
-                // Nothing is wrong with it, so it only had to wait for the run before it.
+                // The command is valid, so it only had to wait for the run before it.
                 let is_done = self.do_now(frame);
                 debug_assert!(is_done, "an empty run takes everything");
             }
@@ -151,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Checks everything about a command that does not need its arguments.
+    /// Checks everything about a command that does not depend on its arguments.
     fn admit(&self, frame: &Frame) -> Result<Admitted, Refused> {
         let Some((number, spec)) = table().find(frame.arg(0)) else {
             return Err(Refused::unknown_command(frame));
@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Admitted { number, spec })
     }
 
-    /// Reads a command on data: which keyspace, what, and whether this user may.
+    /// Parses a command on data: its keyspace, its step, and whether this user may run it.
     pub(super) fn read_data<'a>(
         &self,
         frame: &Frame,
@@ -187,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok((keyspace, op))
     }
 
-    /// The keyspace of a command's keys, if they may be asked for together, and by this port.
+    /// The keyspace of a command's keys, if a command may combine them and this port serves them.
     pub(super) fn keyspace_of<'a>(
         &self,
         frame: &Frame,
@@ -200,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Hands the run to the site and writes the replies.
+    /// Sends the run to the site and writes the replies.
     pub(super) async fn finish_run(&mut self) {
         if self.run.requests.is_empty() {
             return;
@@ -227,8 +227,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.thread.handle.clock().now().wall_ms
     }
 
-    /// Counts a command that is answered. Many of the same in a row are noted together, and timed
-    /// when their answers are about to be sent.
+    /// Counts an answered command. Successive equal commands are counted together, and timed when
+    /// their answers are about to be sent.
     pub(super) fn count(&mut self, number: CommandNumber, is_error: bool) {
         if self.answered.number != number {
             self.note_answered();
@@ -238,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answered.errors += u64::from(is_error);
     }
 
-    /// Notes what was counted last.
+    /// Records the commands counted last.
     pub(super) fn note_answered(&mut self) {
         let Answered { number, times, errors } = self.answered;
         if times > 0 {
@@ -248,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Asks one thing of one keyspace, on this thread if that is allowed.
+    /// Sends one query to one keyspace; answers it on this thread if that is allowed.
     pub(super) async fn ask(
         &self,
         keyspace: KeyspaceId,
@@ -358,7 +358,7 @@ pub(super) fn refused(failure: Failure) -> Refused {
 }
 
 impl Run {
-    /// Adds a request, unless the run must be finished before.
+    /// Adds a request, unless the run must be sent first.
     fn push(
         &mut self,
         request: Request,

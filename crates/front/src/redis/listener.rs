@@ -1,8 +1,8 @@
 //! The port, and the threads behind it.
 //!
-//! One thread accepts and deals the connections out in turn; a connection stays with its thread,
-//! which runs a runtime of its own. So nothing is shared between threads while a command is done,
-//! but the site itself.
+//! One thread accepts connections and distributes them in turn; a connection stays with its thread,
+//! which has a runtime of its own. So threads share nothing during a command except the site
+//! itself.
 
 use super::cluster::Door;
 use super::connection::Connection;
@@ -26,12 +26,12 @@ use tokio_rustls::rustls::ServerConfig;
 
 /// Connections accepted and not yet taken by their thread.
 const DEALT_MAX: usize = 1024;
-/// How long a TLS handshake may take.
+/// The time limit of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// A pause after the system refused to accept (no file descriptors left, say).
+/// The pause after a failed accept (for example without free file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How the Redis front is run.
+/// The options of the Redis front.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where to listen.
@@ -40,19 +40,19 @@ pub struct Options {
     pub threads: usize,
     /// Connections at once, at most [`limits::CONNECTIONS_MAX`].
     pub connections_max: usize,
-    /// With it only TLS is spoken.
+    /// If set, the port accepts only TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// With it the Redis Cluster protocol is spoken; how clients reach the port (`host:port`).
+    /// If set, the port uses the Redis Cluster protocol; its address for clients (`host:port`).
     pub cluster: Option<String>,
 }
 
 impl Options {
-    /// As a configuration says; `None`: it opens no Redis port.
+    /// The options in a configuration; `None`: it opens no Redis port.
     pub fn of(config: &Config) -> Result<Option<Options>, TlsError> {
         config.ports.redis.map(|address| Options::at(address, config)).transpose()
     }
 
-    /// The same for the port that speaks the Redis Cluster protocol.
+    /// The same for the port of the Redis Cluster protocol.
     pub fn of_cluster(config: &Config) -> Result<Option<Options>, TlsError> {
         let Some(address) = config.ports.redis_cluster else { return Ok(None) };
         let advertised = config.ports.advertise_redis_cluster.clone();
@@ -82,7 +82,7 @@ pub enum StartError {
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
     /// The system refuses a thread.
@@ -130,7 +130,7 @@ impl RedisFront {
             });
             let thread = Arc::new(Thread::new(handle, shared.clone()));
             let acceptor = options.tls.clone().map(TlsAcceptor::from);
-            // The last one to be made knows all the others, and accepts.
+            // Thread 0 is created last, has the queues of all others, and accepts.
             let accepting = (number == 0).then(|| listener.take()).flatten();
             let accepting = accepting.map(|listener| (listener, std::mem::take(&mut queues)));
             let mut stopped = stopped.clone();
@@ -151,7 +151,7 @@ impl RedisFront {
         Ok(front)
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -167,7 +167,7 @@ impl Drop for RedisFront {
     }
 }
 
-/// Accepts connections and deals them out in turn.
+/// Accepts connections and distributes them in turn.
 async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Dealt>>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -192,7 +192,7 @@ async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Dealt>>) {
     }
 }
 
-/// Serves the connections that are dealt to this thread.
+/// Serves the connections of this thread.
 async fn take_in(
     thread: Arc<Thread>,
     mut dealt: mpsc::Receiver<Dealt>,
@@ -235,7 +235,7 @@ async fn serve(
         biased;
         served = serving => served,
         () = seat.sent_away() => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, "it was sent away as a stranger"))
+            Err(io::Error::new(io::ErrorKind::TimedOut, "closed as a stranger"))
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Saying who one is: AUTH and HELLO.
+//! Logins: AUTH and HELLO.
 //!
-//! A password that was right before is known at once; any other is verified off to the side
+//! A password that was verified before is accepted at once; any other is verified on another thread
 //! ([`server::logins`]), since that takes tens of milliseconds on purpose.
 
 use super::commands::connection::{Credentials, Hello, write_hello};
@@ -14,7 +14,7 @@ const WRONG_PASSWORD: Refused =
     Refused::because("WRONGPASS invalid username-password pair or user is disabled.");
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Logs in. `is_bare`: with a password alone.
+    /// Logs in. `is_bare`: the command had a password only.
     pub(super) async fn login(
         &mut self,
         credentials: Credentials,

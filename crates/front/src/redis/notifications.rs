@@ -1,12 +1,12 @@
-//! Keyspace notifications: the site's change log, told in Redis's words.
+//! Keyspace notifications: the site's change log as Redis events.
 //!
-//! A change of a key is an event on two channels: `__keyspace@0__:<key>` says what happened to the
-//! key, `__keyevent@0__:<event>` says to which key it happened. A subscriber holds a position in
-//! the change log, not a queue: one that reads slowly makes nothing grow, and one that falls
-//! behind what the log keeps is told so and its connection closed.
+//! A change of a key is an event on two channels: `__keyspace@0__:<key>` carries the kind of
+//! change, `__keyevent@0__:<event>` the key. A subscriber has a position in the change log, not a
+//! queue: one that reads slowly makes nothing grow, and one that falls behind the log's retention
+//! receives an error and is disconnected.
 //!
-//! Clearing a keyspace (FLUSHALL) is no event on a key, as in Redis. A connection hears
-//! of the keyspaces that there were when it began to listen.
+//! Clearing a keyspace (FLUSHALL) is no event on a key, as in Redis. A connection receives events
+//! of the keyspaces that existed when it subscribed.
 
 use super::connection::Connection;
 use super::execution::refused;
@@ -21,12 +21,12 @@ use wire::resp::{Encoder, Frame};
 
 const KEYSPACE_CHANNEL: &[u8] = b"__keyspace@0__:";
 const KEYEVENT_CHANNEL: &[u8] = b"__keyevent@0__:";
-/// Channels and patterns of one connection.
+/// The most channels and patterns of one connection.
 const SUBSCRIPTIONS_MAX: usize = 1024;
-/// The name of one.
+/// The longest name of a channel or pattern.
 const CHANNEL_BYTES_MAX: usize = model::limits::KEY_BYTES_MAX + KEYSPACE_CHANNEL.len();
 
-/// What happened, in Redis's words; `None`: nothing that concerns one key.
+/// The Redis name of a change; `None`: the change is not about one key.
 fn event(kind: ChangeKind) -> Option<&'static str> {
     Some(match kind {
         ChangeKind::Put => "set",
@@ -59,7 +59,7 @@ impl By {
     }
 }
 
-/// Who of a node's connections subscribes to what, for PUBSUB.
+/// The subscriptions of a node's connections, for PUBSUB.
 #[derive(Default)]
 pub(super) struct Audience(Mutex<[BTreeMap<Bytes, usize>; 2]>);
 
@@ -74,18 +74,18 @@ impl Audience {
         }
     }
 
-    /// The names subscribed to and by how many.
+    /// The subscribed names and their numbers of subscribers.
     pub(super) fn names(&self, by: By) -> Vec<(Bytes, usize)> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names[by as usize].iter().map(|(name, count)| (name.clone(), *count)).collect()
     }
 }
 
-/// What one connection subscribes to.
+/// The subscriptions of one connection.
 pub(super) struct Subscriptions {
     audience: Arc<Audience>,
     names: [BTreeSet<Bytes>; 2],
-    /// The changes, while there is anything to tell them to.
+    /// The watch of changes, while there are subscriptions.
     pub(super) watch: Option<Watch>,
 }
 
@@ -94,13 +94,13 @@ impl Subscriptions {
         Subscriptions { audience, names: Default::default(), watch: None }
     }
 
-    /// How many channels and patterns.
+    /// The number of channels and patterns.
     pub(super) fn len(&self) -> usize {
         self.names.iter().map(BTreeSet::len).sum()
     }
 
-    /// Whether there can be such a channel. One that nothing is ever heard on is refused rather
-    /// than left silent. `more`: how many are to be added.
+    /// Checks that the channel can exist. A subscription that could never receive an event is
+    /// refused. `more`: the number of subscriptions to be added.
     fn check(&self, by: By, name: &[u8], more: usize) -> Result<(), Refused> {
         let head = match by {
             By::Channel => name.to_vec(),
@@ -119,7 +119,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Subscribes and says so.
+    /// Subscribes and writes the reply.
     pub(super) fn add(&mut self, by: By, name: &[u8], out: &mut Encoder<'_>) {
         let name = Bytes::copy_from_slice(name);
         if self.names[by as usize].insert(name.clone()) {
@@ -128,7 +128,7 @@ impl Subscriptions {
         self.confirm(by, "subscribe", Some(&name), out);
     }
 
-    /// Unsubscribes and says so; `None`: from everything of its kind.
+    /// Unsubscribes and writes the reply; `None`: from everything of its kind.
     pub(super) fn remove(&mut self, by: By, name: Option<&[u8]>, out: &mut Encoder<'_>) {
         let names: Vec<Bytes> = match name {
             Some(name) => vec![Bytes::copy_from_slice(name)],
@@ -155,7 +155,7 @@ impl Subscriptions {
         out.integer(self.len() as i64);
     }
 
-    /// Tells what a change means to this connection.
+    /// Writes the notifications of a change for this connection.
     pub(super) fn write_change(&self, change: &Change, out: &mut Encoder<'_>) {
         let Some(event) = event(change.kind) else { return };
         self.write_message(KEYSPACE_CHANNEL, &change.key, event.as_bytes(), out);
@@ -193,14 +193,14 @@ impl Drop for Subscriptions {
     }
 }
 
-/// Why there is no PUBLISH, and no SUBSCRIBE to anything but keys.
+/// The error for PUBLISH, and for SUBSCRIBE to other channels.
 pub(super) const NO_PUBSUB: Refused = Refused::because(
     "ERR there are no channels here but the notifications about keys, which cannot be published \
      to: __keyspace@0__:<key> and __keyevent@0__:<event>",
 );
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// SUBSCRIBE and PSUBSCRIBE. What happens after the reply is heard.
+    /// SUBSCRIBE and PSUBSCRIBE. Changes after the reply are delivered.
     pub(super) async fn subscribe(&mut self, frame: &Frame, by: By) -> Result<(), Refused> {
         let audience = self.thread.shared.audience.clone();
         let mut subscriptions = match self.session.subscriptions.take() {

@@ -1,24 +1,25 @@
-//! What a client is told when it does not get what it asked for.
+//! The errors of the Redis front.
 //!
 //! The first word of an error is its code; client libraries act on it. The codes for failures of
-//! the service are chosen so that libraries do what is right with them:
+//! the service are chosen so that libraries react correctly:
 //!
-//! | what happened | code | what clients do with it |
+//! | failure | code | reaction of clients |
 //! | --- | --- | --- |
-//! | no leader is reachable; nothing was done | `CLUSTERDOWN` | try again (go-redis by itself) |
-//! | too much waits; nothing was done | `TRYAGAIN` | try again later |
-//! | this node is stopping or no member; nothing was done | `LOADING` | try again, on another connection |
-//! | the disk is full; nothing was done, reads go on | `MISCONF` | report it, as when Redis cannot save |
-//! | the site that holds a global key cannot be reached; nothing was done | `CLUSTERDOWN` | try again |
-//! | the outcome of a write is unknown | `UNKNOWN` | nothing by themselves: only the program can decide |
+//! | no leader is reachable; no effect | `CLUSTERDOWN` | try again (go-redis by itself) |
+//! | too many requests wait; no effect | `TRYAGAIN` | try again later |
+//! | this node is stopping or no member; no effect | `LOADING` | try again, on another connection |
+//! | the disk is full; no effect, reads still work | `MISCONF` | report it, as when Redis cannot
+//! save |
+//! | the site that owns a global key cannot be reached; no effect | `CLUSTERDOWN` | try again |
+//! | the outcome of a write is unknown | `UNKNOWN` | none: only the program can decide |
 //!
-//! Everything else has Redis's codes and, where Redis has the case, Redis's words.
+//! Everything else has Redis's codes and, where Redis has the case, Redis's texts.
 
 use model::{Failure, Refusal, Slot};
 use std::borrow::Cow;
 use wire::resp::Frame;
 
-/// Why a command was not done: a code and a sentence.
+/// Why a command failed: a code and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) Cow<'static, str>);
 
@@ -30,7 +31,7 @@ impl Refused {
         Refused::because("ERR Command not allowed inside a transaction");
     pub(super) const CROSS_SLOT: Refused =
         Refused::because("CROSSSLOT Keys in request don't hash to the same slot");
-    /// For when a slot's keys may be at two places at once.
+    /// For keys of a slot that may be at two places at once.
     #[cfg_attr(not(test), expect(dead_code, reason = "slots are handed over whole so far"))]
     pub(super) const SPLIT_SLOT: Refused =
         Refused::because("TRYAGAIN Multiple keys request during rehashing of slot");
@@ -47,7 +48,7 @@ impl Refused {
         Refused(format!("ERR wrong number of arguments for '{name}' command").into())
     }
 
-    /// Quotes what was called, up to 128 bytes of name and of arguments, as Redis does.
+    /// Quotes the command, up to 128 bytes of name and of arguments, as Redis does.
     pub(super) fn unknown_command(frame: &Frame) -> Refused {
         const QUOTED_BYTES_MAX: usize = 128;
         let quoted = |arg: &[u8], max: usize| {
@@ -70,7 +71,7 @@ impl Refused {
         Refused(format!("ERR unknown subcommand '{name}'. Try {help} HELP.").into())
     }
 
-    /// The same said by an EXEC, which gives the transaction up.
+    /// The same error from an EXEC, which discards the transaction.
     pub(super) fn ends_transaction(self) -> Refused {
         let why = self.0.strip_prefix("ERR ").unwrap_or(&self.0);
         Refused(format!("EXECABORT Transaction discarded because of: {why}").into())
@@ -107,9 +108,9 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
     format!("{code} {failure}").into()
 }
 
-/// Where a client of the Redis Cluster protocol finds a slot: from now on (`MOVED`), or for the next
-/// command only (`ASK`). Clients parse this: nothing may follow the address, whose host is without
-/// brackets even if it is an IPv6 address.
+/// The redirection to another address for a slot: from now on (`MOVED`), or for the next command
+/// only (`ASK`). Clients parse this: nothing may follow the address, whose host is without brackets
+/// even if it is an IPv6 address.
 fn elsewhere(code: &str, slot: Slot, address: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     format!("{code} {slot} {}:{port}", bare(host))

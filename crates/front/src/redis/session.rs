@@ -1,4 +1,4 @@
-//! What a connection is, beside its socket: who, how, and in the middle of what.
+//! The state of a connection apart from its socket: its user, its options, its open transaction.
 
 use super::clients::Client;
 use super::commands::connection::describe;
@@ -14,27 +14,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::resp::Version;
 
-/// The state of one connection's conversation.
+/// The state of one connection.
 pub(super) struct Session {
     thread: Arc<Thread>,
     numbered: Numbered,
     pub(super) peer: SocketAddr,
     pub(super) version: Version,
-    /// Who it is; `None`: it must log in first.
+    /// The user; `None`: the client must log in first.
     pub(super) user: Option<Arc<User>>,
-    /// How fresh its reads are (READONLY, READWRITE).
+    /// The consistency of its reads (READONLY, READWRITE).
     pub(super) consistency: ReadConsistency,
-    /// How many more commands ASKING is about, counting the one under way.
+    /// The number of further commands that ASKING covers, including the current one.
     asking: u8,
     pub(super) labels: Labels,
     pub(super) transaction: Option<Box<Transaction>>,
     pub(super) watched: Option<Box<Watched>>,
     pub(super) subscriptions: Option<Box<Subscriptions>>,
-    /// No command after this one.
+    /// The current command is the last.
     pub(super) is_closing: bool,
 }
 
-/// What a client calls itself.
+/// The names that a client has set.
 #[derive(Default)]
 pub(super) struct Labels {
     pub(super) name: Bytes,
@@ -72,12 +72,12 @@ impl Session {
         self.numbered.id as i64
     }
 
-    /// The connection's place among those allowed.
+    /// The connection's seat.
     pub(super) fn seat(&self) -> &Seat {
         &self.numbered.seat
     }
 
-    /// Lets CLIENT LIST show it as it is now.
+    /// Publishes the present description for CLIENT LIST.
     pub(super) fn publish(&self) {
         let client = Client {
             peer: self.peer,
@@ -88,44 +88,44 @@ impl Session {
         self.thread.shared.clients.note(self.id(), client);
     }
 
-    /// Begins anew, as RESET does; its number stays.
+    /// Resets the session, as RESET does; its number stays.
     pub(super) fn reset(&mut self) {
         self.version = Version::default();
         self.user = self.thread.handle.users().anonymous();
         self.consistency = ReadConsistency::default();
         self.asking = 0;
-        // The library behind the connection is still the same.
+        // The client's library stays the same.
         self.labels.name = Bytes::new();
         self.transaction = None;
         self.watched = None;
         self.subscriptions = None;
     }
 
-    /// Whether it came by the port that speaks the Redis Cluster protocol.
+    /// Whether the connection came through the port of the Redis Cluster protocol.
     pub(super) fn is_cluster(&self) -> bool {
         self.thread.shared.cluster.is_some()
     }
 
-    /// Whether its client goes where the keys are by itself.
+    /// Whether its client follows redirections.
     pub(super) fn goes_to_keys(&self) -> bool {
         self.is_cluster() && self.asking == 0
     }
 
-    /// The next command is to be done through this node, wherever its keys are.
+    /// This node executes the next command wherever its keys are.
     pub(super) fn ask(&mut self) {
         // This command, and the next.
         self.asking = 2;
     }
 
-    /// A command has been taken. Inside a transaction ASKING lasts until its end.
+    /// Counts a command. Inside a transaction ASKING lasts until its end.
     pub(super) fn command_taken(&mut self) {
         if self.transaction.is_none() {
             self.asking = self.asking.saturating_sub(1);
         }
     }
 
-    /// Whether the protocol allows nothing but subscriptions now. RESP3 can tell replies from
-    /// messages and allows everything.
+    /// Whether the protocol allows only subscription commands now. RESP3 distinguishes replies from
+    /// messages and allows all commands.
     pub(super) fn is_subscriber(&self) -> bool {
         self.version == Version::Resp2 && self.subscriptions.as_ref().is_some_and(|s| s.len() > 0)
     }
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Whether it may read a keyspace.
+    /// Whether the user may read a keyspace.
     pub(super) fn may_read(&self, keyspace: &Keyspace) -> bool {
         self.check_rights(keyspace, &[Right::Read]).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What a data command asks, and how its answer looks to the client.
+//! The step of a data command, and the form of its reply.
 //!
 //! Every command on data is exactly one [`Step`]: alone it becomes a request, inside MULTI a step
 //! of a transaction, and its reply is written from the step's answer in the same way.
@@ -10,7 +10,7 @@ use server::Outcome;
 use server::users::Right;
 use wire::resp::Encoder;
 
-/// A data command, read.
+/// A parsed data command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Op {
     pub(super) step: Step,
@@ -26,11 +26,11 @@ pub(super) enum Shape {
     Values,
     /// A number.
     Integer,
-    /// A number that was added to a field of a hash: refusals speak of hash values.
+    /// The new number in a field of a hash: errors mention hash values.
     FieldSum,
     /// 1 or 0.
     Flag,
-    /// OK, whatever it was.
+    /// OK, whatever the answer was.
     Ok,
     /// OK, or null when a put's condition did not hold.
     Put,
@@ -48,18 +48,18 @@ pub(super) enum Shape {
     FieldValues,
     /// One page with those fields that match.
     FieldPage {
-        /// Which fields.
+        /// The fields.
         glob: Option<Bytes>,
     },
     /// The name of a kind.
     Kind,
-    /// How long a key lives from now; -1 for ever, -2 absent.
+    /// The remaining lifetime of a key; -1 without expiry, -2 absent.
     TimeLeft(Unit),
     /// When a key expires; -1 never, -2 absent.
     ExpiryTime(Unit),
 }
 
-/// What a time is counted in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
@@ -67,7 +67,7 @@ pub(super) enum Unit {
 }
 
 impl Shape {
-    /// Whether the reply tells the time that is left until something.
+    /// Whether the reply contains a remaining time.
     pub(super) fn needs_now(&self) -> bool {
         matches!(self, Shape::TimeLeft(_))
     }
@@ -82,18 +82,18 @@ impl Op {
         Ok(Op { step: Step::Write(write), shape })
     }
 
-    /// What a user must be allowed to do.
+    /// The rights that the command needs.
     pub(super) fn rights(&self) -> &'static [Right] {
         match (&self.step, &self.shape) {
             (Step::Read(_) | Step::ReadIn { .. }, _) => &[Right::Read],
-            // A write that hands out what was there is a read as well.
+            // A write that returns the old value is a read as well.
             (Step::Write(_), Shape::Old | Shape::Value) => &[Right::Write, Right::Read],
             (Step::Write(_), _) => &[Right::Write],
         }
     }
 }
 
-/// Writes the reply to one command. Says whether it was an error.
+/// Writes the reply to one command. Returns whether it was an error.
 pub(super) fn write_outcome(
     outcome: Outcome,
     shape: &Shape,
@@ -110,7 +110,7 @@ pub(super) fn write_outcome(
     }
 }
 
-/// Writes what a refused step answers. Always an error.
+/// Writes the error of a refused step. Always an error.
 pub(super) fn write_refusal(refusal: &Refusal, shape: &Shape, out: &mut Encoder<'_>) -> bool {
     match (refusal, shape) {
         (Refusal::NotAnInteger, Shape::FieldSum) => out.error("ERR hash value is not an integer"),
@@ -119,8 +119,8 @@ pub(super) fn write_refusal(refusal: &Refusal, shape: &Shape, out: &mut Encoder<
     true
 }
 
-/// Writes what an answer looks like in a command's shape. Says whether it was an error: an answer
-/// of another kind than the command's (never, while all nodes run the same version).
+/// Writes an answer in a command's shape. Returns whether it was an error: an answer of an
+/// unexpected kind (never, while all nodes run the same version).
 pub(super) fn write_answer(
     answer: Answer,
     shape: &Shape,
@@ -212,7 +212,7 @@ fn expiry_number(expiring: Expiring, number: impl Fn(u64) -> i64) -> i64 {
 }
 
 impl Unit {
-    /// How many milliseconds one of it has.
+    /// Its length in milliseconds.
     pub(super) fn ms(self) -> i64 {
         match self {
             Unit::Seconds => 1000,

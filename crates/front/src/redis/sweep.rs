@@ -1,4 +1,4 @@
-//! Going over all keyspaces: SCAN, KEYS, DBSIZE. What a user may not read is not there for them.
+//! Commands over all keyspaces: SCAN, KEYS, DBSIZE. Keys that a user may not read are left out.
 
 use super::commands::scan::{ScanOptions, check_flush, may_hold_match, read_options};
 use super::connection::Connection;
@@ -14,7 +14,7 @@ use model::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
 
-/// Bytes of keys that KEYS answers with.
+/// The most bytes of keys in a reply to KEYS.
 const KEYS_BYTES_MAX: usize = limits::VALUE_BYTES_MAX;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -62,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Where a SCAN begins, if it can find anything, and the keyspaces that it goes over.
+    /// The start of a SCAN, if it can match anything, and the keyspaces that it covers.
     fn begin_scan(
         &self,
         frame: &Frame,
@@ -103,8 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Removes all keys of this port: by the Redis Cluster protocol, those that this site holds of
-    /// global keyspaces, as clients ask every site.
+    /// Removes all keys of this port: with the Redis Cluster protocol, the keys of global keyspaces
+    /// that this site owns, as clients send FLUSHALL to every site.
     pub(super) async fn flush(&mut self) -> Result<(), Refused> {
         if !self.session.is_cluster() {
             return self.change(Command::ClearAll).await.map(drop);
@@ -130,21 +130,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// The reply of a command that went over all keys as part of a transaction, and how many of the
-/// transaction's answers it is made of.
+/// The reply of a command over all keys inside a transaction, and how many of the transaction's
+/// answers belong to it.
 pub(super) enum Whole {
     /// OK.
     Flush,
-    /// The sum of so many counts.
+    /// The sum of this many counts.
     DbSize(usize),
-    /// The keys of so many pages, each of which must be all there is.
+    /// The keys of this many pages, each of which must be the last of its keyspace.
     Keys(usize),
-    /// A page of this keyspace, if there is one; the scan goes on in the other one.
+    /// A page of this keyspace, if there is one; the scan continues in the other one.
     Scan(Option<KeyspaceId>, Option<KeyspaceId>),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// The steps of a transaction that such a command is, and its reply.
+    /// The steps of a transaction for such a command, and its reply.
     pub(super) fn read_whole(
         &self,
         frame: &Frame,
@@ -249,7 +249,7 @@ impl Whole {
     }
 }
 
-/// Writes a page of a scan that goes on there.
+/// Writes a page of a scan that continues at `next`.
 fn write_page(items: &[Item], next: Option<Position>, thread: &Thread, out: &mut Encoder<'_>) {
     let cursor = next.map_or(0, |position| thread.shared.cursors().open(position));
     out.array(2);

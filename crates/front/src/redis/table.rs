@@ -1,8 +1,8 @@
-//! The command table: what there is, how it is called, where its keys are.
+//! The command table: names, arities, places of keys.
 //!
-//! Each family of commands states its own part next to the code that reads its arguments. From
-//! here come COMMAND's answers, the errors about arity and unknown names, and the way from a name
-//! to what runs it.
+//! Each family of commands declares its own part next to the code that parses its arguments. The
+//! table gives COMMAND's replies, the errors about arity and unknown names, and the function that
+//! runs a command.
 
 use super::commands::FAMILIES;
 use super::refused::Refused;
@@ -11,7 +11,7 @@ use super::step::Op;
 use std::sync::LazyLock;
 use wire::resp::{Encoder, Frame};
 
-/// What a command is like, as COMMAND tells it. Combined with `|`.
+/// Properties of a command, as COMMAND reports them. Combined with `|`.
 pub(super) mod flag {
     pub(in crate::redis) const WRITE: u16 = 1;
     pub(in crate::redis) const READONLY: u16 = 1 << 1;
@@ -24,7 +24,7 @@ pub(super) mod flag {
     pub(in crate::redis) const NO_AUTH: u16 = 1 << 8;
     pub(in crate::redis) const ALLOW_BUSY: u16 = 1 << 9;
 
-    /// Their names, in the order that Redis lists them.
+    /// Their names, in Redis's order.
     pub(in crate::redis) const NAMES: [(u16, &str); 10] = [
         (WRITE, "write"),
         (READONLY, "readonly"),
@@ -68,11 +68,11 @@ impl Keys {
 /// How a command is run.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
-    /// It asks one thing of one keyspace.
+    /// A step on one keyspace.
     Data(fn(&Frame) -> Result<Op, Refused>),
-    /// The session answers it from what it knows.
+    /// The session answers it without the site.
     Local(fn(&mut Session, &Frame, &mut Encoder<'_>) -> Result<(), Refused>),
-    /// The connection does it in a way of its own, never inside a transaction.
+    /// The connection has its own code for it; it is never part of a transaction.
     Own(Own),
 }
 
@@ -103,17 +103,17 @@ pub(super) enum Own {
 pub(super) struct CommandSpec {
     /// In lower case.
     pub(super) name: &'static str,
-    /// How many arguments with the name; negative: at least so many.
+    /// The number of arguments with the name; negative: at least so many.
     pub(super) arity: i8,
     pub(super) flags: u16,
     pub(super) keys: Keys,
-    /// Since which version of Redis.
+    /// The first version of Redis with it.
     pub(super) since: &'static str,
     pub(super) summary: &'static str,
     pub(super) run: Run,
 }
 
-/// A group of COMMAND DOCS, and the category that stands for it in COMMAND INFO.
+/// A group of COMMAND DOCS, and its category in COMMAND INFO.
 pub(super) struct Family {
     pub(super) group: &'static str,
     pub(super) category: &'static str,
@@ -147,7 +147,7 @@ impl CommandSpec {
         CommandSpec { name, arity, flags, keys: Keys::NONE, since, summary, run }
     }
 
-    /// A command that the connection does in a way of its own.
+    /// A command for which the connection has its own code.
     pub(super) const fn own(
         name: &'static str,
         arity: i8,
@@ -171,14 +171,14 @@ impl CommandSpec {
     }
 }
 
-/// A command's number: its place in the table, for counting.
+/// A command's index in the table, for counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandNumber(pub(super) u16);
 
 /// All commands, found by name in any case.
 pub(super) struct Table {
     commands: Vec<(&'static CommandSpec, &'static Family)>,
-    /// By length, first and last letter of the name; each place holds few.
+    /// Indexes by length, first and last letter of the name; each bucket has few.
     buckets: Vec<Vec<u16>>,
 }
 
@@ -186,7 +186,7 @@ const NAME_BYTES_MAX: usize = 16;
 const BUCKETS: usize = NAME_BYTES_MAX * 32;
 
 fn bucket_of(name: &[u8]) -> usize {
-    // The low five bits of a letter do not tell upper from lower case.
+    // The low five bits of a letter are the same in upper and lower case.
     let (first, last) = (name[0] & 31, name[name.len() - 1] & 31);
     name.len() * 32 + usize::from(first.wrapping_mul(7).wrapping_add(last) & 31)
 }

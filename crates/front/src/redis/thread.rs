@@ -1,4 +1,4 @@
-//! What the connections of one front thread share, and what all threads of a node share.
+//! The state shared by the connections of one front thread, and by all threads of a port.
 
 use super::clients::Clients;
 use super::cluster::Door;
@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Room for one read. What a client sends at once mostly fits.
+/// The size of one read. Most requests fit.
 pub(super) const READ_BYTES: usize = 16 << 10;
-/// A buffer that has grown beyond this is not kept.
+/// A larger buffer is dropped instead of kept.
 const SPARE_BYTES_MAX: usize = 64 << 10;
-/// Buffers a thread keeps for the next connection that has something to say.
+/// Buffers that a thread keeps for connections that become active.
 const SPARES_MAX: usize = 64;
 
-/// What all threads of one of a node's Redis ports share.
+/// The state shared by all threads of one of a node's Redis ports.
 pub(super) struct Shared {
     pub(super) cursors: Mutex<Cursors>,
     pub(super) clients: Clients,
     pub(super) audience: Arc<Audience>,
     pub(super) port: u16,
     pub(super) connections_max: usize,
-    /// Of the port that speaks the Redis Cluster protocol; `None`: this is the other one.
+    /// Set on the port of the Redis Cluster protocol; `None`: this is the other one.
     pub(super) cluster: Option<Door>,
     seats: Arc<Seats>,
     last_id: AtomicU64,
@@ -61,7 +61,7 @@ impl Shared {
         front(self.cluster.as_ref())
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub(super) fn open(&self) -> usize {
         self.seats.open()
     }
@@ -76,7 +76,7 @@ fn front(cluster: Option<&Door>) -> &'static str {
     if cluster.is_some() { "redis_cluster" } else { "redis" }
 }
 
-/// A connection's number and its place among those allowed; free again when dropped.
+/// A connection's number and seat; both are free again when it is dropped.
 pub(super) struct Numbered {
     shared: Arc<Shared>,
     pub(super) seat: Arc<Seat>,
@@ -84,7 +84,7 @@ pub(super) struct Numbered {
 }
 
 impl Numbered {
-    /// A place, or `None` when all are taken.
+    /// Takes a seat; `None`: all are taken.
     pub(super) fn take(thread: &Thread, address: IpAddr) -> Option<Numbered> {
         let shared = thread.shared.clone();
         let seat = shared.seats.take(address)?;
@@ -99,7 +99,7 @@ impl Drop for Numbered {
     }
 }
 
-/// What the connections of one front thread share.
+/// The state shared by the connections of one front thread.
 pub(super) struct Thread {
     pub(super) handle: Handle,
     pub(super) shared: Arc<Shared>,
@@ -118,7 +118,7 @@ impl Thread {
         Thread { handle, shared, operations, spares: Mutex::default() }
     }
 
-    /// Counts `times` of one command, which took this long each.
+    /// Counts `times` executions of one command, each of which took this long.
     pub(super) fn count(
         &self,
         command: CommandNumber,
@@ -139,7 +139,8 @@ impl Thread {
         }
     }
 
-    /// How many nodes besides this one surely hold every acknowledged write: a majority less one.
+    /// The nodes besides this one that certainly have every acknowledged write: a majority less
+    /// one.
     pub(super) fn other_nodes_with_every_write(&self) -> usize {
         self.handle.status().members.nodes.len() / 2
     }
@@ -150,13 +151,13 @@ impl Thread {
         spare.unwrap_or_else(|| BytesMut::with_capacity(READ_BYTES))
     }
 
-    /// Keeps a buffer that is not needed now: an idle connection has none.
+    /// Keeps an unused buffer: an idle connection has none.
     pub(super) fn give_buffer(&self, mut buffer: BytesMut) {
         if buffer.capacity() == 0 {
             return;
         }
         buffer.clear();
-        // The part that was handed out as arguments comes back, unless somebody still holds them.
+        // The memory of earlier arguments is reused unless some of them are still referenced.
         buffer.reserve(READ_BYTES);
         let mut spares = self.spares();
         if buffer.capacity() <= SPARE_BYTES_MAX && spares.len() < SPARES_MAX {

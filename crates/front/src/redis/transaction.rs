@@ -1,9 +1,9 @@
 //! MULTI and WATCH.
 //!
-//! Between MULTI and EXEC commands are read and queued. EXEC makes one [`Command::Transaction`] of
-//! them: its guards are the versions that WATCH found, its steps the queued commands, and each
-//! step's answer becomes the reply to its command. Commands that need no site (PING, CLIENT …) are
-//! done by EXEC between the replies, where they stood.
+//! Between MULTI and EXEC commands are parsed and queued. EXEC makes one [`Command::Transaction`]
+//! of them: its guards are the versions that WATCH read, its steps the queued commands, and each
+//! step's answer becomes the reply to its command. EXEC runs commands that need no site (PING,
+//! CLIENT …) itself, at their places among the replies.
 
 use super::connection::Connection;
 use super::execution::refused;
@@ -21,10 +21,10 @@ use server::users::Right;
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::{Encoder, Frame};
 
-/// How a local command answers.
+/// The function of a local command.
 type Local = fn(&mut Session, &Frame, &mut Encoder<'_>) -> Result<(), Refused>;
 
-/// The keyspace of a transaction: the first one that a key of it chose.
+/// The keyspace of a transaction: that of its first key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     id: KeyspaceId,
@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Place {
-    /// Checks that a key's keyspace is this one, or makes it this one.
+    /// Checks that a key's keyspace is this one, or sets it.
     fn take(place: &mut Option<Place>, keyspace: &Keyspace) -> Result<(), Refused> {
         match place {
             None => {
@@ -48,33 +48,33 @@ impl Place {
     }
 }
 
-/// What a queued command's reply is made from.
+/// The source of a queued command's reply.
 enum Reply {
     /// The next step's answer.
     Step(Shape),
-    /// Those of the next steps.
+    /// The answers of the next steps.
     Whole(Whole),
     /// The session.
     Local(Local, Frame),
-    /// Nothing: its arguments were wrong. As in Redis that does not keep the others from being done.
+    /// No step: its arguments were wrong. As in Redis the other commands still run.
     Refused(Refused),
 }
 
-/// What has been queued since MULTI.
+/// The commands queued since MULTI.
 #[derive(Default)]
 pub(super) struct Transaction {
     place: Option<Place>,
     steps: Vec<Step>,
     replies: Vec<Reply>,
     bytes: usize,
-    /// It has steps that are about all keyspaces of the site.
+    /// It has steps over all keyspaces of the site.
     is_about_all: bool,
-    /// A command could not be queued: EXEC must not do the others.
+    /// A command could not be queued: EXEC must run none.
     pub(super) is_broken: bool,
 }
 
 impl Transaction {
-    /// Queues a command on data, whose arguments came in a frame of their own memory.
+    /// Queues a command on data, whose arguments are in a frame of their own memory.
     fn queue(&mut self, keyspace: &Keyspace, op: Op, wire_bytes: usize) -> Result<(), Refused> {
         Place::take(&mut self.place, keyspace)?;
         self.charge(wire_bytes)?;
@@ -83,7 +83,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Queues a command that goes over all keys.
+    /// Queues a command over all keys.
     fn queue_whole(
         &mut self,
         steps: Vec<Step>,
@@ -97,7 +97,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// How many commands are queued.
+    /// The number of queued commands.
     pub(super) fn len(&self) -> usize {
         self.replies.len()
     }
@@ -128,7 +128,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The command for the log, if the site is needed at all, and what the replies are made from.
+    /// The command for the log, if the site is needed at all, and the sources of the replies.
     fn into_command(self, watched: Watched) -> Result<(Option<Command>, Vec<Reply>), Refused> {
         let place = match (self.place, watched.place) {
             (Some(own), Some(other)) if own != other => {
@@ -169,7 +169,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Which of these keys are not watched yet; each must be in the keyspace of the others.
+    /// The keys that are not watched yet; each must be in the keyspace of the others.
     fn missing(
         &mut self,
         keyspace: &Keyspace,
@@ -188,7 +188,7 @@ impl Watched {
     /// Watches keys at the versions that they had at this point.
     fn add(&mut self, keys: Vec<Bytes>, versions: Vec<Revision>, point: ReadPoint) {
         let guards = keys.iter().zip(versions).map(|(key, version)| Guard {
-            // A key is kept for long: not with the buffer that it came in.
+            // A watched key is kept for long, so it must not share the receive buffer.
             key: Bytes::copy_from_slice(key),
             version,
             absent_since: (version == Revision(0)).then_some(point),
@@ -198,7 +198,7 @@ impl Watched {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Does a command between MULTI and EXEC: queues it, or ends the transaction.
+    /// Handles a command between MULTI and EXEC: queues it, or ends the transaction.
     pub(super) async fn queue_or_end(
         &mut self,
         frame: &Frame,
@@ -319,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Watches the keys of a WATCH at the versions they have now.
+    /// Watches the keys of a WATCH at their present versions.
     pub(super) async fn watch(&mut self, frame: &Frame, spec: &CommandSpec) -> Result<(), Refused> {
         let catalog = self.thread.handle.catalog();
         let keyspace = self.keyspace_of(frame, spec, &catalog)?;
@@ -328,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let keys = watched.missing(keyspace, (1..frame.len()).map(|at| frame.bytes(at)))?;
         if !keys.is_empty() {
             let query = Query::Watch { keys: keys.clone() };
-            // Never stale: a transaction that depends on an old version could not be done.
+            // Never stale: a transaction with an outdated version would fail.
             let outcome = self.ask(keyspace.id, query, ReadConsistency::Linearizable).await;
             let watched = self.session.watched.get_or_insert_default();
             match outcome.map_err(refused)? {
@@ -341,7 +341,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// UNWATCH inside a transaction: EXEC has forgotten the watched keys already.
+/// UNWATCH inside a transaction: EXEC has dropped the watched keys already.
 fn unwatch(_: &mut Session, _: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
     out.ok();
     Ok(())

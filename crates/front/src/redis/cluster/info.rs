@@ -1,9 +1,9 @@
-//! CLUSTER INFO: how the deployment is.
+//! CLUSTER INFO: the state of the deployment.
 
 use super::map::Map;
 use model::Slot;
 
-/// What it says. There is no cluster bus, so nothing was sent or received on it.
+/// The reply. There is no cluster bus, so its message counts are 0.
 pub(super) fn text(map: &Map, is_ready: bool) -> String {
     let assigned: usize = map.shards.iter().map(|shard| shard.slots.len()).sum();
     let nodes: usize = map.shards.iter().map(|shard| shard.nodes.len()).sum();

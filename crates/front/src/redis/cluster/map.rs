@@ -1,8 +1,8 @@
-//! Who holds which slots and where clients find them, as this node knows it.
+//! The owners of slots and their addresses for clients, as this node has learned them.
 //!
-//! The site's thread is asked for it, which looks at every slot; so what it said is kept for a moment
-//! and all connections share it. A map that is a little old does no harm: a client that goes by it
-//! is told better by whomever it asks.
+//! Making a map takes a request to the site's thread, which visits every slot; so a map is cached
+//! briefly and shared by all connections. An outdated map is harmless: a client that uses it is
+//! redirected by the node that it contacts.
 
 use crate::redis::refused::bare;
 use model::{NodeId, Registry, SiteId, Slot, SlotSet};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// How old a map may be that clients are told.
+/// The maximum age of a map for clients.
 const KEPT: Duration = Duration::from_millis(50);
 
-/// The map of one moment. There is always a shard, this site's, and a node in it, this one.
+/// The map of one moment. It always has this site's shard, and this node in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Map {
     /// The registry's version: it grows with every change of sites and nodes.
     pub(super) epoch: u64,
-    /// The sites whose nodes clients can go to.
+    /// The sites that have nodes with an address for clients.
     pub(super) shards: Vec<Shard>,
-    /// Which of them is this one, and which of its nodes.
+    /// The indexes of this site and of this node in it.
     here: (usize, usize),
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Shard {
     pub(super) id: String,
     /// A number that no other site has or gets: its id.
     pub(super) epoch: u64,
-    /// What it holds, for clients: this site's has what sites hold that clients cannot go to.
+    /// The slots to show for it; this site's include those of sites without an address for clients.
     pub(super) slots: SlotSet,
-    /// Its nodes, the one to go to first.
+    /// Its nodes, the preferred one first.
     pub(super) nodes: Vec<Member>,
 }
 
@@ -45,11 +45,11 @@ pub(super) struct Member {
     /// 40 digits.
     pub(super) id: String,
     pub(super) address: Address,
-    /// Where other nodes find it: in the place of Redis's cluster bus.
+    /// Its peer port, shown in place of Redis's cluster bus.
     pub(super) peer_port: u16,
 }
 
-/// Where a client connects to.
+/// The address for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// A name or an IP address, an IPv6 one without brackets.
@@ -65,11 +65,11 @@ impl Address {
     }
 }
 
-/// What a map is made from.
+/// The input of a map.
 struct Seen<'a> {
     /// This site's id, and the registry; `None`: there is no deployment.
     deployment: Option<(SiteId, &'a Registry)>,
-    /// This node, and where clients find it.
+    /// This node, and its address for clients.
     node: NodeId,
     advertised: &'a Address,
     held: &'a [(SlotSet, SiteId)],
@@ -83,7 +83,7 @@ impl Map {
         let mut sites: BTreeMap<SiteId, BTreeMap<NodeId, (Address, u16)>> = BTreeMap::new();
         for site in registry.iter().flat_map(|registry| &registry.sites) {
             for node in &site.nodes {
-                // Whoever asks is here, whether the registry has heard of its port or not.
+                // This node is listed even if the registry does not have its port yet.
                 let is_this = site.id == own && node.node == seen.node;
                 if node.cluster.is_empty() && !is_this {
                     continue;
@@ -145,7 +145,7 @@ impl Map {
     }
 }
 
-/// The 40 digits that Redis gives a node. Those of a site are its node 0's, of which there is none.
+/// The 40 digits of a node's Redis id. A site's id is that of its node 0, which never exists.
 fn id(deployment: u64, site: SiteId, node: NodeId) -> String {
     format!("{deployment:016x}{:08x}{:016x}", site.0, node.0)
 }
@@ -155,9 +155,9 @@ fn id(deployment: u64, site: SiteId, node: NodeId) -> String {
 pub(super) struct Maps(Mutex<Option<(Duration, Arc<Map>)>>);
 
 impl Maps {
-    /// The map as it is, or was a moment ago.
+    /// The present map, or one from the cache.
     pub(super) async fn now(&self, handle: &Handle, advertised: &Address) -> Arc<Map> {
-        // Whoever comes while the site is asked waits here, and has what is answered then.
+        // Concurrent callers wait here, and share the one answer.
         let mut kept = self.0.lock().await;
         let now = handle.clock().monotonic();
         if let Some((made, map)) = &*kept
@@ -180,7 +180,7 @@ impl Maps {
     }
 }
 
-/// A deployment as others see it, for the tests of what is said about it.
+/// A deployment for tests of replies about it.
 #[cfg(test)]
 pub(super) mod made {
     use super::*;
@@ -202,8 +202,8 @@ pub(super) mod made {
         }
     }
 
-    /// Node 2 of site 1 looks: that site has three nodes, of which the third leads, site 2 no address,
-    /// site 3 a node at an IPv6 address.
+    /// The view of node 2 of site 1: that site has three nodes, of which the third leads; site 2
+    /// has no address, site 3 a node at an IPv6 address.
     pub(in crate::redis::cluster) fn map() -> Map {
         let first = site(1, &[(1, "10.0.0.1:7401"), (2, ""), (3, "10.0.0.1:7403")]);
         let registry = Registry {

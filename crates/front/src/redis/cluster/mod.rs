@@ -1,14 +1,14 @@
-//! The Redis Cluster protocol, on a port of its own: clients go to the site that holds a key.
+//! The Redis Cluster protocol, on a port of its own: clients connect to the site that owns a key.
 //!
-//! To such a client a site is a shard: its leader the master, its other nodes replicas, which answer
-//! as well, by asking the leader. Only keyspaces of scope global are here; their 16,384 slots move
-//! between sites, and whoever asks the wrong one is told where to go (MOVED). That is decided where
-//! every request's way is decided, by the site itself ([`model::Request::redirect`]); this module
-//! tells clients where everything is before they ask ([`map`]), and checks what the site cannot see:
-//! which keys may be asked for together, and by this port ([`place`]).
+//! To such a client a site is a shard: its leader is the master, its other nodes are replicas,
+//! which answer too, by forwarding to the leader. Only keyspaces of scope global are served here;
+//! their 16,384 slots move between sites, and a request to the wrong site is redirected (MOVED).
+//! The site itself decides that, with the routing of every request ([`model::Request::redirect`]);
+//! this module publishes the map ([`map`]), and checks what the site cannot: which keys a command
+//! may combine, and which this port serves ([`place`]).
 //!
-//! A site none of whose nodes has such a port stands in no map. Its slots are shown as this site's,
-//! and requests for them are not redirected but sent on, as by the other port.
+//! A site without nodes that have such a port is in no map. Its slots are shown as this site's, and
+//! requests for them are not redirected but forwarded, as on the other port.
 //!
 //! What is said, byte for byte, was compared with Redis 7.0. Left out: whatever changes a cluster
 //! (MEET, SETSLOT, FAILOVER …), which `portolan site` and `portolan slot` do; failed nodes, as nobody
@@ -28,11 +28,11 @@ use model::{Slot, limits};
 use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::Frame;
 
-/// What a port that speaks the Redis Cluster protocol has besides.
+/// What the port of the Redis Cluster protocol has in addition.
 pub(super) struct Door {
-    /// How clients reach it.
+    /// Its address for clients.
     advertised: Address,
-    /// Whether it speaks TLS; then so do those of the other nodes.
+    /// Whether it uses TLS; then the ports of the other nodes do, too.
     is_tls: bool,
     maps: Maps,
 }
@@ -44,7 +44,7 @@ impl Door {
     }
 }
 
-/// What a subcommand does.
+/// The action of a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Map(About),
@@ -53,13 +53,13 @@ enum Ask {
     GetKeys,
     Links,
     Help,
-    /// It changes which nodes there are: not here.
+    /// Changes nodes: not available here.
     Sites,
-    /// It changes who holds which slots: not here.
+    /// Changes the owners of slots: not available here.
     Handover,
 }
 
-/// What is to be said of the map.
+/// The part of the map to reply with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     Slots,
@@ -72,8 +72,8 @@ enum About {
     FailureReports,
 }
 
-/// Each subcommand: how many arguments it has, CLUSTER and itself included (negative: at least so
-/// many), and what it says in HELP.
+/// Each subcommand: its number of arguments, CLUSTER and itself included (negative: at least so
+/// many), and its text in HELP.
 #[rustfmt::skip]
 const SUBCOMMANDS: [(&str, i8, Ask, &str); 32] = [
     ("countkeysinslot", 3, Ask::CountKeys, "COUNTKEYSINSLOT <slot>\nReturn the number of keys in <slot> at this site."),
@@ -110,7 +110,7 @@ const SUBCOMMANDS: [(&str, i8, Ask, &str); 32] = [
     ("delnode", -3, Ask::Sites, ""),
 ];
 
-/// What CLUSTER is asked for.
+/// Parses the subcommand.
 fn read(frame: &Frame) -> Result<Ask, Refused> {
     let found = SUBCOMMANDS.iter().find(|(name, ..)| is(frame.arg(1), name));
     let Some((name, arity, ask, _)) = found else {
@@ -121,14 +121,14 @@ fn read(frame: &Frame) -> Result<Ask, Refused> {
     if fits { Ok(*ask) } else { Err(Refused::arity(&format!("cluster|{name}"))) }
 }
 
-/// A slot's number, or what Redis says of others.
+/// Parses a slot number; `otherwise` is Redis's error for invalid ones.
 fn slot(arg: &[u8], otherwise: Refused) -> Result<Slot, Refused> {
     let number = u16::try_from(integer(arg)?).ok();
     number.and_then(Slot::new).ok_or(otherwise)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// CLUSTER and everything behind it.
+    /// Runs CLUSTER with its subcommand.
     pub(super) async fn cluster(&mut self, frame: &Frame) -> Result<(), Refused> {
         let ask = read(frame)?;
         let thread = self.thread.clone();
@@ -181,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Says something about the map.
+    /// Replies with a part of the map.
     fn write_about(
         &mut self,
         about: About,

@@ -19,7 +19,7 @@ pub(super) fn all(map: &Map) -> String {
     lines.collect()
 }
 
-/// The nodes of a site but the first.
+/// The nodes of a site except the first.
 pub(super) fn replicas(map: &Map, shard: &Shard) -> Vec<String> {
     (1..shard.nodes.len()).map(|place| line(map, shard, place)).collect()
 }

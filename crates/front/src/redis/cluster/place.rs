@@ -1,4 +1,4 @@
-//! Which keys may be asked for together, and by the port that speaks the Redis Cluster protocol.
+//! Which keys a command may combine, and which keys the port of the Redis Cluster protocol serves.
 
 use crate::redis::connection::Connection;
 use crate::redis::execution::{self, refused};
@@ -34,10 +34,10 @@ pub(in crate::redis) fn keyspace_of<'a>(
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Whether a command that is about to be queued will find its keys here. A client of the other
-    /// port need not know.
+    /// Checks that a command that is about to be queued has its keys here. Only for clients of the
+    /// Redis Cluster protocol.
     ///
-    /// It may be otherwise when the transaction is done: then EXEC is told where they have gone.
+    /// The keys may move before the transaction runs: EXEC then replies with their new place.
     pub(in crate::redis) async fn check_is_here(
         &self,
         frame: &Frame,
@@ -49,8 +49,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !self.session.goes_to_keys() || handle.serves(Slot::of_key(frame.arg(place))) {
             return Ok(());
         }
-        // Whoever decides where requests go decides this one too: it is asked as the command itself
-        // would be, and what comes back does not matter, but where it would have been.
+        // The site's own routing decides: it receives a query as for the command itself, of which
+        // only a redirection matters.
         let query = Query::Exists { keys: vec![frame.bytes(place)] };
         let question = Request::read(keyspace, query, ReadConsistency::Stale);
         let answer = handle.call(Request { redirect: true, ..question }).await;

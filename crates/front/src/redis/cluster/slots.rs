@@ -1,4 +1,4 @@
-//! CLUSTER SLOTS and CLUSTER SHARDS: which site holds what.
+//! CLUSTER SLOTS and CLUSTER SHARDS: the slots of each site.
 
 use super::map::{Map, Member, Shard};
 use wire::resp::Encoder;
@@ -20,7 +20,7 @@ pub(super) fn write_slots(map: &Map, out: &mut Encoder<'_>) {
             out.bulk(node.address.host.as_bytes());
             out.integer(i64::from(node.address.port));
             out.bulk(node.id.as_bytes());
-            // By what other names the node can be found.
+            // The node has no other names.
             out.map(0);
         }
     }
@@ -59,7 +59,7 @@ fn write_node(node: &Member, is_master: bool, is_tls: bool, out: &mut Encoder<'_
     out.bulk(host);
     out.bulk(b"role");
     out.bulk(if is_master { b"master" } else { b"replica" });
-    // There is no stream of bytes between nodes that one could be behind in.
+    // There is no replication stream with an offset.
     out.bulk(b"replication-offset");
     out.integer(0);
     out.bulk(b"health");

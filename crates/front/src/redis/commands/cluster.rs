@@ -1,4 +1,4 @@
-//! CLUSTER: a name for the table. What it does is in [`crate::redis::cluster`].
+//! CLUSTER: its entry in the table. [`crate::redis::cluster`] runs it.
 
 use crate::redis::table::flag::STALE;
 use crate::redis::table::{CommandSpec, Family, Own};

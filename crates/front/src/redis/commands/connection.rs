@@ -14,7 +14,7 @@ use server::users::Right;
 use wire::resp::{Encoder, Frame, Version, parse_i64};
 
 const FLAGS: u16 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
-/// A name that a client gives itself.
+/// The longest name that a client can set.
 const LABEL_BYTES_MAX: usize = 256;
 
 #[rustfmt::skip]
@@ -116,7 +116,7 @@ fn client(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
             set_info(session, frame)?;
             out.ok();
         }
-        // What a cache or a memory limit would do to this connection: there are none.
+        // There is no eviction, so the option has no effect.
         () if is(what, "no-evict") || is(what, "no-touch") => {
             takes(if is(what, "no-evict") { "no-evict" } else { "no-touch" }, 3)?;
             if !is(frame.arg(2), "on") && !is(frame.arg(2), "off") {
@@ -187,7 +187,7 @@ const HELP: [Help; 8] = [
     ("SETNAME <name>", "Set the name of this connection."),
 ];
 
-/// Which connections CLIENT LIST is about.
+/// Parses the selection of CLIENT LIST.
 fn read_list(frame: &Frame) -> Result<Wanted, Refused> {
     match frame.len() {
         2 => Ok(Wanted::All),
@@ -196,7 +196,7 @@ fn read_list(frame: &Frame) -> Result<Wanted, Refused> {
             match () {
                 () if is(kind, "normal") => Ok(Wanted::Normal),
                 () if is(kind, "pubsub") => Ok(Wanted::Subscribers),
-                // To its clients each node is a master, and no node comes by this port.
+                // To clients each node is a master, and nodes do not use this port.
                 () if ["master", "replica", "slave"].iter().any(|one| is(kind, one)) => {
                     Ok(Wanted::None)
                 }
@@ -212,7 +212,7 @@ fn read_list(frame: &Frame) -> Result<Wanted, Refused> {
     }
 }
 
-/// What CLIENT LIST says of a connection behind its id, address and age.
+/// A connection's line in CLIENT LIST after its id, address and age.
 pub(in crate::redis) fn describe(session: &Session) -> String {
     let labels = &session.labels;
     let user = session.user.as_ref().map_or("(none)", |user| user.name());
@@ -257,7 +257,7 @@ impl Credentials {
     }
 }
 
-/// What HELLO asks for.
+/// The options of HELLO.
 pub(in crate::redis) struct Hello {
     pub(in crate::redis) version: Option<Version>,
     pub(in crate::redis) credentials: Option<Credentials>,
@@ -298,7 +298,7 @@ impl Hello {
     }
 }
 
-/// What HELLO answers.
+/// Writes the reply to HELLO.
 pub(in crate::redis) fn write_hello(session: &Session, out: &mut Encoder<'_>) {
     out.map(7);
     for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {

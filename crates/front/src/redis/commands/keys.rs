@@ -1,4 +1,4 @@
-//! Keys, whatever they hold: deletion, existence, expiry.
+//! Keys of any type: deletion, existence, expiry.
 
 use crate::redis::args::{TIME_MS_MAX, integer, is, text};
 use crate::redis::refused::Refused;
@@ -61,7 +61,7 @@ fn expire(frame: &Frame, command: &str, unit: Unit, is_moment: bool) -> Result<O
     let expiry = match u64::try_from(ms) {
         Ok(ms) if is_moment => Expiry::AtMs(ms),
         Ok(ms) => Expiry::AfterMs(ms),
-        // A moment before all others: it has passed, so the key goes.
+        // A time before all others: it has passed, so the key is removed.
         Err(_) => Expiry::AtMs(0),
     };
     Op::write(Write::SetExpiry { key: frame.bytes(1), expiry, condition }, Shape::Flag)
@@ -89,7 +89,7 @@ fn expire_condition(frame: &Frame) -> Result<ExpiryCondition, Refused> {
         }
         (_, true, _, true) => Ok(ExpiryCondition::IfSomeEarlier),
         (true, ..) => Ok(ExpiryCondition::IfNone),
-        // No expiry is later than any, so GT implies XX.
+        // A key without an expiry counts as living forever, so GT implies XX.
         (_, _, true, _) => Ok(ExpiryCondition::IfLater),
         (.., true) => Ok(ExpiryCondition::IfEarlier),
         (_, true, ..) => Ok(ExpiryCondition::IfSome),
@@ -97,7 +97,7 @@ fn expire_condition(frame: &Frame) -> Result<ExpiryCondition, Refused> {
     }
 }
 
-/// Every write that was acknowledged is on the disks of a majority: there is nothing to wait for.
+/// Every acknowledged write is on the disks of a majority: there is nothing to wait for.
 fn wait(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
     integer(frame.arg(1))?;
     if integer(frame.arg(2))? < 0 {

@@ -1,5 +1,5 @@
-//! The commands, one file a family. Each states its commands for the table and reads their
-//! arguments.
+//! The commands, one file per family. Each file declares its commands for the table and parses
+//! their arguments.
 
 mod cluster;
 pub(super) mod connection;

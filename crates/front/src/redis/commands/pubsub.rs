@@ -1,4 +1,4 @@
-//! SUBSCRIBE and its kin, for keyspace notifications ([`crate::redis::notifications`]).
+//! SUBSCRIBE and related commands, for keyspace notifications ([`crate::redis::notifications`]).
 
 use crate::redis::args::{Help, is, takes, write_help};
 use crate::redis::notifications::{By, NO_PUBSUB};

@@ -1,6 +1,6 @@
-//! What goes over all keyspaces: SCAN, KEYS, DBSIZE, FLUSHALL and FLUSHDB.
+//! Commands over all keyspaces: SCAN, KEYS, DBSIZE, FLUSHALL and FLUSHDB.
 //!
-//! Redis knows one database; here the keys of all keyspaces together are it.
+//! Redis has numbered databases; here the keys of all keyspaces together are the only one.
 
 use crate::redis::args::{integer, is};
 use crate::redis::refused::Refused;
@@ -23,20 +23,20 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Keys looked at by one SCAN that does not say how many.
+/// Keys visited by one SCAN without COUNT.
 const COUNT_DEFAULT: usize = 10;
 
-/// What a SCAN or HSCAN asks for.
+/// The options of a SCAN or HSCAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::redis) struct ScanOptions {
     pub(in crate::redis) cursor: u64,
     pub(in crate::redis) filter: ScanFilter,
     pub(in crate::redis) count: usize,
-    /// A type that no key here can have was asked for: nothing matches.
+    /// The requested type does not exist here: nothing matches.
     pub(in crate::redis) matches_nothing: bool,
 }
 
-/// Reads a cursor at `at` and the options behind it.
+/// Parses a cursor at `at` and the options behind it.
 pub(in crate::redis) fn read_options(
     frame: &Frame,
     at: usize,
@@ -84,7 +84,7 @@ pub(in crate::redis) fn may_hold_match(keyspace: &Keyspace, glob: Option<&Bytes>
 }
 
 /// Checks the arguments of FLUSHALL and FLUSHDB. ASYNC and SYNC are the same here: clearing is one
-/// small command whatever there is.
+/// small command whatever the number of keys.
 pub(in crate::redis) fn check_flush(frame: &Frame) -> Result<(), Refused> {
     let is_known = |word: &[u8]| is(word, "async") || is(word, "sync");
     if frame.len() > 2 || !frame.args_from(1).all(is_known) {
@@ -93,7 +93,7 @@ pub(in crate::redis) fn check_flush(frame: &Frame) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Reads the number of a database, of which there is one.
+/// Parses the number of a database; only 0 exists.
 pub(in crate::redis) fn check_database(arg: &[u8]) -> Result<(), Refused> {
     match integer(arg)? {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! What clients ask about the server: INFO, COMMAND, CONFIG, TIME, ROLE.
+//! Commands about the server: INFO, COMMAND, CONFIG, TIME, ROLE.
 
 use crate::redis::REDIS_VERSION;
 use crate::redis::args::{Help, is, takes, text, write_help};
@@ -33,7 +33,7 @@ fn time(session: &mut Session, _: &Frame, out: &mut Encoder<'_>) -> Result<(), R
     Ok(())
 }
 
-/// To a client every node is a master: each takes reads and writes and hands them where they belong.
+/// To a client every node is a master: each accepts reads and writes and forwards them.
 fn role(session: &mut Session, _: &Frame, out: &mut Encoder<'_>) -> Result<(), Refused> {
     out.array(3);
     out.bulk(b"master");
@@ -131,7 +131,7 @@ const COMMAND_HELP: [Help; 7] = [
     ("GETKEYS <full-command>", "Return the keys of a command."),
 ];
 
-/// What CONFIG GET tells: settings that clients and tools look at, as they are in effect here.
+/// The settings that CONFIG GET shows, as they are in effect here.
 fn settings(session: &Session) -> [(&'static str, String); 12] {
     let shared = &session.thread().shared;
     let clients = session.thread().handle.clients();
@@ -175,7 +175,7 @@ fn config(session: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result
         if frame.len() < 4 || !frame.len().is_multiple_of(2) {
             return Err(Refused::arity("config|set"));
         }
-        // Notifications are always on, so whoever turns them on has what they want.
+        // Notifications are always on, so enabling them succeeds.
         let fixed = |at: &usize| !is(frame.arg(*at), "notify-keyspace-events");
         if let Some(at) = (2..frame.len()).step_by(2).find(fixed) {
             let name = text(frame.arg(at));
@@ -253,10 +253,10 @@ fn command(_: &mut Session, frame: &Frame, out: &mut Encoder<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Whether a command of a family is asked for.
+/// Selects commands by their family.
 type Wanted = Box<dyn Fn(&CommandSpec, &Family) -> bool>;
 
-/// Which commands COMMAND LIST is about.
+/// The commands that COMMAND LIST selects.
 fn list(frame: &Frame) -> Result<Vec<&'static str>, Refused> {
     let is_wanted: Wanted = match frame.len() {
         2 => Box::new(|_, _| true),
@@ -281,7 +281,7 @@ fn list(frame: &Frame) -> Result<Vec<&'static str>, Refused> {
     Ok(wanted.map(|(spec, _)| spec.name).collect())
 }
 
-/// The categories that a command is of.
+/// The categories of a command.
 fn categories(spec: &CommandSpec, family: &Family) -> Vec<&'static str> {
     let kind = match (spec.has(flag::WRITE), spec.has(flag::READONLY)) {
         (true, _) => Some("@write"),
@@ -306,7 +306,7 @@ fn write_info(spec: &CommandSpec, family: &Family, out: &mut Encoder<'_>) {
     let categories = categories(spec, family);
     out.set(categories.len());
     categories.iter().for_each(|category| out.simple(category));
-    // Tips, key specifications and subcommands: clients do without.
+    // Tips, key specifications and subcommands: clients work without them.
     out.array(0);
     out.array(0);
     out.array(0);

@@ -38,7 +38,7 @@ fn get(frame: &Frame) -> Result<Op, Refused> {
     Op::read(Query::Get { key: frame.bytes(1) }, Shape::Value)
 }
 
-/// A put with nothing special about it.
+/// A put with the given condition and expiry and no other options.
 fn put(frame: &Frame, value: usize, condition: Condition, expiry: Expiry) -> Write {
     let (key, value) = (frame.bytes(1), frame.bytes(value));
     Write::Put { key, value, condition, expiry, return_old: false }

@@ -1,5 +1,5 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: names for the table. What they do is in
-//! [`crate::redis::transaction`].
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: their entries in the table. [`crate::redis::transaction`]
+//! runs them.
 
 use crate::redis::table::flag::{ALLOW_BUSY, FAST, LOADING, NOSCRIPT, STALE};
 use crate::redis::table::{CommandSpec, Family, Own};
