@@ -6,11 +6,12 @@ use std::sync::OnceLock;
 
 /// The program under test: `$PORTOLAN_BIN`, or one built with cargo on first use.
 ///
-/// Cargo tells only a package's own tests where its binary is, so it is asked to build it here;
-/// when nothing has changed that takes a moment. The build has the profile of the running test.
+/// Cargo gives the path of a binary only to the tests of its own package, so cargo is called to
+/// build it here; without changes that takes a moment. The build has the profile of the running
+/// test.
 ///
 /// # Panics
-/// When it cannot be built: no test of this package can say anything then.
+/// When it cannot be built: no test of this package can run then.
 #[must_use]
 pub fn portolan() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
@@ -34,8 +35,8 @@ fn build() -> PathBuf {
     profile.join("portolan")
 }
 
-/// Takes out of a cargo command's environment what another cargo told this program about its package: it
-/// would make build scripts run again, and with them much of the tree be compiled again.
+/// Removes from a cargo command's environment the variables that another cargo set about this
+/// package: they would make build scripts run again, and much of the tree would be compiled again.
 pub fn forget_package(cargo: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| starts_with(&name, prefix)) {
@@ -48,7 +49,7 @@ fn starts_with(name: &std::ffi::OsStr, prefix: &str) -> bool {
     name.as_encoded_bytes().starts_with(prefix.as_bytes())
 }
 
-/// Where the running program's profile has its results: `<target>/debug`, say.
+/// The output folder of the running program's profile, for example `<target>/debug`.
 fn profile() -> PathBuf {
     let own = std::env::current_exe().expect("a process knows its own program");
     let folder = own.parent().expect("a program lies in a folder");
@@ -71,7 +72,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("field/ lies in the root")
 }
 
-/// Runs a program to its end: what it prints, or what it complains of when it fails.
+/// Runs a program to its end. Returns its output, or its error output when it fails.
 pub fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments)

@@ -1,4 +1,4 @@
-//! A real etcd cluster on loopback, built from the Go module proxy the first time it is wanted.
+//! A real etcd cluster on loopback, built from the Go module proxy on first use.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -14,7 +14,8 @@ use crate::{binary, eventually, ports};
 
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// The program, as the benchmarks install it; `None`, with a line that says so, where it cannot be.
+/// The program, as the benchmarks install it; `None`, with a line on standard error, if it cannot
+/// be installed.
 ///
 /// # Panics
 /// When it cannot be installed and is [required].
@@ -40,7 +41,7 @@ fn install() -> Option<PathBuf> {
     root.map(|root| root.join("etcd/bin/etcd"))
 }
 
-/// Three members, each a process; they end with the value.
+/// Three members, each a process; they end when the value is dropped.
 #[derive(Debug)]
 pub struct Etcd {
     members: Vec<Member>,
@@ -67,7 +68,7 @@ impl Etcd {
         Self::start_with(folder, None)
     }
 
-    /// The same; with certificates its clients speak TLS and show one, too.
+    /// The same; with certificates its clients use TLS and present one, too.
     ///
     /// # Panics
     /// When it is there and does not start.
@@ -117,7 +118,7 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// Where clients connect, separated by commas.
+    /// The addresses for clients, separated by commas.
     #[must_use]
     pub fn endpoints(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -125,10 +126,10 @@ impl Etcd {
         all.join(",")
     }
 
-    /// Runs etcd's own command line with these words: what it prints.
+    /// Runs etcd's own command line with these arguments and returns its output.
     ///
     /// # Errors
-    /// What it prints when it fails.
+    /// Its error output when it fails.
     ///
     /// # Panics
     /// When etcd is not installed.
@@ -155,7 +156,7 @@ impl Etcd {
         self.wait_ready();
     }
 
-    /// Waits until every member that runs says that it is healthy.
+    /// Waits until every running member reports that it is healthy.
     fn wait_ready(&self) {
         for member in self.members.iter().filter(|member| member.child.is_some()) {
             let ready = eventually(READY_MAX, || match http_get(member.health, "/health")? {

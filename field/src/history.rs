@@ -1,10 +1,10 @@
-//! What a client asked and what came back, in the words of docs/histories.md, for `portolan lab verdict`.
+//! The operations of clients and their results, in the format of docs/histories.md, for `portolan
+//! lab verdict`.
 //!
-//! The words are written here as anybody would write them who has a store of their own to judge: this
-//! package links nothing of Portolan, and so the format is tried from outside as well.
+//! The format is written here as any user would write it who tests a store of their own: this
+//! package links nothing of Portolan, so the format is tested from outside as well.
 //!
-//! All times are of one clock, that of this process, in microseconds since the first history was
-//! begun in it.
+//! All times are of one clock, that of this process, in microseconds since the first history began.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,51 +21,51 @@ use crate::binary;
 /// The clock's zero.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// One client's lines. It does one thing after the other.
+/// One client's lines. The client runs one operation at a time.
 #[derive(Debug)]
 pub struct History {
     client: String,
     lines: Vec<String>,
 }
 
-/// From when to when an operation took.
+/// Start and end of an operation.
 pub type Times = (Instant, Instant);
 
 impl History {
     /// An empty one.
     #[must_use]
     pub fn new(client: impl Into<String>) -> Self {
-        // The clock begins before anything is asked.
+        // The clock starts before the first operation.
         LazyLock::force(&BEGAN);
         Self { client: client.into(), lines: Vec::new() }
     }
 
-    /// A key was read: what it held. Reads without an answer need not be told.
+    /// A read and its value. Reads without an answer need not be recorded.
     pub fn got(&mut self, key: &str, times: Times, value: Option<&str>) {
         self.answered(key, times, &json!("get"), &json!({"value": {"value": value}}));
     }
 
-    /// A key was put, and that was acknowledged.
+    /// An acknowledged put.
     pub fn put(&mut self, key: &str, times: Times, value: &str) {
         self.answered(key, times, &put(value), &json!({"written": {}}));
     }
 
-    /// A key was put, and nobody knows what came of it.
+    /// A put whose outcome is unknown.
     pub fn put_unknown(&mut self, key: &str, sent: Instant, value: &str, why: &str) {
         self.unknown(key, sent, &put(value), why);
     }
 
-    /// One was added to a key, which gave this number.
+    /// An increment and the number that it returned.
     pub fn incremented(&mut self, key: &str, times: Times, number: i64) {
         self.answered(key, times, &increment(), &json!({"number": {"value": number}}));
     }
 
-    /// One was added to a key, and nobody knows what came of it.
+    /// An increment whose outcome is unknown.
     pub fn increment_unknown(&mut self, key: &str, sent: Instant, why: &str) {
         self.unknown(key, sent, &increment(), why);
     }
 
-    /// Something was done to the store.
+    /// A fault that the test caused.
     pub fn fault(&mut self, text: &str) {
         let at_us = us(Instant::now());
         let line = json!({"type": "mark", "at_us": at_us, "kind": "fault", "text": text});
@@ -117,10 +117,10 @@ pub fn write<'a>(path: &Path, clients: impl IntoIterator<Item = &'a History>) ->
     file.flush()
 }
 
-/// What `portolan lab verdict` says of a file, judging it by these promises.
+/// Runs `portolan lab verdict` on a file with these guarantees and returns its output.
 ///
 /// # Errors
-/// What it said instead if they do not all hold; or if it did not say.
+/// Its output if they do not all hold, or the reason why there is none.
 pub fn judge(path: &Path, promises: &[&str]) -> Result<Value, String> {
     let mut program = Command::new(binary::portolan());
     program.args(["lab", "verdict", "--json", "--only", &promises.join(",")]).arg(path);

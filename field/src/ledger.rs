@@ -1,21 +1,21 @@
-//! What a writer knows about its own keys, and whether what it is told can be true.
+//! A writer's record of its own keys, and checks of the store's answers against it.
 //!
-//! Each writer has keys that nobody else touches: a counter that it increments, and a pair of
+//! Each writer has keys that no other client uses: a counter that it increments, and a pair of
 //! values that it always writes together. A write without an answer is *unknown*: it may have taken
-//! effect, may never, or may still. From that follows what the store may say:
+//! effect, may never, or may still. From that follow the allowed answers:
 //!
 //! - the counter lies between the acknowledged increments and those plus the unknown ones, so that
-//!   nothing acknowledged is lost and nothing is applied twice; and every answer is larger than the
-//!   one before;
-//! - the pair is equal in both halves and whole, and it is the last acknowledged write or an unknown
-//!   one, so that nothing torn and nothing stale is served.
+//!   no acknowledged increment is lost and none is applied twice; and every answer is larger than
+//!   the one before;
+//! - the pair is equal in both halves and complete, and it is the last acknowledged write or an
+//!   unknown one, so that no torn and no stale value is returned.
 //!
-//! The rules are sound for retries inside the server and for writes that arrive late: a violation is
-//! always a fault. They would miss an unknown write that is applied twice.
+//! The rules are sound for retries inside the server and for writes that arrive late: a violation
+//! is always a fault. They would miss an unknown write that is applied twice.
 //!
-//! A writer that is told to ([`Ledger::recording`]) keeps a history as well: each half of the pair is a
-//! key of its own there, and its value is the pair's number. Whether all of it has an order is for
-//! judges that know nothing of these rules.
+//! With [`Ledger::recording`] a writer keeps a history as well: each half of the pair is a key of
+//! its own there, and its value is the pair's number. Judges that are independent of these rules
+//! check whether the whole history is consistent.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -34,18 +34,18 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Ledger {
     writer: usize,
-    /// Increments acknowledged, and those whose outcome is unknown.
+    /// Acknowledged increments.
     pub counted: u64,
-    /// See `counted`.
+    /// Increments whose outcome is unknown.
     pub counted_unknown: u64,
     last_count: u64,
-    /// Number of the last pair written, whatever came of it.
+    /// The number of the last pair written, whatever its outcome.
     pair: u64,
     pair_acknowledged: u64,
     pair_unknown: BTreeSet<u64>,
-    /// When each acknowledged write was sent and answered.
+    /// Start and end of each acknowledged write.
     pub acknowledged: Vec<(Instant, Instant)>,
-    /// All that was asked and answered, if it is wanted.
+    /// The history of all operations, if it is recorded.
     pub history: Option<History>,
 }
 
@@ -76,12 +76,12 @@ impl Ledger {
     }
 
     fn key(&self, name: &str) -> String {
-        // One tag for all of a writer's keys: in a global keyspace they then share a slot.
+        // One tag for all of a writer's keys, so that in a global keyspace they share a slot.
         format!("ledger:{{{}}}:{name}", self.writer)
     }
 
     /// Increments, writes a pair and reads it back. The inner error is a call without an answer,
-    /// after which the connection should be given up; the outer one is a violation.
+    /// after which the caller should drop the connection; the outer one is a violation.
     pub fn step(&mut self, client: &mut Client) -> Result<Answered<()>, String> {
         if let Err(error) = self.increment(client)? {
             return Ok(Err(error));
@@ -92,7 +92,7 @@ impl Ledger {
         self.read_pair(client)
     }
 
-    /// Reads everything and compares it with the account.
+    /// Reads everything and compares it with the record.
     pub fn check(&mut self, client: &mut Client) -> Result<Answered<()>, String> {
         let (key, sent) = (self.key("count"), Instant::now());
         let found = match client.call(&["GET", &key]) {
@@ -146,7 +146,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes the same of both halves of the pair.
+    /// Records the same for both halves of the pair.
     fn record_pair(&mut self, mut note: impl FnMut(&mut History, &str)) {
         let (a, b) = (self.key("a"), self.key("b"));
         if let Some(history) = &mut self.history {
@@ -224,7 +224,7 @@ fn encode(pair: u64) -> Vec<u8> {
     value
 }
 
-/// The number of a whole value, `None` for a torn one.
+/// The number of a complete value, `None` for a torn one.
 fn decode(value: &[u8]) -> Option<u64> {
     let pair = u64::from_be_bytes(value.get(..8)?.try_into().ok()?);
     (value == encode(pair)).then_some(pair)
@@ -238,7 +238,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Sets the ledgers' writers to work on `nodes`; a writer whose call fails goes to the next node.
+    /// Starts the ledgers' writers on `nodes`; a writer whose call fails goes to the next node.
     #[must_use]
     pub fn start(ledgers: Vec<Ledger>, nodes: &[SocketAddr], deadline: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));

@@ -19,7 +19,7 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 /// How a node is started: its place in the site, its ports, and whatever else a test wants.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// The program; the one under test unless said otherwise.
+    /// The program; by default the one under test.
     pub program: PathBuf,
     /// `--site`.
     pub site: String,
@@ -112,7 +112,7 @@ impl NodeOptions {
     /// Starts the process and waits until it serves.
     ///
     /// # Panics
-    /// When it does not become ready; its log says why.
+    /// When it does not become ready; its log has the reason.
     #[must_use]
     pub fn start(&self) -> Node {
         let mut node = self.spawn();
@@ -120,7 +120,7 @@ impl NodeOptions {
         node
     }
 
-    /// The file that takes what the process prints.
+    /// The file with the process's output.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.beside("log")
@@ -141,12 +141,12 @@ fn open_log(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).expect("a log can be opened")
 }
 
-/// The part of `/status` that tests look at.
+/// The part of `/status` that tests use.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Status {
     /// The node that answered.
     pub node: u64,
-    /// Who leads as far as it knows.
+    /// The leader, if this node knows it.
     pub leader: Option<u64>,
     /// The nodes of the site.
     pub members: Vec<Member>,
@@ -175,7 +175,7 @@ impl Status {
     }
 }
 
-/// A running node. It is killed when dropped, and its log is shown when the test has failed.
+/// A running node. It is killed when dropped, and its log is printed if the test has failed.
 #[derive(Debug)]
 pub struct Node {
     /// How it was started, and how [`Node::restart`] starts it again.
@@ -191,7 +191,7 @@ impl Node {
     pub fn wait_ready(&mut self) {
         let ready = eventually(READY_MAX, || {
             if let Some(status) = self.exited() {
-                // No use in waiting on: an answer that is an error ends the loop.
+                // No reason to keep waiting: an inner error ends the loop.
                 return Ok(Err(format!("ended with {status} before it was ready")));
             }
             self.ready().map(Ok)
@@ -205,7 +205,7 @@ impl Node {
         if status == 200 { Ok(()) } else { Err(format!("/readyz says {status}: {body}")) }
     }
 
-    /// Asks the admin port: the status and the body. Over TLS, curl does it.
+    /// Sends a GET to the admin port; returns the status and the body. Over TLS, curl does it.
     pub fn admin(&self, path: &str) -> Result<(u16, String), String> {
         match &self.options.admin_ca {
             None => http_get(self.options.admin, path),
@@ -213,7 +213,7 @@ impl Node {
         }
     }
 
-    /// What `/status` says.
+    /// The content of `/status`.
     pub fn status(&self) -> Result<Status, String> {
         let (code, body) = self.admin("/status")?;
         if code != 200 {
@@ -222,10 +222,10 @@ impl Node {
         serde_json::from_str(&body).map_err(|e| format!("/status says {body:?}: {e}"))
     }
 
-    /// Runs the program with a command for this node, as an operator would: what it prints.
+    /// Runs the program with a command for this node, as an operator would, and returns its output.
     ///
     /// # Errors
-    /// What it prints when it fails.
+    /// Its error output when it fails.
     pub fn cli(&self, words: &[&str]) -> Result<String, String> {
         let grpc = self.options.grpc.to_string();
         binary::run(&self.options.program, &[words, &["--server", &grpc]].concat())
@@ -240,13 +240,13 @@ impl Node {
         self.child.as_ref().expect("the node runs").id()
     }
 
-    /// Whether it was started and has not been killed or stopped by the test.
+    /// Whether it was started and the test has not killed or stopped it.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.child.is_some()
     }
 
-    /// How the process ended, if it has.
+    /// The process's exit status, if it has ended.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().expect("a child can be asked")
     }
@@ -256,7 +256,7 @@ impl Node {
         eventually(limit, || self.exited().ok_or_else(|| "it runs on".to_owned()))
     }
 
-    /// `kill -9`: what it had not made durable is gone, as after a power failure of the process.
+    /// `kill -9`: data that is not durable is lost, as after a crash.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             // An error here means that it has ended already.
@@ -265,7 +265,7 @@ impl Node {
         }
     }
 
-    /// Has the process sleep (SIGSTOP), or wakes it (SIGCONT).
+    /// Suspends the process (SIGSTOP) or resumes it (SIGCONT).
     ///
     /// # Panics
     /// When it does not run.
@@ -275,10 +275,10 @@ impl Node {
         assert!(sent.is_ok_and(|s| s.success()), "kill {signal} {pid}");
     }
 
-    /// Asks it to end (SIGTERM) and waits until it has.
+    /// Stops it (SIGTERM) and waits until it has ended.
     ///
     /// # Panics
-    /// When it does not.
+    /// When it does not end.
     pub fn stop(&mut self) -> ExitStatus {
         let pid = self.pid().to_string();
         let asked = Command::new("kill").args(["-TERM", &pid]).status();
@@ -300,7 +300,7 @@ impl Node {
         self.child = self.options.spawn().child.take();
     }
 
-    /// Everything that it has printed so far.
+    /// The output of the process so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read(self.options.log())
@@ -351,7 +351,7 @@ pub(crate) fn http_get(address: SocketAddr, path: &str) -> Result<(u16, String),
     Ok((status, body.to_owned()))
 }
 
-/// The same over TLS, by curl: a client that has nothing of ours in it.
+/// The same over TLS, by curl: an independent client.
 fn https_get(address: SocketAddr, path: &str, ca: &Path) -> Result<(u16, String), String> {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "10", "--write-out", "\n%{http_code}"])

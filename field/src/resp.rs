@@ -26,7 +26,7 @@ pub enum Value {
 pub enum Error {
     /// The server answered with an error: its text, code first.
     Refused(String),
-    /// The connection failed or the deadline passed. Whether the command took effect is not known.
+    /// The connection failed or the deadline passed. It is unknown whether the command took effect.
     Unknown(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! A group of nodes that replicate for each other.
+//! A group of nodes that replicate one log.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,8 +18,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts `count` nodes with their data in `folder`: the first founds the site, the others join
-    /// it one after the other. `adjust` may change each node's options first.
+    /// Starts `count` nodes with their data in `folder`: the first creates the site, the others
+    /// join it one after the other. `adjust` may change each node's options first.
     #[must_use]
     pub fn start(folder: &Path, count: u64, adjust: impl Fn(&mut NodeOptions)) -> Self {
         let mut nodes: Vec<Node> = Vec::new();
@@ -35,7 +35,7 @@ impl Site {
         site
     }
 
-    /// The Redis addresses of all nodes, those that are down included.
+    /// The Redis addresses of all nodes, including those that are down.
     #[must_use]
     pub fn redis(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.options.redis).collect()
@@ -47,10 +47,10 @@ impl Site {
         self.nodes.iter().filter(|node| node.is_up()).map(Node::pid).collect()
     }
 
-    /// Which of the nodes that are up leads, as an index into `nodes`.
+    /// The leader among the nodes that are up, as an index into `nodes`.
     ///
     /// # Errors
-    /// When none of them says within a minute that it leads.
+    /// When no node reports within a minute that it leads.
     pub fn leader(&self) -> Result<usize, String> {
         eventually(WRITES_MAX, || {
             let leads = |node: &Node| node.is_up() && node.status().is_ok_and(|s| s.leads());
@@ -58,11 +58,12 @@ impl Site {
         })
     }
 
-    /// Waits until every node that is up knows that many voters. A node votes only once it has caught
-    /// up; until then the site survives fewer failures than it has nodes for.
+    /// Waits until every node that is up has that many voters in its member list. A node votes only
+    /// once it has caught up; until then the site survives fewer failures than its number of nodes
+    /// allows.
     ///
     /// # Panics
-    /// When it does not come to that within a minute.
+    /// When that takes more than a minute.
     pub fn wait_voters(&self, voters: usize) {
         for node in self.nodes.iter().filter(|node| node.is_up()) {
             let there = eventually(WRITES_MAX, || {

@@ -1,4 +1,4 @@
-//! Certificates for a test: an authority of its own, and certificates of it for loopback.
+//! Certificates for a test: a CA of its own, and certificates signed by it for loopback.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 /// PEM files in one folder.
 #[derive(Clone, Debug)]
 pub struct Certificates {
-    /// Who signed.
+    /// The CA's certificate.
     pub ca: PathBuf,
     /// Valid for `localhost` and `127.0.0.1`, for servers and clients.
     pub cert: PathBuf,
@@ -16,14 +16,14 @@ pub struct Certificates {
     pub key: PathBuf,
 }
 
-/// Somebody who signs certificates.
+/// A CA.
 pub struct Authority {
     folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Makes one, with its files in `folder`.
+    /// Creates one, with its files in `folder`.
     ///
     /// # Panics
     /// When the folder cannot be written.
@@ -40,7 +40,7 @@ impl Authority {
         authority
     }
 
-    /// Signs a certificate whose files are called `name`; `role`: the URI that says which node it is of.
+    /// Signs a certificate with files of this name; `role`: the URI that identifies its node.
     ///
     /// # Panics
     /// When the folder cannot be written.
@@ -67,7 +67,7 @@ impl Authority {
     }
 }
 
-/// Makes an authority and a certificate in `folder`, which a node of the site `field` may use.
+/// Creates a CA and a certificate in `folder`, for a node of the site `field`.
 ///
 /// # Panics
 /// When the folder cannot be written.

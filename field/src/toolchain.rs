@@ -9,9 +9,11 @@ use std::process::{Command, Stdio};
 
 use crate::binary;
 
-/// Whether `program --version` (or `version`) can be run; a line on standard error says so when not.
+/// Whether `program --version` (or `version`) can be run; otherwise prints a line on standard
+/// error.
 ///
-/// A missing program is no fault of ours and skips a test, loudly; where [`required`] says so it is one.
+/// A missing program only skips a test, with a message; where [`required`] is true it fails the
+/// test.
 ///
 /// # Panics
 /// When the program is missing and required.
@@ -70,7 +72,7 @@ pub fn node(name: &str) -> Command {
             .args(["ci", "--silent", "--no-audit", "--no-fund"])
             .current_dir(home));
     });
-    // A program finds its packages beside itself.
+    // A program finds its packages in its own folder.
     copy(&source.join(name), &home);
     let mut command = Command::new("node");
     command.arg(home.join(name));
@@ -152,7 +154,7 @@ fn copy(file: &Path, folder: &Path) {
     fs::copy(file, folder.join(name)).expect("the target folder can be written");
 }
 
-/// Runs a command to its end and shows what it prints.
+/// Runs a command to its end and shows its output.
 ///
 /// # Panics
 /// When it fails.
