@@ -458,4 +458,92 @@ mod tests {
         let (taken, loss) = planned(told(), false);
         assert!(taken.iter().all(|one| one.from.is_some()) && loss.empty == 0);
     }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::of_before(model::DeploymentId(1), 1);
+        for (id, name) in [(1, "a"), (2, "b"), (3, "c")] {
+            let name = model::SiteName::new(name).unwrap();
+            registry.sites.push(model::SiteEntry {
+                id: SiteId(id),
+                name,
+                incarnation: 1,
+                capacity_percent: 100,
+                leaving: false,
+                nodes: Vec::new(),
+            });
+        }
+        registry.site_next = 4;
+        registry
+    }
+
+    fn asked_of(effects: &[Effect], site: SiteId) -> u64 {
+        let id = effects.iter().find_map(|effect| match effect {
+            Effect::Ask { id, to, .. } if *to == site => Some(*id),
+            _ => None,
+        });
+        id.unwrap()
+    }
+
+    /// C answers what an earlier failover asked it, with what it had before this one fenced anybody.
+    #[test]
+    fn what_a_site_told_an_earlier_failover_is_not_its_inventory_in_this_one() {
+        let registry = registry();
+        let mut after = registry.clone();
+        let second = Duration::from_secs(1);
+        let mut now = Duration::ZERO;
+        let mut jobs = FailoverJobs::default();
+        let wanted = |accept, now: Duration| Wanted {
+            origin: Origin::Nobody,
+            lost: LOST,
+            by: B,
+            without: Vec::new(),
+            accept,
+            deadline: now + 10 * second,
+        };
+        let heard_since = |site: SiteId, _| site != LOST;
+        let view = |registry, now| View {
+            now,
+            own: B,
+            registry,
+            in_step_ms: 0,
+            heard_since: &heard_since,
+        };
+        let told = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
+        let before = Inventory {
+            owners: vec![(LOST, slots("0-16383", 2))],
+            copies: vec![mirror("0-16383", 2, 7)],
+            ..Inventory::default()
+        };
+        // The first one ends before C has answered.
+        jobs.want(wanted(false, now), &view(&registry, now));
+        now += 2 * second;
+        let effects = jobs.poll(LOST, &view(&registry, now));
+        let late = asked_of(&effects, C);
+        now += 10 * second;
+        jobs.poll(LOST, &view(&registry, now));
+        assert!(jobs.lost_sites().is_empty());
+        // The second one gets as far as its inventories.
+        jobs.want(wanted(true, now), &view(&registry, now));
+        now += 2 * second;
+        let effects = jobs.poll(LOST, &view(&registry, now));
+        for site in [B, C] {
+            let id = asked_of(&effects, site);
+            let more = jobs.answered(id, told(&before), &view(&registry, now));
+            for effect in more {
+                let Effect::Change { id, change } = effect else { panic!("{effect:?}") };
+                let version = Ballot { round: 9, ..registry.version };
+                after.change_at(&change, version).unwrap();
+                after.version = version;
+                let effects = jobs.answered(id, Ok(Answer::Done(Revision(1))), &view(&after, now));
+                let own = asked_of(&effects, B);
+                asked_of(&effects, C);
+                assert!(jobs.answered(own, told(&before), &view(&after, now)).is_empty());
+                // Meanwhile the lost site had handed its slots to C, which has not told that yet.
+                let effects = jobs.answered(late, told(&before), &view(&after, now));
+                assert!(effects.is_empty(), "decided without C's inventory: {effects:?}");
+                return;
+            }
+        }
+        panic!("it was not opened");
+    }
 }

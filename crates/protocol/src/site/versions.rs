@@ -252,4 +252,16 @@ mod tests {
         assert!(versions.push(ahead(2, 500, half + 1)).is_some());
         assert_eq!(versions.push(ahead(2, 500, half)), None);
     }
+
+    /// A decision that only the other side of a recovery has chosen: versions of the new term are later
+    /// than it, and do not contain it.
+    #[test]
+    fn a_later_term_is_not_known_to_contain_what_an_earlier_one_decided() {
+        let mut versions = Versions::default();
+        let decided = version(7);
+        let other_side = Ballot { term: Term { number: 1, site: SiteId(2) }, ..version(3) };
+        versions.known.insert(SiteId(2), other_side);
+        assert!(other_side > decided);
+        assert!(!versions.has(SiteId(2), decided), "it is forgotten before that site has it");
+    }
 }

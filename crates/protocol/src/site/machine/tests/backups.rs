@@ -1,5 +1,7 @@
 //! Mirrors and promotions: three sites' machines, and what passes between them.
 
+mod late;
+
 use super::super::tokens::Token;
 use super::*;
 use crate::global::failover::{Effect, FailoverJobs, View, Wanted};

@@ -1,0 +1,225 @@
+//! What comes late, or to a site that has not heard yet: messages of any age, and stale owners.
+
+use super::*;
+use crate::site::machine::copying::Position;
+use model::{Mirroring, Reached};
+
+/// One step of a leader that carries A's mirror: what it asks of B.
+fn asks(driver: &mut MirrorDriver, three: &mut Three) -> Vec<(u64, Command)> {
+    three.now += Duration::from_millis(600);
+    let mut asked = Vec::new();
+    for wish in driver.advance(&three.sites[&A].machine, Some(B), three.now) {
+        match wish {
+            Wish::Propose(command) => drop(three.at(A).run(command)),
+            Wish::Ask { id, body: Body::Write(command), .. } => asked.push((id, command)),
+            other => panic!("{other:?}"),
+        }
+    }
+    asked
+}
+
+/// A leader that has asked B what it has, and has the answer.
+fn begun(three: &mut Three) -> MirrorDriver {
+    let mut driver = MirrorDriver::new(0);
+    loop {
+        for (id, command) in asks(&mut driver, three) {
+            assert!(matches!(command, Command::Mirror { step: Mirroring::Begin, .. }));
+            let outcome = three.at(B).run(command).map_err(Failure::Refused);
+            let (machine, now) = (&three.sites[&A].machine, three.now);
+            assert!(driver.answered(machine, id, outcome, now).is_none());
+            return driver;
+        }
+    }
+}
+
+/// Hands a key's slot over with all that is in it.
+fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
+    let slots: SlotSet = [slot(key)].into_iter().collect();
+    let begin = Giving::Begin { slots, to, pinned: false };
+    let number = match three.at(from).run(Command::Giving { number: 0, step: begin }).unwrap() {
+        Answer::Done(number) => number.0,
+        other => panic!("{other:?}"),
+    };
+    let id = MoveId { from, number };
+    let one = three.sites[&from].machine.giving()[&number].clone();
+    let slots = three.sites[&from].machine.epochs_to_give(&one);
+    let begin = Receiving::Begin { slots, open_from: number, pinned: false };
+    three.at(to).run(Command::Receiving { id, step: begin }).unwrap();
+    three.at(from).run(Command::Giving { number, step: Giving::Freeze }).unwrap();
+    let one = three.sites[&from].machine.giving()[&number].clone();
+    let (mut at, mut sequence) = (Position::first(&one), 0);
+    loop {
+        let piece = three.sites[&from].machine.piece(number, &one, &at).unwrap();
+        if piece.items.is_empty() && piece.next == at {
+            break;
+        }
+        let step = Receiving::Piece { sequence, resume: piece.next.encode(), items: piece.items };
+        three.at(to).run(Command::Receiving { id, step }).unwrap();
+        (at, sequence) = (piece.next, sequence + 1);
+    }
+    let install = three.install(from, sequence);
+    assert_eq!(three.at(to).run(Command::Receiving { id, step: install }), Ok(Answer::Installed));
+    three.at(from).run(Command::Giving { number, step: Giving::Release }).unwrap();
+}
+
+fn who_serves(three: &Three, key: &str) -> Vec<SiteId> {
+    let serves = |(_, site): &(&SiteId, &Site)| site.machine.serves(slot(key));
+    three.sites.iter().filter(serves).map(|(site, _)| *site).collect()
+}
+
+/// A piece of an earlier leader comes after the next one has asked what there is. The next one's first
+/// piece has its number, is not taken, and was thought to be.
+#[test]
+fn a_late_piece_of_an_earlier_leader_is_not_taken_for_one_of_the_next() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    let mut earlier = begun(&mut three);
+    let late = asks(&mut earlier, &mut three);
+    assert_eq!(late.len(), 1);
+    three.put("y", "acknowledged");
+    three.driver = begun(&mut three);
+    for (_, command) in late {
+        drop(three.at(B).run(command));
+    }
+    three.mirror();
+    let all: SlotSet = Slot::all().collect();
+    let safe = three.driver.safe(&three.sites[&A].machine, &all);
+    assert!(safe.is_some_and(|(slots, ..)| slots.slots().len() == 16_384), "said to be safe");
+    assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
+    assert_eq!(three.mirrored("y"), Ok(Some("acknowledged".into())));
+}
+
+/// The same, with several pieces: the slot is said to be whole twice, and what grew the second time is
+/// nothing.
+#[test]
+fn a_slot_that_is_said_to_be_whole_again_keeps_its_records() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    let mut earlier = begun(&mut three);
+    let late = asks(&mut earlier, &mut three);
+    begun(&mut three);
+    let number = three.sites[&A].machine.own_mirror().unwrap().number;
+    for (_, command) in late {
+        drop(three.at(B).run(command));
+    }
+    let reached = |revision| {
+        let whole = SlotEpochs::gather([(slot("x"), Epoch::counted(1))]);
+        Some(Reached { revision: Revision(revision), log_time_ms: 0, whole, holds: 16_384 })
+    };
+    for sequence in 0..2 {
+        let step = Mirroring::Piece {
+            sequence,
+            resume: model::Bytes::new(),
+            gone: SlotSet::default(),
+            items: Vec::new(),
+            reached: reached(50 + sequence),
+        };
+        drop(three.at(B).run(Command::Mirror { from: A, number, step }));
+    }
+    assert_ne!(three.mirrored("x"), Ok(None));
+}
+
+/// A stale owner is handed its slot back before it has heard of the failover.
+#[test]
+fn a_slot_that_is_handed_to_a_stale_owner_is_served_by_somebody() {
+    let mut three = Three::new();
+    three.put("x", "mirrored");
+    three.mirror();
+    three.promote(true, &[], &[]).unwrap();
+    assert_eq!(who_serves(&three, "x"), [A, B], "A has not heard");
+    hand_over(&mut three, "x", B, A);
+    for site in [A, C] {
+        three.hears(site);
+    }
+    assert_eq!(who_serves(&three, "x").len(), 1, "once all have heard of everything");
+    assert_eq!(three.held(A, "x"), Ok(Some("mirrored".into())));
+}
+
+/// A stale owner is the backup of who has taken over, and has not heard of that.
+#[test]
+fn a_stream_shows_a_stale_owner_that_it_is_one() {
+    let mut three = Three::new();
+    let choice = model::BackupChoice::At(A);
+    three.change(B, &RegistryChange::Backup(B, choice)).unwrap();
+    three.hears(A);
+    three.put("x", "mirrored");
+    three.mirror();
+    three.promote(true, &[], &[]).unwrap();
+    let Token::Held(epoch) = three.sites[&B].machine.token(slot("x")) else { panic!("not held") };
+    let mirror = |step| Command::Mirror { from: B, number: 9_000_000_000, step };
+    three.at(A).run(mirror(Mirroring::Begin)).unwrap();
+    let step = Mirroring::Piece {
+        sequence: 0,
+        resume: model::Bytes::new(),
+        gone: SlotSet::default(),
+        items: Vec::new(),
+        reached: Some(Reached {
+            revision: Revision(9_000_000_001),
+            log_time_ms: 0,
+            whole: SlotEpochs::gather([(slot("x"), epoch)]),
+            holds: 16_384,
+        }),
+    };
+    // B takes this for: A has a complete copy, others may go.
+    three.at(A).run(mirror(step)).unwrap();
+    let copy = three.sites[&A].machine.copy_of(slot("x"));
+    assert_eq!(copy.map(|copy| copy.tag.epoch), Some(epoch), "B says so");
+    assert_eq!(who_serves(&three, "x"), [B], "A has learned of a higher epoch");
+}
+
+/// A write that a failover has lost, sent again to its site when that has the slot again.
+#[test]
+fn what_was_answered_for_a_write_that_is_lost_is_forgotten_with_it() {
+    let mut three = Three::new();
+    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
+    three.mirror();
+    assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)), "in the lag");
+    three.promote(true, &[], &[]).unwrap();
+    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.hears(A);
+    hand_over(&mut three, "n{t}", B, A);
+    assert_eq!(three.held(A, "n{t}"), Ok(Some("1".into())));
+    assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)));
+    assert_eq!(three.held(A, "n{t}"), Ok(Some("2".into())), "it was acknowledged just now");
+}
+
+/// A copy of another stream than the one that is fed: what the stream has told is known, its records
+/// are not there.
+#[test]
+fn what_a_growing_mirror_remembers_is_not_taken_with_an_older_copy() {
+    let mut three = Three::new();
+    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
+    three.mirror();
+    // Another mirror begins, and its first piece comes, not the last.
+    three.at(A).run(Command::SetMirror { to: Some(B) }).unwrap();
+    assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)));
+    three.driver = begun(&mut three);
+    let mut driver = std::mem::take(&mut three.driver);
+    for (_, command) in asks(&mut driver, &mut three) {
+        let Command::Mirror { from, number, step } = command else { panic!() };
+        let Mirroring::Piece { sequence, resume, gone, items, .. } = step else { panic!() };
+        let step = Mirroring::Piece { sequence, resume, gone, items, reached: None };
+        three.at(B).run(Command::Mirror { from, number, step }).unwrap();
+    }
+    three.promote(true, &[], &[]).unwrap();
+    assert_eq!(three.held(B, "n{t}"), Ok(Some("1".into())), "the copy that is complete");
+    assert_eq!(three.at(B).run(add(2)), Ok(Answer::Integer(2)));
+    assert_eq!(three.held(B, "n{t}"), Ok(Some("2".into())), "it was acknowledged just now");
+}
+
+/// An operator discards copies of a site that goes on feeding them.
+#[test]
+fn a_mirror_begins_anew_when_its_copies_were_discarded() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.mirror();
+    three.at(B).run(Command::DiscardCopies { of: A }).unwrap();
+    three.put("y", "2");
+    three.mirror();
+    let all: SlotSet = Slot::all().collect();
+    let safe = three.driver.safe(&three.sites[&A].machine, &all);
+    let safe = safe.map_or(0, |(slots, ..)| slots.slots().len());
+    let copies = three.sites[&B].machine.copies().count();
+    assert_eq!((safe, copies), (16_384, 16_384), "what is said to be safe is there");
+    assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
+}
