@@ -267,6 +267,8 @@ impl FailoverJobs {
         outcome: Result<Answer, Failure>,
     ) -> Vec<Effect> {
         let Some(one) = self.under_way.remove(&lost) else { return Vec::new() };
+        // What is answered late says nothing in the next one: it was before that fenced anybody.
+        self.asked.retain(|_, (of, _)| *of != lost);
         let mut effects = vec![];
         let open = view.registry.failovers.open.as_ref().filter(|open| open.lost == lost);
         let is_opened = match one.stage {
