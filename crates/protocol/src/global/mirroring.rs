@@ -278,6 +278,12 @@ impl MirrorDriver {
                 // Answers to pieces of before say nothing about those that go now.
                 self.asked.clear();
             }
+            // Somebody has asked it what it has, and since then it waits for other pieces.
+            Ok(Answer::Mirrored { pieces, .. }) if pieces > carried.sequence => {
+                carried.stage = Stage::Ask;
+                carried.unanswered = 0;
+                self.asked.clear();
+            }
             Ok(Answer::Mirrored { pieces, resume, .. }) => {
                 carried.unanswered = carried.unanswered.saturating_sub(1);
                 if let Some(told) = Told::decode(&resume) {

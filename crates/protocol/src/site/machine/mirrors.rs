@@ -21,6 +21,7 @@ use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
 use super::ownership::FAILOVER_OPEN;
 use super::query::{self, Sight};
+use super::receiving::ANEW;
 use super::requests::Asker;
 use super::stores::{EMPTY, Store};
 use super::tokens::{put_epochs, take_epochs};
@@ -190,6 +191,11 @@ impl<S: State> Applying<'_, S> {
             Mirroring::Begin => {
                 if known == Some(number) {
                     self.forget_parts(from, |_| true);
+                    // None of an earlier leader is taken among those that come now.
+                    if let Some(mirror) = self.known.mirrors.0.get_mut(&from) {
+                        mirror.pieces = (mirror.pieces / ANEW + 1) * ANEW;
+                    }
+                    self.write_mirror(from, false);
                 } else {
                     self.forget_mirror(from);
                     let mirror = Mirror { number, ..Mirror::default() };
@@ -285,6 +291,11 @@ impl<S: State> Applying<'_, S> {
         });
         if !is_taken {
             return self.forget_parts(from, |other| other == slot);
+        }
+        // It is fed already: what was told of it came into the copy itself.
+        let mirror = self.known.mirrors.0.get(&from);
+        if mirror.is_some_and(|mirror| mirror.whole.get(&slot) == Some(&epoch)) {
+            return;
         }
         let mut stores = BTreeMap::new();
         for keyspace in self.known.keyspaces.globals() {
@@ -413,7 +424,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Ends a stream: what it fed stays, what grew goes.
-    fn forget_mirror(&mut self, from: SiteId) {
+    pub(super) fn forget_mirror(&mut self, from: SiteId) {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
         let fed: Vec<Slot> = mirror.whole.keys().copied().collect();
         self.unfeed(fed);

@@ -40,7 +40,7 @@ use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
 /// How far the numbers of pieces jump when it is asked what has come.
-const ANEW: u64 = 1 << 32;
+pub(super) const ANEW: u64 = 1 << 32;
 
 /// Slots on their way to this site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
