@@ -34,6 +34,12 @@ impl Epoch {
     pub fn next(self) -> Epoch {
         Epoch { count: self.count + 1, ..self }
     }
+
+    /// The epoch before the last handover; `None`: there was none since the last failover.
+    #[must_use]
+    pub fn before(self) -> Option<Epoch> {
+        Some(Epoch { count: self.count.checked_sub(1)?, ..self })
+    }
 }
 
 impl fmt::Display for Epoch {

@@ -18,8 +18,8 @@ use super::ownership::FAILOVER_OPEN;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Epoch, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs,
-    SlotSet, limits,
+    Answer, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
+    limits,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -268,8 +268,12 @@ impl<S: State> Applying<'_, S> {
 impl super::Known {
     /// The epochs that a move's slots are going to have with their receiver.
     pub(super) fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
-        let next = |slot: Slot| -> (Slot, Epoch) { (slot, self.slots.token(slot).epoch().next()) };
-        SlotEpochs::gather(one.slots.iter().map(next))
+        // What was taken from under the move is not its to give.
+        let next = |slot: Slot| match self.slots.token(slot) {
+            Token::Leaving { epoch, .. } => Some((slot, epoch.next())),
+            _ => None,
+        };
+        SlotEpochs::gather(one.slots.iter().filter_map(next))
     }
 }
 

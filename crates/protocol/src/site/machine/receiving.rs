@@ -221,6 +221,7 @@ impl<S: State> Applying<'_, S> {
         if self.is_parted_from(id.from) {
             return Err(FAILOVER_OPEN.into());
         }
+        self.learn_giver(id.from, slots);
         if let Some(arrival) = self.known.arrivals.under_way.get_mut(&id) {
             arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
             self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
@@ -239,6 +240,20 @@ impl<S: State> Applying<'_, S> {
         let answer = staged(&arrival);
         self.known.arrivals.under_way.insert(id, arrival);
         Ok(answer)
+    }
+
+    /// Whoever hands slots over owned them at the epochs before: this site may be a stale owner that
+    /// has not heard of a failover yet.
+    fn learn_giver(&mut self, giver: SiteId, slots: &SlotEpochs) {
+        let is_stale = |(slot, epoch): (Slot, Epoch)| {
+            let token = self.known.holding(slot).token;
+            let before = epoch.before().filter(|before| token.is_own() && token.epoch() < *before);
+            before.map(|before| (slot, before))
+        };
+        let stale: Vec<(Slot, Epoch)> = slots.iter().filter_map(is_stale).collect();
+        if !stale.is_empty() {
+            self.learn_owner(giver, &SlotEpochs::gather(stale));
+        }
     }
 
     fn take_piece(
