@@ -179,7 +179,8 @@ impl Holding {
     /// Whether a stream of this tag may feed the copy here. Streamed records are kept apart until
     /// they are complete; the existing copy stays until then.
     pub fn may_be_fed(&self, tag: Tag, from: SiteId, fences: &Fences<'_>) -> bool {
-        let is_held = matches!(self.token, Token::Held(_));
+        // At a lower epoch it is a stale owner, and learns of that.
+        let is_held = matches!(self.token, Token::Held(own) if own >= tag.epoch);
         let is_late = tag.epoch < self.token.epoch() || self.copy.is_some_and(|c| c.tag > tag);
         !is_held && !is_late && !fences.part_from(from)
     }
