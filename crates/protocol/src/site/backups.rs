@@ -36,6 +36,9 @@ pub(super) struct Backups {
     pub(super) failovers: FailoverJobs,
     /// A failover that is open, and since when this leader has seen it so.
     open_since: Option<(Ballot, Duration)>,
+    /// Of each decision of a failover the version of the registry in which this leader first saw it, in
+    /// the term that there is: it may have been handed in long after it was decided.
+    seen_in: BTreeMap<Ballot, Ballot>,
     next_change: Duration,
     /// Whom to ask next of slots whose owner is not known.
     pub(super) turn: usize,
@@ -321,6 +324,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (own, registry) = (member.own, member.registry.clone());
         if registry.failovers.is_empty() && registry.backups.promotion(own).is_none() {
             self.backups.open_since = None;
+            self.backups.seen_in.clear();
             return;
         }
         let now = self.now.monotonic;
@@ -336,9 +340,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if registry.is_lost(own) {
             change = change.or(Some(RegistryChange::Returned(own)));
         }
+        let is_there =
+            |decided: &Ballot| registry.failovers.decided.iter().any(|one| one.decided == *decided);
+        self.backups
+            .seen_in
+            .retain(|decided, version| is_there(decided) && version.term == registry.version.term);
         for one in &registry.failovers.decided {
+            let seen_in = *self.backups.seen_in.entry(one.decided).or_insert(registry.version);
             let listed = registry.sites.iter().map(|site| site.id);
-            let knows = |site: SiteId| site == own || self.versions.has(site, one.decided);
+            let knows = |site: SiteId| site == own || self.versions.has(site, seen_in);
             let taker = one.taken.first().map(|taken| taken.by);
             // One site makes the change; any other, if that one is gone.
             let is_first = one.decided.site == own

@@ -93,9 +93,11 @@ impl Versions {
         is_due
     }
 
-    /// Whether a site is known to have a version, or a later one.
+    /// Whether a site is known to have a version, or a later one of its term. Those of later terms need
+    /// not contain it.
     pub(super) fn has(&self, site: SiteId, version: Ballot) -> bool {
-        self.known.get(&site).is_some_and(|known| *known >= version)
+        let has = |known: &Ballot| known.term == version.term && *known >= version;
+        self.known.get(&site).is_some_and(has)
     }
 
     /// Drops sites that have left.
