@@ -326,6 +326,8 @@ impl<S: State> Applying<'_, S> {
         let of_site = copies.filter(|(_, here)| here.copy.origin == of);
         let slots: Vec<Slot> = of_site.map(|(slot, _)| *slot).collect();
         slots.into_iter().for_each(|slot| self.drop_copy(slot));
+        // Its stream begins anew, if it is there after all: what it has told is not here any more.
+        self.forget_mirror(of);
         Ok(self.done_now())
     }
 }
