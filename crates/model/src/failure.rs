@@ -186,6 +186,12 @@ pub enum BackupError {
         "cannot be asked whether they hold slots of the lost site: {0}; bring them back, or name each with --without and read what that means first"
     )]
     Silent(String),
+    /// What was told before a failover was opened is not what there is now.
+    #[error(
+        "more would be lost than was accepted, as things have changed meanwhile: nothing was taken; ask \
+         `portolan site promote` again without --accept-loss, and read what it says now"
+    )]
+    Worse,
     /// There is no backup.
     #[error("the site has no backup; name the site that is to take over with --at")]
     None,

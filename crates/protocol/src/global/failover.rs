@@ -15,7 +15,7 @@ use super::ownership::trial::Planted;
 use super::ownership::{Found, Report};
 use crate::site::Origin;
 use model::{
-    Answer, BackupError, Ballot, Command, Failure, Inventory, Loss, Refusal, Registry,
+    Answer, BackupError, Ballot, Command, Epoch, Failure, Inventory, Loss, Refusal, Registry,
     RegistryChange, RegistryError, Revision, SiteId, Slot, SlotCopy, Taken,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,8 +65,8 @@ struct Failover {
     accept: bool,
     deadline: Duration,
     stage: Stage,
-    /// How many slots would begin empty, by the preview.
-    accepted_empty: u32,
+    /// What would be taken of each slot, by what was told before it was opened.
+    accepted: BTreeMap<Slot, Option<(Epoch, u64)>>,
 }
 
 /// What an operator asks for.
@@ -123,8 +123,8 @@ impl FailoverJobs {
         let loss = Loss { in_step_ms: view.in_step_ms, ..Loss::of(lost, by) };
         let stage = Stage::Calling { since: view.now, until: view.now + CALL };
         let origins = vec![origin];
-        let accepted_empty = 0;
-        let one = Failover { origins, loss, without, accept, deadline, stage, accepted_empty };
+        let accepted = BTreeMap::new();
+        let one = Failover { origins, loss, without, accept, deadline, stage, accepted };
         let calls = view.registry.sites.iter().map(|site| site.id);
         let calls = calls.filter(|site| *site != view.own).map(Effect::Call).collect();
         self.under_way.insert(lost, one);
@@ -240,7 +240,7 @@ impl FailoverJobs {
         let is_listed = |site| view.registry.site(site).is_some();
         let taken = plan(told, &mut one.loss, one.without.is_empty(), is_listed);
         let Some(opened) = opened else {
-            one.accepted_empty = one.loss.empty;
+            one.accepted = by_slot(&taken);
             if !one.accept {
                 let answer = Answer::Loss(Box::new(one.loss.clone()));
                 return self.end(lost, view, Ok(answer));
@@ -250,8 +250,8 @@ impl FailoverJobs {
             let id = self.next_id(lost, view.own);
             return vec![Effect::Change { id, change }];
         };
-        if one.loss.empty > one.accepted_empty {
-            return self.end(lost, view, Err(failed(BackupError::Outdated)));
+        if is_worse(&one.accepted, &by_slot(&taken)) {
+            return self.end(lost, view, Err(failed(BackupError::Worse)));
         }
         one.stage = Stage::Deciding;
         let change = RegistryChange::DecideFailover { opened, taken };
@@ -383,6 +383,19 @@ fn plan(
     taken
 }
 
+/// From what each slot goes on that is taken.
+fn by_slot(taken: &[Taken]) -> BTreeMap<Slot, Option<(Epoch, u64)>> {
+    taken.iter().flat_map(|one| one.slots.iter().map(|slot| (slot, one.from))).collect()
+}
+
+/// Whether more would be lost than was accepted: a slot that was not lost, or one that goes on from less.
+fn is_worse(
+    accepted: &BTreeMap<Slot, Option<(Epoch, u64)>>,
+    taken: &BTreeMap<Slot, Option<(Epoch, u64)>>,
+) -> bool {
+    taken.iter().any(|(slot, from)| accepted.get(slot).is_none_or(|accepted| from < accepted))
+}
+
 /// How many keys come with what a site takes; about, if it takes a part of a run.
 fn keys_taken(told: &BTreeMap<SiteId, Inventory>, one: &Taken) -> u64 {
     let Some(inventory) = told.get(&one.by) else { return 0 };
@@ -398,7 +411,7 @@ fn keys_taken(told: &BTreeMap<SiteId, Inventory>, one: &Taken) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{CopyRun, Epoch, SlotEpochs, Tag};
+    use model::{CopyRun, SlotEpochs, Tag};
 
     const LOST: SiteId = SiteId(1);
     const B: SiteId = SiteId(2);
@@ -419,6 +432,22 @@ mod tests {
         let is_listed = |site: SiteId| site.0 <= 3;
         let taken = plan(&told.into_iter().collect(), &mut loss, all_asked, is_listed);
         (taken, loss)
+    }
+
+    #[test]
+    fn more_may_not_be_lost_than_was_accepted() {
+        let taken = |slots: &str, from| {
+            let slots = slots.parse().unwrap();
+            by_slot(&[Taken { by: B, slots, from }])
+        };
+        let at = |position| Some((Epoch::counted(2), position));
+        let accepted = taken("0-9", at(7));
+        assert!(!is_worse(&accepted, &taken("0-9", at(7))));
+        assert!(!is_worse(&accepted, &taken("0-4", at(8))), "less is lost");
+        assert!(is_worse(&accepted, &taken("9", at(6))), "a copy that is behind");
+        assert!(is_worse(&accepted, &taken("9", None)), "a copy is gone");
+        assert!(is_worse(&accepted, &taken("10", at(9))), "a slot that was not lost");
+        assert!(!is_worse(&taken("3", None), &taken("3", None)));
     }
 
     #[test]

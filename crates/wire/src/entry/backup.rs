@@ -79,6 +79,7 @@ code_enum!(BackupError as "backup error" {
     5 => Answers(site),
     6 => Silent(sites),
     7 => None,
+    190 => Worse,
 });
 
 /// What stands in the place of a deployment's id when backups are told of.
