@@ -55,6 +55,9 @@ impl<'a, S: State> Applying<'a, S> {
         batch: &entry::Batch,
         answers: &mut Vec<Result<Answer, Refusal>>,
     ) -> Result<(), MachineError> {
+        // What an earlier version wrote has rows of this one before anything is done to it.
+        self.write_copies();
+        self.copy_kept();
         let head = &mut self.known.head;
         head.log_time_ms = head.log_time_ms.max(batch.log_time_ms);
         self.expire_due()?;
@@ -71,7 +74,6 @@ impl<'a, S: State> Applying<'a, S> {
     pub(super) fn finish(mut self) -> Batch {
         self.write_counts();
         self.write_stores();
-        self.write_copies();
         self.write_mirrors();
         self.write_removals();
         self.write_expiring();

@@ -16,7 +16,7 @@
 //! | [`registrar`] | this site's part in holding the registry |
 //! | [`tokens`], `stores` | the right to serve slots of global keyspaces, and where they lie |
 //! | [`giving`], [`receiving`], [`copying`] | slots that leave and slots that come |
-//! | [`copies`] | copies of slots that others own |
+//! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
 //! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
@@ -40,6 +40,7 @@ pub mod giving;
 mod hashes;
 mod head;
 mod integer;
+mod kept;
 mod keys;
 mod keyspaces;
 pub mod mirroring;
@@ -175,6 +176,8 @@ struct Known {
     slots: Slots,
     giving: BTreeMap<u64, Move>,
     copies: Copies,
+    /// What an earlier version kept of moves, until the next entry.
+    kept: BTreeMap<u64, SlotEpochs>,
     orders: Orders,
     arrivals: Arrivals,
     mirrors: Mirrors,
@@ -209,6 +212,7 @@ impl Known {
             slots,
             giving: giving::load(state)?,
             copies,
+            kept: kept::load(state)?,
             orders: orders::load(state)?,
             arrivals,
             mirrors,

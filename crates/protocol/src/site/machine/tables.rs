@@ -30,7 +30,8 @@
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)
 //! Q slot client                    → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
-//! (v, w: what versions without failovers kept of moves and of fences)
+//! v number                         → what an earlier version kept of a move          (kept.rs)
+//! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
 //! ```
@@ -83,6 +84,7 @@ pub(super) const STORES: u8 = b's';
 pub(super) const TOKENS: u8 = b't';
 pub(super) const GIVING: u8 = b'o';
 pub(super) const ORDERS: u8 = b'O';
+pub(super) const KEPT: u8 = b'v';
 pub(super) const ARRIVALS: u8 = b'i';
 pub(super) const STAGED: u8 = b'j';
 pub(super) const SETTLED: u8 = b'x';
@@ -284,6 +286,11 @@ pub(super) fn order(client: ClientId, sequence: u64) -> Vec<u8> {
 pub(super) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
     let sequence = u64::from_be_bytes(key.get(9..17)?.try_into().ok()?);
     Some((ClientId(parse_number(key)?), sequence))
+}
+
+/// The key of what an earlier version kept of a move.
+pub(super) fn kept(number: u64) -> Vec<u8> {
+    numbered(KEPT, number)
 }
 
 /// The key of a copy.

@@ -12,6 +12,7 @@ use model::{
     Receiving, RegistryChange, Slot, SlotCopy, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
+use storage::state::State as _;
 
 const CARS: KeyspaceId = KeyspaceId(1);
 /// Holds everything at first; B keeps its mirror.
@@ -501,4 +502,46 @@ fn a_site_that_the_others_have_removed_serves_nothing() {
     three.hears(A);
     assert_eq!(three.sites[&A].machine.held().len(), 0);
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
+}
+
+#[test]
+fn what_an_earlier_version_kept_of_a_move_is_a_copy() {
+    let mut three = Three::new();
+    three.put("x", "kept");
+    let number = three.give("x", A, C, "released");
+    // As that version left it: the records where they were, and the move's own row.
+    let state = three.sites[&A].machine.state().clone();
+    let (at, copied) = (tables::store(CARS, slot("x")), tables::copied(CARS, slot("x")));
+    let store = state.get(&copied).unwrap().expect("the records of the copy");
+    let mut older = storage::state::Batch::default();
+    older.put(at.clone(), store);
+    older.remove(copied.clone());
+    older.remove(tables::copy(slot("x")));
+    let (of, number_of) = (slot("x").number(), |number: u64, row: &mut Vec<u8>| {
+        wire::entry::put_varint(number, row);
+    });
+    let mut row = vec![1];
+    for one in [u64::from(C.0), 2, 1, u64::from(of), u64::from(of)] {
+        number_of(one, &mut row);
+    }
+    older.put(tables::kept(number), row);
+    state.commit(older).unwrap();
+    let a = three.at(A);
+    a.machine = Machine::open(state).unwrap();
+    a.tick();
+    let copy = SlotCopy::retained(Epoch::counted(1), A);
+    for _ in 0..2 {
+        let a = three.at(A);
+        assert_eq!(a.machine.copy_of(slot("x")), Some(copy));
+        assert_eq!(a.rows(tables::KEPT), 0);
+        assert!(a.machine.state().get(&at).unwrap().is_none());
+        let query = Query::Get { key: "x".into() };
+        let found = refused(a.machine.ask_mirror(A, CARS, &query)).unwrap();
+        assert!(matches!(found, Answer::Value(Some(value)) if value.value == "kept"));
+        a.reopen();
+    }
+    // It goes as any other, when a later one is safe.
+    let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
+    three.at(A).run(Command::Supersede { slots, generation: 1, position: 1 }).unwrap();
+    assert_eq!(three.sites[&A].machine.copy_of(slot("x")), None);
 }
