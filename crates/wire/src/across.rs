@@ -113,6 +113,9 @@ pub struct AnswerAcross {
     /// The failover of `epoch`.
     #[prost(message, optional, tag = "110")]
     pub failover: Option<RegistryVersion>,
+    /// Of a slot that is served there: the failover of the epoch at which it is.
+    #[prost(message, optional, tag = "190")]
+    pub served: Option<RegistryVersion>,
 }
 
 impl AnswerAcross {

@@ -39,7 +39,8 @@ impl<C> Simulation<C> {
         let Some(process) = &mut self.nodes[node].process else { return Some(request) };
         let mut requests = vec![(ticket, request)];
         let catalog = process.site.reader().catalog();
-        let sent = process.straight.take(now, &mut requests, &catalog, |a, b| a == b);
+        let asked = (now, process.gate);
+        let sent = process.straight.take(asked, &mut requests, &catalog, |a, b| a == b);
         for ((site, other), requests) in sent {
             self.say_to(node, site, other, AcrossSay::Forward(Forward { requests }).into());
         }

@@ -8,8 +8,12 @@
 //! wherever it goes: what a site remembers of a slot's requests moves along with the slot. So it can
 //! be sent again, to another node or to another site, and is applied once. A request that cannot be
 //! told from its own repetition is sent once.
+//!
+//! An answer of another site is handed out once this node knows that nobody had taken over from that site
+//! when the request left ([`told`]).
 
 mod copies;
+mod told;
 
 use super::cache::{Asked, Copies};
 use super::straight::Routes;
@@ -21,6 +25,7 @@ use model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use told::Told;
 use wire::entry;
 use wire::peer::ForwardedRequest;
 
@@ -52,6 +57,8 @@ enum At {
     Here,
     /// With a node of another site, since then.
     Sent(SiteId, NodeId, Duration),
+    /// That has answered; the answer is not handed out yet.
+    Told(SiteId, NodeId),
     /// Waiting until then.
     Resting(Duration),
 }
@@ -82,6 +89,10 @@ struct Routed {
     asked: Option<Asked>,
     /// Whether the node of another site that asks it keeps copies.
     copies: Copies,
+    /// The read index that its answer waits for; 0: none.
+    index: u64,
+    /// The answer, at [`At::Told`].
+    told: Option<Told>,
 }
 
 /// What came of a request, for whoever asked.
@@ -101,6 +112,8 @@ pub(crate) struct Routing {
     routes: Arc<Routes>,
     /// Whom to ask at a site: who led it lately.
     near: BTreeMap<SiteId, NodeId>,
+    /// Those with an answer, by the read index that it waits for.
+    told: BTreeSet<(u64, u64)>,
     /// Requests about slots that ended at other sites: those that went straight to a holder, and all
     /// others, since the start.
     pub(crate) straight: u64,
@@ -121,6 +134,7 @@ impl Routing {
             hints: BTreeMap::new(),
             routes: Arc::default(),
             near: BTreeMap::new(),
+            told: BTreeSet::new(),
             straight: 0,
             astray: 0,
         }
@@ -164,7 +178,20 @@ impl Routing {
         self.last_id += 1;
         let (at, in_doubt, returns) = (At::Due, false, 0);
         let (asked, copies) = (None, Copies::None);
-        let one = Routed { origin, body, target, deadline, at, in_doubt, returns, asked, copies };
+        let (index, told) = (0, None);
+        let one = Routed {
+            origin,
+            body,
+            target,
+            deadline,
+            at,
+            in_doubt,
+            returns,
+            asked,
+            copies,
+            index,
+            told,
+        };
         self.routed.insert(self.last_id, one);
         self.due.push(self.last_id);
         Ok(self.last_id)
@@ -408,14 +435,6 @@ impl Routing {
         self.settle(id, outcome)
     }
 
-    /// The slot that a request is about which another site answers.
-    pub(crate) fn slot_of(&self, wire_id: u64) -> Option<Slot> {
-        match self.routed.get(&self.id_here(wire_id))?.target {
-            Target::Slot(slot) => Some(slot),
-            Target::Site(_) => None,
-        }
-    }
-
     /// Another site's answer. `None`: it is not to be passed on (yet).
     pub(crate) fn answered(
         &mut self,
@@ -426,7 +445,7 @@ impl Routing {
     ) -> Option<(Origin, Outcome)> {
         let id = self.id_here(wire_id);
         let one = self.routed.get_mut(&id)?;
-        let At::Sent(site, ..) = one.at else { return None };
+        let (At::Sent(site, ..) | At::Told(site, _)) = one.at else { return None };
         match (&outcome, one.target) {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
                 // The first few follow at once; who is sent in circles rests.
@@ -514,7 +533,7 @@ impl Routing {
             let failure = match (one.at, one.target) {
                 // Its own path answers it, at the same deadline.
                 (At::Here, _) if !is_read => continue,
-                (At::Sent(..), _) if !is_read => Failure::Unknown {
+                (At::Sent(..) | At::Told(..), _) if !is_read => Failure::Unknown {
                     why: "its deadline passed before its slot's holder answered",
                 },
                 (_, Target::Slot(slot)) => Failure::Unreachable { slot },
@@ -527,6 +546,7 @@ impl Routing {
     /// A request has its outcome.
     fn settle(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
         let mut one = self.routed.remove(&id)?;
+        self.told.remove(&(one.index, id));
         let number = one.body.request_id_mut().and_then(|request| *request);
         let outcome = match number.is_some_and(|number| number.client == self.client) {
             true => forgotten_is_unknown(outcome),

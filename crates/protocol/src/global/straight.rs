@@ -10,8 +10,15 @@
 //!
 //! The promise is the ordinary one. [`Routes`] are hints: whoever is asked answers by its own token of the
 //! slot, at one moment between the question and the answer. The core forgets a route whenever it learns
-//! anything about the slot, so that after a promotion ([`super::failover`]) nobody asks the site that was
-//! lost.
+//! anything about the slot, and all of them with each version of the registry, so that nobody asks a site
+//! that was taken for lost ([`super::failover`]).
+//!
+//! For that the node must know as much as its site does: see [`super::routing`] for the read index that is
+//! taken beside each request. None is taken here. A read goes straight only while this node's own gate
+//! stands open, or by a lease that the keyspace reads by; then its state has all that was acknowledged when
+//! the read came, the core has forgotten the routes that were not true any more, and a lease is as
+//! good as an index. On any other node reads go by the core, which takes an index for many of them at once. If
+//! this node leads, that round gives it the lease by which the next reads go straight again.
 //!
 //! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
 //! or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator along; clients
@@ -22,7 +29,7 @@
 //! the end.
 
 use super::routing::{Outcome, PATIENCE};
-use crate::site::Ticket;
+use crate::site::{ReadGate, Ticket};
 use model::{
     Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency,
     Refusal, Request, SiteId, Slot, Spread, limits,
@@ -130,12 +137,23 @@ pub struct Straight {
 }
 
 /// Where a request may go past the core, if it may.
-fn way_of(request: &Request, catalog: &Catalog, routes: &Routes) -> Option<(SiteId, NodeId)> {
+fn way_of(
+    request: &Request,
+    catalog: &Catalog,
+    routes: &Routes,
+    (gate, now): (ReadGate, Duration),
+) -> Option<(SiteId, NodeId)> {
     let Body::Read { keyspace, query, consistency } = &request.body else { return None };
     let Spread::One(slot) = query.spread() else { return None };
     let route = routes.of(slot)?;
     let spec = &catalog.by_id(*keyspace)?.spec;
+    let knows_all_of_its_site = match gate {
+        ReadGate::Open => true,
+        ReadGate::Lease(until) => spec.lease_reads && now < until,
+        ReadGate::Closed | ReadGate::Stale => false,
+    };
     let may = spec.is_global()
+        && knows_all_of_its_site
         && spec.cache == Cache::Off
         && !request.redirect
         // It is to be given up before anybody would look whether the node is silent.
@@ -158,10 +176,10 @@ impl Straight {
     }
 
     /// Takes those requests out that go past the core, as they are to be sent. Those of one call stand
-    /// behind each other.
+    /// behind each other. The gate: as it is after they came.
     pub fn take(
         &mut self,
-        now: Duration,
+        (now, gate): (Duration, ReadGate),
         requests: &mut Vec<(Ticket, Request)>,
         catalog: &Catalog,
         is_same_call: impl Fn(Ticket, Ticket) -> bool,
@@ -172,7 +190,8 @@ impl Straight {
         }
         let mut ways = Vec::with_capacity(requests.len());
         for call in requests.chunk_by(|a, b| is_same_call(a.0, b.0)) {
-            let of_call = call.iter().map(|(_, request)| way_of(request, catalog, &self.routes));
+            let of_call =
+                call.iter().map(|(_, request)| way_of(request, catalog, &self.routes, (gate, now)));
             match of_call.collect::<Option<Vec<_>>>() {
                 Some(all) => ways.extend(all.into_iter().map(Some)),
                 None => ways.extend(call.iter().map(|_| None)),
@@ -351,15 +370,20 @@ mod tests {
     fn send(straight: &mut Straight, at_ms: u64, ticket: u64, request: Request) -> u64 {
         let mut requests = vec![(Ticket(ticket), request)];
         let now = Duration::from_millis(at_ms);
-        let sent = straight.take(now, &mut requests, &catalog(Cache::Off), |_, _| false);
+        let sent =
+            straight.take((now, ReadGate::Open), &mut requests, &catalog(Cache::Off), |_, _| false);
         sent[&PLACE][0].id
     }
 
     /// How many of some requests of one call go straight.
     fn sent(requests: &[Request], cache: Cache, routes: Routes) -> usize {
+        sent_by(ReadGate::Open, requests, catalog(cache), routes)
+    }
+
+    fn sent_by(gate: ReadGate, requests: &[Request], catalog: Catalog, routes: Routes) -> usize {
         let mut all: Vec<_> = requests.iter().map(|one| (Ticket(1), one.clone())).collect();
         let mut straight = Straight::new(ClientId(1), Arc::new(routes));
-        let sent = straight.take(Duration::ZERO, &mut all, &catalog(cache), |a, b| a == b);
+        let sent = straight.take((Duration::ZERO, gate), &mut all, &catalog, |a, b| a == b);
         let sent = sent.values().map(Vec::len).sum();
         assert_eq!(sent + all.len(), requests.len());
         sent
@@ -381,6 +405,19 @@ mod tests {
         let routes = routes_to("a");
         routes.forget_all();
         assert_eq!(sent(&[get("a")], Cache::Off, routes), 0);
+    }
+
+    #[test]
+    fn only_a_node_that_knows_all_of_its_site_sends_straight() {
+        let by = |gate, lease_reads| {
+            let mut keyspace = catalog(Cache::Off).by_id(CARS).unwrap().clone();
+            keyspace.spec.lease_reads = lease_reads;
+            sent_by(gate, &[get("a")], Catalog::new(vec![keyspace]), routes_to("a"))
+        };
+        let lease = ReadGate::Lease(Duration::from_millis(1));
+        assert_eq!([by(ReadGate::Open, false), by(lease, true)], [1, 1]);
+        assert_eq!([by(lease, false), by(ReadGate::Stale, true)], [0, 0]);
+        assert_eq!(by(ReadGate::Lease(Duration::ZERO), true), 0, "it has run out");
     }
 
     fn answers(id: u64, outcome: &Outcome) -> AnsweredAcross {

@@ -6,7 +6,7 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, may_come_across};
+use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, Told, may_come_across};
 use crate::global::straight::Moved;
 use model::{
     Answer, Body, Command, Epoch, Failure, NodeId, Refusal, SiteId, Slot, SlotSet, Spread, limits,
@@ -16,7 +16,7 @@ use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross, put_failover};
+use wire::across::{Across, AcrossSay, AnswerAcross, AnsweredAcross, put_failover, take_failover};
 use wire::entry;
 use wire::peer::{Forward, ForwardedRequest};
 
@@ -135,6 +135,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         continue;
                     }
                     Some(site) if self.reads_from_backup(id, slot, site) => continue,
+                    // It serves nothing; who takes over is not decided.
+                    Some(site) if self.is_taken_for_lost(site) => {
+                        self.routing.rest(id, now);
+                        continue;
+                    }
                     Some(site) => site,
                 },
                 Target::Site(site) => site,
@@ -151,6 +156,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         self.reach.asked(site, now);
         self.note_write(id);
+        self.take_index(id);
         if let Some(mut request) = self.routing.go_away(id, site, node, now) {
             request.known = self.known_copy(id);
             self.outbox.push(site, node, request);
@@ -245,9 +251,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn take_request_across(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
-        let origin = Origin::Across { site, node, id: request.id, in_doubt: false };
         let known = request.known;
-        let failure = match entry::decode_request(request.request) {
+        let decoded = entry::decode_request(request.request);
+        let slot = match decoded.as_ref().map(|request| self.target_of(&request.body)) {
+            Ok(Ok(Some(Target::Slot(slot)))) => Some(slot),
+            _ => None,
+        };
+        let origin = Origin::Across { site, node, id: request.id, in_doubt: false, slot };
+        let failure = match decoded {
             Ok(request) if self.removed => {
                 drop(request);
                 "it was removed from its site"
@@ -267,6 +278,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn take_answers_across(&mut self, site: SiteId, node: NodeId, answered: AnsweredAcross) {
         let leads = answered.leader == node.0;
+        let now = self.now.monotonic;
         if answered.leader != 0 {
             self.routing.learn_leader(site, NodeId(answered.leader));
         }
@@ -274,18 +286,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
             let hint = self.hint_told((SiteId(answer.holder), answer.known_epoch()));
-            let now = self.now.monotonic;
-            if outcome.is_ok()
-                && let Some(slot) = self.routing.slot_of(answer.id)
-            {
-                self.learn_by_detour(slot, site);
-                if leads && !self.machine.serves(slot) {
-                    self.routing.routes().set(slot, site, node);
-                }
+            let told = Told { outcome, served: take_failover(answer.served), leads };
+            if let Some(outcome) = self.routing.hold(answer.id, told) {
+                settled.extend(self.routing.answered(answer.id, outcome, hint, now));
             }
-            settled.extend(self.routing.answered(answer.id, outcome, hint, now));
         }
         self.settle(settled);
+        self.hand_out_answers();
     }
 
     /// What another site says of a slot that it does not hold, if that is any use.
@@ -309,7 +316,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A site has answered for a slot. If somebody else was thought to hold it, this one has had it
     /// since: at a later epoch. If nothing was known, this is where to ask, also when its home is
     /// another one from now on.
-    fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
+    pub(super) fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
         let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
         match known.max_by_key(|(_, epoch)| *epoch) {
             None => self.routing.learn(slot, site, GUESSED),
@@ -322,11 +329,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn answer_across(
         &mut self,
-        site: SiteId,
-        node: NodeId,
+        (site, node): (SiteId, NodeId),
         id: u64,
+        slot: Option<Slot>,
         outcome: Result<Answer, Failure>,
     ) {
+        let served = slot.filter(|slot| self.machine.token(*slot).serves());
+        let served = served.map(|slot| self.machine.token(slot).epoch().failover);
+        let served = served.and_then(put_failover);
         let hint = match &outcome {
             Err(Failure::Refused(Refusal::NotHeld(slot))) => {
                 let known = self.machine.holder(*slot).into_iter().chain(self.routing.hint(*slot));
@@ -345,7 +355,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (holder, epoch) = hint.map_or_else(Default::default, |(site, epoch)| (site.0, epoch));
         let (failover, epoch) = (put_failover(epoch.failover), epoch.count);
         let outcome = entry::encode_reply(&outcome);
-        let answer = AnswerAcross { id, outcome, holder, epoch, failover, ..Default::default() };
+        let answer =
+            AnswerAcross { id, outcome, holder, epoch, failover, served, ..Default::default() };
         self.push_answer(site, node, answer);
     }
 

@@ -110,6 +110,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         while let Some(reads) = self.reads.take_ready(self.applied) {
             reads.into_iter().for_each(|read| self.answer_read(read));
         }
+        self.hand_out_answers();
         let due = self.reads.take_due(self.machine.log_time_ms());
         due.into_iter().for_each(|read| self.answer_read(read));
         if self.raft.take_snapshot_wanted() && !self.writing_snapshot {

@@ -12,7 +12,7 @@ use model::{
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
-use wire::across::{self, AnswerAcross};
+use wire::across::{self, AnswerAcross, put_failover};
 use wire::entry;
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -145,7 +145,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return false;
         };
         let validator = Some(found.told());
-        let answer = AnswerAcross { id, outcome, validator, unchanged, ..Default::default() };
+        let served = put_failover(epoch.failover);
+        let answer =
+            AnswerAcross { id, outcome, validator, unchanged, served, ..Default::default() };
         self.push_answer(site, node, answer);
         true
     }

@@ -10,7 +10,7 @@
 //! - `membership`, `handover`: who belongs to the site, and who is to lead it; [`lives`]: which life of
 //!   a node a message is of;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
-//! - `across`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
+//! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
 //! - `registrars`, `versions`: changes of the registry, and which one other sites have;
 //! - `copies`: copies of keys that other sites hold;
@@ -32,6 +32,7 @@ mod advance;
 mod backups;
 mod copies;
 mod deployment;
+mod forwarded;
 mod forwarding;
 mod gate;
 mod handover;
@@ -77,7 +78,7 @@ use log_clock::LogClock;
 use machine::{Machine, Pace, Reader};
 use membership::Membership;
 use model::{
-    Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId,
+    Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId, Slot,
     SlotEpochs, Time, limits,
 };
 use raft::{Committed, Persist, Raft, Ticks};
@@ -117,7 +118,8 @@ pub(crate) enum Origin {
     /// Another node, under its own number.
     Node { node: NodeId, id: u64 },
     /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
-    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool },
+    /// About which slot, if about one.
+    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, slot: Option<Slot> },
     /// A request of [`Routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
     /// A handover of this site.
@@ -139,8 +141,8 @@ impl Origin {
     fn in_doubt(self) -> Origin {
         match self {
             Origin::Client(ticket) => Origin::Doubtful(ticket),
-            Origin::Across { site, node, id, .. } => {
-                Origin::Across { site, node, id, in_doubt: true }
+            Origin::Across { site, node, id, slot, .. } => {
+                Origin::Across { site, node, id, in_doubt: true, slot }
             }
             Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
             other => other,

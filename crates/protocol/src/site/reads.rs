@@ -19,6 +19,10 @@
 //! first looked at, so that it waits for one tick and not for ever. The leader proposes that tick by
 //! itself; a follower has heard the time together with the read index, so it is never too early.
 //!
+//! A request that goes to another site takes a read index of this site beside it ([`Reads::want_index`]):
+//! all that leave until the next round begins share that round's index, with reads of this site's own if
+//! there are any, so that it costs a message for each of its round trips and not for each request.
+//!
 //! Two more things keep a lease true. A node that has just started votes for nobody for an election
 //! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun to
 //! hand leadership over has no lease for the rest of its term, since the word that lets the other
@@ -59,14 +63,29 @@ struct Round {
     started: Duration,
     ask_again: Duration,
     reads: Vec<WaitingRead>,
+    /// Which index it is, for requests to other sites that wait for it; 0: none do.
+    index: u64,
+}
+
+/// Reads that are good once an index of the log is applied.
+struct Confirmed {
+    applied: u64,
+    reads: Vec<WaitingRead>,
+    /// See [`Round::index`].
+    index: u64,
 }
 
 /// The reads of one node.
 #[derive(Default)]
 pub(super) struct Reads {
     gathering: Vec<WaitingRead>,
+    /// Whether the next round is awaited by requests to other sites.
+    index_wanted: bool,
+    /// How many indexes were taken for such requests, and how many of them are applied.
+    indexes: u64,
+    indexes_applied: u64,
     round: Option<Round>,
-    confirmed: VecDeque<(u64, Vec<WaitingRead>)>,
+    confirmed: VecDeque<Confirmed>,
     /// Those that have met a key that is due, and the log time at which it is gone.
     due: Vec<(u64, WaitingRead)>,
     rounds: u64,
@@ -87,8 +106,11 @@ impl Reads {
         }
         match self.confirmed.back_mut() {
             // Those behind a higher index wait for it, too; it is on its way to this node's disk.
-            Some((last, reads)) if *last >= index => reads.push(read),
-            _ => self.confirmed.push_back((index, vec![read])),
+            Some(last) if last.applied >= index => last.reads.push(read),
+            _ => {
+                let reads = vec![read];
+                self.confirmed.push_back(Confirmed { applied: index, reads, index: 0 });
+            }
         }
         true
     }
@@ -103,14 +125,32 @@ impl Reads {
         true
     }
 
+    /// A request leaves for another site: the number of the read index that its answer waits for.
+    pub(super) fn want_index(&mut self) -> u64 {
+        self.index_wanted = true;
+        self.indexes + 1
+    }
+
+    /// Up to which number the read indexes are applied here.
+    pub(super) fn indexes_applied(&self) -> u64 {
+        self.indexes_applied
+    }
+
+    /// No request waits for an index any more.
+    pub(super) fn want_no_index(&mut self) {
+        self.index_wanted = false;
+        self.round.take_if(|round| round.reads.is_empty());
+    }
+
     pub(super) fn waiting(&self) -> usize {
-        let confirmed = self.confirmed.iter().map(|(_, reads)| reads.len());
+        let confirmed = self.confirmed.iter().map(|one| one.reads.len());
         let under_way = self.round.as_ref().map_or(0, |round| round.reads.len());
         self.gathering.len() + under_way + confirmed.sum::<usize>() + self.due.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.gathering.is_empty()
+            && !self.index_wanted
             && self.round.is_none()
             && self.confirmed.is_empty()
             && self.due.is_empty()
@@ -134,16 +174,20 @@ impl Reads {
     /// Begins a round, or the one under way anew when it has waited too long. Answers with the
     /// number to ask under.
     pub(super) fn next_round(&mut self, now: Duration, patience: Duration) -> Option<u64> {
-        let mut reads = match &mut self.round {
+        let (mut reads, mut index) = match &mut self.round {
             Some(round) if round.ask_again > now => return None,
-            Some(round) => std::mem::take(&mut round.reads),
-            None if self.gathering.is_empty() => return None,
-            None => Vec::new(),
+            Some(round) => (std::mem::take(&mut round.reads), round.index),
+            None if self.gathering.is_empty() && !self.index_wanted => return None,
+            None => (Vec::new(), 0),
         };
         reads.append(&mut self.gathering);
+        if std::mem::take(&mut self.index_wanted) {
+            self.indexes += 1;
+            index = self.indexes;
+        }
         self.rounds = self.rounds.wrapping_add(1);
         let number = self.rounds;
-        self.round = Some(Round { number, started: now, ask_again: now + patience, reads });
+        self.round = Some(Round { number, started: now, ask_again: now + patience, reads, index });
         Some(number)
     }
 
@@ -158,23 +202,25 @@ impl Reads {
     /// the one under way.
     pub(super) fn confirmed(&mut self, number: u64, index: u64) -> Option<Duration> {
         let round = self.round.take_if(|round| round.number == number)?;
-        self.confirmed.push_back((index, round.reads));
+        let Round { reads, index: of_round, .. } = round;
+        self.confirmed.push_back(Confirmed { applied: index, reads, index: of_round });
         Some(round.started)
     }
 
     /// The reads that may be answered now.
     pub(super) fn take_ready(&mut self, applied: u64) -> Option<Vec<WaitingRead>> {
-        let (index, _) = self.confirmed.front()?;
-        if *index > applied {
+        if self.confirmed.front()?.applied > applied {
             return None;
         }
-        self.confirmed.pop_front().map(|(_, reads)| reads)
+        let Confirmed { reads, index, .. } = self.confirmed.pop_front()?;
+        self.indexes_applied = self.indexes_applied.max(index);
+        Some(reads)
     }
 
     /// Those that have waited past their deadline.
     pub(super) fn give_up(&mut self, now: Duration) -> Vec<Origin> {
         let queues = [Some(&mut self.gathering), self.round.as_mut().map(|round| &mut round.reads)];
-        let confirmed = self.confirmed.iter_mut().map(|(_, reads)| reads);
+        let confirmed = self.confirmed.iter_mut().map(|one| &mut one.reads);
         let mut late = Vec::new();
         for queue in queues.into_iter().flatten().chain(confirmed) {
             queue.retain(|read| {
@@ -186,9 +232,7 @@ impl Reads {
             });
         }
         late.extend(self.due.extract_if(.., |(_, r)| r.deadline <= now).map(|(_, r)| r.origin));
-        if self.round.as_ref().is_some_and(|round| round.reads.is_empty()) {
-            self.round = None;
-        }
+        self.round.take_if(|round| round.reads.is_empty() && round.index == 0);
         late
     }
 }
@@ -234,6 +278,28 @@ mod tests {
         assert_eq!(reads.take_ready(6).unwrap().len(), 2);
         assert!(reads.take_ready(6).is_none(), "index 7 is not applied yet");
         assert_eq!(reads.take_ready(7).unwrap()[0].origin, Origin::Client(Ticket(3)));
+        assert!(reads.is_idle());
+    }
+
+    #[test]
+    fn requests_to_other_sites_share_an_index_with_reads() {
+        let mut reads = Reads::default();
+        assert_eq!((reads.want_index(), reads.want_index()), (1, 1));
+        assert!(!reads.is_idle() && reads.push(read(1)));
+        let first = reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        assert_eq!(reads.want_index(), 2, "what leaves now needs a later one");
+        assert!(reads.confirmed(first, 5).is_some());
+        assert!(reads.take_ready(4).is_none() && reads.indexes_applied() == 0);
+        assert_eq!(reads.take_ready(5).unwrap().len(), 1);
+        assert_eq!(reads.indexes_applied(), 1);
+        reads.next_round(Duration::ZERO, PATIENCE).unwrap();
+        assert_eq!(reads.give_up(PATIENCE), [], "a round without reads is awaited, too");
+        let again = reads.next_round(PATIENCE, PATIENCE).unwrap();
+        assert!(reads.confirmed(again, 6).is_some());
+        assert!(reads.take_ready(6).unwrap().is_empty());
+        assert_eq!(reads.indexes_applied(), 2);
+        reads.want_index();
+        reads.want_no_index();
         assert!(reads.is_idle());
     }
 

@@ -403,9 +403,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let answer = peer::ForwardedAnswer { id, outcome, members };
                     self.replies.entry(node).or_default().push(answer);
                 }
-                Origin::Across { site, node, id, in_doubt } => {
+                Origin::Across { site, node, id, in_doubt, slot } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
-                    self.answer_across(site, node, id, outcome);
+                    self.answer_across((site, node), id, slot, outcome);
                 }
                 Origin::Routed { id, in_doubt } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };

@@ -64,11 +64,13 @@ pub enum Bug {
     TrustOldDisks,
     /// Whoever asks to be taken in takes the place of its id's member, though that one answers.
     EvictTheLiving,
+    /// What another site answers is handed out without a read index of this node's own site.
+    ForwardUnindexed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 26] = [
+    pub const ALL: [Bug; 27] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -95,6 +97,7 @@ impl Bug {
         Bug::TimeByWallClock,
         Bug::TrustOldDisks,
         Bug::EvictTheLiving,
+        Bug::ForwardUnindexed,
     ];
 
     /// Its name on a command line.
@@ -126,6 +129,7 @@ impl Bug {
             Bug::TimeByWallClock => "time-by-wall-clock",
             Bug::TrustOldDisks => "trust-old-disks",
             Bug::EvictTheLiving => "evict-the-living",
+            Bug::ForwardUnindexed => "forward-unindexed",
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod copies;
 mod crashes;
+mod forwards;
 mod leases;
 mod moments;
 mod moves;

@@ -57,7 +57,8 @@ impl Links {
         let now = shared.clock.monotonic();
         let count = requests.len();
         let catalog = shared.reader.catalog();
-        let sent = lock(&straight.reads).take(now, requests, &catalog, is_same_call);
+        let asked = (now, shared.gate.get());
+        let sent = lock(&straight.reads).take(asked, requests, &catalog, is_same_call);
         if sent.is_empty() {
             return;
         }

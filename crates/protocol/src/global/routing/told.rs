@@ -1,0 +1,127 @@
+//! Answers of other sites, from when they come until they may be handed out.
+//!
+//! A fence binds a site's log only. A node that lags behind its own site's log does not know of a failover
+//! yet, and may send a request to the site that was lost; which, if it knows as little, answers as the owner
+//! that it was. So beside each request a node takes a read index of its *own* site. Who takes over serves
+//! only after this site has told what it has, by a command of this site's log: if that was before the
+//! request left, the index covers it. Once the index is applied here the answer is looked at:
+//!
+//! - if the site that gave it is fenced, or gave it under an earlier failover than the last one that took
+//!   the slot, as this site knows it, the answer is void: the request goes again, and a write is in doubt
+//!   from then on;
+//! - otherwise it is handed out.
+//!
+//! The index is asked for while the request is on its way, so nothing takes longer in the usual case. One
+//! index does for all requests that leave before it is asked for. A lease is as good as an index, and a site
+//! with one node needs none.
+
+use super::{At, Outcome, Routing, Target};
+use crate::site::Origin;
+use model::{Ballot, Body, Failure, NodeId, ReadConsistency, SiteId, Slot};
+use std::time::Duration;
+
+/// What another site has answered about a slot.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// The answer.
+    pub(crate) outcome: Outcome,
+    /// The failover under which it served the slot.
+    pub(crate) served: Ballot,
+    /// Whether the node that gave it leads its site.
+    pub(crate) leads: bool,
+}
+
+/// Of an answer that may be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Teller {
+    /// About which slot.
+    pub(crate) slot: Slot,
+    /// Who gave it.
+    pub(crate) site: SiteId,
+    /// The same.
+    pub(crate) node: NodeId,
+    /// See [`Told`].
+    pub(crate) served: Ballot,
+    /// See [`Told`].
+    pub(crate) leads: bool,
+    /// Whether it is what was asked for, and no refusal.
+    pub(crate) is_ok: bool,
+}
+
+impl Routing {
+    /// Whether a request's answer must be true of the moment when it was asked.
+    pub(crate) fn needs_index(&self, id: u64) -> bool {
+        let Some(one) = self.routed.get(&id) else { return false };
+        let is_stale_read = matches!(
+            one.body,
+            Body::Read { consistency: ReadConsistency::Stale | ReadConsistency::Backup, .. }
+        );
+        matches!(one.target, Target::Slot(_)) && !is_stale_read
+    }
+
+    /// The answer to a request waits for a read index, taken as it left.
+    pub(crate) fn waits_for_index(&mut self, id: u64, index: u64) {
+        if let Some(one) = self.routed.get_mut(&id) {
+            one.index = index;
+        }
+    }
+
+    /// Takes another site's answer in, if it is one that waits for an index. Gives it back otherwise.
+    pub(crate) fn hold(&mut self, wire_id: u64, told: Told) -> Option<Outcome> {
+        let id = self.id_here(wire_id);
+        let is_definite = matches!(&told.outcome, Ok(_) | Err(Failure::Refused(_)) if !is_not_held(&told.outcome));
+        match self.routed.get_mut(&id) {
+            Some(one) if is_definite && matches!(one.target, Target::Slot(_)) => {
+                let At::Sent(site, node, _) = one.at else { return None };
+                one.at = At::Told(site, node);
+                one.told = Some(told);
+                self.told.insert((one.index, id));
+                None
+            }
+            _ => Some(told.outcome),
+        }
+    }
+
+    /// The next answer whose index is applied.
+    pub(crate) fn next_told(&mut self, indexes_applied: u64) -> Option<(u64, Teller)> {
+        loop {
+            let (index, id) = *self.told.first().filter(|(index, _)| *index <= indexes_applied)?;
+            self.told.remove(&(index, id));
+            let Some(one) = self.routed.get(&id) else { continue };
+            let (At::Told(site, node), Target::Slot(slot), Some(told)) =
+                (one.at, one.target, &one.told)
+            else {
+                continue;
+            };
+            let (served, leads, is_ok) = (told.served, told.leads, told.outcome.is_ok());
+            return Some((id, Teller { slot, site, node, served, leads, is_ok }));
+        }
+    }
+
+    /// An answer is true.
+    pub(crate) fn hand_out(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
+        let told = self.routed.get_mut(&id)?.told.take()?;
+        let wire_id = self.id_there(id);
+        self.answered(wire_id, told.outcome, None, now)
+    }
+
+    /// An answer is void: somebody had taken over from the site that gave it.
+    pub(crate) fn void(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
+        let one = self.routed.get_mut(&id)?;
+        one.told = None;
+        one.in_doubt |= !matches!(one.body, Body::Read { .. });
+        if let (Target::Slot(slot), At::Told(site, _)) = (one.target, one.at) {
+            self.forget(slot, site);
+        }
+        if self.routed.get(&id)?.body.is_repeatable() {
+            self.rest(id, now);
+            return None;
+        }
+        let why = "the site that carried it out had been taken for lost";
+        self.settle(id, Err(Failure::Unknown { why }))
+    }
+}
+
+fn is_not_held(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Failure::Refused(model::Refusal::NotHeld(_))))
+}

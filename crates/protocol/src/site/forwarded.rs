@@ -1,0 +1,84 @@
+//! What other sites have answered to this node's requests: when that may be handed out.
+//!
+//! See [`crate::global::routing`]: beside each request to another site a node takes a read index of its own
+//! site, and looks at the answer once it has applied that.
+
+use super::trial::Bug;
+use super::{ReadGate, Site};
+use model::{Ballot, Body, Command, KeyspaceId, SiteId, Slot};
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// A request leaves for another site: a read index is taken beside it, unless this node knows by
+    /// itself all that its site knows.
+    pub(super) fn take_index(&mut self, id: u64) {
+        if !self.routing.needs_index(id) || self.options.planted.is(Bug::ForwardUnindexed) {
+            return;
+        }
+        let index = match self.knows_all_of_its_site(id) {
+            true => 0,
+            false => self.reads.want_index(),
+        };
+        self.routing.waits_for_index(id, index);
+    }
+
+    fn knows_all_of_its_site(&self, id: u64) -> bool {
+        let leads = match self.leads_for_sure() {
+            ReadGate::Open => true,
+            ReadGate::Lease(until) => {
+                let keyspace = self.routing.body(id).and_then(keyspace_of);
+                until > self.now.monotonic && keyspace.is_some_and(|id| self.reads_by_lease(id))
+            }
+            ReadGate::Closed | ReadGate::Stale => false,
+        };
+        leads && self.gate.now() != ReadGate::Closed && self.has_applied_all()
+    }
+
+    /// Looks at the answers whose index is applied.
+    pub(super) fn hand_out_answers(&mut self) {
+        let now = self.now.monotonic;
+        while let Some((id, told)) = self.routing.next_told(self.reads.indexes_applied()) {
+            let is_void = self.has_lost(told.site, told.slot, told.served)
+                && !self.options.planted.is(Bug::ForwardUnindexed);
+            let settled = match is_void {
+                true => self.routing.void(id, now),
+                false => {
+                    if told.is_ok {
+                        self.learn_by_detour(told.slot, told.site);
+                    }
+                    if told.is_ok && told.leads && !self.machine.serves(told.slot) {
+                        self.routing.routes().set(told.slot, told.site, told.node);
+                    }
+                    self.routing.hand_out(id, now)
+                }
+            };
+            self.settle(settled.into_iter().collect());
+        }
+        if self.routing.is_idle() {
+            self.reads.want_no_index();
+        }
+    }
+
+    /// Whether a failover has taken a slot, or is about to, from a site that served it under this one.
+    fn has_lost(&self, site: SiteId, slot: Slot, served: Ballot) -> bool {
+        self.is_taken_for_lost(site) || served < self.machine.token(slot).epoch().failover
+    }
+
+    /// Whether a failover is open that fences a site.
+    pub(super) fn is_taken_for_lost(&self, site: SiteId) -> bool {
+        self.machine.registry().is_some_and(|registry| registry.failovers.is_fenced(site))
+    }
+}
+
+/// The keyspace that a request is about.
+fn keyspace_of(body: &Body) -> Option<KeyspaceId> {
+    match body {
+        Body::Read { keyspace, .. }
+        | Body::Write(Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. }) => {
+            Some(*keyspace)
+        }
+        _ => None,
+    }
+}

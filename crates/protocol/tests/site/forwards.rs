@@ -1,0 +1,196 @@
+//! A node that lags behind its own site's log sends requests to a site that was taken for lost.
+
+use lab::link::Link;
+use lab::simulation::{Settings, Simulation};
+use model::{
+    Answer, Body, Bytes, Command, Condition, DeploymentId, Expiry, Failure, KeyspaceId,
+    KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, Write,
+};
+use protocol::site::Ticket;
+use protocol::site::trial::{Bug, Planted};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+/// Of one node; it is lost.
+const WEST: usize = 0;
+/// Of three nodes, one of which is cut off from the others.
+const EAST: usize = 1;
+/// Of one node.
+const NORTH: usize = 2;
+const NODES: [usize; 3] = [1, 3, 1];
+/// The nodes of the sites of one node.
+const AT_WEST: usize = 0;
+const AT_NORTH: usize = 4;
+
+struct Sites {
+    lab: Simulation,
+    keyspace: KeyspaceId,
+    key: String,
+    /// The node of east that is cut off from the others.
+    alone: usize,
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+impl Sites {
+    /// Until the follower has read a key of west's, and is cut off from its site.
+    fn new(planted: Planted) -> Sites {
+        let mut lab = Simulation::new(1, Settings { planted, ..Settings::default() });
+        lab.trace = Some(String::new());
+        for (site, name) in ["west", "east", "north"].into_iter().enumerate() {
+            lab.add_site(name, Link::constant(1.0));
+            for _ in 0..NODES[site] {
+                lab.add_node(site, false);
+            }
+        }
+        lab.set_site_links(|_, _| Link::constant(10.0));
+        assert!(lab.run_until(MS * 20_000, |lab| (0..3).all(|site| lab.is_whole(site))));
+        let (keyspace, key) = (KeyspaceId(0), String::new());
+        let mut sites = Sites { lab, keyspace, key, alone: 0 };
+        let west = sites.lab.entry(WEST).unwrap();
+        let found = Command::Found { deployment: DeploymentId(7), site: west };
+        sites.ask(AT_WEST, Body::Write(found)).unwrap();
+        for (site, node) in [(EAST, 1), (NORTH, AT_NORTH)] {
+            let join = RegistryChange::Join(sites.lab.entry(site).unwrap());
+            let join = Body::Write(Command::ChangeRegistry(join));
+            let Answer::Registered { site: id, registry } = sites.ask(AT_WEST, join).unwrap()
+            else {
+                panic!("not registered")
+            };
+            sites.ask(node, Body::Write(Command::Enter { site: id, registry })).unwrap();
+        }
+        let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        let made = sites.ask(AT_WEST, Body::Write(Command::CreateKeyspace(spec))).unwrap();
+        let Answer::Keyspace(made) = made else { panic!("not made") };
+        sites.keyspace = made.id;
+        let is_ready = |lab: &Simulation| {
+            let held = |node| lab.held_slots(node).0.len();
+            let all = [AT_WEST, 1, AT_NORTH].map(held);
+            all.iter().all(|count| *count > 0)
+                && all.iter().sum::<usize>() == usize::from(Slot::COUNT)
+        };
+        assert!(sites.lab.run_until(MS * 60_000, is_ready), "{:?}", sites.lab.failure);
+        sites.lab.run(MS * 5_000);
+        let held = sites.lab.held_slots(AT_WEST).0;
+        let keys = (0..).map(|number| format!("car:{number}"));
+        sites.key = { keys }.find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap();
+        sites.put(AT_WEST, "old").unwrap();
+        let leader = sites.lab.leader(EAST).unwrap();
+        sites.alone = (1..4).find(|node| *node != leader).unwrap();
+        assert_eq!(sites.get(sites.alone), Ok(Some("old".to_owned())));
+        sites.lab.run(MS * 3_000);
+        sites
+    }
+
+    fn send(&mut self, node: usize, body: Body) -> Ticket {
+        self.lab.ask(node, Request { body, deadline_ms: None, redirect: false }).unwrap()
+    }
+
+    /// What has come of a request, within a time.
+    fn outcome(&mut self, ticket: Ticket, within: Duration) -> Option<Result<Answer, Failure>> {
+        let is_it = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+        self.lab.run_until(within, is_it);
+        let mut answered = std::mem::take(&mut self.lab.answered);
+        let at = answered.iter().position(|one| one.ticket == ticket)?;
+        Some(answered.remove(at).outcome)
+    }
+
+    fn ask(&mut self, node: usize, body: Body) -> Result<Answer, Failure> {
+        let ticket = self.send(node, body);
+        self.outcome(ticket, MS * 30_000).expect("an answer")
+    }
+
+    fn write(&self, text: &str) -> Body {
+        let write = Write::Put {
+            key: bytes(&self.key),
+            value: bytes(text),
+            condition: Condition::Always,
+            expiry: Expiry::Never,
+            return_old: false,
+        };
+        Body::Write(Command::Write { keyspace: self.keyspace, write, request: None })
+    }
+
+    fn read(&self) -> Body {
+        let query = Query::Get { key: bytes(&self.key) };
+        let consistency = ReadConsistency::Linearizable;
+        Body::Read { keyspace: self.keyspace, query, consistency }
+    }
+
+    fn put(&mut self, node: usize, text: &str) -> Result<Answer, Failure> {
+        self.ask(node, self.write(text))
+    }
+
+    fn get(&mut self, node: usize) -> Result<Option<String>, Failure> {
+        self.ask(node, self.read()).map(value)
+    }
+
+    /// West is lost, others take over from it, and the key is written anew; the follower, which knows
+    /// nothing of all that, reaches west again.
+    fn fail_over(&mut self) {
+        self.lab.isolate(EAST, self.alone as u64);
+        self.lab.part_site(WEST);
+        self.lab.run(MS * 1_500);
+        let body = Body::Promote { lost: SiteId(1), by: None, without: Vec::new(), accept: true };
+        let done = self.ask(AT_NORTH, body);
+        assert!(matches!(&done, Ok(Answer::Loss(loss)) if loss.done), "{done:?}");
+        self.put(AT_NORTH, "new").unwrap();
+        assert_eq!(self.get(AT_NORTH), Ok(Some("new".to_owned())));
+        self.lab.rejoin_site(WEST);
+    }
+
+    /// The follower belongs to its site again.
+    fn mend(&mut self) {
+        for other in 1..=3 {
+            if other != self.alone as u64 {
+                self.lab.mend(EAST, self.alone as u64, other);
+            }
+        }
+    }
+}
+
+fn value(answer: Answer) -> Option<String> {
+    let Answer::Value(value) = answer else { panic!("{answer:?}") };
+    value.map(|found| String::from_utf8_lossy(&found.value).into_owned())
+}
+
+#[test]
+fn a_node_that_lags_hands_out_no_answer_of_a_site_that_was_lost() {
+    let mut sites = Sites::new(Planted::none());
+    sites.fail_over();
+    let read = sites.send(sites.alone, sites.read());
+    let write = sites.send(sites.alone, sites.write("late"));
+    assert_eq!(sites.outcome(read, MS * 200), None, "{:?}", sites.lab.trace);
+    sites.mend();
+    let ticket = sites.send(sites.alone, sites.read());
+    for one in [ticket, write] {
+        let came = sites.outcome(one, MS * 20_000).expect("an answer");
+        assert!(came.is_ok(), "{came:?}");
+    }
+    assert_eq!(sites.get(AT_NORTH), Ok(Some("late".to_owned())));
+    assert_eq!(sites.get(AT_WEST), Ok(Some("late".to_owned())));
+}
+
+#[test]
+fn without_the_read_index_an_overwritten_value_is_read() {
+    let mut sites = Sites::new(Planted::of(Bug::ForwardUnindexed));
+    sites.fail_over();
+    let read = sites.send(sites.alone, sites.read());
+    let came = sites.outcome(read, MS * 200).expect("an answer");
+    assert_eq!(came.map(value), Ok(Some("old".to_owned())), "the bug is found");
+}
+
+#[test]
+fn an_answer_takes_no_longer_where_all_is_well() {
+    let mut sites = Sites::new(Planted::none());
+    for node in 1..4 {
+        let ticket = sites.send(node, sites.read());
+        // To west and back; the index comes meanwhile, from the leader beside it.
+        assert_eq!(
+            sites.outcome(ticket, MS * 20).map(|one| one.map(value)).unwrap().unwrap(),
+            Some("old".to_owned())
+        );
+    }
+}
