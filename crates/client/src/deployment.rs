@@ -49,8 +49,18 @@ impl Deployment {
 
     /// Has a site hand everything over and leave; returns when that has begun.
     pub async fn leave_site(&self, site: &str) -> Result<(), Error> {
+        self.leave_site_and_discard(site, &[]).await
+    }
+
+    /// The same; mirrors that the site keeps of these others are given up, with what only they have.
+    pub async fn leave_site_and_discard(
+        &self,
+        site: &str,
+        discard: &[String],
+    ) -> Result<(), Error> {
         let number = self.caller.sequence.begin();
-        let message = v1::LeaveSiteRequest { site: site.to_owned(), request: Some(number.id()) };
+        let (request, discard) = (Some(number.id()), discard.to_vec());
+        let message = v1::LeaveSiteRequest { site: site.to_owned(), request, discard };
         let leave = |channel, request| async move { deployment(channel).leave_site(request).await };
         self.caller.call(Repeat::Numbered, message, leave).await.map(drop)
     }

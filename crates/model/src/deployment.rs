@@ -108,6 +108,13 @@ pub enum RegistryChange {
     Leave(SiteId),
     /// A site has handed everything over and is gone.
     Remove(SiteId),
+    /// The same; other sites have what only it had copies of. They stay.
+    RemoveTo {
+        /// The site.
+        site: SiteId,
+        /// Those others.
+        receivers: Vec<SiteId>,
+    },
     /// An operator says which site is to be a site's backup.
     Backup(SiteId, BackupChoice),
     /// A site was lost, and its backup takes over. Of versions that knew no failovers.
@@ -193,6 +200,9 @@ pub enum RegistryError {
         "a failover of {0} is under way; wait for its end, or ask for `portolan site promote` of that site again"
     )]
     FailoverOpen(SiteName),
+    /// What only a leaving site had copies of would go after it.
+    #[error("{0} has taken copies over from the site that leaves, and leaves itself or is gone")]
+    ReceiverLeaves(SiteName),
     /// It was decided or called off.
     #[error("the failover was called off: the lost site answers, or somebody else has ended it")]
     NoFailover,
@@ -394,6 +404,15 @@ impl Registry {
                     self.changes += 1;
                 }
                 Ok(site(*id))
+            }
+            RegistryChange::RemoveTo { site, receivers } => {
+                let stays = |id: &SiteId| self.staying().any(|entry| entry.id == *id);
+                if let Some(gone) = receivers.iter().find(|id| !stays(id)) {
+                    let unnamed = SiteName::new(gone.to_string()).expect("a site's id is a name");
+                    let name = self.site(*gone).map_or(unnamed, |entry| entry.name.clone());
+                    return Err(RegistryError::ReceiverLeaves(name));
+                }
+                self.change_at(&RegistryChange::Remove(*site), version)
             }
             RegistryChange::Backup(id, choice) => {
                 let name = self.site_mut(*id)?.name.clone();

@@ -1,6 +1,8 @@
 //! Slots on their way from one site to another.
 
-use crate::{Bytes, ClientId, Epoch, KeyspaceId, Registry, Revision, SiteId, Slot, SlotSet};
+use crate::{
+    Bytes, ClientId, Epoch, KeyspaceId, Registry, Revision, SiteId, Slot, SlotCopy, SlotSet,
+};
 
 /// Slots that pass from one site to another together. Numbered by the site that gives them away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +74,27 @@ pub enum Receiving {
     },
     /// The move is off, for ever: what came of it is thrown away and it will never be installed.
     Refuse,
+    /// Copies are going to come, from a site that leaves: pieces bring them, as with a move. Whatever else it
+    /// began so is thrown away.
+    BeginCopies(SlotSet),
+    /// That was all: they are the receiver's, where it has nothing better.
+    TakeCopies {
+        /// The number after that of the last piece.
+        pieces: u64,
+        /// What they are copies of.
+        copies: Vec<HandedOn>,
+    },
+}
+
+/// Copies of slots that a leaving site hands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedOn {
+    /// Of which slots.
+    pub slots: SlotSet,
+    /// What they are copies of.
+    pub copy: SlotCopy,
+    /// Who owns these slots, and at which epoch, as the leaving site knows it.
+    pub owner: Option<(SiteId, Epoch)>,
 }
 
 /// Something that a slot holds, on its way.

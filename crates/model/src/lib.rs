@@ -52,7 +52,7 @@ pub use deployment::{
 pub use epoch::{Epoch, SlotCopy, Tag};
 pub use failover::{CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover, Taken};
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
-pub use handover::{MoveId, Receiving, SlotEpochs, StagedItem};
+pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use order::{Held, Holding, Ordered, OrderedMove};

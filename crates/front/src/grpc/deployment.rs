@@ -141,7 +141,10 @@ impl v1::deployment_server::Deployment for Callee {
             let asked = request.into_inner();
             let registry = self.registry()?;
             let id = request_id(asked.request)?;
-            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+            let discard = asked.discard.iter().map(|name| site_named(&registry, name));
+            let discard = discard.collect::<Result<Vec<_>, _>>()?;
+            let known = id.and_then(|id| outcome_of(&registry, id));
+            if let Some(outcome) = known.filter(|outcome| outcome.is_err() || discard.is_empty()) {
                 return outcome.map(|()| v1::LeaveSiteResponse {});
             }
             let site = site_named(&registry, &asked.site)?;
@@ -152,6 +155,12 @@ impl v1::deployment_server::Deployment for Callee {
             };
             let body = Body::Registry { change, id };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            // Once it is marked as leaving nobody feeds mirrors there any more.
+            for of in discard {
+                let command = Box::new(Command::DiscardCopies { of });
+                let body = Body::AtSite { site, command };
+                self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            }
             Ok(v1::LeaveSiteResponse {})
         })
         .await

@@ -173,7 +173,9 @@ fn command(command: &Command) -> String {
         Command::ChangeRegistry(change) => match change {
             RegistryChange::Join(site) => format!("join {}", site.name),
             RegistryChange::Update(site) => format!("update {}", site.name),
-            RegistryChange::Remove(site) => format!("remove {site}"),
+            RegistryChange::Remove(site) | RegistryChange::RemoveTo { site, .. } => {
+                format!("remove {site}")
+            }
             RegistryChange::Registrar(site) => format!("registrar {site}"),
             RegistryChange::CreateKeyspace(spec) => format!("create keyspace {}", spec.name),
             other => format!("{other:?}"),
@@ -219,6 +221,10 @@ fn command(command: &Command) -> String {
                 }
                 Receiving::Install { .. } => format!("receive {from}/{number} install"),
                 Receiving::Refuse => format!("receive {from}/{number} refuse"),
+                Receiving::BeginCopies(slots) => {
+                    format!("receive {from} begin copies {slots}")
+                }
+                Receiving::TakeCopies { .. } => format!("receive {from} take copies"),
             }
         }
         other => format!("{other:?}"),

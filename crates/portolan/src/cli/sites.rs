@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How often it is looked whether a site has left.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// After so many looks at a leaving site that owns nothing it is said why it may stay.
+const STUCK_AFTER: u32 = 100;
 
 /// List or show the sites of the deployment, or have one leave
 #[derive(Subcommand)]
@@ -60,6 +62,10 @@ pub(crate) struct Leave {
     /// Return when it has begun, without waiting for its end
     #[arg(long)]
     no_wait: bool,
+    /// Give up the mirrors that it keeps of this site, instead of handing them on to another one: what only
+    /// they have is lost for good. May be given several times
+    #[arg(long, value_name = "SITE")]
+    discard: Vec<String>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -146,7 +152,7 @@ impl Show {
 impl Leave {
     fn run(self) -> Result<(), Failed> {
         self.connect.run(|client| async move {
-            client.deployment().leave_site(&self.name).await?;
+            client.deployment().leave_site_and_discard(&self.name, &self.discard).await?;
             if self.no_wait {
                 return Ok(());
             }
@@ -154,7 +160,18 @@ impl Leave {
             let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} slots handed over")
                 .expect("a template by indicatif's rules");
             let bar = ProgressBar::new(u64::from(held)).with_style(style);
+            let mut looked_at_nothing = 0;
             while let Some(site) = find(&client, &self.name).await? {
+                looked_at_nothing = if site.slots == 0 { looked_at_nothing + 1 } else { 0 };
+                if looked_at_nothing == STUCK_AFTER {
+                    bar.println(format!(
+                        "site {} owns no slot any more. It stays until other sites have the copies \
+                         that only it has: of sites that cannot be reached, for the most part. If no \
+                         other site can take these, bring the owner back, promote it (`portolan site \
+                         promote`), or give them up: `portolan site leave {} --discard OWNER`",
+                        self.name, self.name
+                    ));
+                }
                 bar.set_length(bar.length().unwrap_or(0).max(u64::from(site.slots)));
                 bar.set_position(bar.length().unwrap_or(0) - u64::from(site.slots));
                 tokio::time::sleep(LOOK_AGAIN).await;

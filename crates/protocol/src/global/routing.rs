@@ -622,7 +622,9 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                     step: Receiving::Begin { .. }
                         | Receiving::Piece { .. }
                         | Receiving::Install { .. }
-                        | Receiving::Refuse,
+                        | Receiving::Refuse
+                        | Receiving::BeginCopies(_)
+                        | Receiving::TakeCopies { .. },
                     ..
                 }
         ),

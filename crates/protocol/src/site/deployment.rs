@@ -248,11 +248,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         if leaving && !holds_any {
-            if !self.may_go() {
-                return;
-            }
+            let Some(change) = self.leave() else { return };
             let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
-            return self.change_registry(Origin::Nobody, RegistryChange::Remove(own), deadline);
+            return self.change_registry(Origin::Nobody, change, deadline);
         }
         let mut room = OWN_MOVES_MAX.saturating_sub(self.machine.giving().len());
         for (to, slots) in to_give {

@@ -1,32 +1,20 @@
-//! Copies that are void go, and a site that leaves goes when nothing rests with it.
+//! Copies that are void go.
 //!
 //! A site that has a copy which no stream feeds asks the slot's owner, as far as it knows that, whether the
 //! copy may go. The owner answers for the slots that its backup is known to have, complete, with the tag
 //! and the position of those copies; the rules ([`crate::global::ownership`]) say whether that is enough.
 //! Who does not own a slot any more says who does. Nothing of this is kept: it is asked for again.
-//!
-//! A site that leaves has given all its slots away; it goes when its copies are gone, when nobody freezes
-//! slots towards it, and when every owner that it knows of is known to another site as well, by the
-//! inventories of all others that can be reached.
 
 use super::machine::tokens::Token;
 use super::{Origin, Site};
-use crate::global::ownership::trial::Planted;
-use crate::global::ownership::{Holding, Token as Right, leaving};
-use model::{
-    Answer, BackupChoice, Body, Command, Epoch, Failure, Inventory, SiteEntry, SiteId, Slot,
-    SlotEpochs, SlotSet, limits,
-};
+use model::{BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet, limits};
 use std::collections::BTreeMap;
-use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::across::{AcrossSay, CopiesSay};
 use wire::entry;
 
-/// How long inventories are waited for before they are asked for again.
-const PATIENCE: Duration = Duration::from_millis(1_500);
 /// Slots that one message names at most.
 const SLOTS_MAX: usize = 4_096;
 /// The generation of an owner that has no backup, as an operator chose it or there is no other site: it
@@ -37,20 +25,12 @@ const ASKED: u32 = 0;
 const SAFE: u32 = 1;
 const OWNED: u32 = 2;
 
-/// What a leader knows of what others have, as its site leaves.
-#[derive(Debug, Default)]
-pub(super) struct Leaving {
-    asked_at: Option<Duration>,
-    missing: BTreeMap<u64, SiteId>,
-    told: BTreeMap<SiteId, Inventory>,
-    last_id: u64,
-}
-
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Asks owners whether copies here may go.
     pub(super) fn ask_for_copies(&mut self) {
         let Some(member) = self.machine.membership() else { return };
         let own = member.own;
+        let is_leaving = member.registry.site(own).is_some_and(|site| site.leaving);
         let frozen = self.frozen_to_nobody();
         if self.machine.unfed().is_empty() && frozen.is_empty()
             || member.registry.failovers.open.is_some()
@@ -78,6 +58,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         for (owner, slots) in by_owner {
             let slots = SlotEpochs::gather(slots);
+            if owner != own && is_leaving {
+                // Whether it can be reached decides what becomes of its copies.
+                self.reach.asked(owner, self.now.monotonic);
+            }
             if owner == own {
                 self.supersede_own(&slots.slots());
                 continue;
@@ -189,77 +173,5 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let owner = owner.0;
             self.say_copies(site, CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() });
         }
-    }
-
-    // ---- leaving -----------------------------------------------------------------------------------
-
-    /// Whether this site, which owns nothing any more, may go. Asks the others what they have.
-    pub(super) fn may_go(&mut self) -> bool {
-        let Some(member) = self.machine.membership() else { return false };
-        let (own, registry) = (member.own, member.registry.clone());
-        let is_pinned_down = !self.machine.arrivals().is_empty()
-            || self.machine.copies().next().is_some()
-            || registry.failovers.open.is_some();
-        if is_pinned_down {
-            self.leaving = Leaving::default();
-            return false;
-        }
-        let now = self.now.monotonic;
-        let others = registry.sites.iter().map(|site| site.id);
-        let others = others.filter(|site| *site != own && !registry.is_lost(*site));
-        let others: Vec<SiteId> =
-            others.filter(|site| !self.reach.lost(now).contains(site)).collect();
-        let is_told = others.iter().all(|site| self.leaving.told.contains_key(site));
-        if !others.is_empty() && is_told {
-            let told = std::mem::take(&mut self.leaving);
-            return self.leaves_nothing(own, &told.told);
-        }
-        if self.leaving.asked_at.is_none_or(|at| at + PATIENCE <= now) {
-            self.leaving.asked_at = Some(now);
-            (self.leaving.missing, self.leaving.told) = Default::default();
-            for site in others {
-                self.leaving.last_id += 1;
-                let id = self.leaving.last_id;
-                self.leaving.missing.insert(id, site);
-                let registry = Box::new((*registry).clone());
-                let command = Command::Inventory { registry, lost: own, failover: None };
-                let body = Body::AtSite { site, command: Box::new(command) };
-                self.take_any(Origin::Leaving(id), body, now + PATIENCE);
-            }
-        }
-        false
-    }
-
-    pub(super) fn inventory_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        let Some(site) = self.leaving.missing.remove(&id) else { return };
-        if let Ok(Answer::Inventory(inventory)) = outcome {
-            self.leaving.told.insert(site, *inventory);
-        }
-    }
-
-    /// Whether nothing goes with this site that no other has, by what the others have told.
-    fn leaves_nothing(&self, own: SiteId, told: &BTreeMap<SiteId, Inventory>) -> bool {
-        let mut others: BTreeMap<Slot, Vec<(SiteId, Holding)>> = BTreeMap::new();
-        for (site, inventory) in told {
-            for (owner, slots) in &inventory.owners {
-                for (slot, epoch) in slots.iter() {
-                    let token = match owner == site {
-                        true => Right::Held(epoch),
-                        false => Right::Gone { epoch, to: *owner },
-                    };
-                    others.entry(slot).or_default().push((*site, Holding { token, copy: None }));
-                }
-            }
-            for (to, slots) in &inventory.frozen {
-                for slot in slots.iter().filter(|_| *to == own) {
-                    let token = Right::Frozen { epoch: Epoch::default(), to: *to };
-                    others.entry(slot).or_default().push((*site, Holding { token, copy: None }));
-                }
-            }
-        }
-        Slot::all().all(|slot| {
-            let others = others.get(&slot).map_or(&[][..], |all| all);
-            leaving::may_leave(own, &self.machine.holding(slot), others, Planted::none())
-        })
     }
 }

@@ -413,7 +413,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     settled.extend(self.routing.came_back(id, in_doubt, outcome, now));
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
-                Origin::Leaving(id) => self.inventory_answered(id, outcome),
+                Origin::Leaving(id) => self.leaving_answered(id, outcome),
                 Origin::Mirror(id) => self.mirror_answered(id, outcome),
                 Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),

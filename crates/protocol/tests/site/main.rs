@@ -6,6 +6,7 @@ mod copies;
 mod crashes;
 mod forwards;
 mod leases;
+mod leaving;
 mod moments;
 mod moves;
 mod pair;

@@ -3,9 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Ballot, DeploymentId, Epoch, Giving, Held, Holding, MoveError, MoveId, NodeEntry, Ordered,
-    OrderedMove, Receiving, RegistryChange, RegistryError, SiteEntry, SiteId, SiteName, Slot,
-    SlotEpochs, SlotSet, StagedItem,
+    Ballot, DeploymentId, Epoch, Giving, HandedOn, Held, Holding, MoveError, MoveId, NodeEntry,
+    Ordered, OrderedMove, Receiving, RegistryChange, RegistryError, SiteEntry, SiteId, SiteName,
+    Slot, SlotEpochs, SlotSet, StagedItem,
 };
 
 code_newtype!(DeploymentId, SiteId, SlotEpochs);
@@ -18,6 +18,7 @@ code_enum!(RegistryChange as "change of the registry" {
     2 => Update(entry),
     3 => Leave(site),
     4 => Remove(site),
+    190 => RemoveTo { site, receivers },
     5 => Node(site, node),
     10 => Backup(site, choice),
     11 => Promote(promotion),
@@ -40,6 +41,7 @@ code_enum!(RegistryError as "registry error" {
     10 => OwnBackup(name),
     110 => FailoverOpen(name),
     111 => NoFailover,
+    190 => ReceiverLeaves(name),
     100 => Keyspace(error),
     101 => KeyspaceExists(name),
     102 => NoKeyspace(name),
@@ -84,7 +86,11 @@ code_enum!(Receiving as "step of receiving slots" {
     2 => Piece { sequence, resume, items },
     3 => Install { pieces, log_time_ms, revision, registry },
     4 => Refuse,
+    190 => BeginCopies(slots),
+    191 => TakeCopies { pieces, copies },
 });
+
+code_struct!(HandedOn { slots, copy, owner });
 
 code_enum!(StagedItem as "staged item" {
     1 => Record { keyspace, key, row },

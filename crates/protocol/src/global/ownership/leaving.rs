@@ -23,6 +23,27 @@ fn stands_for(
     is_later || is_as_far
 }
 
+fn known_owner(own: &Holding) -> Option<SiteId> {
+    match own.token {
+        Token::Gone { to, .. } => Some(to),
+        _ => None,
+    }
+}
+
+/// Which other site has a copy that stands for the one that goes.
+pub fn kept_by(own: &Holding, others: &[(SiteId, Holding)], planted: Planted) -> Option<SiteId> {
+    let copy = own.copy?;
+    let stands = |(site, other): &&(SiteId, Holding)| {
+        stands_for(copy, known_owner(own), (*site, other), planted)
+    };
+    others.iter().find(stands).map(|(site, _)| *site)
+}
+
+/// Whether the copy that goes would be of use at another site: not if that owns the slot.
+pub fn may_receive(own: &Holding, (site, other): (SiteId, &Holding)) -> bool {
+    !other.token.is_own() && known_owner(own) != Some(site)
+}
+
 /// Whether a site may go, as far as one slot is concerned: `own` is what it knows of it, `others` are
 /// all other sites. No failover is open, no other site freezes towards it any more.
 pub fn may_leave(
@@ -41,15 +62,7 @@ pub fn may_leave(
     if planted.is(Bug::NothingHandedOn) {
         return true;
     }
-    let known_owner = match own.token {
-        Token::Gone { to, .. } => Some(to),
-        _ => None,
-    };
-    if let Some(copy) = own.copy
-        && !others
-            .iter()
-            .any(|(site, other)| stands_for(copy, known_owner, (*site, other), planted))
-    {
+    if own.copy.is_some() && kept_by(own, others, planted).is_none() {
         return false;
     }
     // Another site must have the highest epoch, or a failover would miss it.
@@ -86,6 +99,37 @@ mod tests {
         assert!(!goes(&copy(7), &[(OWNER, held), (OTHER, copy(6))]));
         assert!(goes(&copy(7), &[(OWNER, held), (OTHER, copy(7))]));
         assert!(!goes(&copy(7), &[(OWNER, copy(7))]), "it is the owner by now");
+    }
+
+    #[test]
+    fn what_the_owner_has_stands_for_no_copy() {
+        // OWNER froze the slot towards LEAVER, which was named with OTHER, and took it in the failover.
+        let decided = Epoch::of_failover(model::Ballot { round: 9, ..model::Ballot::FIRST });
+        let retained = SlotCopy::retained(Epoch::counted(3), LEAVER);
+        let token = Token::Gone { epoch: decided, to: OWNER };
+        let own = Holding { token, copy: Some(retained) };
+        let taker = Holding { token: Token::Held(decided), copy: None };
+        assert!(!goes(&own, &[(OWNER, taker)]));
+        assert!(!may_receive(&own, (OWNER, &taker)));
+        let mirror = Tag { epoch: decided, generation: 1 };
+        let mirror = SlotCopy { tag: mirror, origin: OWNER, position: 0 };
+        let backup = Holding { token, copy: Some(mirror) };
+        assert_eq!(kept_by(&own, &[(OWNER, taker), (OTHER, backup)], Planted::none()), Some(OTHER));
+    }
+
+    #[test]
+    fn what_was_handed_on_before_more_came_is_handed_on_again() {
+        let (before, after) = (copy(0), copy(1));
+        let mut other = Holding::default();
+        let fences = super::super::Fences::new(OTHER, None, Planted::none());
+        let mut hand_on = |own: &Holding| {
+            other.take_copy(own.copy.unwrap(), own.token, LEAVER, &fences);
+            other
+        };
+        assert!(goes(&before, &[(OTHER, hand_on(&before))]));
+        assert!(!goes(&after, &[(OTHER, hand_on(&before))]), "one has come since");
+        assert!(goes(&after, &[(OTHER, hand_on(&after))]));
+        assert_eq!(hand_on(&before).copy, after.copy, "it comes late");
     }
 
     #[test]

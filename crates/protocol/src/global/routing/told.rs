@@ -7,8 +7,9 @@
 //! request left, the index covers it. Once the index is applied here the answer is looked at:
 //!
 //! - if the site that gave it is fenced, or gave it under an earlier failover than the last one that took
-//!   the slot, as this site knows it, the answer is void: the request goes again, and a write is in doubt
-//!   from then on;
+//!   the slot, as this site knows it, the answer is void: a read goes again, and what became of a write is
+//!   unknown. (Sent again, it might come to the site that gave this answer, once that owns the slot again,
+//!   and be told from memory that it was done.)
 //! - otherwise it is handed out.
 //!
 //! The index is asked for while the request is on its way, so nothing takes longer in the usual case. One
@@ -109,11 +110,11 @@ impl Routing {
     pub(crate) fn void(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
         let one = self.routed.get_mut(&id)?;
         one.told = None;
-        one.in_doubt |= !matches!(one.body, Body::Read { .. });
+        let is_read = matches!(one.body, Body::Read { .. });
         if let (Target::Slot(slot), At::Told(site, _)) = (one.target, one.at) {
             self.forget(slot, site);
         }
-        if self.routed.get(&id)?.body.is_repeatable() {
+        if is_read {
             self.rest(id, now);
             return None;
         }

@@ -37,6 +37,7 @@ pub mod deployment;
 mod elsewhere;
 mod expiry;
 pub mod giving;
+pub(crate) mod handing_on;
 mod hashes;
 mod head;
 mod integer;

@@ -51,8 +51,8 @@ pub struct Arrival {
     pub pinned: bool,
     /// The number that the next piece must have.
     pub pieces: u64,
-    resume: Bytes,
-    stores: BTreeMap<(KeyspaceId, Slot), Store>,
+    pub(super) resume: Bytes,
+    pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
 }
 
 /// How moves that brought slots ended.
@@ -111,7 +111,7 @@ impl Arrivals {
     }
 }
 
-fn encode(arrival: &Arrival) -> Vec<u8> {
+pub(super) fn encode(arrival: &Arrival) -> Vec<u8> {
     let mut row = vec![FORMAT, u8::from(arrival.pinned)];
     put_varint(arrival.pieces, &mut row);
     put_varint(arrival.resume.len() as u64, &mut row);
@@ -149,8 +149,15 @@ impl<S: State> Applying<'_, S> {
             (Some(false), _) => return Err(MoveError::Refused.into()),
             (None, _) => {}
         }
-        if let Receiving::Begin { slots, open_from, pinned } = step {
-            return self.begin_receiving(id, slots, *open_from, *pinned);
+        match step {
+            Receiving::Begin { slots, open_from, pinned } => {
+                return self.begin_receiving(id, slots, *open_from, *pinned);
+            }
+            Receiving::BeginCopies(slots) => return self.begin_copies(id, slots),
+            Receiving::TakeCopies { pieces, copies } => {
+                return self.take_copies(id, *pieces, copies);
+            }
+            _ => {}
         }
         if matches!(step, Receiving::Refuse | Receiving::Install { .. })
             && self.is_parted_from(id.from)
@@ -428,7 +435,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Throws away what a move has brought.
-    fn forget_arrival(&mut self, id: MoveId) {
+    pub(super) fn forget_arrival(&mut self, id: MoveId) {
         let Some(arrival) = self.known.arrivals.under_way.remove(&id) else { return };
         for ((keyspace, slot), store) in arrival.stores {
             self.overlay.remove(tables::staged(id, keyspace, slot));
@@ -466,7 +473,7 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
-fn staged(arrival: &Arrival) -> Answer {
+pub(super) fn staged(arrival: &Arrival) -> Answer {
     Answer::Staged { pieces: arrival.pieces, resume: arrival.resume.clone() }
 }
 

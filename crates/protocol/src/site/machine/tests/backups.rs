@@ -9,7 +9,7 @@ use crate::global::mirroring::{MirrorDriver, Wish};
 use crate::site::{Origin, Ticket};
 use model::{
     BackupError, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss, MoveId,
-    Receiving, RegistryChange, Slot, SlotCopy, SlotEpochs, SlotSet,
+    Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
 use storage::state::State as _;
@@ -502,6 +502,93 @@ fn a_site_that_the_others_have_removed_serves_nothing() {
     three.hears(A);
     assert_eq!(three.sites[&A].machine.held().len(), 0);
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
+}
+
+impl Three {
+    /// B hands its copy of a key on to C, piece by piece.
+    fn hand_on(&mut self, key: &str) {
+        let slots: SlotSet = [slot(key)].into_iter().collect();
+        let number = 1 << 63 | self.now.as_millis() as u64;
+        self.now += Duration::from_millis(1);
+        let id = MoveId { from: B, number };
+        let mut receive =
+            |three: &mut Three, step| three.at(C).run(Command::Receiving { id, step }).unwrap();
+        receive(self, Receiving::BeginCopies(slots.clone()));
+        let (mut at, mut pieces) = (None, 0);
+        loop {
+            let (items, next) = self.sites[&B].machine.copied_piece(&slots, at).unwrap();
+            let resume = model::Bytes::new();
+            receive(self, Receiving::Piece { sequence: pieces, resume, items });
+            pieces += 1;
+            at = next;
+            if at.is_none() {
+                break;
+            }
+        }
+        let copy = self.sites[&B].machine.copy_of(slot(key)).unwrap();
+        let owner = Some((A, Epoch::counted(1)));
+        let copies = vec![model::HandedOn { slots, copy, owner }];
+        let done = receive(self, Receiving::TakeCopies { pieces, copies });
+        assert_eq!(done, Answer::Installed);
+    }
+}
+
+#[test]
+fn copies_are_handed_on_and_again_when_they_have_come_further() {
+    let mut three = Three::new();
+    three.put("x", "first");
+    three.mirror();
+    three.hand_on("x");
+    let handed = |three: &Three| {
+        let query = Query::Get { key: "x".into() };
+        match refused(three.sites[&C].machine.ask_mirror(A, CARS, &query)) {
+            Ok(Answer::Value(value)) => value.map(|found| found.value),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(handed(&three), Some("first".into()));
+    three.put("x", "second");
+    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
+    three.mirror();
+    three.hand_on("x");
+    three.hand_on("n{t}");
+    assert_eq!(handed(&three), Some("second".into()));
+    let [at_b, at_c] = [B, C].map(|site| three.sites[&site].machine.copy_of(slot("x")));
+    assert_eq!(at_b, at_c);
+    assert!(three.sites[&C].machine.arrivals().is_empty());
+    three.at(C).reopen();
+    assert_eq!(handed(&three), Some("second".into()));
+    // What comes late changes nothing; nor does what was begun and not ended.
+    three.hand_on("x");
+    assert_eq!(three.sites[&C].machine.copy_of(slot("x")), at_c);
+    let id = MoveId { from: B, number: 1 << 63 };
+    let slots: SlotSet = [slot("x")].into_iter().collect();
+    three.at(C).run(Command::Receiving { id, step: Receiving::BeginCopies(slots) }).unwrap();
+    three.change(B, &RegistryChange::Leave(B)).unwrap();
+    let gone = RegistryChange::RemoveTo { site: B, receivers: vec![C] };
+    three.change(B, &gone).unwrap();
+    three.hears(C);
+    assert!(three.sites[&C].machine.arrivals().is_empty());
+    for _ in 0..3 {
+        three.at(C).tick();
+    }
+    assert_eq!(three.sites[&C].rows(tables::GARBAGE), 0);
+}
+
+#[test]
+fn a_site_does_not_go_while_who_has_its_copies_leaves() {
+    let mut three = Three::new();
+    three.change(B, &RegistryChange::Leave(C)).unwrap();
+    let gone = RegistryChange::RemoveTo { site: B, receivers: vec![C] };
+    let leaves = RegistryError::ReceiverLeaves(SiteName::new("c").unwrap());
+    assert_eq!(three.change(B, &gone), Err(Refusal::Registry(leaves)));
+    let open = RegistryChange::OpenFailover { lost: A, without: Vec::new() };
+    three.change(B, &open).unwrap();
+    let gone = RegistryChange::RemoveTo { site: B, receivers: Vec::new() };
+    assert!(matches!(
+        three.change(B, &gone),
+        Err(Refusal::Registry(RegistryError::FailoverOpen(_)))
+    ));
 }
 
 #[test]

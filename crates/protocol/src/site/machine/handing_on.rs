@@ -1,0 +1,148 @@
+//! Copies that a leaving site hands on: read where they lie, and taken in.
+//!
+//! They come like what a move brings ([`super::receiving`]): in pieces, staged under generations of their own.
+//! What arrives so has epoch 0, which is nobody's, so that it can never be installed as a slot that is
+//! owned. One command then makes copies of all that is staged, where the rules
+//! ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown away. Nothing of it is
+//! remembered: the leaving site looks at the inventories again.
+
+use super::apply::Applying;
+use super::receiving::{self, Arrival};
+use super::{Machine, MachineError, Stopped, tables};
+use crate::global::ownership::{Records, Token as Right};
+use model::{
+    Answer, Bytes, Epoch, HandedOn, KeyspaceId, MoveError, MoveId, SiteId, Slot, SlotEpochs,
+    SlotSet, StagedItem, limits,
+};
+use std::collections::BTreeMap;
+use storage::state::State;
+
+/// Where a copy goes on.
+pub(crate) type Place = (Slot, KeyspaceId, Bytes);
+
+fn is_of_copies(arrival: &Arrival) -> bool {
+    arrival.slots.0.iter().all(|(_, epoch)| *epoch == Epoch::default())
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn begin_copies(&mut self, id: MoveId, slots: &SlotSet) -> Result<Answer, Stopped> {
+        self.forget_copies_of(|from| from == id.from);
+        let member = self.member()?;
+        let stays = member.registry.staying().any(|site| site.id == member.own);
+        if !stays || self.has_left(id.from) {
+            return Err(MoveError::NoReceiver.into());
+        }
+        if self.is_parted_from(id.from) {
+            return Err(super::ownership::FAILOVER_OPEN.into());
+        }
+        let slots = SlotEpochs(vec![(slots.clone(), Epoch::default())]);
+        let arrival = Arrival { slots, ..Arrival::default() };
+        self.overlay.put(tables::of_move(tables::ARRIVALS, id), receiving::encode(&arrival));
+        let answer = receiving::staged(&arrival);
+        self.known.arrivals.under_way.insert(id, arrival);
+        Ok(answer)
+    }
+
+    pub(super) fn take_copies(
+        &mut self,
+        id: MoveId,
+        pieces: u64,
+        copies: &[HandedOn],
+    ) -> Result<Answer, Stopped> {
+        let arrival = self.known.arrivals.under_way.get(&id).filter(|one| is_of_copies(one));
+        if arrival.is_none_or(|one| one.pieces != pieces) {
+            return Err(MoveError::NotReady("pieces are missing").into());
+        }
+        let mut arrival = self.known.arrivals.under_way.remove(&id).expect("it was found just now");
+        let globals = self.known.keyspaces.globals();
+        for one in copies {
+            for slot in one.slots.iter() {
+                let known = match one.owner {
+                    Some((to, epoch)) => Right::Gone { epoch, to },
+                    None => Right::Never,
+                };
+                let mut is_taken = false;
+                self.step(slot, |holding, fences| {
+                    is_taken = holding.take_copy(one.copy, known, id.from, fences);
+                    Records::Stay
+                });
+                if !is_taken {
+                    continue;
+                }
+                let mut stores = BTreeMap::new();
+                for keyspace in &globals {
+                    if let Some(store) = arrival.stores.remove(&(*keyspace, slot)) {
+                        self.overlay.remove(tables::staged(id, *keyspace, slot));
+                        self.known.keyspaces.disown(store.generation);
+                        stores.insert(*keyspace, store);
+                    }
+                }
+                self.put_copy(slot, one.copy, stores, false);
+            }
+        }
+        // What was not taken.
+        self.known.arrivals.under_way.insert(id, arrival);
+        self.forget_arrival(id);
+        Ok(Answer::Installed)
+    }
+
+    /// Throws away copies that have not come to their end.
+    pub(super) fn forget_copies_of(&mut self, is_one: impl Fn(SiteId) -> bool) {
+        let all = self.known.arrivals.under_way.iter();
+        let of_copies = all.filter(|(id, one)| is_one(id.from) && is_of_copies(one));
+        let ids: Vec<MoveId> = of_copies.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.forget_arrival(id));
+    }
+}
+
+impl<S: State> Machine<S> {
+    /// A piece of the copies of some slots, from a place on, and where to go on; `None`: that was all.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub(crate) fn copied_piece(
+        &self,
+        slots: &SlotSet,
+        from: Option<Place>,
+    ) -> Result<(Vec<StagedItem>, Option<Place>), MachineError> {
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        let first = from.as_ref().map(|(slot, ..)| *slot);
+        for slot in slots.iter().filter(|slot| first.is_none_or(|first| *slot >= first)) {
+            let Some(here) = self.known.copies.by_slot.get(&slot) else { continue };
+            let at = from.as_ref().filter(|(of, ..)| *of == slot);
+            if at.is_none() {
+                items.extend(self.known.clients.of_slot(&self.state, slot)?);
+            }
+            for (keyspace, store) in &here.stores {
+                let key = match at {
+                    Some((_, of, _)) if of > keyspace => continue,
+                    Some((_, of, key)) if of == keyspace => &key[..],
+                    _ => b"",
+                };
+                let (_, until) = tables::records(store.generation);
+                let prefix_bytes = tables::record_prefix_bytes(store.generation);
+                let (keyspace, mut stopped_at) = (*keyspace, None);
+                self.state.scan(
+                    &tables::record(store.generation, key),
+                    Some(&until),
+                    &mut |at, row| {
+                        let key = at.slice(prefix_bytes..);
+                        if bytes >= limits::MOVE_PIECE_BYTES_MAX {
+                            stopped_at = Some(key);
+                            return false;
+                        }
+                        bytes += key.len() + row.len();
+                        items.push(StagedItem::Record { keyspace, key, row });
+                        true
+                    },
+                )?;
+                if let Some(key) = stopped_at {
+                    self.say_time(&mut items);
+                    return Ok((items, Some((slot, keyspace, key))));
+                }
+            }
+        }
+        self.say_time(&mut items);
+        Ok((items, None))
+    }
+}

@@ -1,0 +1,170 @@
+//! A site leaves that keeps the mirror of one which is lost: nothing of the mirror goes with it.
+
+use lab::link::Link;
+use lab::simulation::{Settings, Simulation};
+use model::{
+    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentId, Expiry, Failure,
+    KeyspaceId, KeyspaceSpec, Loss, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot,
+    Write,
+};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+/// Is lost; B keeps its mirror, and leaves then.
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+const D: usize = 3;
+const KEYS: usize = 200;
+
+struct Sites {
+    lab: Simulation,
+    keyspace: KeyspaceId,
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn key(number: usize) -> String {
+    format!("car:{number}")
+}
+
+impl Sites {
+    /// Some sites, with A's mirror at B, in step.
+    fn new(count: usize) -> Sites {
+        let mut lab = Simulation::new(1, Settings::default());
+        lab.trace = Some(String::new());
+        for (site, name) in ["a", "b", "c", "d"].into_iter().take(count).enumerate() {
+            lab.add_site(name, Link::constant(1.0));
+            lab.add_node(site, false);
+        }
+        lab.set_site_links(|_, _| Link::constant(10.0));
+        assert!(lab.run_until(MS * 5_000, |lab| (0..count).all(|site| lab.is_whole(site))));
+        let mut sites = Sites { lab, keyspace: KeyspaceId(0) };
+        let site = sites.lab.entry(A).unwrap();
+        sites.write(A, Command::Found { deployment: DeploymentId(7), site });
+        for site in 1..count {
+            let join = RegistryChange::Join(sites.lab.entry(site).unwrap());
+            let Answer::Registered { site: id, registry } =
+                sites.write(A, Command::ChangeRegistry(join))
+            else {
+                panic!("not registered")
+            };
+            sites.write(site, Command::Enter { site: id, registry });
+        }
+        let backup = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(2)));
+        sites.write(A, Command::ChangeRegistry(backup));
+        let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        let Answer::Keyspace(made) = sites.write(A, Command::CreateKeyspace(spec)) else {
+            panic!("not made")
+        };
+        sites.keyspace = made.id;
+        let is_ready = move |lab: &Simulation| {
+            let held: Vec<usize> = (0..count).map(|site| lab.held_slots(site).0.len()).collect();
+            held.iter().all(|held| *held > 0)
+                && held.iter().sum::<usize>() == usize::from(Slot::COUNT)
+                && lab.registry(0).unwrap().registrars.set.sites().len() == 3
+        };
+        assert!(sites.lab.run_until(MS * 60_000, is_ready), "{:?}", sites.lab.failure);
+        for number in 0..KEYS {
+            sites.put(A, &key(number));
+        }
+        sites.lab.run(MS * 5_000);
+        sites
+    }
+
+    fn ask(&mut self, site: usize, body: Body) -> Result<Answer, Failure> {
+        let request = Request { body, deadline_ms: None, redirect: false };
+        let ticket = self.lab.ask(site, request).unwrap();
+        let is_it = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+        assert!(self.lab.run_until(MS * 60_000, is_it), "{:?}", self.lab.failure);
+        let at = self.lab.answered.iter().position(|one| one.ticket == ticket).unwrap();
+        self.lab.answered.remove(at).outcome
+    }
+
+    fn write(&mut self, site: usize, command: Command) -> Answer {
+        self.ask(site, Body::Write(command)).unwrap()
+    }
+
+    fn put(&mut self, site: usize, key: &str) {
+        let write = Write::Put {
+            key: bytes(key),
+            value: bytes(key),
+            condition: Condition::Always,
+            expiry: Expiry::Never,
+            return_old: false,
+        };
+        self.write(site, Command::Write { keyspace: self.keyspace, write, request: None });
+    }
+
+    /// How many of the keys are there.
+    fn found(&mut self, site: usize) -> usize {
+        let keyspace = self.keyspace;
+        let mut is_there = |number: &usize| {
+            let query = Query::Get { key: bytes(&key(*number)) };
+            let consistency = ReadConsistency::Linearizable;
+            let answer = self.ask(site, Body::Read { keyspace, query, consistency }).unwrap();
+            matches!(answer, Answer::Value(Some(_)))
+        };
+        (0..KEYS).filter(|number| is_there(number)).count()
+    }
+
+    fn lose_a(&mut self) {
+        self.lab.part_site(A);
+        self.lab.run(MS * 2_000);
+    }
+
+    fn is_listed(lab: &Simulation, by: usize, site: u32) -> bool {
+        lab.registry(by).unwrap().site(SiteId(site)).is_some()
+    }
+
+    fn promote(&mut self, at: usize, without: Vec<SiteId>) -> Loss {
+        let body = Body::Promote { lost: SiteId(1), by: None, without, accept: true };
+        match self.ask(at, body).unwrap() {
+            Answer::Loss(loss) => *loss,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_leaving_backup_hands_on_what_it_has_of_a_lost_site() {
+    let mut sites = Sites::new(4);
+    sites.lose_a();
+    sites.write(C, Command::ChangeRegistry(RegistryChange::Leave(SiteId(2))));
+    let has_left = |lab: &Simulation| !Sites::is_listed(lab, C, 2);
+    assert!(sites.lab.run_until(MS * 120_000, has_left), "{:?}", sites.lab.failure);
+    sites.lab.part_site(B);
+    sites.lab.run(MS * 2_000);
+    let loss = sites.promote(C, Vec::new());
+    assert_eq!((loss.done, loss.empty), (true, 0), "{loss:?}");
+    assert!(loss.holds > 0 && loss.mirrored == loss.holds);
+    assert_eq!(sites.found(D), KEYS);
+}
+
+#[test]
+fn another_backup_in_the_registry_takes_nothing_from_the_one_that_has_the_mirror() {
+    let mut sites = Sites::new(4);
+    sites.lose_a();
+    let other = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(3)));
+    sites.write(C, Command::ChangeRegistry(other));
+    sites.lab.run(MS * 5_000);
+    let loss = sites.promote(D, Vec::new());
+    assert_eq!((loss.done, loss.empty), (true, 0), "{loss:?}");
+    assert_eq!(sites.found(C), KEYS);
+}
+
+#[test]
+fn what_is_given_up_by_name_is_handed_to_nobody() {
+    let mut sites = Sites::new(4);
+    sites.lose_a();
+    sites.write(C, Command::ChangeRegistry(RegistryChange::Leave(SiteId(2))));
+    let command = Box::new(Command::DiscardCopies { of: SiteId(1) });
+    sites.ask(C, Body::AtSite { site: SiteId(2), command }).unwrap();
+    let has_left = |lab: &Simulation| !Sites::is_listed(lab, C, 2);
+    assert!(sites.lab.run_until(MS * 120_000, has_left), "{:?}", sites.lab.failure);
+    let loss = sites.promote(C, Vec::new());
+    assert!(loss.done && loss.empty > 0 && loss.mirrored < loss.holds, "{loss:?}");
+    assert!(sites.found(D) < KEYS);
+}
