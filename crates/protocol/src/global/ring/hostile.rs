@@ -135,4 +135,19 @@ mod tests {
             check_any_row(&bytes);
         }
     }
+
+    /// A leaving site names another site at a point that is this site's own.
+    #[test]
+    fn a_foreign_site_at_an_own_point_breaks_no_pointers() {
+        let point = |index| Point::of_virtual(SiteId(1), index).0;
+        for (left, named) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+            let predecessor = Some(Member { point: point(named), site: 0 });
+            let left = Point::of_virtual(SiteId(3), left).0;
+            let gap = Gap { point: left, predecessor, successors: Vec::new() };
+            let mut bytes = vec![3];
+            let leave = Say::Leave(Leave { gaps: vec![gap] });
+            bytes.extend(RingSay::from(leave).encode_to_vec());
+            check_any_say(&bytes);
+        }
+    }
 }

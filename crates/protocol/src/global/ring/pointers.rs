@@ -219,9 +219,10 @@ impl Ring {
     /// Sets who comes before a member: not farther than the site's own member before it.
     pub(super) fn set_predecessor(&mut self, point: Point, predecessor: Member) {
         let own = self.own(self.point_before(point));
-        let nearer = own.point == predecessor.point
-            || point == own.point
-            || predecessor.point.is_between(own.point, point);
+        // A message may name another site at a point of this one: the point is this site's.
+        let taken = predecessor.point == own.point || predecessor.point == point;
+        let nearer =
+            !taken && (point == own.point || predecessor.point.is_between(own.point, point));
         let nearest = if nearer && !self.was_own(predecessor) { predecessor } else { own };
         if let Some(Some(pointers)) = self.virtuals.get_mut(&point) {
             pointers.predecessor = Some(nearest);

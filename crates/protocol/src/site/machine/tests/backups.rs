@@ -511,7 +511,7 @@ impl Three {
         let number = 1 << 63 | self.now.as_millis() as u64;
         self.now += Duration::from_millis(1);
         let id = MoveId { from: B, number };
-        let mut receive =
+        let receive =
             |three: &mut Three, step| three.at(C).run(Command::Receiving { id, step }).unwrap();
         receive(self, Receiving::BeginCopies(slots.clone()));
         let (mut at, mut pieces) = (None, 0);
