@@ -8,7 +8,8 @@
 //!
 //! A copy whose owner can be reached is waited for: the owner has another backup by now, and says when that is
 //! complete. Other copies are *handed on*: to a site that stays and does not own them, in pieces, each a command
-//! there ([`super::machine::handing_on`]). Then the others are asked again. The registry's change that
+//! there ([`super::machine::handing_on`]). What nobody else knows of an owner is told to one of them. Then the
+//! others are asked again. The registry's change that
 //! removes the site names who has its copies, and is refused if one of these leaves.
 //!
 //! If there is nobody to hand copies to, the site stays until their owner is back, or was promoted, or an
@@ -21,7 +22,7 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use model::{
     Answer, Body, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving, RegistryChange,
-    SiteId, Slot, SlotSet, limits,
+    SiteId, Slot, SlotEpochs, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -66,6 +67,12 @@ enum Next {
     Go(Vec<SiteId>),
     /// Copies of these slots go to that site.
     HandOn(SiteId, SlotSet),
+    /// That site is told who owns slots, which nobody else knows.
+    Tell {
+        to: SiteId,
+        owner: SiteId,
+        slots: SlotEpochs,
+    },
     Wait,
 }
 
@@ -100,6 +107,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     return Some(RegistryChange::RemoveTo { site: own, receivers });
                 }
                 Next::HandOn(to, slots) => self.begin_to_hand_on(own, to, slots),
+                Next::Tell { to, owner, slots } => {
+                    let command = Command::Register { holder: owner, slots };
+                    self.ask_as_leaving(to, command, PATIENCE);
+                    self.leaving.asked_at = Some(now);
+                }
                 Next::Wait => self.leaving.asked_at = Some(now),
             }
             return None;
@@ -147,6 +159,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let others = holdings(own, told);
         let (mut receivers, mut is_stuck) = (BTreeSet::new(), false);
         let mut to_hand_on: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        let mut to_tell: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+        let stays = |site: SiteId| registry.staying().any(|entry| entry.id == site);
         let all_there: Vec<(SiteId, Holding)> =
             told.keys().map(|site| (*site, Holding::default())).collect();
         for slot in Slot::all() {
@@ -157,6 +171,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 continue;
             }
             let owner = self.machine.holder(slot).map(|(site, _)| site);
+            let is_awaited =
+                theirs.iter().any(|(_, other)| matches!(other.token, Right::Frozen { .. }));
+            if let Right::Gone { epoch, to } = mine.token
+                && mine.copy.is_none()
+                && !is_awaited
+            {
+                to_tell.entry(to).or_default().push((slot, epoch));
+                continue;
+            }
             let is_kept = leaving::kept_by(&mine, &theirs, Planted::none()).is_some();
             let is_waited_for = owner.is_some_and(|owner| {
                 registry.site(owner).is_some() && !lost.contains(&owner) && !is_late
@@ -168,7 +191,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // Who has told nothing of this slot may have its copy, too.
             let known: BTreeSet<SiteId> = theirs.iter().map(|(site, _)| *site).collect();
             theirs.extend(all_there.iter().filter(|(site, _)| !known.contains(site)));
-            let stays = |site: SiteId| registry.staying().any(|entry| entry.id == site);
             let able = theirs.iter().filter(|(site, other)| {
                 stays(*site) && leaving::may_receive(&mine, (*site, other))
             });
@@ -182,6 +204,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if let Some((to, slots)) = to_hand_on.pop_first() {
             let some = slots.into_iter().take(limits::SLOTS_PER_MOVE_MAX);
             return Next::HandOn(to, some.collect());
+        }
+        if let Some((owner, slots)) = to_tell.pop_first() {
+            let to = told.keys().copied().find(|site| *site != owner && stays(*site));
+            let slots = SlotEpochs::gather(slots);
+            return to.map_or(Next::Wait, |to| Next::Tell { to, owner, slots });
         }
         if is_stuck { Next::Wait } else { Next::Go(receivers.into_iter().collect()) }
     }

@@ -265,7 +265,20 @@ mod tests {
             },
             Command::Receiving { id, step: install },
             Command::Receiving { id, step: Receiving::Refuse },
+            Command::Receiving { id, step: Receiving::BeginCopies("9".parse().unwrap()) },
+            Command::Receiving { id, step: take_copies() },
+            Command::ChangeRegistry(RegistryChange::RemoveTo {
+                site: SiteId(2),
+                receivers: vec![SiteId(3)],
+            }),
         ]
+    }
+
+    fn take_copies() -> Receiving {
+        let copy = model::SlotCopy::retained(Epoch::counted(3), SiteId(5));
+        let owner = Some((SiteId(6), Epoch::counted(4)));
+        let copies = vec![HandedOn { slots: "9".parse().unwrap(), copy, owner }];
+        Receiving::TakeCopies { pieces: 7, copies }
     }
 
     #[test]
