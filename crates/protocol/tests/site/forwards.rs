@@ -91,7 +91,9 @@ impl Sites {
     /// What has come of a request, within a time.
     fn outcome(&mut self, ticket: Ticket, within: Duration) -> Option<Result<Answer, Failure>> {
         let is_it = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
-        let _ = self.lab.run_until(within, is_it);
+        if !self.lab.run_until(within, is_it) {
+            return None;
+        }
         let at = self.lab.answered.iter().position(|one| one.ticket == ticket)?;
         Some(self.lab.answered.remove(at).outcome)
     }
