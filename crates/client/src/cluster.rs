@@ -1,8 +1,8 @@
 //! The site's members, keyspaces and backup. Needs the right `admin` on `*`, where there are users.
 //!
-//! What makes and drops keyspaces bears a number, so that a deployment does it once when it is sent again. Any
-//! other call that changes something is not sent again if its outcome is unknown: [`Cluster::status`] shows what
-//! came of it.
+//! What changes something bears a number, so that it is done once when it is sent again, at any node of the site.
+//! Keyspaces of a site that belongs to no deployment are the exception: [`Cluster::keyspaces`] shows what came of
+//! it.
 
 use crate::call::{Caller, Repeat, cluster};
 use crate::error::{Verdict, judge};
@@ -48,9 +48,11 @@ impl Cluster {
         force: bool,
     ) -> Result<(), Error> {
         let address = address.into();
-        let message = v1::AddNodeRequest { node: node.0, address, witness, force };
+        let number = self.caller.sequence.begin();
+        let request = Some(number.id());
+        let message = v1::AddNodeRequest { node: node.0, address, witness, force, request };
         let add = |channel, request| async move { cluster(channel).add_node(request).await };
-        self.caller.call(Repeat::Never, message, add).await.map(drop)
+        self.caller.call(Repeat::Numbered, message, add).await.map(drop)
     }
 
     /// Makes a token with which a new node may join the site, or with which a new site may join the
@@ -68,17 +70,18 @@ impl Cluster {
 
     /// Removes a node. `force`: also if it can be reached while another voter cannot.
     pub async fn remove_node(&self, node: NodeId, force: bool) -> Result<(), Error> {
-        let message = v1::RemoveNodeRequest { node: node.0, force };
+        let number = self.caller.sequence.begin();
+        let message = v1::RemoveNodeRequest { node: node.0, force, request: Some(number.id()) };
         let remove = |channel, request| async move { cluster(channel).remove_node(request).await };
-        self.caller.call(Repeat::Never, message, remove).await.map(drop)
+        self.caller.call(Repeat::Numbered, message, remove).await.map(drop)
     }
 
-    /// Hands leadership to a node.
+    /// Hands leadership to a node. Asked again, it does nothing if that node leads.
     pub async fn transfer_leader(&self, node: NodeId) -> Result<(), Error> {
         let message = v1::TransferLeaderRequest { node: node.0 };
         let hand =
             |channel, request| async move { cluster(channel).transfer_leader(request).await };
-        self.caller.call(Repeat::Never, message, hand).await.map(drop)
+        self.caller.call(Repeat::Numbered, message, hand).await.map(drop)
     }
 
     /// Makes a keyspace.

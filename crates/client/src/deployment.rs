@@ -1,9 +1,9 @@
 //! The deployment: its sites and the slots they hold. Needs the right `admin` on `*`, where there are
 //! users.
 //!
-//! Moves of slots, leaving and backups bear numbers: such a call is sent again until its outcome is
-//! known, and done once. Any other call that changes something is not sent again if its outcome is
-//! unknown; [`Deployment::sites`] shows what came of it.
+//! Moves of slots, leaving, backups and promotions bear numbers: such a call is sent again, to another node if
+//! need be, until its outcome is known, and done once. A recovery of the registry is not sent again if its outcome
+//! is unknown; [`Deployment::registry`] shows what came of it.
 
 use crate::call::{Caller, Repeat, deployment};
 use crate::order::MoveOrder;
@@ -44,7 +44,8 @@ impl Deployment {
     pub async fn pause_move(&self, number: u64, paused: bool) -> Result<(), Error> {
         let message = v1::PauseMoveRequest { number, paused };
         let pause = |channel, request| async move { deployment(channel).pause_move(request).await };
-        self.caller.call(Repeat::Never, message, pause).await.map(drop)
+        // A flag that is set again is as it was.
+        self.caller.call(Repeat::Numbered, message, pause).await.map(drop)
     }
 
     /// Has a site hand everything over and leave; returns when that has begun.
@@ -82,11 +83,14 @@ impl Deployment {
     /// lost by that.
     pub async fn promote_backup(
         &self,
-        message: v1::PromoteBackupRequest,
+        mut message: v1::PromoteBackupRequest,
     ) -> Result<v1::PromoteBackupResponse, Error> {
+        let number = message.accept_loss.then(|| self.caller.sequence.begin());
+        message.request = number.as_ref().map(|number| number.id());
+        let repeat = if number.is_some() { Repeat::Numbered } else { Repeat::Read };
         let promote =
             |channel, request| async move { deployment(channel).promote_backup(request).await };
-        Ok(self.caller.call(Repeat::Never, message, promote).await?.into_inner())
+        Ok(self.caller.call(repeat, message, promote).await?.into_inner())
     }
 
     /// The sites that hold the registry, and whether they answer the asked one.

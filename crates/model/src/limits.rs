@@ -41,6 +41,8 @@ pub const SITES_MAX: usize = 10_000;
 pub const REGISTRARS_MAX: usize = 5;
 /// Changes of the registry whose outcome it remembers, for askers that ask again.
 pub const REGISTRY_OUTCOMES_MAX: usize = 128;
+/// Operators' commands about a site's members that it remembers, for askers that ask again.
+pub const MEMBER_COMMANDS_REMEMBERED_MAX: usize = 64;
 /// Ends of terms that the registry remembers, for sites that were away in all of them.
 pub const TERMS_BEGAN_MAX: usize = 16;
 /// Changes of the registry that wait at one site.

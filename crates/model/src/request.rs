@@ -1,6 +1,8 @@
 //! What a front asks of its site.
 
-use crate::{Command, KeyspaceId, NodeId, Query, RegistryChange, RequestId, SiteId};
+use crate::{
+    Command, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId, SiteId,
+};
 
 /// One request to a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,13 @@ pub enum Body {
         change: RegistryChange,
         /// So that asking again does it once.
         id: Option<RequestId>,
+    },
+    /// A command of an operator's under a number: asked again, the outcome is told.
+    Operator {
+        /// The number.
+        id: RequestId,
+        /// What.
+        command: OperatorCommand,
     },
     /// Tells who holds the registry, and whether they answer. [`crate::Answer::RegistryView`].
     ShowRegistry,
@@ -120,6 +129,7 @@ impl Body {
             | Body::Promote { .. }
             | Body::TransferLeader { .. }
             | Body::ShowRegistry
+            | Body::Operator { .. }
             | Body::RecoverRegistry { .. } => true,
             Body::Registry { id, .. } => id.is_some(),
             Body::Write(command) => command.is_repeatable(),

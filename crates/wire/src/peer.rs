@@ -222,6 +222,21 @@ pub struct Members {
     /// Whether Raft ends the change by itself.
     #[prost(bool, tag = "6")]
     pub auto_leave: bool,
+    /// The operators' commands that were carried out last, oldest first, so that one that is asked again
+    /// is not.
+    #[prost(message, repeated, tag = "200")]
+    pub done: Vec<Numbered>,
+}
+
+/// The number of an operator's command.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Numbered {
+    /// Who numbers.
+    #[prost(fixed64, tag = "1")]
+    pub client: u64,
+    /// Its number.
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
 }
 
 /// One member.
@@ -251,6 +266,9 @@ pub struct MembersChange {
     /// What changes, all at once. Empty: leave the joint configuration.
     #[prost(message, repeated, tag = "1")]
     pub changes: Vec<MemberChange>,
+    /// The operator's command that is carried out with it.
+    #[prost(message, optional, tag = "200")]
+    pub done: Option<Numbered>,
 }
 
 /// One change of the membership.

@@ -2,8 +2,8 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, Body, Command, KeyspaceSpec, NodeId, Query, ReadConsistency, Refusal, RegistryChange,
-    RequestId, limits,
+    Answer, Body, Command, KeyspaceSpec, NodeId, OperatorCommand, Query, ReadConsistency, Refusal,
+    RegistryChange, RequestId, limits,
 };
 use server::config::is_host_and_port;
 use server::peers::TokenScope;
@@ -11,7 +11,7 @@ use server::users::Right;
 use std::time::Duration;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
-use wire::grpc::{self as convert, Invalid, Reason, status, v1};
+use wire::grpc::{self as convert, Invalid, Reason, request_id, status, v1};
 
 #[async_trait]
 impl v1::cluster_server::Cluster for Callee {
@@ -39,10 +39,14 @@ impl v1::cluster_server::Cluster for Callee {
                 return Err(Invalid::Value { field: "address", what }.into());
             }
             let node = node_id(add.node)?;
-            let v1::AddNodeRequest { address, witness, .. } = add;
-            let body = match add.force {
-                false => Body::AddNode { node, address, witness },
-                true => Body::ForceAddNode { node, address, witness },
+            let v1::AddNodeRequest { address, witness, force, request, .. } = add;
+            let body = match (request_id(request)?, force) {
+                (Some(id), force) => {
+                    let command = OperatorCommand::AddNode { node, address, witness, force };
+                    Body::Operator { id, command }
+                }
+                (None, false) => Body::AddNode { node, address, witness },
+                (None, true) => Body::ForceAddNode { node, address, witness },
             };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::AddNodeResponse {})
@@ -59,9 +63,12 @@ impl v1::cluster_server::Cluster for Callee {
             let deadline_ms = deadline_ms(&request);
             let remove = request.into_inner();
             let node = node_id(remove.node)?;
-            let body = match remove.force {
-                false => Body::RemoveNode { node },
-                true => Body::ForceRemoveNode { node },
+            let body = match (request_id(remove.request)?, remove.force) {
+                (Some(id), force) => {
+                    Body::Operator { id, command: OperatorCommand::RemoveNode { node, force } }
+                }
+                (None, false) => Body::RemoveNode { node },
+                (None, true) => Body::ForceRemoveNode { node },
             };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::RemoveNodeResponse {})

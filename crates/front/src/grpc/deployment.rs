@@ -3,8 +3,8 @@
 use super::call::{Callee, Method, deadline_ms};
 use super::orders;
 use model::{
-    Answer, BackupChoice, Body, Command, Failure, Giving, Refusal, RegistrarView, Registry,
-    RegistryChange, RegistryError, RegistryView, RequestId, SiteId, SlotSet,
+    Answer, BackupChoice, Body, Command, Failure, Giving, OperatorCommand, Refusal, RegistrarView,
+    Registry, RegistryChange, RegistryError, RegistryView, RequestId, SiteId, SlotSet,
 };
 use server::backup_of;
 use std::sync::Arc;
@@ -211,7 +211,13 @@ impl v1::deployment_server::Deployment for Callee {
             };
             let without = asked.without.iter().map(|name| site_named(&registry, name));
             let without = without.collect::<Result<Vec<_>, _>>()?;
-            let body = Body::Promote { lost, by, without, accept: asked.accept_loss };
+            let id = request_id(asked.request)?.filter(|_| asked.accept_loss);
+            let body = match id {
+                Some(id) => {
+                    Body::Operator { id, command: OperatorCommand::Promote { lost, by, without } }
+                }
+                None => Body::Promote { lost, by, without, accept: asked.accept_loss },
+            };
             let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             let Answer::Loss(loss) = answer else {
                 unreachable!("a promotion is answered with what is lost")

@@ -5,13 +5,8 @@ use super::connect::Connect;
 use super::failed::Failed;
 use super::{prompt, show};
 use clap::Args;
+use client::v1;
 use client::v1::set_backup_request::Choice;
-use client::{Client, Error, v1};
-use std::time::Duration;
-
-/// How often, and how many times, it is looked what came of a promotion that was not answered.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-const LOOKS_MAX: usize = 50;
 
 /// Which site keeps a site's mirror.
 #[derive(Args)]
@@ -80,6 +75,7 @@ impl Promote {
                 at: at.clone(),
                 without: without.clone(),
                 accept_loss,
+                request: None,
             };
             let loss = client.deployment().promote_backup(ask(false)).await?;
             show::print(told(&name, &loss, &without))?;
@@ -107,14 +103,7 @@ impl Promote {
                 let what = "nothing was done; say --accept-loss to do it".to_owned();
                 return Err(Failed::no(Some(what)));
             }
-            let done = match client.deployment().promote_backup(ask(true)).await {
-                Ok(done) => done,
-                Err(Error::Unknown(why)) => match was_done(&client, &name).await? {
-                    true => v1::PromoteBackupResponse { done: true, ..loss },
-                    false => return Err(Error::Unknown(why).into()),
-                },
-                Err(error) => return Err(error.into()),
-            };
+            let done = client.deployment().promote_backup(ask(true)).await?;
             let (by, mirrored, empty) = (&done.by, done.mirrored, done.empty);
             let mut text = format!("{by} has taken over {mirrored} slots of {name}");
             if empty > 0 {
@@ -123,17 +112,6 @@ impl Promote {
             Ok(show::print(text)?)
         })
     }
-}
-
-async fn was_done(client: &Client, name: &str) -> Result<bool, Failed> {
-    for _ in 0..LOOKS_MAX {
-        let listed = client.deployment().sites().await?;
-        if listed.sites.iter().any(|site| site.name == name && !site.lost_to.is_empty()) {
-            return Ok(true);
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-    Ok(false)
 }
 
 /// What may be lost, for whoever is to accept it.

@@ -16,7 +16,7 @@ use super::ownership::{Found, Report};
 use crate::site::Origin;
 use model::{
     Answer, BackupError, Ballot, Command, Epoch, Failure, Inventory, Loss, Refusal, Registry,
-    RegistryChange, RegistryError, Revision, SiteId, Slot, SlotCopy, Taken,
+    RegistryChange, RegistryError, RequestId, Revision, SiteId, Slot, SlotCopy, Taken,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,8 +34,8 @@ pub(crate) enum Effect {
     Call(SiteId),
     /// A command of another site, or of this one; the answer comes back under this number.
     Ask { id: u64, to: SiteId, command: Command },
-    /// A change of the registry; 0: whatever comes of it.
-    Change { id: u64, change: RegistryChange },
+    /// A change of the registry, under the operator's number if it has one; 0: whatever comes of it.
+    Change { id: u64, change: RegistryChange, request: Option<RequestId> },
     /// The end, for whoever asked.
     Settle(Origin, Result<Answer, Failure>),
 }
@@ -63,6 +63,8 @@ struct Failover {
     loss: Loss,
     without: Vec<SiteId>,
     accept: bool,
+    /// What came of it is remembered under this number.
+    request: Option<RequestId>,
     deadline: Duration,
     stage: Stage,
     /// What would be taken of each slot, by what was told before it was opened.
@@ -78,6 +80,8 @@ pub(crate) struct Wanted {
     pub(crate) by: SiteId,
     pub(crate) without: Vec<SiteId>,
     pub(crate) accept: bool,
+    /// The operator's number for it: asked again, the outcome is told.
+    pub(crate) id: Option<RequestId>,
     pub(crate) deadline: Duration,
 }
 
@@ -103,9 +107,20 @@ pub(crate) struct FailoverJobs {
 impl FailoverJobs {
     /// An operator asks.
     pub(crate) fn want(&mut self, wanted: Wanted, view: &View<'_>) -> Vec<Effect> {
-        let Wanted { origin, lost, by, without, accept, deadline } = wanted;
+        let Wanted { origin, lost, by, without, accept, id: request, deadline } = wanted;
+        let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+        if let Some(known) = request.and_then(|id| view.registry.outcome(id)) {
+            let outcome = match known {
+                Ok(_) => {
+                    let mut loss = Loss { done: true, ..Loss::of(lost, by) };
+                    decided.iter().for_each(|one| count_taken(&mut loss, &one.taken));
+                    Ok(Answer::Loss(Box::new(loss)))
+                }
+                Err(error) => Err(Refusal::from(error.clone()).into()),
+            };
+            return vec![Effect::Settle(origin, outcome)];
+        }
         if view.registry.is_lost(lost) {
-            let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
             let taker = decided.and_then(|one| one.taken.first()).map_or(by, |taken| taken.by);
             return vec![refuse(origin, BackupError::Promoted(taker))];
         }
@@ -124,7 +139,7 @@ impl FailoverJobs {
         let stage = Stage::Calling { since: view.now, until: view.now + CALL };
         let origins = vec![origin];
         let accepted = BTreeMap::new();
-        let one = Failover { origins, loss, without, accept, deadline, stage, accepted };
+        let one = Failover { origins, loss, without, accept, request, deadline, stage, accepted };
         let calls = view.registry.sites.iter().map(|site| site.id);
         let calls = calls.filter(|site| *site != view.own).map(Effect::Call).collect();
         self.under_way.insert(lost, one);
@@ -248,15 +263,16 @@ impl FailoverJobs {
             one.stage = Stage::Opening;
             let change = RegistryChange::OpenFailover { lost, without: one.without.clone() };
             let id = self.next_id(lost, view.own);
-            return vec![Effect::Change { id, change }];
+            return vec![Effect::Change { id, change, request: None }];
         };
         if is_worse(&one.accepted, &by_slot(&taken)) {
             return self.end(lost, view, Err(failed(BackupError::Worse)));
         }
         one.stage = Stage::Deciding;
+        let request = one.request;
         let change = RegistryChange::DecideFailover { opened, taken };
         let id = self.next_id(lost, view.own);
-        vec![Effect::Change { id, change }]
+        vec![Effect::Change { id, change, request }]
     }
 
     /// It is over, one way or the other.
@@ -278,7 +294,7 @@ impl FailoverJobs {
         // The registry orders this and a decision that may be on its way.
         if let Some(open) = open.filter(|_| is_opened && outcome.is_err()) {
             let change = RegistryChange::CloseFailover(open.opened);
-            effects.push(Effect::Change { id: 0, change });
+            effects.push(Effect::Change { id: 0, change, request: None });
         }
         let each = one.origins.into_iter().map(|origin| Effect::Settle(origin, outcome.clone()));
         effects.extend(each);
@@ -377,10 +393,33 @@ fn plan(
     };
     let taken: Vec<Taken> = runs.into_iter().map(take).collect();
     loss.keys = taken.iter().map(|one| keys_taken(told, one)).sum();
+    name_taker(loss, &taken);
+    taken
+}
+
+/// Who takes the most.
+fn name_taker(loss: &mut Loss, taken: &[Taken]) {
     if let Some(most) = taken.iter().max_by_key(|one| one.slots.len()) {
         loss.by = most.by;
     }
-    taken
+}
+
+/// What a decision took, for an operator who asks what came of it.
+fn count_taken(loss: &mut Loss, taken: &[Taken]) {
+    for one in taken {
+        let slots = one.slots.len() as u32;
+        loss.holds += slots;
+        match one.from {
+            None => loss.empty += slots,
+            Some((_, position)) => {
+                loss.mirrored += slots;
+                if position != SlotCopy::WHOLE {
+                    loss.revision = loss.revision.max(Revision(position));
+                }
+            }
+        }
+    }
+    name_taker(loss, taken);
 }
 
 /// From what each slot goes on that is taken.

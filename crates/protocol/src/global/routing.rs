@@ -19,8 +19,8 @@ use super::cache::{Asked, Copies};
 use super::straight::Routes;
 use crate::site::{Origin, forgotten_is_unknown};
 use model::{
-    Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Receiving,
-    RegistrarStep, Request, RequestId, SiteId, Slot, limits,
+    Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, OperatorCommand, Query,
+    ReadConsistency, Receiving, RegistrarStep, Request, RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -597,7 +597,8 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                 ReadConsistency::Linearizable | ReadConsistency::Stale | ReadConsistency::Backup,
             ..
         }
-        | Body::Promote { .. } => true,
+        | Body::Promote { .. }
+        | Body::Operator { command: OperatorCommand::Promote { .. }, .. } => true,
         Body::Write(command) => matches!(
             command,
             Command::Write { .. }

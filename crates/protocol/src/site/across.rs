@@ -9,7 +9,8 @@ use super::{Origin, Output, Site};
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, Told, may_come_across};
 use crate::global::straight::Moved;
 use model::{
-    Answer, Body, Command, Epoch, Failure, NodeId, Refusal, SiteId, Slot, SlotSet, Spread, limits,
+    Answer, Body, Command, Epoch, Failure, NodeId, OperatorCommand, Refusal, SiteId, Slot, SlotSet,
+    Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,7 +52,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             {
                 Spread::of_transaction(guards, steps)
             }
-            Body::Promote { lost, by, .. } => {
+            Body::Promote { lost, by, .. }
+            | Body::Operator { command: OperatorCommand::Promote { lost, by, .. }, .. } => {
                 let target = self.target_of_promotion(*lost, *by)?;
                 let own = self.machine.membership().map(|member| Target::Site(member.own));
                 return Ok(Some(target).filter(|target| Some(*target) != own));

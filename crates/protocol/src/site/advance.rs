@@ -9,7 +9,7 @@ use super::transfer::Taking;
 use super::trial::Bug;
 use super::{Origin, Output, ReadGate, Site};
 use bytes::Bytes;
-use model::{Body, Command, Failure, NodeId, limits};
+use model::{Body, Command, Failure, NodeId, OperatorCommand, limits};
 use prost::Message as _;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -182,9 +182,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn ask_next_leader_to_remove_us(&mut self) {
         let own = self.options.node;
         let mut settled = Vec::new();
-        for (origin, deadline) in self.membership.take_leaving(own) {
+        for (origin, id, deadline) in self.membership.take_leaving(own) {
             // Whether it may go was found before leadership was handed over for it.
-            let body = Body::ForceRemoveNode { node: own };
+            let body = match id {
+                None => Body::ForceRemoveNode { node: own },
+                Some(id) => {
+                    let command = OperatorCommand::RemoveNode { node: own, force: true };
+                    Body::Operator { id, command }
+                }
+            };
             settled.extend(self.forwarding.push(origin, body, deadline).err());
         }
         self.settle(settled);

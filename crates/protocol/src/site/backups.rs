@@ -14,8 +14,8 @@ use crate::global::ownership::takeover;
 use crate::global::ownership::trial::Planted;
 use crate::global::routing::Target;
 use model::{
-    Answer, Ballot, Body, Failure, KeyspaceId, Query, Refusal, RegistryChange, Revision, SiteId,
-    Slot, limits,
+    Answer, Ballot, Body, Failure, KeyspaceId, Query, Refusal, RegistryChange, RequestId, Revision,
+    SiteId, Slot, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,6 +29,17 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// A failover that has been open for this long goes on no more: it is called off.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+
+/// What an operator wants of the sites that are there, as another one is lost.
+pub(super) struct Promotion {
+    pub(super) lost: SiteId,
+    /// Who takes what there is no copy of; `None`: its backup.
+    pub(super) by: Option<SiteId>,
+    pub(super) without: Vec<SiteId>,
+    /// Otherwise what would be lost is told.
+    pub(super) accept: bool,
+    pub(super) id: Option<RequestId>,
+}
 
 /// What a node knows of mirrors beside what its state says.
 #[derive(Debug, Default)]
@@ -283,18 +294,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn take_promotion(
         &mut self,
         origin: Origin,
-        (lost, by): (SiteId, Option<SiteId>),
-        without: Vec<SiteId>,
-        accept: bool,
+        promotion: Promotion,
         deadline: Duration,
     ) {
+        let Promotion { lost, by, without, accept, id } = promotion;
         let Some(member) = self.machine.membership() else {
             return self.settle(vec![(origin, Err(Refusal::NoDeployment.into()))]);
         };
         let taker = by.or_else(|| backup_of(&member.registry, lost));
         let taker = taker.filter(|site| *site != lost && !without.contains(site));
         let by = taker.unwrap_or(member.own);
-        let wanted = Wanted { origin, lost, by, without, accept, deadline };
+        let wanted = Wanted { origin, lost, by, without, accept, id, deadline };
         let mut effects = Vec::new();
         self.with_failovers(lost, |jobs, view| effects = jobs.want(wanted, view));
         effects.into_iter().for_each(|effect| self.perform_failover(effect));
@@ -404,12 +414,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     }
                 }
             }
-            Effect::Change { id, change } => {
+            Effect::Change { id, change, request } => {
                 if let RegistryChange::OpenFailover { lost, .. } = &change {
                     self.recover_for_promotion(*lost, deadline);
                 }
                 let origin = if id == 0 { Origin::Nobody } else { Origin::Failover(id) };
-                self.change_registry(origin, change, deadline);
+                match request {
+                    Some(_) => self.take_change(origin, change, request, deadline),
+                    None => self.change_registry(origin, change, deadline),
+                }
             }
             Effect::Settle(origin, outcome) => self.settle(vec![(origin, outcome)]),
         }

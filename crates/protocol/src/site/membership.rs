@@ -17,9 +17,9 @@
 
 use super::Origin;
 use super::writes::Settled;
-use model::{Failure, MembershipError, NodeId, limits};
+use model::{Failure, MembershipError, NodeId, RequestId, limits};
 use std::time::Duration;
-use wire::peer::{Member, MemberChange, MemberChangeKind, Members, MembersChange};
+use wire::peer::{Member, MemberChange, MemberChangeKind, Members, MembersChange, Numbered};
 
 /// A learner this many entries behind becomes a voter: the rest arrives with the next messages.
 pub(super) const CAUGHT_UP_ENTRIES: u64 = 1_000;
@@ -34,11 +34,13 @@ pub(super) enum Wanted {
         force: bool,
         /// While one answers, it waits until then for it to fall silent.
         refuse_at: Duration,
+        /// The number that the operator gave it.
+        id: Option<RequestId>,
         origin: Origin,
         deadline: Duration,
     },
     /// A node is to be gone.
-    Leave { node: NodeId, origin: Origin, deadline: Duration },
+    Leave { node: NodeId, id: Option<RequestId>, origin: Origin, deadline: Duration },
 }
 
 /// What to do next about one wish.
@@ -103,11 +105,14 @@ impl Membership {
     }
 
     /// Those who want `node`, this one, to be gone, for the leader that comes after it.
-    pub(super) fn take_leaving(&mut self, own: NodeId) -> Vec<(Origin, Duration)> {
+    pub(super) fn take_leaving(
+        &mut self,
+        own: NodeId,
+    ) -> Vec<(Origin, Option<RequestId>, Duration)> {
         let mut leaving = Vec::new();
         self.wanted.retain(|wanted| match wanted {
-            Wanted::Leave { node, origin, deadline } if *node == own => {
-                leaving.push((*origin, *deadline));
+            Wanted::Leave { node, id, origin, deadline } if *node == own => {
+                leaving.push((*origin, *id, *deadline));
                 false
             }
             _ => true,
@@ -149,9 +154,13 @@ impl Wanted {
     }
 
     fn next(&self, members: &Members, now: Duration, is_alive: impl Fn(NodeId) -> bool) -> Next {
+        let (Wanted::Join { id, .. } | Wanted::Leave { id, .. }) = self;
+        if is_done(members, *id) {
+            return Next::Done;
+        }
         match self {
             Wanted::Leave { node, .. } => match find(members, *node) {
-                Some(member) => propose(MemberChangeKind::Remove, member),
+                Some(member) => propose(MemberChangeKind::Remove, member, *id),
                 None => Next::Done,
             },
             Wanted::Join { member, force, refuse_at, .. } => {
@@ -159,7 +168,7 @@ impl Wanted {
                     Some(known) if known.incarnation == member.incarnation => Next::Done,
                     // Announced by `member add`, and now it is here.
                     Some(known) if known.incarnation == 0 && is_learner(members, member.node) => {
-                        propose(MemberChangeKind::Listen, member)
+                        propose(MemberChangeKind::Listen, member, *id)
                     }
                     // Another machine has this id, or the life that was here fell silent a moment ago.
                     Some(known)
@@ -170,8 +179,9 @@ impl Wanted {
                             false => Next::Refuse(in_use(known)),
                         }
                     }
-                    Some(known) => propose(MemberChangeKind::Remove, known),
-                    None => propose(MemberChangeKind::Listen, member),
+                    // Only what comes after it carries the command out.
+                    Some(known) => propose(MemberChangeKind::Remove, known, None),
+                    None => propose(MemberChangeKind::Listen, member, *id),
                 }
             }
         }
@@ -182,13 +192,23 @@ fn in_use(member: &Member) -> MembershipError {
     MembershipError::IdInUse { node: NodeId(member.node), address: member.address.clone() }
 }
 
-fn propose(kind: MemberChangeKind, member: &Member) -> Next {
-    Next::Propose(one_change(kind, member))
+fn propose(kind: MemberChangeKind, member: &Member, id: Option<RequestId>) -> Next {
+    let done = id.map(numbered);
+    Next::Propose(MembersChange { done, ..one_change(kind, member) })
 }
 
 fn one_change(kind: MemberChangeKind, member: &Member) -> MembersChange {
     let change = MemberChange { kind: kind.into(), member: Some(member.clone()) };
-    MembersChange { changes: vec![change] }
+    MembersChange { changes: vec![change], done: None }
+}
+
+fn numbered(id: RequestId) -> Numbered {
+    Numbered { client: id.client.0, sequence: id.sequence }
+}
+
+/// Whether the command with this number was carried out.
+pub(super) fn is_done(members: &Members, id: Option<RequestId>) -> bool {
+    id.is_some_and(|id| members.done.contains(&numbered(id)))
 }
 
 /// Whether a change takes a node out. A leader never proposes that of itself: it hands over, and the
@@ -283,7 +303,7 @@ mod tests {
         let deadline = Duration::from_secs(1);
         let refuse_at = Duration::from_millis(500);
         let (member, origin) = (member(node, incarnation), Origin::Nobody);
-        Wanted::Join { member, force: false, refuse_at, origin, deadline }
+        Wanted::Join { member, force: false, refuse_at, id: None, origin, deadline }
     }
 
     fn kind_of(next: Next) -> Option<MemberChangeKind> {
@@ -325,7 +345,7 @@ mod tests {
         assert_eq!(next(join(2, 23), 500), Next::Refuse(in_use(&members.nodes[1])));
         assert_eq!(next(join(2, 22), 500), Next::Done);
         let Wanted::Join { member, refuse_at, origin, deadline, .. } = join(2, 23) else { return };
-        let forced = Wanted::Join { member, force: true, refuse_at, origin, deadline };
+        let forced = Wanted::Join { member, force: true, refuse_at, id: None, origin, deadline };
         assert_eq!(kind_of(next(forced, 0)), Some(MemberChangeKind::Remove));
     }
 
@@ -335,9 +355,35 @@ mod tests {
         let origin = Origin::Node { node: NodeId(2), id: 23 };
         for _ in 0..3 {
             let (node, deadline) = (NodeId(3), Duration::from_secs(1));
-            membership.want(Wanted::Leave { node, origin, deadline });
+            membership.want(Wanted::Leave { node, id: None, origin, deadline });
         }
         assert_eq!(membership.wanted.len(), 1);
+    }
+
+    #[test]
+    fn a_command_that_was_carried_out_is_not_carried_out_again() {
+        let id = RequestId { client: model::ClientId(9), sequence: 4, acknowledged_below: 1 };
+        let mut members = first_members(member(1, 11));
+        let (origin, deadline) = (Origin::Nobody, Duration::from_secs(1));
+        let add = Wanted::Join {
+            member: member(2, 0),
+            force: true,
+            refuse_at: deadline,
+            id: Some(id),
+            origin,
+            deadline,
+        };
+        let next = |members: &Members| add.next(members, Duration::ZERO, |_| true);
+        let Next::Propose(change) = next(&members) else { panic!("it is to be added") };
+        assert_eq!(change.done, Some(numbered(id)));
+        // It was added and has joined; then it was removed again.
+        members.nodes.push(member(2, 22));
+        members.done.extend(change.done);
+        assert_eq!(next(&members), Next::Done);
+        members.nodes.pop();
+        assert_eq!(next(&members), Next::Done);
+        let remove = Wanted::Leave { node: NodeId(1), id: Some(id), origin, deadline };
+        assert_eq!(remove.next(&members, Duration::ZERO, |_| true), Next::Done);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What comes in: requests of this node's clients and messages of other nodes. And what goes back to
 //! whoever asked.
 
+use super::backups::Promotion;
 use super::handover::Asked;
 use super::lives;
 use super::machine;
@@ -13,8 +14,8 @@ use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
 use crate::global::routing::Target;
 use model::{
-    Answer, Body, Command, Failure, KeyspaceId, MembershipError, NodeId, Query, ReadConsistency,
-    Request, limits,
+    Answer, Body, Command, Failure, KeyspaceId, MembershipError, NodeId, OperatorCommand, Query,
+    ReadConsistency, Request, RequestId, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -199,17 +200,34 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::Read { .. } | Body::AtSite { .. } => return,
             Body::AddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, witness, ..Default::default() };
-                return self.take_join(origin, member, false, deadline);
+                return self.take_join(origin, member, (false, None), deadline);
             }
             Body::ForceAddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, witness, ..Default::default() };
-                return self.take_join(origin, member, true, deadline);
+                return self.take_join(origin, member, (true, None), deadline);
             }
             Body::Promote { lost, by, without, accept } => {
-                return self.take_promotion(origin, (lost, by), without, accept, deadline);
+                let promotion = Promotion { lost, by, without, accept, id: None };
+                return self.take_promotion(origin, promotion, deadline);
             }
-            Body::RemoveNode { node } => self.take_removal(origin, node, false, deadline),
-            Body::ForceRemoveNode { node } => self.take_removal(origin, node, true, deadline),
+            Body::Operator { id, command } => match command {
+                OperatorCommand::AddNode { node, address, witness, force } => {
+                    let member =
+                        peer::Member { node: node.0, address, witness, ..Default::default() };
+                    return self.take_join(origin, member, (force, Some(id)), deadline);
+                }
+                OperatorCommand::RemoveNode { node, force } => {
+                    self.take_removal(origin, node, (force, Some(id)), deadline)
+                }
+                OperatorCommand::Promote { lost, by, without } => {
+                    let promotion = Promotion { lost, by, without, accept: true, id: Some(id) };
+                    return self.take_promotion(origin, promotion, deadline);
+                }
+            },
+            Body::RemoveNode { node } => self.take_removal(origin, node, (false, None), deadline),
+            Body::ForceRemoveNode { node } => {
+                self.take_removal(origin, node, (true, None), deadline)
+            }
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.members, node).map(|()| {
                     self.transfer_to(node);
@@ -234,14 +252,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         &mut self,
         origin: Origin,
         node: NodeId,
-        force: bool,
+        (force, id): (bool, Option<RequestId>),
         deadline: Duration,
     ) -> Result<(), MembershipError> {
+        if membership::is_done(&self.members, id) {
+            self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
+            return Ok(());
+        }
         let is_alive = |node| self.is_alive(node);
         membership::check_remove(&self.members, node, force, is_alive)?;
         match origin {
             Origin::Node { .. } if node == self.options.node => self.send_on_to_next_leader(origin),
-            _ => self.membership.want(Wanted::Leave { node, origin, deadline }),
+            _ => self.membership.want(Wanted::Leave { node, id, origin, deadline }),
         }
         Ok(())
     }
@@ -250,15 +272,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         &mut self,
         origin: Origin,
         member: peer::Member,
-        force: bool,
+        (force, id): (bool, Option<RequestId>),
         deadline: Duration,
     ) {
+        if membership::is_done(&self.members, id) {
+            return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
+        }
         // Before whoever asks gives up, so that it hears why.
         let refuse_at = self.now.monotonic + 3 * self.silence_of_the_lost();
         let refuse_at = refuse_at.min(deadline);
         match membership::check_add(&self.members, &member, force) {
             Ok(()) => {
-                let joins = Wanted::Join { member, force, refuse_at, origin, deadline };
+                let joins = Wanted::Join { member, force, refuse_at, id, origin, deadline };
                 self.membership.want(joins);
             }
             Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
@@ -334,7 +359,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         if let Some(member) = request.join {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-            return self.take_join(origin, member, false, deadline);
+            return self.take_join(origin, member, (false, None), deadline);
         }
         let Some(member) = membership::find(&self.members, from) else {
             let failure = Failure::NotServing("it was removed from its site");

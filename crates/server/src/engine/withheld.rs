@@ -12,7 +12,7 @@
 
 use super::recording::{Changes, Recorder};
 use crate::desk::Outcome;
-use model::{Body, Failure, MembershipError, Request, limits};
+use model::{Body, Failure, MembershipError, OperatorCommand, Request, limits};
 use protocol::site::{Output, ReadGate, Status, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -84,13 +84,16 @@ impl<V> Withheld<V> {
             | Body::ForceAddNode { .. }
             | Body::TransferLeader { .. }
             | Body::RemoveNode { .. }
-            | Body::ForceRemoveNode { .. } => {
-                Some(Failure::Membership(MembershipError::KeptInEtcd))
-            }
+            | Body::ForceRemoveNode { .. }
+            | Body::Operator {
+                command: OperatorCommand::AddNode { .. } | OperatorCommand::RemoveNode { .. },
+                ..
+            } => Some(Failure::Membership(MembershipError::KeptInEtcd)),
             Body::Read { .. }
             | Body::Write(_)
             | Body::AtSite { .. }
             | Body::Promote { .. }
+            | Body::Operator { command: OperatorCommand::Promote { .. }, .. }
             | Body::Registry { .. }
             | Body::ShowRegistry
             | Body::RecoverRegistry { .. } => self.is_full(),

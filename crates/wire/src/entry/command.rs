@@ -4,8 +4,8 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard,
-    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, Placement, Query, ReadConsistency, ReadPoint,
-    Request, RequestId, Revision, ScanFilter, Scope, Step, Write,
+    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, OperatorCommand, Placement, Query,
+    ReadConsistency, ReadPoint, Request, RequestId, Revision, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -240,6 +240,13 @@ code_enum!(Body as "request" {
     102 => RecoverRegistry { without, accept },
     135 => ForceAddNode { node, address, witness },
     136 => ForceRemoveNode { node },
+    200 => Operator { id, command },
+});
+
+code_enum!(OperatorCommand as "command of an operator" {
+    1 => AddNode { node, address, witness, force },
+    2 => RemoveNode { node, force },
+    3 => Promote { lost, by, without },
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

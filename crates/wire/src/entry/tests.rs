@@ -3,9 +3,9 @@
 use super::*;
 use model::{
     Body, Cache, ClientId, Condition, Consistency, Expiring, Expiry, ExpiryCondition, Guard, Item,
-    Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId, Placement,
-    Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter, Scope, Step, Versioned,
-    Write,
+    Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId,
+    OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter,
+    Scope, SiteId, Step, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -202,6 +202,24 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
+fn operator_command() -> impl Strategy<Value = OperatorCommand> {
+    let site = || any::<u32>().prop_map(SiteId);
+    prop_oneof![
+        (node(), ".{0,20}", any::<bool>(), any::<bool>()).prop_map(
+            |(node, address, witness, force)| OperatorCommand::AddNode {
+                node,
+                address,
+                witness,
+                force
+            }
+        ),
+        (node(), any::<bool>())
+            .prop_map(|(node, force)| OperatorCommand::RemoveNode { node, force }),
+        (site(), option::of(site()), vec(site(), 0..3))
+            .prop_map(|(lost, by, without)| OperatorCommand::Promote { lost, by, without }),
+    ]
+}
+
 fn request() -> impl Strategy<Value = Request> {
     let consistency = select(vec![ReadConsistency::Linearizable, ReadConsistency::Stale]);
     let body = prop_oneof![
@@ -214,6 +232,10 @@ fn request() -> impl Strategy<Value = Request> {
         (node(), ".{0,20}", any::<bool>())
             .prop_map(|(node, address, witness)| Body::ForceAddNode { node, address, witness }),
         node().prop_map(|node| Body::ForceRemoveNode { node }),
+        (operator_command(), any::<u64>()).prop_map(|(command, sequence)| {
+            let id = RequestId { client: ClientId(7), sequence, acknowledged_below: 1 };
+            Body::Operator { id, command }
+        }),
         node().prop_map(|node| Body::TransferLeader { node }),
     ];
     (body, option::of(any::<u64>())).prop_map(|(body, deadline_ms)| Request {

@@ -400,6 +400,12 @@ impl<R: LogReader> Raft<R> {
         }
         members.nodes.sort_by_key(|member| member.node);
         convert::set_conf_state(members, &state);
+        if let Some(done) = change.done {
+            if members.done.len() >= limits::MEMBER_COMMANDS_REMEMBERED_MAX {
+                members.done.remove(0);
+            }
+            members.done.push(done);
+        }
     }
 
     /// There is a snapshot now; the log may be cut behind `start`, at or before the snapshot.

@@ -115,7 +115,10 @@ fn left_alone() -> Raft<Reader> {
     let mut raft = node(2, &[1, 2], &[]);
     let member = Some(peer::Member { node: 1, ..Default::default() });
     let kind = peer::MemberChangeKind::Remove as i32;
-    let change = peer::MembersChange { changes: vec![peer::MemberChange { kind, member }] };
+    let change = peer::MembersChange {
+        changes: vec![peer::MemberChange { kind, member }],
+        ..Default::default()
+    };
     let removal =
         peer::Entry { index: 1, term: 1, kind: MEMBERS, payload: change.encode_to_vec().into() };
     let append = peer::Raft { entries: vec![removal], commit: 1, ..message(APPEND, 1, 2, 1) };

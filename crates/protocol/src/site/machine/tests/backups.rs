@@ -123,6 +123,7 @@ impl Three {
             by: B,
             without: without.to_vec(),
             accept,
+            id: None,
             deadline: Duration::from_secs(1_000_000),
         };
         let mut wanted = Some(wanted);
@@ -151,7 +152,7 @@ impl Three {
                         let outcome = self.at(to).run(command).map_err(Failure::Refused);
                         answers.push((id, outcome));
                     }
-                    Effect::Change { id, change } => {
+                    Effect::Change { id, change, .. } => {
                         let outcome = self.change(B, &change).map_err(Failure::Refused);
                         answers.push((id, outcome));
                     }
