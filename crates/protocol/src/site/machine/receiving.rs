@@ -228,7 +228,7 @@ impl<S: State> Applying<'_, S> {
         if self.is_parted_from(id.from) {
             return Err(FAILOVER_OPEN.into());
         }
-        self.learn_giver(id.from, slots);
+        self.learn_source(id.from, slots);
         if let Some(arrival) = self.known.arrivals.under_way.get_mut(&id) {
             arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
             self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
@@ -251,7 +251,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Whoever hands slots over owned them at the epochs before: this site may be a stale owner that
     /// has not heard of a failover yet.
-    fn learn_giver(&mut self, giver: SiteId, slots: &SlotEpochs) {
+    fn learn_source(&mut self, giver: SiteId, slots: &SlotEpochs) {
         let is_stale = |(slot, epoch): (Slot, Epoch)| {
             let token = self.known.holding(slot).token;
             let before = epoch.before().filter(|before| token.is_own() && token.epoch() < *before);
@@ -401,6 +401,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn install(&mut self, id: MoveId, arrival: &Arrival) {
+        self.learn_source(id.from, &arrival.slots);
         let globals = self.known.keyspaces.globals();
         for (slot, epoch) in arrival.slots.iter() {
             let mut is_taken = false;

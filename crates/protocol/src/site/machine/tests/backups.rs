@@ -452,6 +452,31 @@ fn whoever_learns_of_a_higher_epoch_stops_serving() {
 }
 
 #[test]
+fn a_stale_owner_gives_up_what_it_is_handed_anew() {
+    for hears_in_between in [false, true] {
+        let mut three = Three::new();
+        three.put("x", "1");
+        three.mirror();
+        three.give("x", A, C, "released");
+        three.at(C).write_in(CARS, put("x", "unseen")).unwrap();
+        assert!(three.promote(true, &[C], &[C]).unwrap().done);
+        assert_eq!(three.held(C, "x"), Ok(Some("unseen".into())), "a stale owner");
+        // B hands it to C, which has not heard of the failover.
+        three.give("x", B, C, "installed");
+        assert_eq!(three.held(C, "x"), Ok(None), "what B sent, and not what was there");
+        assert!(three.sites[&C].machine.copy_of(slot("x")).is_some(), "retained");
+        if hears_in_between {
+            three.hears(C);
+        }
+        let number = *three.sites[&B].machine.giving().keys().next().unwrap();
+        three.at(B).run(Command::Giving { number, step: Giving::Release }).unwrap();
+        three.hears(C);
+        assert_eq!(three.held(B, "x"), Err(Refusal::NotHeld(slot("x"))));
+        assert_eq!(three.held(C, "x"), Ok(None), "one of them serves it");
+    }
+}
+
+#[test]
 fn who_cannot_be_asked_must_be_named() {
     let mut three = Three::new();
     three.put("x", "1");
