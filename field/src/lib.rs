@@ -9,6 +9,7 @@
 //! messages. Those are tested in `protocol` and in the lab.
 
 pub mod binary;
+pub mod deployment;
 pub mod etcd;
 pub mod history;
 pub mod keys;

@@ -1,55 +1,14 @@
 //! Several sites as one deployment, as their operators see it: sites join and leave, slots move, a site
 //! is killed, and whoever writes notices nothing but a wait.
 
-use std::path::Path;
 use std::time::Duration;
 
+use field::deployment::{self, LIMIT, options, slots};
 use field::ledger::Writers;
 use field::resp::Client;
-use field::{Ledger, Node, NodeOptions, eventually};
+use field::{Ledger, Node, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(15);
-const LIMIT: Duration = Duration::from_secs(90);
-
-fn options(folder: &Path, site: &str, join: Option<&Node>) -> NodeOptions {
-    let folder = folder.join(site);
-    let mut options = NodeOptions::new(&folder, 1);
-    site.clone_into(&mut options.site);
-    options.join = join.map(|node| node.options.peer);
-    options
-}
-
-/// Three sites of one node, and a global keyspace for whoever keeps a ledger.
-fn three_sites(folder: &Path) -> [Node; 3] {
-    let a = options(folder, "a", None).start();
-    let b = options(folder, "b", Some(&a)).start();
-    // Any node of any site lets others in.
-    let c = options(folder, "c", Some(&b)).start();
-    let nodes = [a, b, c];
-    eventually(LIMIT, || {
-        nodes[1].cli(&["keyspace", "create", "ledger", "--prefix", "ledger:", "--scope", "global"])
-    })
-    .unwrap();
-    for node in &nodes {
-        eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
-            list if list.contains("ledger") => Ok(()),
-            list => Err(list),
-        })
-        .unwrap();
-    }
-    nodes
-}
-
-/// How many slots each site holds, as a node knows it, once all slots are somewhere.
-fn slots(node: &Node) -> Result<Vec<(String, u64)>, String> {
-    let listed: serde_json::Value =
-        serde_json::from_str(&node.cli(&["site", "list", "--json"])?).map_err(|e| e.to_string())?;
-    let sites = listed["sites"].as_array().cloned().unwrap_or_default();
-    let site = |site: &serde_json::Value| {
-        (site["name"].as_str().unwrap_or("").to_owned(), site["slots"].as_u64().unwrap_or(0))
-    };
-    Ok(sites.iter().map(site).collect())
-}
 
 fn check(mut ledgers: Vec<Ledger>, nodes: &[Node]) {
     for ledger in &mut ledgers {
@@ -67,7 +26,7 @@ fn check(mut ledgers: Vec<Ledger>, nodes: &[Node]) {
 #[test]
 fn sites_join_and_leave_while_clients_write() {
     let folder = tempfile::tempdir().unwrap();
-    let [mut a, b, c] = three_sites(folder.path());
+    let [mut a, b, c] = deployment::start(folder.path(), ["a", "b", "c"]);
     let redis = [b.options.redis, c.options.redis];
     let writers = Writers::start((0..4).map(Ledger::new).collect(), &redis, DEADLINE);
     let d = options(folder.path(), "d", Some(&c)).start();
@@ -91,7 +50,7 @@ fn sites_join_and_leave_while_clients_write() {
 #[test]
 fn slots_move_to_and_fro_and_a_site_is_killed_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
-    let mut nodes = three_sites(folder.path());
+    let mut nodes = deployment::start(folder.path(), ["a", "b", "c"]);
     let redis: Vec<_> = nodes.iter().map(|node| node.options.redis).collect();
     let writers = Writers::start((0..4).map(Ledger::new).collect(), &redis, DEADLINE);
     for to in ["a", "b", "c", "b"] {
@@ -127,7 +86,7 @@ fn moved(node: &Node, slots: &str, to: &str) -> (serde_json::Value, Option<i32>)
 #[test]
 fn a_move_asks_the_holders_and_says_what_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let [a, b, mut c] = three_sites(folder.path());
+    let [a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     // Back and forth, asked at sites that have heard of none of it.
     for (asked, to) in [(&a, "b"), (&a, "c"), (&b, "a"), (&c, "b"), (&a, "c"), (&b, "a")] {
         let (told, code) = moved(asked, "0-300", to);
@@ -156,7 +115,7 @@ fn a_move_asks_the_holders_and_says_what_stays() {
 #[test]
 fn a_site_that_is_cut_off_knows_what_it_knew() {
     let folder = tempfile::tempdir().unwrap();
-    let [mut a, b, mut c] = three_sites(folder.path());
+    let [mut a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     let mut client = Client::connect(b.options.redis, DEADLINE).unwrap();
     client.call(&["SET", "own", "1"]).unwrap();
     a.kill();
@@ -174,17 +133,10 @@ fn a_site_that_is_cut_off_knows_what_it_knew() {
     assert!(b.cli(&["keyspace", "list"]).unwrap().contains("ledger"));
 }
 
-/// How the mirror of a site is, as a node knows it.
-fn mirror(node: &Node, site: &str) -> Result<serde_json::Value, String> {
-    let shown = node.cli(&["site", "show", site, "--json"])?;
-    let shown: serde_json::Value = serde_json::from_str(&shown).map_err(|e| e.to_string())?;
-    Ok(shown["mirror"].clone())
-}
-
 #[test]
 fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
     let folder = tempfile::tempdir().unwrap();
-    let [a, b, mut c] = three_sites(folder.path());
+    let [a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     b.cli(&["site", "backup", "c", "--at", "b"]).unwrap();
     let mut client = Client::connect(a.options.redis, DEADLINE).unwrap();
     let keys: Vec<String> = (0..60).map(|number| format!("ledger:{number}")).collect();
@@ -192,19 +144,7 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
         client.call(&["SET", key.as_str(), "before"]).unwrap();
     }
     // Everything that c holds is mirrored at b, and both say so.
-    for node in [&b, &c] {
-        eventually(LIMIT, || match mirror(node, "c")? {
-            mirror if mirror["behind"] == 0 && mirror["whole"] == mirror["holds"] => {
-                if mirror["holds"].as_u64() > Some(0) {
-                    Ok(())
-                } else {
-                    Err("nothing".into())
-                }
-            }
-            mirror => Err(mirror.to_string()),
-        })
-        .unwrap();
-    }
+    deployment::wait_mirrored("c", &[&b, &c]);
     // Somebody who answers is not lost.
     let refused = a.cli(&["site", "promote", "c", "--accept-loss"]).unwrap_err();
     assert!(refused.contains("not lost"), "{refused}");
