@@ -93,6 +93,14 @@ impl Deployment {
         Ok(self.caller.call(repeat, message, promote).await?.into_inner())
     }
 
+    /// The failover that is under way, and those that some site may not know of yet.
+    pub async fn failovers(&self) -> Result<Vec<v1::Failover>, Error> {
+        let list =
+            |channel, request| async move { deployment(channel).list_failovers(request).await };
+        let message = v1::ListFailoversRequest {};
+        Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner().failovers)
+    }
+
     /// The sites that hold the registry, and whether they answer the asked one.
     pub async fn registry(&self) -> Result<v1::ShowRegistryResponse, Error> {
         let show =

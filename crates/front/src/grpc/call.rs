@@ -18,7 +18,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "get",
     "put",
     "delete",
@@ -45,6 +45,7 @@ const NAMES: [&str; 26] = [
     "show_registry",
     "recover_registry",
     "make_join_token",
+    "list_failovers",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -76,6 +77,7 @@ pub(crate) enum Method {
     ShowRegistry,
     RecoverRegistry,
     MakeJoinToken,
+    ListFailovers,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.

@@ -3,8 +3,9 @@
 use super::call::{Callee, Method, deadline_ms};
 use super::orders;
 use model::{
-    Answer, BackupChoice, Body, Command, Failure, Giving, OperatorCommand, Refusal, RegistrarView,
-    Registry, RegistryChange, RegistryError, RegistryView, RequestId, SiteId, SlotSet,
+    Answer, BackupChoice, Ballot, Body, Command, DecidedFailover, Failure, Giving, OperatorCommand,
+    Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView, RequestId,
+    SiteId, SlotCopy, SlotSet, Taken,
 };
 use server::backup_of;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ impl v1::deployment_server::Deployment for Callee {
     ) -> Result<Response<v1::ListSlotsResponse>, Status> {
         self.measured(Method::ListSlots, async {
             self.administrator(&request).await?;
-            let registry = self.registry()?;
+            let registry = self.registry().await?;
             let mut holders = Vec::new();
             for (slots, site) in self.handle.slot_map().await {
                 let site = name_of(&registry, site);
@@ -99,7 +100,7 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
-            let registry = self.registry()?;
+            let registry = self.registry().await?;
             let to = site_named(&registry, &asked.to)?;
             let wanted: SlotSet =
                 asked.slots.parse().map_err(|what| Invalid::Value { field: "slots", what })?;
@@ -139,7 +140,7 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
-            let registry = self.registry()?;
+            let registry = self.registry().await?;
             let id = request_id(asked.request)?;
             let discard = asked.discard.iter().map(|name| site_named(&registry, name));
             let discard = discard.collect::<Result<Vec<_>, _>>()?;
@@ -174,7 +175,7 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
-            let registry = self.registry()?;
+            let registry = self.registry().await?;
             let id = request_id(asked.request)?;
             if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
                 return outcome.map(|()| v1::SetBackupResponse {});
@@ -203,7 +204,7 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
-            let registry = self.registry()?;
+            let registry = self.registry().await?;
             let lost = site_named(&registry, &asked.site)?;
             let by = match asked.at.as_str() {
                 "" => None,
@@ -258,11 +259,33 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
-            let registry = self.registry()?;
+            let registry = self.registry().await?;
             let without = asked.without.iter().map(|name| site_named(&registry, name));
             let without = without.collect::<Result<Vec<_>, _>>()?;
             let body = Body::RecoverRegistry { without, accept: asked.accept };
             self.view(body, deadline_ms).await
+        })
+        .await
+    }
+
+    async fn list_failovers(
+        &self,
+        request: Request<v1::ListFailoversRequest>,
+    ) -> Result<Response<v1::ListFailoversResponse>, Status> {
+        self.measured(Method::ListFailovers, async {
+            self.administrator(&request).await?;
+            let registry = self.registry().await?;
+            let known = self.handle.status().failovers_known.clone();
+            let all = &registry.failovers;
+            let decided = all.decided.iter().map(|one| failover(&registry, one, &known));
+            let open = all.open.iter().map(|one| v1::Failover {
+                id: one.opened.to_string(),
+                lost: name_of(&registry, one.lost),
+                without: names_of(&registry, &one.without),
+                open: true,
+                ..v1::Failover::default()
+            });
+            Ok(v1::ListFailoversResponse { failovers: decided.chain(open).collect() })
         })
         .await
     }
@@ -284,6 +307,43 @@ fn shown(registry: &Registry, view: &RegistryView) -> v1::ShowRegistryResponse {
         answering: names(&view.answering),
         has_majority: view.has_majority,
         recovered: view.recovered,
+    }
+}
+
+fn names_of(registry: &Registry, sites: &[SiteId]) -> Vec<String> {
+    sites.iter().map(|site| name_of(registry, *site)).collect()
+}
+
+/// A failover that was decided; `known`: which sites have which of them.
+fn failover(
+    registry: &Registry,
+    one: &DecidedFailover,
+    known: &[(Ballot, Vec<SiteId>)],
+) -> v1::Failover {
+    let known = known.iter().find(|(decided, _)| *decided == one.decided);
+    let known = known.map(|(_, sites)| &sites[..]).unwrap_or_default();
+    let listed = registry.sites.iter().map(|site| site.id);
+    let (confirmed, unconfirmed): (Vec<SiteId>, _) = listed.partition(|site| known.contains(site));
+    let taken = |taken: &Taken| {
+        let (epoch, position) = taken.from.unwrap_or_default();
+        v1::TakenSlots {
+            by: name_of(registry, taken.by),
+            slots: taken.slots.to_string(),
+            empty: taken.from.is_none(),
+            epoch: epoch.to_string(),
+            position,
+            whole: position == SlotCopy::WHOLE,
+        }
+    };
+    v1::Failover {
+        id: one.decided.to_string(),
+        lost: name_of(registry, one.lost),
+        without: names_of(registry, &one.without),
+        open: false,
+        taken: one.taken.iter().map(taken).collect(),
+        returned: one.returned,
+        confirmed: names_of(registry, &confirmed),
+        unconfirmed: names_of(registry, &unconfirmed),
     }
 }
 
@@ -328,11 +388,16 @@ impl Callee {
         let Answer::RegistryView(view) = answer else {
             unreachable!("who asks for the registry is shown it")
         };
-        let registry = self.registry()?;
+        let registry = self.registry().await?;
         Ok(shown(&registry, &view))
     }
 
-    fn registry(&self) -> Result<Arc<Registry>, Status> {
+    /// The registry that this node has.
+    async fn registry(&self) -> Result<Arc<Registry>, Status> {
+        if self.handle.status().deployment.is_none() {
+            // What was published last may be of before the state was read: this publishes anew.
+            self.handle.slot_map().await;
+        }
         let status_now = self.handle.status();
         let registry = status_now.deployment.as_ref().map(|member| member.registry.clone());
         registry.ok_or_else(|| status(&Failure::Refused(Refusal::NoDeployment)))

@@ -8,6 +8,7 @@
 //! | [`keyspace`] | `keyspace` |
 //! | [`sites`], [`promote`], [`token`], [`slots`] | `site`, `slot` |
 //! | [`registry`] | `registry` |
+//! | [`failover`] | `failover` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
@@ -20,6 +21,7 @@ mod backup;
 mod clients;
 mod connect;
 mod failed;
+mod failover;
 mod keys;
 mod keyspace;
 mod lab;
@@ -98,6 +100,9 @@ enum Command {
     /// Show who holds what all sites agree on, or go on without those that are lost
     #[command(subcommand)]
     Registry(registry::Command),
+    /// Show who has taken over what from sites that were lost, and which sites know of it
+    #[command(subcommand)]
+    Failover(failover::Command),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
@@ -133,6 +138,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Site(command) => command.run(),
         Command::Slot(command) => command.run(),
         Command::Registry(command) => command.run(),
+        Command::Failover(command) => command.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),

@@ -3,7 +3,7 @@
 
 use super::connect::Connect;
 use super::failed::Failed;
-use super::{prompt, show};
+use super::{failover, prompt, show};
 use clap::Args;
 use client::v1;
 use client::v1::set_backup_request::Choice;
@@ -109,7 +109,22 @@ impl Promote {
             if empty > 0 {
                 text += &format!(", and {empty} that begin empty");
             }
-            Ok(show::print(text)?)
+            let unserved = done.holds.saturating_sub(done.mirrored + done.empty);
+            if unserved > 0 {
+                text += &format!(
+                    "; {unserved} slots have no copy among those who were asked, and wait for {}",
+                    without.join(", ")
+                );
+            }
+            show::print(text)?;
+            // The outcome is known: what is told beside it may be missing.
+            let failovers = client.deployment().failovers().await.unwrap_or_default();
+            if let Some(one) = failovers.iter().rfind(|one| one.lost == name && !one.open) {
+                let takers = failover::takers(one);
+                let next = format!("`portolan failover show {}` tells which sites know of it", one.id);
+                show::print(format!("\n{takers}\n\n{next}"))?;
+            }
+            Ok(())
         })
     }
 }
@@ -132,8 +147,8 @@ fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> Str
     });
     if mirrored < holds {
         lines.push(format!(
-            "{} slots are not mirrored whole: each goes back to the site that has just handed it over, \
-             or begins empty.",
+            "{} slots have no copy at any site that was asked: they begin empty, or, if a site is not asked, \
+             wait for it.",
             holds - mirrored
         ));
     }

@@ -328,6 +328,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// Which sites are known to have each failover that was decided.
+    pub(super) fn failovers_known(&self) -> Vec<(Ballot, Vec<SiteId>)> {
+        let Some(member) = self.machine.membership() else { return Vec::new() };
+        let sites = member.registry.sites.iter().map(|site| site.id);
+        let knows =
+            |site: &SiteId, decided| *site == member.own || self.versions.has(*site, decided);
+        let known = |decided| sites.clone().filter(|site| knows(site, decided)).collect();
+        let decided = member.registry.failovers.decided.iter().map(|one| one.decided);
+        decided.map(|decided| (decided, known(decided))).collect()
+    }
+
     /// Ends failovers that go on no more, and forgets decisions that every site has.
     fn tend_failovers(&mut self) {
         let Some(member) = self.machine.membership() else { return };

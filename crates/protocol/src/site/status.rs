@@ -5,7 +5,7 @@ use super::{Kept, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
 use crate::global::mirroring::Progress as MirrorProgress;
-use model::{NodeId, Revision};
+use model::{Ballot, NodeId, Revision, SiteId};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -63,6 +63,8 @@ pub struct Status {
     pub ring_pointers: usize,
     /// This site's place in its deployment, with the sites and keyspaces of it.
     pub deployment: Option<machine::deployment::Membership>,
+    /// Which sites are known to have each failover that was decided, by the version that decided it.
+    pub failovers_known: Vec<(Ballot, Vec<SiteId>)>,
     /// Slots on their way to other sites.
     pub moves: Vec<Progress>,
     /// What this node has handed over as a leader, since its start.
@@ -119,6 +121,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ring_lookups: self.hops,
             ring_pointers: self.ring().len(),
             deployment: self.machine.membership().cloned(),
+            failovers_known: self.failovers_known(),
             moves: self.moves(),
             handed_over: self.handovers.done,
             mirror: self.mirror_progress(),

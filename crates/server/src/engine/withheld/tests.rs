@@ -79,6 +79,7 @@ fn status() -> Status {
         ring_lookups: (0, 0),
         ring_pointers: 0,
         deployment: None,
+        failovers_known: Vec::new(),
         moves: Vec::new(),
         handed_over: Default::default(),
         mirror: None,

@@ -1,0 +1,169 @@
+//! `failover`: who has taken over what from sites that were lost, and who knows of it.
+
+use super::connect::Connect;
+use super::failed::Failed;
+use super::show::{self, Table};
+use clap::{Args, Subcommand};
+use client::v1;
+use model::SlotSet;
+use serde_json::json;
+
+/// What to look at.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List the failovers that some site may not know of yet, and the one that is under way
+    List(List),
+    /// Show one failover: who took which slots, from which copies, and which sites know of it
+    Show(Show),
+}
+
+/// All failovers.
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// One failover.
+#[derive(Args)]
+pub(crate) struct Show {
+    /// Its id, as `portolan failover list` shows it
+    id: String,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        match self {
+            Command::List(list) => list.run(),
+            Command::Show(show) => show.run(),
+        }
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let failovers = client.deployment().failovers().await?;
+            if self.json {
+                let all: Vec<_> = failovers.iter().map(as_json).collect();
+                return Ok(show::print_json(&all.into())?);
+            }
+            let mut table =
+                Table::new(["failover", "lost", "without", ">slots", "taken by", "state"]);
+            for one in &failovers {
+                let mut takers: Vec<&str> =
+                    one.taken.iter().map(|taken| taken.by.as_str()).collect();
+                takers.sort_unstable();
+                takers.dedup();
+                table.row([
+                    one.id.clone(),
+                    one.lost.clone(),
+                    one.without.join(", "),
+                    one.taken.iter().map(slots_of).sum::<usize>().to_string(),
+                    takers.join(", "),
+                    state(one),
+                ]);
+            }
+            Ok(show::print(table)?)
+        })
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let failovers = client.deployment().failovers().await?;
+            let Some(one) = failovers.iter().find(|one| one.id == self.id) else {
+                return Err(Failed::usage(format!(
+                    "there is no failover {:?}, or every site knows of it and it is forgotten; `portolan \
+                     failover list` shows those there are",
+                    self.id
+                )));
+            };
+            match self.json {
+                true => Ok(show::print_json(&as_json(one))?),
+                false => Ok(show::print(as_text(one))?),
+            }
+        })
+    }
+}
+
+fn slots_of(taken: &v1::TakenSlots) -> usize {
+    taken.slots.parse::<SlotSet>().unwrap_or_default().len()
+}
+
+fn state(one: &v1::Failover) -> String {
+    match (one.open, one.unconfirmed.is_empty()) {
+        (true, _) => "under way".to_owned(),
+        (false, true) => "known to all".to_owned(),
+        (false, false) => format!("not known yet to {}", one.unconfirmed.join(", ")),
+    }
+}
+
+/// What the lost site acknowledged and nobody has taken over.
+fn lost(taken: &v1::TakenSlots, lost: &str) -> String {
+    match (taken.empty, taken.whole) {
+        (true, _) => "all that was in them".to_owned(),
+        (_, true) => "nothing of its epoch".to_owned(),
+        (false, false) => format!("what {lost} acknowledged after revision {}", taken.position),
+    }
+}
+
+/// Who took what, a line each.
+pub(crate) fn takers(one: &v1::Failover) -> String {
+    let mut table = Table::new(["taken by", ">slots", "copy of", "lost"]);
+    for taken in &one.taken {
+        let from =
+            if taken.empty { "none: they begin empty".to_owned() } else { taken.epoch.clone() };
+        let slots = slots_of(taken).to_string();
+        table.row([taken.by.clone(), slots, from, lost(taken, &one.lost)]);
+    }
+    table.to_string()
+}
+
+fn as_text(one: &v1::Failover) -> String {
+    let mut lines = vec![format!("failover {} of site {}: {}", one.id, one.lost, state(one))];
+    if !one.without.is_empty() {
+        let without = one.without.join(", ");
+        lines.push(format!(
+            "without {without}: what {} handed to them, or got from them, unseen by the others is lost",
+            one.lost
+        ));
+    }
+    if !one.open {
+        let back = if one.returned { "is back" } else { "is not back" };
+        lines.push(format!("{} {back}; known to {}", one.lost, one.confirmed.join(", ")));
+        lines.push(format!("\n{}", takers(one)));
+    }
+    lines.join("\n")
+}
+
+fn as_json(one: &v1::Failover) -> serde_json::Value {
+    let taken = |taken: &v1::TakenSlots| {
+        json!({
+            "by": taken.by,
+            "slots": taken.slots,
+            "epoch": (!taken.empty).then_some(&taken.epoch),
+            "position": (!taken.empty && !taken.whole).then_some(taken.position),
+            "empty": taken.empty,
+        })
+    };
+    json!({
+        "id": one.id,
+        "lost": one.lost,
+        "without": one.without,
+        "open": one.open,
+        "returned": one.returned,
+        "taken": one.taken.iter().map(taken).collect::<Vec<_>>(),
+        "confirmed": one.confirmed,
+        "unconfirmed": one.unconfirmed,
+    })
+}
