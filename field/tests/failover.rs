@@ -3,6 +3,7 @@
 
 use field::deployment::{self, LIMIT};
 use field::{Node, eventually, keys};
+use serde_json::{Value, json};
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("ledger:{number}")).collect()
@@ -25,6 +26,15 @@ fn agree(nodes: &[&Node], names: &[String], round: &str) {
 fn promote(node: &Node, site: &str, more: &[&str]) -> String {
     let words = [&["site", "promote", site, "--accept-loss"], more].concat();
     eventually(LIMIT, || node.cli(&words)).unwrap()
+}
+
+/// The only failover that a node knows of.
+fn one_failover(node: &Node) -> Value {
+    let all = deployment::json(node, &["failover", "list", "--json"]).unwrap();
+    match &all.as_array().unwrap()[..] {
+        [one] => one.clone(),
+        _ => panic!("{all}"),
+    }
 }
 
 fn move_slots(node: &Node, slots: &str, to: &str) {
@@ -125,11 +135,24 @@ fn a_site_is_promoted_while_a_registrar_with_slot_0_is_away() {
     assert!(refused.contains("--without a"), "{refused}");
     let told = promote(&c, "d", &["--without", "a"]);
     assert!(told.contains("has taken over"), "{told}");
+    let failover = one_failover(&c);
+    assert_eq!((&failover["lost"], &failover["without"]), (&"d".into(), &json!(["a"])));
+    assert_eq!((&failover["open"], &failover["returned"]), (&false.into(), &false.into()));
+    let unconfirmed = failover["unconfirmed"].as_array().unwrap();
+    assert!(unconfirmed.contains(&"a".into()) && unconfirmed.contains(&"d".into()), "{failover}");
+    let shown = c.cli(&["failover", "show", failover["id"].as_str().unwrap()]).unwrap();
+    assert!(shown.contains("d is not back"), "{shown}");
     a.restart();
     for node in [&a, &b, &c] {
         assert_eq!(keys::differing(node, &names, "first"), Vec::<String>::new());
     }
     d.restart();
+    // Every site has it: it is forgotten.
+    eventually(LIMIT, || match deployment::json(&c, &["failover", "list", "--json"])? {
+        all if all.as_array().is_some_and(Vec::is_empty) => Ok(()),
+        all => Err(all.to_string()),
+    })
+    .unwrap();
     deployment::wait_one_registry(&[&a, &b, &c, &d]);
     agree(&[&a, &b, &c, &d], &names, "all are back");
 }
