@@ -325,6 +325,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.machine.token(slot)
     }
 
+    /// The epoch at which this site serves a slot, as far as this replica knows; `None`: it does not.
+    pub fn serves(&self, slot: Slot) -> Option<model::Epoch> {
+        self.machine.serves(slot).then(|| self.machine.token(slot).epoch())
+    }
+
     /// How far the moves of this site have come.
     pub fn moves(&self) -> Vec<Progress> {
         self.handovers.progress(&self.machine)

@@ -89,7 +89,7 @@ use reads::Reads;
 use registering::Registering;
 use registrars::Changes;
 use ring::OnRing;
-pub use status::Status;
+pub use status::{Standing, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

@@ -35,6 +35,8 @@ pub(super) struct OnRing {
     wanted: BTreeMap<u64, Slot>,
     next_keep: Duration,
     leaving: bool,
+    /// How often the pointers, or whoever keeps them, have become other ones.
+    changes: u64,
 }
 
 impl OnRing {
@@ -47,6 +49,7 @@ impl OnRing {
             wanted: BTreeMap::new(),
             next_keep: Duration::ZERO,
             leaving: false,
+            changes: 0,
         }
     }
 }
@@ -55,6 +58,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The pointers of this site, as this node knows them.
     pub fn ring(&self) -> &Ring {
         self.on_ring.driver.as_ref().map_or(&self.on_ring.kept, Driver::ring)
+    }
+
+    /// How often this node has seen its pointers change. It begins with 0 at each start.
+    pub fn ring_changes(&self) -> u64 {
+        self.on_ring.changes
+    }
+
+    /// Whether this node leads, and its pointers count: others have taken the site in since it leads.
+    pub fn is_on_ring(&self) -> bool {
+        self.on_ring.driver.as_ref().is_some_and(Driver::is_confirmed)
     }
 
     /// The state's pointers may be other ones now.
@@ -80,7 +93,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn drive_ring(&mut self, now: Duration) {
         let Some(member) = self.machine.membership() else { return };
         if !self.leads() {
-            self.on_ring.driver = None;
+            self.on_ring.changes += u64::from(self.on_ring.driver.take().is_some());
             return;
         }
         let own = member.own;
@@ -102,6 +115,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 driver.join(now, *via);
             }
             self.on_ring.leaving = false;
+            self.on_ring.changes += 1;
             self.on_ring.driver = Some(driver);
         }
         let Some(driver) = &mut self.on_ring.driver else { return };
@@ -174,7 +188,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             match output {
                 RingOutput::Send { to, say } => says.push((to, say)),
                 // What is kept is compared with what there is anyway.
-                RingOutput::Changed => {}
+                RingOutput::Changed => self.on_ring.changes += 1,
             }
         }
         while let Some(output) = self.on_ring.lookups.poll() {

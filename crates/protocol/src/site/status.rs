@@ -79,7 +79,39 @@ pub struct Status {
     pub ready: bool,
 }
 
+/// How far a replica is: what is asked of it often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// The current term.
+    pub term: u64,
+    /// The last entry of its log.
+    pub last_index: u64,
+    /// How far it is applied here.
+    pub applied_index: u64,
+    /// How many writes the state has seen.
+    pub revision: Revision,
+    /// See [`Status::ready`].
+    pub ready: bool,
+}
+
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// How far this replica is. Cheap: ask as often as you like.
+    pub fn standing(&self) -> Standing {
+        let leader = self.raft.leader();
+        let leads = self.raft.role() == Role::Leader;
+        let serves = if leads { self.raft.committed_in_term() } else { leader.is_some() };
+        Standing {
+            leader,
+            term: self.raft.term(),
+            last_index: self.raft.last_index(),
+            applied_index: self.applied,
+            revision: self.machine.reader().revision(),
+            ready: serves && !self.removed,
+        }
+    }
+
     /// The term in which this replica leads, if it does. Cheap: ask as often as you like.
     pub fn leads_in(&self) -> Option<u64> {
         self.leads().then(|| self.raft.term())
@@ -87,7 +119,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// This replica now.
     pub fn status(&self) -> Status {
-        let leader = self.raft.leader();
+        let standing = self.standing();
         let others = self.members.nodes.iter().filter(|member| member.node != self.options.node.0);
         let progress = others.filter_map(|member| {
             let node = NodeId(member.node);
@@ -95,18 +127,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some((node, matched, active))
         });
         let leads = self.raft.role() == Role::Leader;
-        let serves = if leads { self.raft.committed_in_term() } else { leader.is_some() };
         Status {
             node: self.options.node,
             role: self.raft.role(),
             as_of: self.now.monotonic,
             witness: self.options.witness,
-            leader,
-            term: self.raft.term(),
-            last_index: self.raft.last_index(),
+            leader: standing.leader,
+            term: standing.term,
+            last_index: standing.last_index,
             committed_index: self.raft.committed_index(),
-            applied_index: self.applied,
-            revision: self.machine.reader().revision(),
+            applied_index: standing.applied_index,
+            revision: standing.revision,
             snapshot_index: self.snapshot.as_ref().map_or(0, |head| head.index),
             first_index: self.raft.start().index + 1,
             members: self.members.clone(),
@@ -127,7 +158,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             mirror: self.mirror_progress(),
             mirrors_kept: self.mirrors_kept(),
             disk_full: self.disk_full.clone(),
-            ready: serves && !self.removed,
+            ready: standing.ready,
         }
     }
 }
