@@ -11,7 +11,7 @@
 //! All of this can be lost on the way: until the decision nothing has changed but the fences, which end when
 //! the failover is called off. Whoever finds one open that goes on no more calls it off.
 
-use super::ownership::trial::Planted;
+use super::ownership::trial::{Bug, Planted};
 use super::ownership::{Found, Report};
 use crate::site::Origin;
 use model::{
@@ -92,6 +92,8 @@ pub(crate) struct View<'a> {
     pub(crate) registry: &'a Registry,
     /// When this site's copies of the lost one were last known to be in step, ms since 1970.
     pub(crate) in_step_ms: u64,
+    /// A bug to be found.
+    pub(crate) planted: Planted,
     /// Whether a site has said something since then.
     pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
 }
@@ -253,7 +255,8 @@ impl FailoverJobs {
         let Stage::Gathering { opened, told, .. } = &one.stage else { return Vec::new() };
         let opened = *opened;
         let is_listed = |site| view.registry.site(site).is_some();
-        let taken = plan(told, &mut one.loss, one.without.is_empty(), is_listed);
+        let all_asked = one.without.is_empty();
+        let taken = plan(told, &mut one.loss, all_asked, is_listed, view.planted);
         let Some(opened) = opened else {
             one.accepted = by_slot(&taken);
             if !one.accept {
@@ -343,6 +346,7 @@ fn plan(
     loss: &mut Loss,
     all_asked: bool,
     is_listed: impl Fn(SiteId) -> bool,
+    planted: Planted,
 ) -> Vec<Taken> {
     let lost = loss.lost;
     let mut found: BTreeMap<Slot, Found> = BTreeMap::new();
@@ -367,11 +371,11 @@ fn plan(
         let found = found.get(&slot).copied().unwrap_or_default();
         let owner = found.owner.map(|(_, owner)| owner).filter(|owner| is_listed(*owner));
         let owner = owner.or(all_asked.then_some(lost));
-        if owner != Some(lost) {
+        if owner != Some(lost) && !planted.is(Bug::HighestEpochIgnored) {
             continue;
         }
         loss.holds += 1;
-        match found.taker(found.owner.map_or(lost, |(_, owner)| owner), Planted::none()) {
+        match found.taker(found.owner.map_or(lost, |(_, owner)| owner), planted) {
             Some((by, SlotCopy { tag, position, .. })) => {
                 loss.mirrored += 1;
                 if position != SlotCopy::WHOLE {
@@ -469,7 +473,8 @@ mod tests {
     fn planned(told: Vec<(SiteId, Inventory)>, all_asked: bool) -> (Vec<Taken>, Loss) {
         let mut loss = Loss::of(LOST, B);
         let is_listed = |site: SiteId| site.0 <= 3;
-        let taken = plan(&told.into_iter().collect(), &mut loss, all_asked, is_listed);
+        let told = told.into_iter().collect();
+        let taken = plan(&told, &mut loss, all_asked, is_listed, Planted::none());
         (taken, loss)
     }
 

@@ -6,12 +6,12 @@
 //! nobody is asked but the backup.
 
 use super::machine::Stopped;
+use super::trial::of_rules;
 use super::{Origin, Site, moments};
 use crate::global::backups::backup_of;
 use crate::global::failover::{Effect, FailoverJobs, View, Wanted};
 use crate::global::mirroring;
 use crate::global::ownership::takeover;
-use crate::global::ownership::trial::Planted;
 use crate::global::routing::Target;
 use model::{
     Answer, Ballot, Body, Failure, KeyspaceId, Query, Refusal, RegistryChange, RequestId, Revision,
@@ -366,6 +366,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.backups
             .seen_in
             .retain(|decided, version| is_there(decided) && version.term == registry.version.term);
+        let planted = of_rules(self.options.planted);
         for one in &registry.failovers.decided {
             let seen_in = *self.backups.seen_in.entry(one.decided).or_insert(registry.version);
             let listed = registry.sites.iter().map(|site| site.id);
@@ -375,8 +376,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let is_first = one.decided.site == own
                 || registry.site(one.decided.site).is_none()
                     && registry.staying().next().is_some_and(|site| site.id == own);
-            let is_known =
-                takeover::may_be_forgotten(listed, (one.lost, taker), knows, Planted::none());
+            let is_known = takeover::may_be_forgotten(listed, (one.lost, taker), knows, planted);
             if is_first && is_known {
                 change = change.or(Some(RegistryChange::ForgetFailover(one.decided)));
             }
@@ -404,6 +404,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 own: member.own,
                 registry: &member.registry,
                 in_step_ms: self.in_step_ms(lost),
+                planted: of_rules(self.options.planted),
                 heard_since: &|site, since| self.reach.is_heard_since(site, since),
             };
             act(&mut failovers, &view);

@@ -8,6 +8,8 @@
 //! Both are off unless the crate is built with its feature `trial`, which nothing but tests and the
 //! lab's own trials asks for: without it every question here is `false` at compile time.
 
+use crate::global::ownership::trial as rules;
+
 /// A bug to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
@@ -66,11 +68,21 @@ pub enum Bug {
     EvictTheLiving,
     /// What another site answers is handed out without a read index of this node's own site.
     ForwardUnindexed,
+    /// A failover is forgotten when the lost site is back, whoever else has not heard of it.
+    ForgetFailover,
+    /// What a site has of another one goes when that one has another backup.
+    DropMirror,
+    /// A site that hands a slot over, or has lost it, keeps nothing of it.
+    RetainNothing,
+    /// Slots are taken from copies of the lost site's, whoever owns them by now.
+    IgnoreHighestEpoch,
+    /// A site takes a slot back without asking whom it hands it to.
+    AbortUnasked,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 27] = [
+    pub const ALL: [Bug; 32] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -98,6 +110,11 @@ impl Bug {
         Bug::TrustOldDisks,
         Bug::EvictTheLiving,
         Bug::ForwardUnindexed,
+        Bug::ForgetFailover,
+        Bug::DropMirror,
+        Bug::RetainNothing,
+        Bug::IgnoreHighestEpoch,
+        Bug::AbortUnasked,
     ];
 
     /// Its name on a command line.
@@ -130,12 +147,29 @@ impl Bug {
             Bug::TrustOldDisks => "trust-old-disks",
             Bug::EvictTheLiving => "evict-the-living",
             Bug::ForwardUnindexed => "forward-unindexed",
+            Bug::ForgetFailover => "forget-failover",
+            Bug::DropMirror => "drop-mirror",
+            Bug::RetainNothing => "retain-nothing",
+            Bug::IgnoreHighestEpoch => "ignore-highest-epoch",
+            Bug::AbortUnasked => "abort-unasked",
         }
     }
 }
 
 /// The bug that is planted in a node, if one is.
 pub type Planted = crate::trial::Planted<Bug>;
+
+/// Of what is planted in a node, what its rules of ownership have to do with.
+pub(crate) fn of_rules(planted: Planted) -> rules::Planted {
+    let pairs = [
+        (Bug::ForgetFailover, rules::Bug::ForgottenOnReturn),
+        (Bug::RetainNothing, rules::Bug::NothingRetained),
+        (Bug::IgnoreHighestEpoch, rules::Bug::HighestEpochIgnored),
+        (Bug::AbortUnasked, rules::Bug::AbortUnasked),
+    ];
+    let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
+    found.map_or(rules::Planted::none(), |(_, rule)| rules::Planted::of(rule))
+}
 
 /// Makes rare things common, at the places in the code that ask.
 #[derive(Clone, Debug, Default)]

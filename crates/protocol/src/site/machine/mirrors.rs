@@ -15,6 +15,7 @@
 //! n from keyspace slot → generation (varint) ‖ how many keys (varint), of slots that grow
 //! ```
 
+use super::super::trial::Bug;
 use super::apply::Applying;
 use super::copies::{Copies, CopyHere};
 use super::elsewhere::Elsewhere;
@@ -439,7 +440,13 @@ impl<S: State> Applying<'_, S> {
         let fed_here = &self.known.deployment.backs_up;
         let sites = self.known.mirrors.0.keys().copied();
         let others: Vec<SiteId> = sites.filter(|site| !fed_here.contains(site)).collect();
-        others.into_iter().for_each(|site| self.forget_mirror(site));
+        for site in others {
+            let fed: Vec<Slot> = self.known.mirrors.0[&site].whole.keys().copied().collect();
+            self.forget_mirror(site);
+            if self.planted.is(Bug::DropMirror) {
+                fed.into_iter().for_each(|slot| self.drop_copy(slot));
+            }
+        }
     }
 
     /// Brings the rows of fed slots into the state.

@@ -5,7 +5,7 @@
 //! moves the records as they say. A newer registry is followed in the command that brings it: its open
 //! failover fences sites, and what was decided meanwhile takes slots and gives them away.
 
-use super::super::trial::Bug;
+use super::super::trial::{Bug, of_rules};
 use super::apply::Applying;
 use super::tokens::Token;
 use super::{Known, Stopped};
@@ -67,7 +67,7 @@ impl<S: State> Applying<'_, S> {
         let before = self.known.holding(slot);
         let mut after = before;
         let open = registry.failovers.open.as_ref();
-        let records = step(&mut after, &Fences::new(own, open, Planted::none()));
+        let records = step(&mut after, &Fences::new(own, open, of_rules(self.planted)));
         match records {
             Records::Stay | Records::Install => {}
             Records::Retain => {

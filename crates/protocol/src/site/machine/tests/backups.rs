@@ -136,6 +136,7 @@ impl Three {
                 own: B,
                 registry: &registry,
                 in_step_ms: 5,
+                planted: crate::global::ownership::trial::Planted::none(),
                 heard_since: &heard_since,
             };
             let mut effects = match wanted.take() {
