@@ -3,13 +3,18 @@
 //! It behaves like the real one at its worst: batches committed since the last
 //! [`MemoryState::persist`] are lost in a [`MemoryState::crash`], and [`MemoryState::damage`] makes
 //! every call fail until the owner clears it for a rebuild. Views share the map until the next
-//! commit, which then copies it: simple, and fast enough for what fits in a test.
+//! commit, which then copies it: simple, and fast enough for what fits in a test. What a crash undoes is
+//! kept apart, so that making the state durable costs nothing.
 
 use super::{Batch, Read, State, StateError};
 use model::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// With so many changes to undo those go that say nothing: if each key is changed once, there are none,
+/// so that it is looked at again when there are twice as many.
+const UNDO_MAX: usize = 1 << 17;
 
 type Map = Arc<BTreeMap<Bytes, Bytes>>;
 
@@ -20,7 +25,10 @@ pub struct MemoryState(Arc<RwLock<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     now: Map,
-    durable: Map,
+    /// What keys held before each change since it was last made durable, in order.
+    undo: Vec<(Bytes, Option<Bytes>)>,
+    /// How many there were when those that say nothing last went.
+    undo_short: usize,
     bytes: u64,
     damage: Option<String>,
 }
@@ -38,13 +46,24 @@ impl MemoryState {
     /// Makes the present content survive a crash.
     pub fn persist(&self) {
         let inner = &mut *self.write();
-        inner.durable = inner.now.clone();
+        inner.undo.clear();
+        inner.undo_short = 0;
     }
 
     /// Returns to the content at the last [`MemoryState::persist`].
     pub fn crash(&self) {
         let inner = &mut *self.write();
-        inner.now = inner.durable.clone();
+        let undo = std::mem::take(&mut inner.undo);
+        inner.undo_short = 0;
+        if !undo.is_empty() {
+            let map = Arc::make_mut(&mut inner.now);
+            for (key, value) in undo.into_iter().rev() {
+                match value {
+                    Some(value) => drop(map.insert(key, value)),
+                    None => drop(map.remove(&key)),
+                }
+            }
+        }
         inner.bytes = inner.now.iter().map(|(key, value)| weight(key, value)).sum();
     }
 
@@ -70,6 +89,13 @@ impl MemoryState {
 }
 
 impl Inner {
+    /// Of several changes of one key the first says what it held.
+    fn shorten_undo(&mut self) {
+        let mut seen = BTreeSet::new();
+        self.undo.retain(|(key, _)| seen.insert(key.clone()));
+        self.undo_short = self.undo.len();
+    }
+
     fn check(&self) -> Result<(), StateError> {
         match &self.damage {
             None => Ok(()),
@@ -132,9 +158,13 @@ impl State for MemoryState {
                 }
                 None => map.remove(&key),
             };
-            if let Some(old) = old {
-                inner.bytes -= weight(&key, &old);
+            if let Some(old) = &old {
+                inner.bytes -= weight(&key, old);
             }
+            inner.undo.push((key, old));
+        }
+        if inner.undo.len() > UNDO_MAX.max(2 * inner.undo_short) {
+            inner.shorten_undo();
         }
         Ok(())
     }
