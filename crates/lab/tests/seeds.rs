@@ -8,16 +8,22 @@ use lab::run::Options;
 use lab::world::ready;
 
 const SEEDS_DEFAULT: u64 = 12;
+/// Of a world that takes ten times as long as the others.
+const SEEDS_OF_MANY_SITES: u64 = 4;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 fn explore(world: &str) -> Totals {
+    explore_some(world, SEEDS_DEFAULT)
+}
+
+fn explore_some(world: &str, seeds: u64) -> Totals {
     let spec = ready::load(world, None).expect("a ready world");
     let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
     let mut totals = Totals::default();
-    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(SEEDS_DEFAULT) {
+    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(seeds) {
         let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
         let tried = one(&spec, &options);
         assert!(
@@ -67,6 +73,11 @@ fn leases_keep_their_promise_under_drift() {
 #[test]
 fn elections_lose_nothing() {
     explore("elections");
+}
+
+#[test]
+fn everything_at_once_breaks_no_promise() {
+    explore_some("mixed", SEEDS_OF_MANY_SITES);
 }
 
 /// All other ready worlds run too, for a while and with their faults.

@@ -104,11 +104,15 @@ impl Doing {
         let consistency =
             if stale { ReadConsistency::Stale } else { ReadConsistency::Linearizable };
         let get = || Body::Read { keyspace, query: Query::Get { key: bytes() }, consistency };
+        let expiry = || match spec.expiry {
+            Some(after) => Expiry::AfterMs(after.as_millis() as u64),
+            None => Expiry::Never,
+        };
         let put = |value: Bytes, condition| Write::Put {
             key: bytes(),
             value,
             condition,
-            expiry: Expiry::Never,
+            expiry: expiry(),
             return_old: false,
         };
         let seen = client.seen.get(&format!("{}#{life}:{key}", client.site)).cloned();

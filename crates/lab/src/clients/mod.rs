@@ -234,6 +234,9 @@ impl<'w> Crowd<'w> {
     /// An answer leaves a node for the client that asked.
     fn send_back(&mut self, lab: &mut Lab, ticket: Ticket, outcome: Result<Answer, Failure>) {
         let Some((client, attempt)) = self.asked.remove(&ticket) else { return };
+        if lab.sites[self.clients[client].site].clients_cut {
+            return;
+        }
         if self.clients[client].way.is_some() {
             return self.come_back(lab, client, attempt, 0, Box::new(outcome));
         }
@@ -362,7 +365,8 @@ impl<'w> Crowd<'w> {
     }
 
     fn served(&mut self, lab: &mut Lab, client: usize, attempt: u32) {
-        if !self.is_waited_for(client, attempt) {
+        if !self.is_waited_for(client, attempt) || lab.sites[self.clients[client].site].clients_cut
+        {
             return;
         }
         let one = &mut self.clients[client];

@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::{Body, ClientId, Command, Giving, NodeId, Request, RequestId, SiteId, SlotSet, limits};
+use model::{
+    BackupChoice, Body, ClientId, Command, Giving, NodeId, RegistryChange, Request, RequestId,
+    SiteId, SlotSet, limits,
+};
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lives, lose};
+use super::{Fault, Kind, lives, lose, promote};
 use crate::random::Random;
 use crate::simulation::presence::{self, Presence};
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
@@ -230,6 +233,9 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             };
         }
         Kind::LoseSite => return lose::begin(simulation, fault),
+        Kind::PromoteSite => return promote::begin(simulation, fault),
+        Kind::SetBackup => return set_backup(simulation, fault, &mut random),
+        Kind::CutClients => simulation.sites[fault.site].clients_cut = true,
         Kind::OneDown => {
             if waits_for_disk(simulation, fault.site) {
                 return Begun::Skipped;
@@ -316,6 +322,17 @@ fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     Begun::Over
 }
 
+/// An operator says which site is to be a site's backup.
+fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
+    let id = |site: usize| simulation.sites[site].id;
+    let Some(site) = id(fault.site) else { return Begun::Skipped };
+    let other = id(fault.other_site).map_or(BackupChoice::Next, BackupChoice::At);
+    let choice = *random.pick(&[other, other, other, BackupChoice::Next, BackupChoice::Off]);
+    let change = RegistryChange::Backup(site, choice);
+    promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    Begun::Over
+}
+
 /// An operator has every site asked for the slots, as only holders know what they hold; and once more
 /// by way of another site, under the same number, as if the first one had not answered.
 fn order_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, slots: &SlotSet, to: SiteId) {
@@ -390,6 +407,8 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         }
         Kind::SlowSites => simulation.slow_site(fault.site, Duration::ZERO),
         Kind::LoseSite => return lose::go_on(simulation, fault, since),
+        Kind::PromoteSite => return promote::go_on(simulation, fault, since),
+        Kind::CutClients => simulation.sites[fault.site].clients_cut = false,
         Kind::OldDisk => return lives::go_on(simulation, fault, node, since),
         Kind::SameId => return lives::look_who_is_there(simulation, fault, since),
         Kind::OneDown if !waits_for_disk(simulation, fault.site) => {
@@ -464,6 +483,7 @@ pub fn end_all<C>(simulation: &mut Simulation<C>) {
     for group in &mut simulation.sites {
         group.network.drop_permille = 0;
         group.network.extra = Duration::ZERO;
+        group.clients_cut = false;
     }
     for node in 0..simulation.nodes.len() {
         simulation.set_clock_rate(node, 1.0);

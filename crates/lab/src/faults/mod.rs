@@ -15,6 +15,7 @@ pub mod apply;
 pub mod lives;
 pub mod lose;
 pub mod plan;
+pub mod promote;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -109,11 +110,21 @@ pub enum Kind {
     OldDisk,
     /// A second machine is given the id of a node that is well, and asks to be taken in for the span.
     SameId,
+    /// The site is lost, alone or with others, with power or from all other sites. Operators ask any site to
+    /// promote it, with and without naming the others, ask again, only look, call it off; those that are
+    /// lost come back in any order within the span, or not before the end. What a decision gives up is
+    /// declared lost. Only where it is asked for.
+    PromoteSite,
+    /// An operator says which site is to be the site's backup, that it is to be the next one on the ring,
+    /// or that there is to be none. Only where it is asked for.
+    SetBackup,
+    /// The site's clients do not reach it, and it does not reach them. Only where it is asked for.
+    CutClients,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 36] = [
+    pub const ALL: [Kind; 39] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -150,11 +161,24 @@ impl Kind {
         Kind::OneDown,
         Kind::OldDisk,
         Kind::SameId,
+        Kind::PromoteSite,
+        Kind::SetBackup,
+        Kind::CutClients,
     ];
 
     /// Those that come where a world does not say which: all that lose nothing, and end.
     pub fn by_default() -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::LoseSite | Kind::OneDown))
+        let asked_for = |kind: &Kind| {
+            matches!(
+                kind,
+                Kind::LoseSite
+                    | Kind::OneDown
+                    | Kind::PromoteSite
+                    | Kind::SetBackup
+                    | Kind::CutClients
+            )
+        };
+        Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
     }
 
     /// Its name in a world file.
@@ -197,6 +221,9 @@ impl Kind {
             Kind::OneDown => "one_down",
             Kind::OldDisk => "old_disk",
             Kind::SameId => "same_id",
+            Kind::PromoteSite => "promote_site",
+            Kind::SetBackup => "set_backup",
+            Kind::CutClients => "cut_clients",
         }
     }
 
@@ -240,7 +267,10 @@ impl Kind {
             | Kind::SitesLoss
             | Kind::LeaveSite
             | Kind::JoinSite
-            | Kind::LoseSite => false,
+            | Kind::LoseSite
+            | Kind::PromoteSite
+            | Kind::SetBackup
+            | Kind::CutClients => false,
         }
     }
 
@@ -259,13 +289,49 @@ impl Kind {
                 | Kind::LeaveSite
                 | Kind::JoinSite
                 | Kind::LoseSite
+                | Kind::PromoteSite
+                | Kind::SetBackup
         )
     }
 
     /// Whether it is about a site's part in a deployment: it only makes sense where there is one.
     #[must_use]
     pub fn needs_deployment(self) -> bool {
-        matches!(self, Kind::MoveSlots | Kind::LeaveSite | Kind::JoinSite)
+        matches!(
+            self,
+            Kind::MoveSlots
+                | Kind::LeaveSite
+                | Kind::JoinSite
+                | Kind::PromoteSite
+                | Kind::SetBackup
+        )
+    }
+
+    /// Whether one that is drawn may go on until all faults end.
+    #[must_use]
+    pub fn may_stay(self) -> bool {
+        matches!(
+            self,
+            Kind::Crash
+                | Kind::SiteLoss
+                | Kind::ClockRate
+                | Kind::Isolate
+                | Kind::Halves
+                | Kind::OneWay
+                | Kind::Deaf
+                | Kind::Mute
+                | Kind::Bridge
+                | Kind::Flapping
+                | Kind::Drop
+                | Kind::SlowLink
+                | Kind::SlowDisk
+                | Kind::FullDisk
+                | Kind::PartSite
+                | Kind::PartSites
+                | Kind::HalfPartSites
+                | Kind::SlowSites
+                | Kind::CutClients
+        )
     }
 
     /// The shortest and the longest span of one that is drawn.
@@ -293,6 +359,8 @@ impl Kind {
             Kind::Drop | Kind::SlowLink | Kind::SlowDisk | Kind::SlowSites => (ms(500), ms(4_000)),
             Kind::FullDisk => (ms(200), ms(3_000)),
             Kind::LoseSite => (ms(6_000), ms(12_000)),
+            Kind::PromoteSite => (ms(4_000), ms(24_000)),
+            Kind::CutClients => (ms(100), ms(6_000)),
             Kind::LostSync => (ms(1), ms(200)),
             Kind::OldDisk => (ms(500), ms(4_000)),
             Kind::SameId => (ms(1_000), ms(6_000)),
@@ -303,7 +371,8 @@ impl Kind {
             | Kind::Transfer
             | Kind::BreakSites
             | Kind::MoveSlots
-            | Kind::JoinSite => (ms(0), ms(0)),
+            | Kind::JoinSite
+            | Kind::SetBackup => (ms(0), ms(0)),
         }
     }
 }
@@ -347,7 +416,7 @@ impl Fault {
         let (site, other) = (&sites[self.site].name, &sites[self.other_site].name);
         match self.kind {
             Kind::PartSites => format!("{site} and {other}"),
-            Kind::HalfPartSites | Kind::MoveSlots => format!("{site} to {other}"),
+            Kind::HalfPartSites | Kind::MoveSlots | Kind::SetBackup => format!("{site} to {other}"),
             kind if kind.is_between_sites() => site.to_string(),
             _ => format!("{site}/n{}", self.node + 1),
         }

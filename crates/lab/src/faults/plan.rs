@@ -1,6 +1,6 @@
 //! A plan of faults, drawn from a seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Fault, Kind};
@@ -16,6 +16,10 @@ pub struct Chances {
     pub every: Duration,
     /// Before this, none.
     pub calm: Duration,
+    /// Of a thousand that may, so many last until all faults end.
+    pub never_permille: u64,
+    /// Whether each seed has about half of the kinds only, so that each mixture gets its room.
+    pub some_kinds: bool,
     /// How often each kind comes, relative to the others; those not named do not come.
     pub weights: BTreeMap<Kind, f64>,
 }
@@ -25,6 +29,9 @@ pub struct Chances {
 #[must_use]
 pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec<Fault> {
     let mut faults = Vec::new();
+    let mut left_out = Random::stream(seed, "kinds", 0);
+    let is_in = |_: &Kind| !chances.some_kinds || left_out.chance(500);
+    let some: BTreeSet<Kind> = chances.weights.keys().copied().filter(is_in).collect();
     for (site, count) in nodes.iter().enumerate() {
         let kinds: Vec<(Kind, f64)> = chances
             .weights
@@ -32,6 +39,7 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
             .map(|(kind, weight)| (*kind, *weight))
             .filter(|(kind, weight)| {
                 *weight > 0.0
+                    && (some.contains(kind) || some.is_empty())
                     && (*count > 1 || !kind.needs_several())
                     && (nodes.len() > 1 || !kind.is_between_sites())
             })
@@ -55,7 +63,13 @@ pub fn draw(seed: u64, nodes: &[usize], chances: &Chances, end: Duration) -> Vec
             faults.push(Fault {
                 number: 0,
                 at,
-                span: span(kind, &mut random),
+                span: match chances.never_permille {
+                    0 => span(kind, &mut random),
+                    permille => match random.chance(permille) && kind.may_stay() {
+                        true => end,
+                        false => span(kind, &mut random),
+                    },
+                },
                 kind,
                 site,
                 node,
@@ -102,6 +116,8 @@ mod tests {
         Chances {
             every: Duration::from_secs(1),
             calm: Duration::from_secs(2),
+            never_permille: 0,
+            some_kinds: false,
             weights: Kind::ALL.into_iter().map(|kind| (kind, 1.0)).collect(),
         }
     }
@@ -118,7 +134,7 @@ mod tests {
         assert!(plan.iter().enumerate().all(|(place, fault)| fault.number == place));
         for kind in Kind::ALL {
             let count = plan.iter().filter(|fault| fault.kind == kind).count();
-            assert!((150..290).contains(&count), "{kind}: {count}");
+            assert!((140..280).contains(&count), "{kind}: {count}");
         }
         for fault in &plan {
             assert_eq!(fault.kind.is_between_sites(), fault.site != fault.other_site, "{fault:?}");

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use model::{
-    Answer, Body, Command, DeploymentId, KeyspaceId, Registry, RegistryChange, SiteEntry, Slot,
+    Answer, Body, Command, DeploymentId, KeyspaceId, Registry, RegistryChange, SiteEntry, SiteId,
+    Slot,
 };
 
 use super::Run;
@@ -16,9 +17,13 @@ use crate::verdict::{self, Verdict};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holder {
     /// By its place in the world.
-    pub(super) site: usize,
+    site: usize,
     /// Which life of it.
     life: u64,
+    /// Its id in the deployment.
+    pub(super) id: SiteId,
+    /// Since when, in true time.
+    pub(super) since: Duration,
 }
 
 impl Run<'_> {
@@ -147,8 +152,9 @@ impl Run<'_> {
     /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.
     pub(super) fn note_holders(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {
+            self.judge_owners(&held);
             let at_us = held.at.as_micros() as u64;
-            let who = Holder { site: held.site, life: held.life };
+            let who = Holder { site: held.site, life: held.life, id: held.id, since: held.at };
             let name = self.world.sites[held.site].name.as_str();
             let name = match held.life {
                 0 | 1 => name.to_owned(),

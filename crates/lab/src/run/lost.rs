@@ -1,38 +1,79 @@
 //! Sites that are lost and promoted in a run: what may be lost with them is written into its history.
+//!
+//! A decision says which slots are taken, and from copies of which epoch and position: what was written
+//! beyond that may be lost, until the last site that the failover fenced has heard of it. And it may not
+//! say more than it has to: what the lost site knew to be at a backup that is not fenced itself is there,
+//! and so is what a site handed to the lost one and still has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::{Ballot, KeyspaceSpec, SiteId, Slot};
+use model::{Ballot, Epoch, KeyspaceSpec, SiteId, Slot, SlotCopy, Taken};
 
 use super::Run;
 use crate::faults::Kind;
 use crate::history::{History, Lost};
+use crate::simulation::promoted::Promoted;
+
+/// What a site's leader knew at some time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    at: Duration,
+    site: SiteId,
+    /// How many writes its state had seen.
+    revision: u64,
+    /// The backup that had everything at that time.
+    in_step: Option<(SiteId, Duration)>,
+}
+
+/// Whether faults of this kind lose sites.
+fn loses(kind: Kind) -> bool {
+    matches!(kind, Kind::LoseSite | Kind::PromoteSite)
+}
 
 impl Run<'_> {
-    /// Since when what a site acknowledges may be lost, if it is to be lost now: since its backup was
-    /// last known by it to have everything.
-    pub(super) fn lost_from_us(&self, number: usize) -> Option<u64> {
-        let fault = &self.plan[number];
-        if fault.kind != Kind::LoseSite {
-            return None;
-        }
-        let leader = self.lab.leader(fault.site)?;
-        let ago = self.lab.status(leader)?.mirror?.in_step_ago?;
-        // By a clock that may run up to a tenth slow.
-        let ago = ago.mul_f64(1.2) + Duration::from_millis(20);
-        Some(self.lab.now().saturating_sub(ago).as_micros() as u64)
-    }
-
-    /// Looks at a fault that goes on: what its site's backup has taken, and whether that is over.
-    pub(super) fn note_loss(&mut self, number: usize, is_over: bool) {
-        let fault = &self.plan[number];
-        let (site, kind) = (fault.site, fault.kind);
-        if kind != Kind::LoseSite {
+    /// Notes what the sites know of their backups, where that may matter.
+    pub(super) fn note_backups(&mut self) {
+        if !self.plan.iter().any(|fault| loses(fault.kind)) {
             return;
         }
+        let at = self.lab.now();
+        for site in 0..self.lab.sites.len() {
+            let (Some(id), Some(leader)) = (self.lab.sites[site].id, self.lab.leader(site)) else {
+                continue;
+            };
+            let Some(standing) = self.lab.standing(leader) else { continue };
+            let in_step = self.lab.in_step(leader).map(|(backup, ago)| {
+                // By a clock that may run up to a tenth slow, and as of its last event.
+                let ago = ago.mul_f64(1.2) + Duration::from_millis(150);
+                (backup, at.saturating_sub(ago))
+            });
+            let revision = standing.revision.0;
+            self.known.push(Known { at, site: id, revision, in_step });
+        }
+    }
+
+    /// Whether another site of those that are lost one at a time is lost already.
+    pub(super) fn must_wait(&self, number: usize) -> bool {
+        self.plan[number].kind == Kind::LoseSite && !self.losing.is_empty()
+    }
+
+    /// A fault has begun.
+    pub(super) fn note_losing(&mut self, number: usize) {
+        let fault = &self.plan[number];
+        if fault.kind == Kind::LoseSite {
+            self.losing.insert(fault.site, self.lab.now());
+        }
+    }
+
+    /// Looks at a fault that goes on: whether the lost site is back.
+    pub(super) fn note_return(&mut self, number: usize, is_over: bool) {
+        let fault = &self.plan[number];
+        let (site, kind) = (fault.site, fault.kind);
+        let Some(began) = self.losing.get(&site).filter(|_| kind == Kind::LoseSite) else { return };
         let Some(id) = self.lab.sites[site].id else { return };
-        let Some(version) = self.note_promotions(site, id) else { return };
+        let versions = self.lab.promotions_of(id, *began).map(|one| one.version);
+        let version = versions.max().unwrap_or_default();
         // Whoever was lost knows it, if nobody waits for that any more.
         let is_known = version > Ballot::default();
         let leaders = (0..self.world.sites.len()).filter_map(|site| self.lab.leader(site));
@@ -40,56 +81,83 @@ impl Run<'_> {
         let has_returned = is_known
             && registries.any(|registry| registry.version > version && !registry.is_lost(id));
         if is_over || has_returned {
-            self.end_loss(site);
+            self.losing.remove(&site);
         }
     }
 
-    /// Notes which slots a lost site's backup has taken. The last version of the registry in which it
-    /// waits for the lost one to hear of it; the lowest: it has taken nothing.
-    fn note_promotions(&mut self, site: usize, id: SiteId) -> Option<Ballot> {
-        let (from_us, slots) = self.losing.get_mut(&site)?;
-        let mut version = Ballot::default();
-        for one in self.lab.promotions_of(id, Duration::from_micros(*from_us)) {
-            slots.extend(one.failover.taken.iter().flat_map(|taken| taken.slots.iter()));
-            version = version.max(one.version);
-        }
-        Some(version)
-    }
-
-    fn end_loss(&mut self, site: usize) {
-        let id = self.lab.sites[site].id;
-        let version = id.and_then(|id| self.note_promotions(site, id));
-        let Some((from_us, slots)) = self.losing.remove(&site) else { return };
-        if version.is_some_and(|version| version > Ballot::default()) {
-            let until_us = self.lab.now().as_micros() as u64;
-            self.history.lost.push(Lost { from_us, until_us, keys: Vec::new() });
-            self.lost_slots.push((site, slots));
+    /// Writes down what may have been lost.
+    pub(super) fn declare_lost(&self, history: &mut History) {
+        let keys = global_keys(history, &self.world.keyspaces);
+        for promoted in self.lab.promotions() {
+            let ids = std::iter::once(&promoted.failover.lost).chain(&promoted.failover.without);
+            let heard = ids.map(|id| promoted.heard.get(id).copied().unwrap_or(self.lab.now()));
+            let until_us = heard.max().unwrap_or_default().as_micros() as u64;
+            let mut spans: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+            for (slot, keys) in &keys {
+                let mut taken = promoted.failover.taken.iter();
+                let Some(taken) = taken.find(|taken| taken.slots.contains(*slot)) else { continue };
+                let from_us = self.lost_since(promoted, *slot, taken).as_micros() as u64;
+                spans.entry(from_us).or_default().extend(keys.iter().cloned());
+            }
+            let span = |(from_us, keys)| Lost { from_us, until_us, keys };
+            history.lost.extend(spans.into_iter().map(span));
         }
     }
 
-    /// What is not over by the end of the run is over then.
-    pub(super) fn end_losses(&mut self) {
-        let sites: Vec<usize> = self.losing.keys().copied().collect();
-        sites.into_iter().for_each(|site| self.end_loss(site));
+    /// Since when what was written to a slot that is taken may be lost.
+    fn lost_since(&self, promoted: &Promoted, slot: Slot, taken: &Taken) -> Duration {
+        let decided = Epoch::of_failover(promoted.failover.decided);
+        let owners = || self.holders.range((slot, Epoch::default())..(slot, decided));
+        let named = taken.from.map_or(Duration::ZERO, |(epoch, position)| {
+            // Somebody who was not asked may have owned it since.
+            let later = owners().filter(|((_, of), who)| *of > epoch && promoted.fences(who.id));
+            let later = later.map(|(_, who)| who.since).min();
+            let owner = self.holders.get(&(slot, epoch)).filter(|_| position != SlotCopy::WHOLE);
+            let behind = owner.map(|owner| self.last_at(owner.id, position));
+            later.into_iter().chain(behind).min().unwrap_or(promoted.at)
+        });
+        named.max(self.certain_until(promoted, slot).unwrap_or_default())
+    }
+
+    /// When a site was last seen without more than so many writes.
+    fn last_at(&self, site: SiteId, revision: u64) -> Duration {
+        let known = self.known.iter().filter(|one| one.site == site && one.revision <= revision);
+        known.map(|one| one.at).max().unwrap_or_default()
+    }
+
+    /// Until when what was written to a slot of the lost site must be with somebody who was asked.
+    fn certain_until(&self, promoted: &Promoted, slot: Slot) -> Option<Duration> {
+        let lost = promoted.failover.lost;
+        let decided = Epoch::of_failover(promoted.failover.decided);
+        let mut owners = self.holders.range((slot, Epoch::default())..(slot, decided)).rev();
+        let (_, owner) = owners.next().filter(|(_, owner)| owner.id == lost)?;
+        let is_asked = |id: SiteId| {
+            !promoted.fences(id) && self.lab.sites.iter().any(|site| site.id == Some(id))
+        };
+        let known = self.known.iter().rev();
+        let mut known = known.filter(|one| one.site == lost && one.at <= promoted.at);
+        // Of backups that it had before, the last one.
+        let backup = known.find_map(|one| one.in_step);
+        match backup.filter(|(_, at)| *at >= owner.since) {
+            Some((to, at)) => is_asked(to).then_some(at),
+            // Who handed it over has it as it was then.
+            None => {
+                let (_, giver) = owners.next().filter(|(_, giver)| is_asked(giver.id))?;
+                (giver.id != lost).then_some(owner.since)
+            }
+        }
     }
 }
 
-/// Names the keys that lie in slots that were lost: keys of global keyspaces, by their prefixes.
-pub(super) fn name_keys(
-    history: &mut History,
-    slots: &[(usize, BTreeSet<Slot>)],
-    keyspaces: &[KeyspaceSpec],
-) {
+/// The keys of global keyspaces that were asked for, by their slots.
+fn global_keys(history: &History, keyspaces: &[KeyspaceSpec]) -> BTreeMap<Slot, BTreeSet<String>> {
     let is_global = |key: &String| {
         let mut globals = keyspaces.iter().filter(|spec| spec.is_global());
         globals.any(|spec| key.as_bytes().starts_with(&spec.prefix))
     };
-    let keys = history.operations.iter().map(|one| &one.key);
-    let keys: BTreeSet<&String> = keys.filter(|key| is_global(key)).collect();
-    let keys: Vec<(Slot, String)> =
-        keys.into_iter().map(|key| (Slot::of_key(key.as_bytes()), key.clone())).collect();
-    for (lost, (_, slots)) in history.lost.iter_mut().zip(slots) {
-        let of_slots = keys.iter().filter(|(slot, _)| slots.contains(slot));
-        lost.keys = of_slots.map(|(_, key)| key.clone()).collect();
+    let mut keys: BTreeMap<Slot, BTreeSet<String>> = BTreeMap::new();
+    for one in history.operations.iter().filter(|one| is_global(&one.key)) {
+        keys.entry(Slot::of_key(one.key.as_bytes())).or_default().insert(one.key.clone());
     }
+    keys
 }

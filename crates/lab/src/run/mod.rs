@@ -18,6 +18,8 @@ mod audit;
 mod deployment;
 mod form;
 mod lost;
+mod owners;
+mod pointers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +32,7 @@ use protocol::site::trial::Planted;
 use self::form::PATIENCE;
 use crate::clients::{self, Crowd, Ids, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
-use crate::faults::{Fault, Kind, plan};
+use crate::faults::{Fault, plan};
 use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
 use crate::measure::Measure;
 use crate::simulation::presence::{self, Presence};
@@ -209,10 +211,16 @@ struct Run<'w> {
     across_bytes: u64,
     /// Which site was seen to hold a slot at an epoch.
     holders: BTreeMap<(Slot, Epoch), deployment::Holder>,
-    /// Sites that are lost: since when (µs) what they acknowledge may be lost, and which slots.
-    losing: BTreeMap<usize, (u64, BTreeSet<Slot>)>,
-    /// Of each line of the history about what was lost, the site and its slots.
-    lost_slots: Vec<(usize, BTreeSet<Slot>)>,
+    /// Sites that are lost one at a time, and since when.
+    losing: BTreeMap<usize, Duration>,
+    /// What sites knew of their backups.
+    known: Vec<lost::Known>,
+    /// The highest term in which a node of each life of a site was seen to lead.
+    terms: BTreeMap<(usize, u64), u64>,
+    /// The ring while the clients work.
+    pointers: pointers::Pointers,
+    /// Slots that somebody took while it could not be said who else has them.
+    unsure: BTreeSet<Slot>,
     failure: Option<String>,
 }
 
@@ -255,7 +263,10 @@ impl<'w> Run<'w> {
             across_bytes: 0,
             holders: BTreeMap::new(),
             losing: BTreeMap::new(),
-            lost_slots: Vec::new(),
+            known: Vec::new(),
+            terms: BTreeMap::new(),
+            unsure: BTreeSet::new(),
+            pointers: pointers::Pointers::default(),
             failure: None,
         }
     }
@@ -294,6 +305,7 @@ impl<'w> Run<'w> {
         self.across_bytes = self.lab.across_bytes - before;
         if !self.plan.is_empty() {
             apply::end_all(&mut self.lab);
+            self.pointers.all_end(self.lab.now());
             let at_us = self.now_us();
             let text = "all faults have ended".to_owned();
             self.history.marks.push(Mark { at_us, kind: MarkKind::Healed, text });
@@ -309,6 +321,7 @@ impl<'w> Run<'w> {
             self.audit();
             self.look_at_states();
             self.look_at_ring();
+            self.look_at_slots();
         }
         self.note_holders();
     }
@@ -343,13 +356,18 @@ impl<'w> Run<'w> {
                 Stepped::Call(Call::GoOn(number, began)) => {
                     let since = self.lab.now() - began;
                     let goes_on = apply::go_on(&mut self.lab, &self.plan[number], since);
-                    if let Begun::For(more) = goes_on {
-                        self.lab.call_after(more, Call::GoOn(number, began));
+                    match goes_on {
+                        Begun::For(more) => {
+                            self.lab.call_after(more, Call::GoOn(number, began));
+                        }
+                        _ => self.pointers.ends(self.plan[number].kind, self.lab.now()),
                     }
-                    self.note_loss(number, goes_on == Begun::Over);
+                    self.note_return(number, goes_on == Begun::Over);
                 }
                 Stepped::Call(Call::Tend) => {
                     apply::tend(&mut self.lab);
+                    self.note_backups();
+                    self.judge_unsure();
                     self.lab.call_after(TEND, Call::Tend);
                 }
             }
@@ -363,24 +381,25 @@ impl<'w> Run<'w> {
             if !self.lab.held.is_empty() {
                 self.note_holders();
             }
+            if std::mem::take(&mut self.lab.ring_changed) {
+                self.judge_pointers();
+            }
         }
     }
 
     fn begin_fault(&mut self, number: usize) {
         apply::aim(&self.lab, &mut self.plan[number]);
-        if self.plan[number].kind == Kind::LoseSite && !self.losing.is_empty() {
+        if self.must_wait(number) {
             return;
         }
-        let from_us = self.lost_from_us(number);
+        self.note_backups();
         let fault = &self.plan[number];
         let begun = apply::begin(&mut self.lab, fault);
         if begun == Begun::Skipped {
             return;
         }
-        if let Some(from_us) = from_us {
-            self.losing.insert(fault.site, (from_us, BTreeSet::new()));
-        }
         self.done[number] = true;
+        self.pointers.begins(fault.kind, begun, self.lab.now());
         let (kind, place, span) =
             (fault.kind, fault.place(&self.world.sites), fault.span.as_millis());
         let text = match span {
@@ -389,6 +408,7 @@ impl<'w> Run<'w> {
         };
         let at_us = self.now_us();
         self.history.marks.push(Mark { at_us, kind: MarkKind::Fault, text });
+        self.note_losing(number);
         if let Begun::For(span) = begun {
             let now = self.lab.now();
             self.lab.call_after(span, Call::GoOn(number, now));
@@ -398,6 +418,9 @@ impl<'w> Run<'w> {
     fn note_leaders(&mut self) {
         for led in std::mem::take(&mut self.lab.led) {
             self.elections += 1;
+            let site = self.lab.nodes[led.node].site;
+            let term = self.terms.entry((site, self.lab.sites[site].life)).or_default();
+            *term = led.term.max(*term);
             let site = self.lab.label(self.lab.nodes[led.node].site);
             self.history.owners.push(Owner {
                 at_us: led.at.as_micros() as u64,
@@ -482,18 +505,17 @@ impl<'w> Run<'w> {
 
     fn finish(mut self) -> Ran {
         self.failed();
-        self.end_losses();
         let mut crowd = self
             .crowd
             .take()
             .unwrap_or_else(|| Crowd::new(self.world, self.seed, self.duration, Ids::default()));
-        let mut history = self.history;
+        let mut history = std::mem::take(&mut self.history);
         let audited = history.operations.split_off(
             history.operations.iter().take_while(|one| one.client.starts_with("loader-")).count(),
         );
         history.operations.append(&mut crowd.history.operations);
         history.operations.extend(audited);
-        lost::name_keys(&mut history, &self.lost_slots, &self.world.keyspaces);
+        self.declare_lost(&mut history);
         let mut promises = vec![Promise::Linearizable, Promise::OneOwner];
         // Copies there are where more than one node of a site holds data.
         let copies = |site: &crate::world::Site| site.nodes - usize::from(site.witness);

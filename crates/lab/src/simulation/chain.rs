@@ -2,7 +2,7 @@
 //! says the same. Only registries that a majority has chosen are copies, so two that differ are a fork.
 
 use super::Simulation;
-use model::{Registry, Term};
+use model::{Registry, SiteId, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ fn is_same(a: &Registry, b: &Registry) -> bool {
 
 impl<C> Simulation<C> {
     /// A node has this registry now.
-    pub(super) fn note_registry(&mut self, registry: &Arc<Registry>) {
-        self.note_promotions(registry);
+    pub(super) fn note_registry(&mut self, own: SiteId, registry: &Arc<Registry>) {
+        self.note_promotions(own, registry);
         let key = (registry.version.term, registry.changes);
         let known = self.chain.0.entry(key).or_insert_with(|| registry.clone());
         if !is_same(known, registry) && self.failure.is_none() {

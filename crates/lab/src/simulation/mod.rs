@@ -19,6 +19,7 @@
 //! | `between` | links between sites |
 //! | [`presence`] | sites that come and go |
 //! | [`node`] | a disk, clocks, and a process that comes and goes |
+//! | [`promoted`] | failovers that somebody has heard of |
 //! | `lives` | what happens to nodes and links from outside |
 //! | `shell` | the outputs of a core, performed |
 //! | `text` | messages, requests and answers as one reads them in a trace |
@@ -34,7 +35,7 @@ mod lives;
 pub mod network;
 pub mod node;
 pub mod presence;
-mod promoted;
+pub mod promoted;
 mod queue;
 mod shell;
 mod straight;
@@ -43,14 +44,15 @@ mod text;
 use crate::link::Link;
 use crate::random::Random;
 use between::Between;
-use model::{Answer, Failure, NodeId, Request, SiteId, Slot, SlotEpochs, Time};
+use model::{Answer, Epoch, Failure, NodeId, Request, SiteId, Slot, SlotEpochs, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use presence::{Course, Errand, Presence};
 use promoted::Promoted;
 use protocol::Core;
+use protocol::global::ring::invariant;
 use protocol::site::trial::Planted;
-use protocol::site::{Input, Status, Ticket};
+use protocol::site::{Input, Standing, Status, Ticket};
 use queue::Queue;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -138,6 +140,8 @@ pub struct Held {
     pub site: usize,
     /// Which life of it.
     pub life: u64,
+    /// Its id in the deployment.
+    pub id: SiteId,
     /// Which slots, at which epochs.
     pub slots: SlotEpochs,
 }
@@ -206,6 +210,8 @@ pub struct Group {
     pub life: u64,
     /// Where it stands in its deployment.
     pub presence: Presence,
+    /// Clients do not reach it, and it does not reach them: for whoever has clients to look at.
+    pub clients_cut: bool,
     /// How much it should hold, relative to others: 100 is one share.
     pub capacity_percent: u32,
     course: Course,
@@ -229,6 +235,8 @@ pub struct Simulation<C = ()> {
     pub led: Vec<Led>,
     /// Who was seen to hold slots since somebody took it.
     pub held: Vec<Held>,
+    /// Whether somebody's pointers on the ring have changed since somebody looked.
+    pub ring_changed: bool,
     promoted: Vec<Promoted>,
     chain: chain::Chain,
     /// Outputs performed so far, by all nodes.
@@ -265,6 +273,7 @@ impl<C> Simulation<C> {
             lost: Vec::new(),
             led: Vec::new(),
             held: Vec::new(),
+            ring_changed: false,
             promoted: Vec::new(),
             chain: chain::Chain::default(),
             outputs: 0,
@@ -301,6 +310,7 @@ impl<C> Simulation<C> {
             network: Network::new(link),
             life: 1,
             presence: Presence::Inside,
+            clients_cut: false,
             capacity_percent: 100,
             course: Course::default(),
         };
@@ -352,6 +362,21 @@ impl<C> Simulation<C> {
         Some(status)
     }
 
+    /// How far a replica is; `None`: it is down. Cheap.
+    #[must_use]
+    pub fn standing(&self, node: NodeIndex) -> Option<Standing> {
+        Some(self.nodes.get(node)?.process.as_ref()?.site.standing())
+    }
+
+    /// Which backup a node's site last knew to have everything, and how long ago that was, if the node
+    /// leads.
+    #[must_use]
+    pub fn in_step(&self, node: NodeIndex) -> Option<(SiteId, Duration)> {
+        let progress = self.nodes[node].process.as_ref()?.site.mirror_progress()?;
+        // As of when the node last heard anything, which is not long ago: it is woken all the time.
+        Some((progress.to, progress.in_step_ago?))
+    }
+
     /// Whether a node leads, as it thinks itself. Cheap.
     #[must_use]
     pub fn leads(&self, node: NodeIndex) -> bool {
@@ -363,8 +388,9 @@ impl<C> Simulation<C> {
     #[must_use]
     pub fn leader(&self, site: usize) -> Option<NodeIndex> {
         let nodes = self.sites[site].nodes.iter().filter(|node| self.leads(**node));
-        let statuses = nodes.filter_map(|node| Some((*node, self.status(*node)?)));
-        let leads = statuses.filter(|(_, one)| one.leader == Some(one.node) && one.ready);
+        let standings = nodes.filter_map(|node| Some((*node, self.standing(*node)?)));
+        let own = |node: NodeIndex| Some(NodeId(self.nodes[node].id));
+        let leads = standings.filter(|(node, one)| one.leader == own(*node) && one.ready);
         leads.max_by_key(|(_, one)| one.term).map(|(node, _)| node)
     }
 
@@ -373,15 +399,18 @@ impl<C> Simulation<C> {
     #[must_use]
     pub fn is_whole(&self, site: usize) -> bool {
         let Some(leader) = self.leader(site) else { return false };
-        let Some(status) = self.status(leader) else { return false };
-        let nodes = &self.sites[site].nodes;
-        status.members.voters.len() == nodes.len()
-            && status.members.voters_outgoing.is_empty()
-            && status.members.nodes.len() == nodes.len()
-            && nodes.iter().all(|node| {
-                self.status(*node).is_some_and(|one| {
-                    one.applied_index == status.last_index && one.leader == Some(status.node)
-                })
+        let Some(standing) = self.standing(leader) else { return false };
+        let (nodes, id) = (&self.sites[site].nodes, NodeId(self.nodes[leader].id));
+        let has_followed = |node: &NodeIndex| {
+            self.standing(*node).is_some_and(|one| {
+                one.applied_index == standing.last_index && one.leader == Some(id)
+            })
+        };
+        nodes.iter().all(has_followed)
+            && self.status(leader).is_some_and(|status| {
+                status.members.voters.len() == nodes.len()
+                    && status.members.voters_outgoing.is_empty()
+                    && status.members.nodes.len() == nodes.len()
             })
     }
 
@@ -405,6 +434,12 @@ impl<C> Simulation<C> {
         process.map(|process| process.site.moves()).unwrap_or_default()
     }
 
+    /// The epoch at which a node's site serves a slot, as far as the node knows; `None`: it does not.
+    #[must_use]
+    pub fn serves(&self, node: NodeIndex, slot: Slot) -> Option<Epoch> {
+        self.nodes[node].process.as_ref()?.site.serves(slot)
+    }
+
     /// What a node's site knows of its right to a slot, in words.
     #[must_use]
     pub fn token(&self, node: NodeIndex, slot: Slot) -> Option<String> {
@@ -423,6 +458,26 @@ impl<C> Simulation<C> {
             (own.point.0, before, after.collect())
         });
         pointers.collect()
+    }
+
+    /// Whether the pointers of all sites together are as they must be at every moment, as long as nobody is
+    /// wrongly taken for dead; and whether those of every site that is there are as they are to be in the
+    /// end.
+    pub fn judge_ring(&self) -> (Result<(), invariant::Violation>, bool) {
+        let leaders = (0..self.sites.len()).filter_map(|site| {
+            let nodes = self.sites[site].nodes.iter().copied();
+            let processes = nodes.filter_map(|node| self.nodes[node].process.as_ref());
+            let leads = processes.filter(|process| process.site.is_on_ring());
+            leads.max_by_key(|process| process.site.leads_in())
+        });
+        let rings: Vec<_> = leaders.map(|process| process.site.ring()).collect();
+        let live = rings.iter().map(|ring| ring.site()).collect();
+        let holds = match rings.is_empty() {
+            true => Ok(()),
+            false => invariant::check(&rings, &live),
+        };
+        let there = (0..self.sites.len()).filter(|site| self.is_there(*site)).count();
+        (holds, rings.len() == there && invariant::is_ideal(&rings, &live))
     }
 
     /// The rows of a node's state; `None`: it cannot be read.

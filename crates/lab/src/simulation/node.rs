@@ -141,6 +141,8 @@ pub struct Node {
     pub(super) wakes_at: Option<Duration>,
     /// The term in which it was last seen to lead.
     pub(super) led_term: u64,
+    /// How often its process was last seen to have changed its pointers on the ring.
+    pub(super) ring_changes: u64,
     pub(super) random: Random,
 }
 
@@ -170,6 +172,7 @@ impl Node {
             paused_until: Duration::ZERO,
             wakes_at: None,
             led_term: 0,
+            ring_changes: 0,
             random,
         }
     }

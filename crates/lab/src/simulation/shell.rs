@@ -71,6 +71,8 @@ impl<C> Simulation<C> {
 
     fn see_who_leads(&mut self, node: NodeIndex) {
         let one = &mut self.nodes[node];
+        let changes = one.process.as_ref().map_or(0, |process| process.site.ring_changes());
+        self.ring_changed |= std::mem::replace(&mut one.ring_changes, changes) != changes;
         let Some(term) = one.process.as_ref().and_then(|process| process.site.leads_in()) else {
             return;
         };
@@ -108,14 +110,15 @@ impl<C> Simulation<C> {
                 let site = self.nodes[node].site;
                 self.sites[site].has_left = has_left;
                 self.sites[site].id = Some(own);
-                self.note_registry(&registry);
+                self.note_registry(own, &registry);
                 self.note_of(node, || format!("is of {own}, registry {}", registry.version));
             }
             Output::Holds(slots) => {
                 let site = self.nodes[node].site;
                 self.note_of(node, || text::held(&slots));
                 let life = self.sites[site].life;
-                self.held.push(Held { at: self.now, site, life, slots });
+                let Some(id) = self.sites[site].id else { return };
+                self.held.push(Held { at: self.now, site, life, id, slots });
             }
             Output::Answer { ticket, outcome } => self.answer(node, ticket, outcome),
             Output::Gate(gate) => {

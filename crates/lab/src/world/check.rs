@@ -159,6 +159,7 @@ fn check_links(written: &WorldFile, sites: &[Site], files: &Files) -> Result<Lin
         node_node: tier(&written.links.node_node, "node_node")?,
         at_site: BTreeMap::new(),
         pairs: BTreeMap::new(),
+        ways: BTreeMap::new(),
     };
     each("link", &written.link, |pair: &PairFile| {
         let (first, second) = (&pair.between.0, &pair.between.1);
@@ -171,14 +172,19 @@ fn check_links(written: &WorldFile, sites: &[Site], files: &Files) -> Result<Lin
             (false, false) => {
                 let (a, b) =
                     (find_site(sites, first, "between")?, find_site(sites, second, "between")?);
-                (Some(a.min(b)), a.max(b))
+                if pair.one_way { (Some(a), b) } else { (Some(a.min(b)), a.max(b)) }
             }
         };
-        Ok((ends, pair.tier.resolve(&read).map_err(|wrong| wrong.under("tier"))?))
+        if pair.one_way && (ends.0.is_none() || ends.0 == Some(ends.1)) {
+            return Err(Wrong::at("one_way", "one_way: a way is from one site to another"));
+        }
+        let tier = pair.tier.resolve(&read).map_err(|wrong| wrong.under("tier"))?;
+        Ok((ends, pair.one_way, tier))
     })?
     .into_iter()
-    .for_each(|((first, second), tier)| match first {
+    .for_each(|((first, second), one_way, tier)| match first {
         None => drop(links.at_site.insert(second, tier)),
+        Some(first) if one_way => drop(links.ways.insert((first, second), tier)),
         Some(first) => drop(links.pairs.insert((first, second), tier)),
     });
     Ok(links)
@@ -253,6 +259,10 @@ fn check_clients(
         Ok(Also { keyspace, share: also.share, stale_reads: also.stale_reads })
     };
     let also = group.also.as_ref().map(also).transpose();
+    if group.expires_s.is_some_and(|seconds| !(600.0..=DURATION_MAX_S).contains(&seconds)) {
+        let message = "expires_s is 600 or more: what a run sees must not have expired";
+        return Err(Wrong::at("expires_s", message));
+    }
     Ok(Clients {
         name: group.name.clone(),
         count: group.count,
@@ -266,6 +276,7 @@ fn check_clients(
         also: also.map_err(|wrong| wrong.under("also"))?,
         operations: group.operations,
         repeat: group.repeat,
+        expiry: group.expires_s.map(Duration::from_secs_f64),
         stale_reads: group.stale_reads,
     })
 }
@@ -304,7 +315,12 @@ fn check_chances(faults: &FaultsFile) -> Result<Chances, Wrong> {
     if !weights.values().all(|weight| (0.0..=1e6).contains(weight)) {
         return Err(Wrong::at("weights", "faults: a weight is 0 to 1000000"));
     }
+    if faults.never_permille > 1_000 {
+        return Err(Wrong::at("never_permille", "faults: never_permille is 0 to 1000"));
+    }
     Ok(Chances {
+        never_permille: faults.never_permille,
+        some_kinds: faults.some_kinds,
         every: Duration::from_secs_f64(faults.every_s),
         calm: Duration::from_secs_f64(faults.calm_s),
         weights,

@@ -168,6 +168,9 @@ pub struct LinksFile {
 pub struct PairFile {
     /// Two sites; one twice: the nodes of that site; `"clients"` and a site: the clients at it.
     pub between: (String, String),
+    /// Only the way from the first of two sites to the second.
+    #[serde(default)]
+    pub one_way: bool,
     /// What the link is like.
     pub tier: TierFile,
 }
@@ -280,6 +283,8 @@ pub struct ClientsFile {
     /// Whether their reads may be stale.
     #[serde(default)]
     pub stale_reads: bool,
+    /// What they put expires after so many seconds; at least 600, as a history knows of no expiry.
+    pub expires_s: Option<f64>,
 }
 
 /// Another keyspace of the same clients.
@@ -328,8 +333,14 @@ pub struct FaultsFile {
     #[serde(default)]
     pub calm_s: f64,
     /// How often each kind comes, relative to the others; a kind that is not named does not come.
-    /// Without it all kinds come alike.
+    /// Without it all kinds come alike, but for those that only come where they are asked for.
     pub weights: Option<std::collections::BTreeMap<Kind, f64>>,
+    /// Of a thousand faults that may, so many last until all faults end.
+    #[serde(default)]
+    pub never_permille: u64,
+    /// Whether each seed has about half of the kinds only, drawn from it.
+    #[serde(default)]
+    pub some_kinds: bool,
     /// Of a thousand places in the code at which something rare could happen, at how many it does.
     /// Only builds with the feature `trial` have such places.
     #[serde(default)]

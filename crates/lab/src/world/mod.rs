@@ -114,12 +114,15 @@ pub struct Links {
     at_site: BTreeMap<usize, Tier>,
     /// Pairs of sites, and sites whose nodes are, an exception; the lower one first.
     pairs: BTreeMap<(usize, usize), Tier>,
+    /// Ways from one site to another that are an exception.
+    ways: BTreeMap<(usize, usize), Tier>,
 }
 
 impl Links {
     /// The link between two sites that stand there.
     fn between(&self, a: usize, b: usize, at: (Point, Point)) -> Link {
-        let tier = self.pairs.get(&(a.min(b), a.max(b))).unwrap_or(&self.site_site);
+        let pair = || self.pairs.get(&(a.min(b), a.max(b)));
+        let tier = self.ways.get(&(a, b)).or_else(pair).unwrap_or(&self.site_site);
         tier.link(at.0.distance_m(at.1), (a, b))
     }
 }
@@ -152,6 +155,8 @@ pub struct Clients {
     pub operations: Option<u64>,
     /// Whether they number their writes and repeat them.
     pub repeat: bool,
+    /// After how long what they put expires.
+    pub expiry: Option<Duration>,
     /// Whether their reads may be stale.
     pub stale_reads: bool,
 }

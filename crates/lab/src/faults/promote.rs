@@ -1,0 +1,167 @@
+//! Sites are lost, alone or together, and operators do what they can think of: they promote one, with and
+//! without naming the others, at any site; they only look; they ask twice, and call it off. Lost sites come
+//! back in any order, or not before the end.
+//!
+//! Nothing is waited for: mirrors lag, slots are on their way, another failover is open. What a promotion
+//! loses is what its decision says, which the run declares ([`crate::run`]).
+
+use std::time::Duration;
+
+use model::{Body, RegistryChange, Request, SiteId};
+use storage::disk::memory::Survival;
+
+use super::Fault;
+use super::apply::Begun;
+use crate::random::Random;
+use crate::simulation::presence::Presence;
+use crate::simulation::{Down, Simulation};
+
+/// How often operators look.
+const LOOK: Duration = Duration::from_millis(250);
+/// How many looks lie between two of their attempts, about.
+const ATTEMPT_LOOKS: u64 = 14;
+/// How long one of them may take.
+const ATTEMPT: Duration = Duration::from_secs(4);
+/// They do not go on for longer.
+const LENGTH_MAX: Duration = Duration::from_secs(40);
+/// Most sites that are lost at one time.
+const LOST_MAX: usize = 3;
+
+/// A site that is lost with the fault.
+struct Lost {
+    site: usize,
+    /// With its power, or only from all other sites.
+    with_power: bool,
+    /// `None`: not before the end.
+    back: Option<Duration>,
+}
+
+/// Which sites a fault loses.
+fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
+    let mut random = Random::new(fault.draw);
+    let count = [1, 1, 1, 1, 2, 2, 2, 3][random.below(8) as usize];
+    let mut sites = vec![fault.site];
+    for _ in 1..count.min(simulation.sites.len().saturating_sub(2)) {
+        let other = random.below(simulation.sites.len() as u64) as usize;
+        if !sites.contains(&other) {
+            sites.push(other);
+        }
+    }
+    let mut lost = Vec::new();
+    for site in sites {
+        let with_power = random.chance(500);
+        let back = LOOK + fault.span.mul_f64(random.fraction());
+        let back = (!random.chance(150)).then_some(back);
+        lost.push(Lost { site, with_power, back });
+    }
+    lost
+}
+
+/// Whether nobody outside a site hears it now.
+fn is_away<C>(simulation: &Simulation<C>, site: usize) -> bool {
+    let nodes = &simulation.sites[site].nodes;
+    simulation.is_parted(site) || nodes.iter().all(|node| !simulation.nodes[*node].up)
+}
+
+/// Loses the site, and others with it, unless too many are lost already.
+pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
+    let away = (0..simulation.sites.len())
+        .filter(|site| simulation.is_there(*site) && is_away(simulation, *site));
+    if simulation.sites[fault.site].id.is_none() || away.count() >= LOST_MAX {
+        return Begun::Skipped;
+    }
+    let mut random = Random::new(fault.draw ^ 1);
+    for one in lost(simulation, fault) {
+        if !simulation.is_there(one.site) {
+            continue;
+        }
+        if one.with_power {
+            for node in simulation.sites[one.site].nodes.clone() {
+                simulation.crash(node, &Down::PowerLost(Survival::Bytes(random.below(4_096))));
+            }
+        } else {
+            simulation.part_site(one.site);
+        }
+    }
+    Begun::For(LOOK)
+}
+
+/// Goes on: sites come back when it is time, and operators ask.
+pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
+    let lost = lost(simulation, fault);
+    let before = since.saturating_sub(LOOK);
+    for one in &lost {
+        let is_due = one.back.is_some_and(|back| (before..since).contains(&back));
+        if is_due && simulation.is_there(one.site) {
+            bring_back(simulation, one);
+        }
+    }
+    let look = (since.as_micros() / LOOK.as_micros()) as u64;
+    let mut random = Random::new(fault.draw ^ (look << 20));
+    let mut course = Random::new(fault.draw ^ 2);
+    let (first, calls_off, after) = (4 + course.below(8), course.chance(300), 1 + course.below(8));
+    if look >= first {
+        let turn = (look - first) % ATTEMPT_LOOKS;
+        if turn == 0 {
+            ask(simulation, fault, &lost, &mut random);
+        } else if turn == after && calls_off {
+            call_off(simulation, &mut random);
+        }
+    }
+    let all_back = lost.iter().all(|one| one.back.is_none_or(|back| back < since));
+    let is_over = since >= LENGTH_MAX || (all_back && since >= fault.span + 2 * ATTEMPT);
+    if is_over { Begun::Over } else { Begun::For(LOOK) }
+}
+
+fn bring_back<C>(simulation: &mut Simulation<C>, one: &Lost) {
+    if one.with_power {
+        for node in simulation.sites[one.site].nodes.clone() {
+            simulation.start(node);
+        }
+    } else {
+        simulation.rejoin_site(one.site);
+    }
+}
+
+/// An operator asks some site to promote the lost one, or what that would cost.
+fn ask<C>(simulation: &mut Simulation<C>, fault: &Fault, lost: &[Lost], random: &mut Random) {
+    let id = |site: usize| simulation.sites[site].id;
+    let Some(of) = id(fault.site) else { return };
+    // Mostly the others that are lost; also nobody, and now and then somebody who is well.
+    let named = |one: &&Lost| one.site != fault.site;
+    let mut without: Vec<SiteId> = match random.below(4) {
+        0 => Vec::new(),
+        _ => lost.iter().filter(named).filter_map(|one| id(one.site)).collect(),
+    };
+    if random.chance(100) {
+        let other = id(random.below(simulation.sites.len() as u64) as usize);
+        without.extend(other.filter(|other| *other != of && !without.contains(other)));
+    }
+    without.sort();
+    let accept = random.chance(850);
+    let body = Body::Promote { lost: of, by: None, without, accept };
+    ask_anywhere(simulation, body, random);
+}
+
+/// An operator calls off whatever failover is open, as far as some site knows.
+fn call_off<C>(simulation: &mut Simulation<C>, random: &mut Random) {
+    let leaders = (0..simulation.sites.len()).filter_map(|site| simulation.leader(site));
+    let mut registries = leaders.filter_map(|leader| simulation.registry(leader));
+    let open = registries.find_map(|registry| registry.failovers.open.as_ref().map(|f| f.opened));
+    if let Some(opened) = open {
+        let change = RegistryChange::CloseFailover(opened);
+        ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    }
+}
+
+/// Asks the leader of some site that is up, whether or not others hear it.
+pub(super) fn ask_anywhere<C>(simulation: &mut Simulation<C>, body: Body, random: &mut Random) {
+    let is_in = |site: &usize| simulation.sites[*site].presence == Presence::Inside;
+    let sites = (0..simulation.sites.len()).filter(is_in);
+    let leaders: Vec<_> = sites.filter_map(|site| simulation.leader(site)).collect();
+    if !leaders.is_empty() {
+        let leader = *random.pick(&leaders);
+        let deadline_ms = Some(ATTEMPT.as_millis() as u64);
+        simulation.ask(leader, Request { body, deadline_ms, redirect: false });
+    }
+}

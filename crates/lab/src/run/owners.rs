@@ -1,0 +1,142 @@
+//! Who serves a slot: never two sites, but for those that a failover took for lost and that have not heard
+//! of it; and in the end, when all sites are back, one.
+//!
+//! A site's word is that of a leader that has applied all that its site had committed before. Where no such
+//! leader is there it is asked later.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::{Epoch, SiteId, Slot};
+
+use super::Run;
+use super::form::PATIENCE;
+use crate::simulation::{Held, NodeIndex};
+
+/// Slots that are kept to be looked at again.
+const UNSURE_MAX: usize = 2_000;
+
+/// Who serves a slot, and at which epoch.
+type Serving = (SiteId, Epoch);
+
+impl Run<'_> {
+    /// A site was seen to hold slots: nobody else may serve them.
+    pub(super) fn judge_owners(&mut self, held: &Held) {
+        let slots: Vec<Slot> = held.slots.iter().map(|(slot, _)| slot).collect();
+        self.judge_slots(&slots);
+    }
+
+    /// Looks again at what could not be said.
+    pub(super) fn judge_unsure(&mut self) {
+        let slots: Vec<Slot> = std::mem::take(&mut self.unsure).into_iter().collect();
+        self.judge_slots(&slots);
+    }
+
+    fn judge_slots(&mut self, slots: &[Slot]) {
+        if slots.is_empty() || self.lab.failure.is_some() {
+            return;
+        }
+        let (mut sure, mut is_unsure) = (Vec::new(), false);
+        for site in 0..self.lab.sites.len() {
+            let Some(id) = self.lab.sites[site].id.filter(|_| self.lab.is_there(site)) else {
+                continue;
+            };
+            match self.sure_leader(site) {
+                Some(leader) => sure.push((id, leader)),
+                None => is_unsure = true,
+            }
+        }
+        for slot in slots {
+            let serving = sure
+                .iter()
+                .filter_map(|(id, leader)| Some((*id, self.lab.serves(*leader, *slot)?)));
+            let serving: Vec<Serving> = serving.collect();
+            if let Some((one, other)) = self.both(&serving) {
+                let (a, b) = (self.name_of(one.0), self.name_of(other.0));
+                let what = format!(
+                    "slot {slot} is served by two sites: {a} at {:?}, and {b} at {:?}",
+                    one.1, other.1
+                );
+                self.lab.failure.get_or_insert(what);
+                return;
+            }
+        }
+        if is_unsure && self.unsure.len() + slots.len() <= UNSURE_MAX {
+            self.unsure.extend(slots);
+        }
+    }
+
+    /// Two of those that serve a slot and must not.
+    fn both(&self, serving: &[Serving]) -> Option<(Serving, Serving)> {
+        let mut pairs = serving.iter().flat_map(|one| serving.iter().map(move |two| (*one, *two)));
+        pairs.find(|(one, other)| {
+            let is_pair = one.0 != other.0 && one.1 <= other.1;
+            is_pair && !self.is_stale(*one, other.1)
+        })
+    }
+
+    /// Whether a failover that a site has not heard of has given a slot away that it serves.
+    fn is_stale(&self, (site, epoch): Serving, later: Epoch) -> bool {
+        self.lab.promotions().iter().any(|one| {
+            let decided = Epoch::of_failover(one.failover.decided);
+            let is_between = epoch < decided && decided <= later;
+            is_between && one.fences(site) && !one.heard.contains_key(&site)
+        })
+    }
+
+    /// A leader of whom it is certain that no other one came after it.
+    fn sure_leader(&self, site: usize) -> Option<NodeIndex> {
+        let leader = self.lab.leader(site)?;
+        let term = self.lab.standing(leader)?.term;
+        let known = self.terms.get(&(site, self.lab.sites[site].life));
+        known.is_none_or(|known| *known <= term).then_some(leader)
+    }
+
+    fn name_of(&self, id: SiteId) -> String {
+        let site = self.lab.sites.iter().position(|site| site.id == Some(id));
+        site.map_or_else(|| id.to_string(), |site| self.lab.label(site))
+    }
+
+    /// Every site is back: no failover is open any more, and every slot is served, by one site.
+    pub(super) fn look_at_slots(&mut self) {
+        if !self.is_deployment() || self.failure.is_some() {
+            return;
+        }
+        let until = self.lab.now() + PATIENCE;
+        loop {
+            let Some(wrong) = self.wrong_slots() else { return };
+            if self.lab.now() >= until {
+                return self.fail(format!("all sites are back, and {wrong}"));
+            }
+            if let Some(why) = self.lab.failure.take() {
+                return self.fail(why);
+            }
+            self.lab.run(Duration::from_secs(1));
+        }
+    }
+
+    fn wrong_slots(&self) -> Option<String> {
+        let mut served = BTreeSet::new();
+        for site in self.sites_inside() {
+            let Some(leader) = self.sure_leader(site) else {
+                return Some(format!("{} has no leader", self.lab.label(site)));
+            };
+            let registry = self.lab.registry(leader);
+            if let Some(open) = registry.and_then(|registry| registry.failovers.open.clone()) {
+                let lost = self.name_of(open.lost);
+                return Some(format!("{} has the failover of {lost} open", self.lab.label(site)));
+            }
+            for slot in self.lab.held_slots(leader).0 {
+                if self.lab.serves(leader, slot).is_some() && !served.insert(slot) {
+                    return Some(format!("slot {slot} is served twice"));
+                }
+            }
+        }
+        let missing: Vec<String> = Slot::all()
+            .filter(|slot| !served.contains(slot))
+            .map(|slot| slot.to_string())
+            .collect();
+        let first = missing.first()?;
+        Some(format!("{} slots are served by nobody, the first is {first}", missing.len()))
+    }
+}

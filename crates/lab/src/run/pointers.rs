@@ -1,0 +1,99 @@
+//! The ring while things happen: its invariant holds after every change of a pointer.
+//!
+//! It is promised as long as no site is wrongly taken for dead and fewer are lost at one time than a
+//! successor list is long ("How to make Chord correct", Zave 2012). So it is judged from when it is
+//! first as it should be, through joins, departures, crashes, losses of power and handovers of leadership, until a fault begins
+//! that lets living sites seem dead; and again when none of those is there any more and the ring has been
+//! seen as it should be. What becomes of it in the end is judged in any case ([`crate::verdict::ring`]).
+
+use std::time::Duration;
+
+use super::Run;
+use crate::faults::Kind;
+use crate::faults::apply::Begun;
+
+/// For so long after the last fault that lets a living site seem dead, one may still be taken for that.
+const SETTLES: Duration = Duration::from_secs(6);
+
+/// What may be said of the ring.
+#[derive(Debug)]
+pub(super) struct Pointers {
+    /// Faults under way that let living sites seem dead.
+    under_way: usize,
+    /// Until when one may be taken for dead; `None`: the ring has been well since.
+    disturbed_until: Option<Duration>,
+}
+
+impl Default for Pointers {
+    fn default() -> Pointers {
+        // Sites that have just joined find their places first.
+        Pointers { under_way: 0, disturbed_until: Some(Duration::ZERO) }
+    }
+}
+
+/// Whether a fault lets nobody who lives seem dead.
+fn is_honest(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Crash
+            | Kind::SiteLoss
+            | Kind::SitesLoss
+            | Kind::Transfer
+            | Kind::Replace
+            | Kind::MoveSlots
+            | Kind::JoinSite
+            | Kind::LeaveSite
+            | Kind::SetBackup
+            | Kind::CutClients
+    )
+}
+
+impl Pointers {
+    /// A fault begins.
+    pub(super) fn begins(&mut self, kind: Kind, begun: Begun, now: Duration) {
+        if !is_honest(kind) {
+            self.under_way += usize::from(matches!(begun, Begun::For(_)));
+            self.disturbed_until = Some(now + SETTLES);
+        }
+    }
+
+    /// A fault that lasted has ended.
+    pub(super) fn ends(&mut self, kind: Kind, now: Duration) {
+        if !is_honest(kind) {
+            self.under_way = self.under_way.saturating_sub(1);
+            self.disturbed_until = Some(now + SETTLES);
+        }
+    }
+
+    /// All faults have ended, also those that would last longer.
+    pub(super) fn all_end(&mut self, now: Duration) {
+        self.under_way = 0;
+        self.disturbed_until = Some(now + SETTLES);
+    }
+
+    fn may_be_judged(&self, now: Duration) -> bool {
+        self.under_way == 0 && self.disturbed_until.is_none_or(|until| now >= until)
+    }
+}
+
+impl Run<'_> {
+    /// Somebody's pointers have changed.
+    pub(super) fn judge_pointers(&mut self) {
+        if !self.is_deployment() || self.lab.failure.is_some() {
+            return;
+        }
+        if !self.pointers.may_be_judged(self.lab.now()) {
+            return;
+        }
+        let (holds, is_ideal) = self.lab.judge_ring();
+        if is_ideal {
+            self.pointers.disturbed_until = None;
+        }
+        if self.pointers.disturbed_until.is_none()
+            && let Err(violation) = holds
+        {
+            let what = format!("the ring's invariant does not hold: {violation}");
+            self.lab.failure.get_or_insert(what);
+        }
+    }
+}
