@@ -8,16 +8,19 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::explore::{Small, Totals, Tried, shrink};
 use lab::run::{Bug, Options};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored when nobody says which.
-const WORLDS: [&str; 7] =
-    ["three-sites", "one-site", "witness", "pairs", "leases", "elections", "global"];
+const WORLDS: [&str; 8] =
+    ["three-sites", "one-site", "witness", "pairs", "leases", "elections", "global", "mixed"];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it says how far it is, where there is no terminal.
+const SAY_EVERY: Duration = Duration::from_secs(30);
 /// Lines of a small run's trace that are printed.
 const TRACE_LINES: usize = 30;
 
@@ -35,7 +38,7 @@ const TRACE_LINES: usize = 30;
 Exit codes: 0 nothing was found, 1 something was")]
 pub(crate) struct Explore {
     /// Ready worlds, or world files [default: three-sites one-site witness pairs leases
-    /// elections global]
+    /// elections global mixed]
     #[arg(value_name = "WORLD")]
     worlds: Vec<String>,
 
@@ -139,15 +142,29 @@ impl Explore {
         };
         let progress = progress(self.seeds.map(|seeds| seeds * count), length);
         let mut totals = Totals::default();
+        let mut said_at = started;
         let mut used_s = vec![0.0; jobs];
         let found = work(Workers::start(jobs, &flags)?, seeds, |worker, told| {
             used_s[worker] = told.used_s;
             totals.add(&told.tried);
-            progress.set_message(format!(
+            let far = format!(
                 "{:.1} h simulated, {} faults",
                 totals.virtual_s / 3_600.0,
                 totals.faults_done()
-            ));
+            );
+            // Where nobody watches a bar, a line now and then.
+            let is_well = told.tried.wrongs.is_empty();
+            if is_well && progress.is_hidden() && said_at.elapsed() >= SAY_EVERY {
+                said_at = Instant::now();
+                // It goes on if nobody reads that.
+                let _ = writeln!(
+                    io::stderr(),
+                    "{} seeds in {:.0} s, {far}; nothing broke so far",
+                    totals.seeds,
+                    started.elapsed().as_secs_f64()
+                );
+            }
+            progress.set_message(far);
             match (self.seeds, length) {
                 (None, Some(_)) => progress.set_position(started.elapsed().as_secs()),
                 _ => progress.inc(1),
