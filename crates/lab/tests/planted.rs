@@ -6,7 +6,7 @@ use lab::run::{Bug, Options};
 use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 31] = [
+const BUGS: [(Bug, &str, u64, u64); 32] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -38,6 +38,7 @@ const BUGS: [(Bug, &str, u64, u64); 31] = [
     (Bug::RetainNothing, "mixed", 1, 40),
     (Bug::IgnoreHighestEpoch, "mixed", 1, 40),
     (Bug::AbortUnasked, "mixed", 1, 100),
+    (Bug::MapsUncompared, "global", 1, 20),
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
@@ -120,6 +121,7 @@ found! {
     an_owner_that_is_not_asked: IgnoreHighestEpoch,
     #[ignore = "many seeds of a large world: by hand"]
     a_handover_that_is_broken_off_unasked: AbortUnasked,
+    maps_that_are_never_compared: MapsUncompared,
 }
 
 #[test]

@@ -183,6 +183,12 @@ pub const CLIENTS_REMEMBERED_MAX: usize = 1 << 18;
 /// How long, in log time, an idle client is remembered.
 pub const CLIENT_REMEMBERED_MS: u64 = 10 * 60 * 1000;
 
+/// Facts (runs of slots with one owner at one epoch) in one message about the map of slots; what is left
+/// is sent after a later comparison.
+pub const MAP_FACTS_PER_MESSAGE_MAX: usize = 4_096;
+/// Facts that wait to be pushed to other sites; what finds no room is found by comparison.
+pub const MAP_NEWS_MAX: usize = 1_024;
+
 /// Points of the ring that one site takes, by its capacity.
 pub const RING_VIRTUALS_MAX: u32 = 64;
 /// Other sites in the successor list of a virtual node: fewer neighbouring sites than this may
@@ -249,6 +255,9 @@ const _: () = {
     assert!(CACHE_BYTES_MIN <= CACHE_BYTES_DEFAULT && CACHE_BYTES_DEFAULT <= CACHE_BYTES_MAX);
     assert!(CACHE_BYTES_MAX <= CACHES_BYTES_MAX);
     assert!(CACHE_AGE_MS_DEFAULT <= CACHE_AGE_MS_MAX);
+    assert!(MAP_NEWS_MAX <= MAP_FACTS_PER_MESSAGE_MAX);
+    // 40 bytes each at most.
+    assert!(64 * MAP_FACTS_PER_MESSAGE_MAX < PEER_FRAME_BYTES_MAX);
     assert!(RING_SUCCESSORS < RING_LIST_MEMBERS_MAX);
     assert!((RING_AVOIDED_MAX as u32) < RING_HOPS_MAX);
     assert!(RING_VIRTUALS_MAX as usize <= RING_SEEKS_WAITING_MAX);

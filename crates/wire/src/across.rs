@@ -12,7 +12,7 @@ use model::{Ballot, Epoch, SiteId, Term};
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Across {
     /// What it says; `None` when a newer version says something unknown here.
-    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110")]
+    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180")]
     pub say: Option<AcrossSay>,
     /// Which registry the sender has; `None`: it belongs to no deployment, or its version does not say.
     #[prost(message, optional, tag = "100")]
@@ -75,6 +75,9 @@ pub enum AcrossSay {
     /// Copies of slots, and whether they may go.
     #[prost(message, tag = "110")]
     Copies(CopiesSay),
+    /// Who owns which slots. A version without it compares no maps.
+    #[prost(message, tag = "180")]
+    Map(MapSay),
 }
 
 /// What became of requests from another site.
@@ -116,12 +119,18 @@ pub struct AnswerAcross {
     /// Of a slot that is served there: the failover of the epoch at which it is.
     #[prost(message, optional, tag = "190")]
     pub served: Option<RegistryVersion>,
+    /// Whether `holder` owned the slot at `epoch` for certain. Earlier versions made epochs up.
+    #[prost(bool, tag = "182")]
+    pub is_fact: bool,
 }
 
 impl AnswerAcross {
-    /// The epoch at which `holder` owns the slot.
+    /// The epoch at which `holder` owns the slot; the lowest one if it is only a guess.
     pub fn known_epoch(&self) -> Epoch {
-        Epoch { failover: take_failover(self.failover), count: self.epoch }
+        match self.is_fact {
+            true => Epoch { failover: take_failover(self.failover), count: self.epoch },
+            false => Epoch::default(),
+        }
     }
 }
 
@@ -189,6 +198,76 @@ pub struct CopiesSay {
     pub owner: u32,
 }
 
+/// What is said of the map of slots.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MapSay {
+    /// One step; `None`: one that this version does not know.
+    #[prost(oneof = "MapStep", tags = "1, 2, 3, 4")]
+    pub step: Option<MapStep>,
+    /// Within a site, from its leader: sites that do not answer it at the moment.
+    #[prost(uint32, repeated, tag = "10")]
+    pub silent: Vec<u32>,
+    /// Within a site, from its leader: those of them that cannot be reached.
+    #[prost(uint32, repeated, tag = "11")]
+    pub lost: Vec<u32>,
+}
+
+/// A step of the exchange of maps. The digests are part of the format: all versions compute them alike.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum MapStep {
+    /// The digest of the sender's map.
+    #[prost(fixed64, tag = "1")]
+    Compare(u64),
+    /// The sender's map has this digest, too.
+    #[prost(fixed64, tag = "2")]
+    Same(u64),
+    /// The sender's map has another digest; those of its buckets, eight bytes each, little-endian.
+    #[prost(bytes = "bytes", tag = "3")]
+    Buckets(Bytes),
+    /// What the sender knows.
+    #[prost(message, tag = "4")]
+    Facts(MapFacts),
+}
+
+/// Who owns some slots.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MapFacts {
+    /// Runs of slots.
+    #[prost(message, repeated, tag = "1")]
+    pub facts: Vec<MapFact>,
+    /// A bit for each bucket of which this is all that the sender knows, and of which it wants to be told
+    /// more; little-endian. Empty: nothing is asked for.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub wants: Bytes,
+}
+
+/// A run of slots that one site owns at one epoch, or did.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct MapFact {
+    /// The first slot.
+    #[prost(uint32, tag = "1")]
+    pub first: u32,
+    /// How many there are beside it.
+    #[prost(uint32, tag = "2")]
+    pub more: u32,
+    /// The site.
+    #[prost(uint32, tag = "3")]
+    pub owner: u32,
+    /// The epoch: how many handovers there were since the last failover.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    /// The epoch: the last failover.
+    #[prost(message, optional, tag = "5")]
+    pub failover: Option<RegistryVersion>,
+}
+
+impl MapFact {
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        Epoch { failover: take_failover(self.failover), count: self.count }
+    }
+}
+
 /// News of the registry.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RegistryNews {
@@ -249,6 +328,58 @@ mod tests {
             let read = Across::decode(&message.encode_to_vec()[..]).unwrap();
             assert_eq!(read.version.map(Ballot::from), Some(ballot));
         }
+    }
+
+    /// As a version reads it that compares no maps.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct OldAcross {
+        #[prost(message, optional, tag = "10")]
+        alive: Option<Alive>,
+        #[prost(message, optional, tag = "100")]
+        version: Option<RegistryVersion>,
+    }
+
+    #[test]
+    fn a_version_that_compares_no_maps_hears_nothing() {
+        let step = Some(MapStep::Compare(7));
+        let map = AcrossSay::Map(MapSay { step, ..MapSay::default() });
+        let version = Some(RegistryVersion { round: 3, site: 1, ..Default::default() });
+        let bytes = Across { say: Some(map), version }.encode_to_vec();
+        let old = OldAcross::decode(&bytes[..]).unwrap();
+        assert_eq!(old, OldAcross { alive: None, version });
+        let told = Across::decode(&old.encode_to_vec()[..]).unwrap();
+        assert_eq!(told, Across { say: None, version });
+    }
+
+    #[test]
+    fn the_exchange_of_maps_is_written_as_it_is_read() {
+        let failover = Some(RegistryVersion { round: 300, site: 2, term: 1, term_site: 3 });
+        let fact = MapFact { first: 12_000, more: 511, owner: 90, count: 4, failover };
+        assert!(fact.encoded_len() <= 28, "{}", fact.encoded_len());
+        let wants = Bytes::from_static(&[1; 16]);
+        let facts = MapStep::Facts(MapFacts { facts: vec![fact], wants });
+        for (step, bytes) in [
+            (MapStep::Compare(1), &b"\x09\x01\0\0\0\0\0\0\0"[..]),
+            (MapStep::Same(1), b"\x11\x01\0\0\0\0\0\0\0"),
+            (MapStep::Buckets("bb".into()), b"\x1a\x02bb"),
+            (facts, b""),
+        ] {
+            let say = MapSay { step: Some(step), ..MapSay::default() };
+            let written = say.encode_to_vec();
+            assert!(bytes.is_empty() || written == bytes, "{written:?}");
+            assert_eq!(MapSay::decode(&written[..]), Ok(say));
+        }
+        // A step of a later version.
+        assert_eq!(MapSay::decode(&b"\xca\x02\x01x"[..]).unwrap().step, None);
+    }
+
+    #[test]
+    fn an_epoch_that_was_made_up_is_a_guess() {
+        let old = OldAnswer { holder: 3, epoch: 9, ..Default::default() };
+        let answer = AnswerAcross::decode(&old.encode_to_vec()[..]).unwrap();
+        assert_eq!(answer.known_epoch(), Epoch::default());
+        let fact = AnswerAcross { is_fact: true, ..answer };
+        assert_eq!(fact.known_epoch(), Epoch::counted(9));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!
 //! Commands, answers and failures inside are bytes in the encoding of [`crate::entry`].
 
-use crate::across::{Across, Validator};
+use crate::across::{Across, MapSay, Validator};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
@@ -68,7 +68,7 @@ pub struct Life {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// What it says; `None` when a newer version says something unknown here.
-    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136")]
+    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136, 181")]
     pub say: Option<Say>,
     /// Of a leader's heartbeats and read indexes: the log time when it was sent.
     #[prost(message, optional, tag = "130")]
@@ -117,6 +117,9 @@ pub enum Say {
     /// The receiver is not the life of its node that is a member: this one is.
     #[prost(message, tag = "136")]
     Replaced(Life),
+    /// Who owns which slots, between a site's leader and its other nodes.
+    #[prost(message, tag = "181")]
+    Map(MapSay),
 }
 
 /// A message of Raft. The fields mean what they mean in etcd's Raft.

@@ -18,6 +18,7 @@ mod audit;
 mod deployment;
 mod form;
 mod lost;
+mod maps;
 mod owners;
 mod pointers;
 
@@ -316,6 +317,9 @@ impl<'w> Run<'w> {
         apply::bring_back(&mut self.lab, &all);
         if !self.failed() {
             self.wait_until_whole();
+        }
+        if !self.failed() {
+            self.look_at_maps();
         }
         if !self.failed() {
             self.audit();

@@ -440,6 +440,27 @@ impl<C> Simulation<C> {
         self.nodes[node].process.as_ref()?.site.serves(slot)
     }
 
+    /// What a node knows of who owns which slots; `None`: it is down.
+    #[must_use]
+    pub fn slot_facts(&self, node: NodeIndex) -> Option<&protocol::global::map::Facts> {
+        Some(self.nodes[node].process.as_ref()?.site.slot_facts())
+    }
+
+    /// What a node would show of where slots are; `None`: it is down.
+    #[must_use]
+    pub fn map_view(&self, node: NodeIndex) -> Option<protocol::site::MapView> {
+        Some(self.nodes[node].process.as_ref()?.site.map_view())
+    }
+
+    /// The slots that a node's site holds, at which epochs; `None`: it is down.
+    #[must_use]
+    pub fn held_epochs(&self, node: NodeIndex) -> Option<model::SlotEpochs> {
+        let process = self.nodes[node].process.as_ref()?;
+        let held = self.held_slots(node).0.into_iter();
+        let epoch = |slot: Slot| (slot, process.site.token(slot).epoch());
+        Some(model::SlotEpochs::gather(held.map(epoch)))
+    }
+
     /// What a node's site knows of its right to a slot, in words.
     #[must_use]
     pub fn token(&self, node: NodeIndex, slot: Slot) -> Option<String> {

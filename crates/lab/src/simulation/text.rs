@@ -59,6 +59,7 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
             let (from, until) = (chunk.offset, chunk.offset + chunk.bytes.len() as u64);
             format!("SnapshotChunk {} bytes {from}..{until} of {}", chunk.index, chunk.total_bytes)
         }
+        Say::Map(_) => return None,
         Say::Across(message) => return across(message),
     })
 }
@@ -89,7 +90,7 @@ fn across(message: &Across) -> Option<String> {
         AcrossSay::Registry(news) if news.registry.is_empty() => return None,
         AcrossSay::Registry(news) => format!("Registry {}", news.version),
         AcrossSay::Ring(_) => "Ring".to_owned(),
-        AcrossSay::Alive(_) => return None,
+        AcrossSay::Alive(_) | AcrossSay::Map(_) => return None,
         AcrossSay::Mirror(_) | AcrossSay::Copies(_) => return None,
     })
 }

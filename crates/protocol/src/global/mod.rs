@@ -6,6 +6,7 @@
 //! the state says is under way.
 //!
 //! - [`cache`]: copies of keys that other sites hold;
+//! - [`map`]: who owns which slots, as this site knows it, and how all sites come to know the same;
 //! - [`routing`]: requests on their way to the site that holds their slot;
 //! - [`straight`]: reads that need no core on the way there;
 //! - [`handover`]: slots on their way to another site, carried by the giver's leader;
@@ -24,6 +25,7 @@ pub mod cache;
 pub mod failover;
 pub mod handover;
 pub mod homes;
+pub mod map;
 pub mod mirroring;
 pub mod ownership;
 pub mod ring;

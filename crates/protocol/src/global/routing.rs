@@ -1,8 +1,8 @@
 //! Requests about global keys, from a node to the site that holds their slot.
 //!
 //! A request goes straight to the holder, as far as it is known; whoever is asked and does not hold
-//! the slot says so, and who does, by its own knowledge. What is known is a *hint* with an epoch: the
-//! highest counts. A request about a slot that changes hands just now waits and is sent on.
+//! the slot says so, and who does, by its own knowledge. What is known is in the map of slots
+//! ([`super::map`]): facts, of which the highest epoch counts, and guesses. A request about a slot that changes hands just now waits and is sent on.
 //!
 //! A write is numbered before it leaves the node, unless its client has done so, and keeps its number
 //! wherever it goes: what a site remembers of a slot's requests moves along with the slot. So it can
@@ -16,6 +16,7 @@ mod copies;
 mod told;
 
 use super::cache::{Asked, Copies};
+use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::straight::Routes;
 use crate::site::{Origin, forgotten_is_unknown};
 use model::{
@@ -36,7 +37,7 @@ const REST: Duration = Duration::from_millis(20);
 /// The longest it rests.
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// The epoch of a hint that nobody has vouched for.
+/// The epoch of what is only guessed.
 pub(crate) const GUESSED: Epoch = Epoch::counted(0);
 
 /// Whom a request is for.
@@ -108,7 +109,8 @@ pub(crate) struct Routing {
     due: Vec<u64>,
     /// To be looked at then.
     resting: BTreeSet<(Duration, u64)>,
-    hints: BTreeMap<Slot, (SiteId, Epoch)>,
+    /// Who owns which slots, as far as this node knows.
+    pub(crate) map: SlotMap,
     routes: Arc<Routes>,
     /// Whom to ask at a site: who led it lately.
     near: BTreeMap<SiteId, NodeId>,
@@ -131,7 +133,7 @@ impl Routing {
             routed: BTreeMap::new(),
             due: Vec::new(),
             resting: BTreeSet::new(),
-            hints: BTreeMap::new(),
+            map: SlotMap::default(),
             routes: Arc::default(),
             near: BTreeMap::new(),
             told: BTreeSet::new(),
@@ -197,49 +199,66 @@ impl Routing {
         Ok(self.last_id)
     }
 
-    // ---- hints -----------------------------------------------------------------------------------
+    // ---- where slots are -------------------------------------------------------------------------
 
-    /// Who is said to hold a slot.
-    pub(crate) fn hint(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
-        self.hints.get(&slot).copied()
+    /// A fact about slots; what of it was news.
+    pub(crate) fn learn(&mut self, run: RunFact, source: Source, now: Duration) -> Vec<Raised> {
+        let raised = self.map.learn(run, source, now);
+        self.follow_map(&raised);
+        raised
     }
 
-    /// Somebody says who holds a slot; an older word counts for nothing.
-    pub(crate) fn learn(&mut self, slot: Slot, site: SiteId, epoch: Epoch) {
-        let known = self.hints.entry(slot).or_insert((site, epoch));
-        if known.1 <= epoch {
-            *known = (site, epoch);
+    /// Slots are elsewhere: nobody goes where they were, and what rests for them is looked at now.
+    pub(crate) fn follow_map(&mut self, raised: &[Raised]) {
+        for RunFact { first, last, .. } in raised.iter().map(|one| one.run) {
+            (first..=last).filter_map(Slot::new).for_each(|slot| self.routes.forget(slot));
+            let routed = &self.routed;
+            let is_about = |id: &u64| match routed.get(id).map(|one| one.target) {
+                Some(Target::Slot(slot)) => (first..=last).contains(&slot.number()),
+                _ => false,
+            };
+            let (woken, resting) = std::mem::take(&mut self.resting)
+                .into_iter()
+                .partition::<BTreeSet<_>, _>(|(_, id)| is_about(id));
+            self.resting = resting;
+            self.due.extend(woken.into_iter().map(|(_, id)| id));
         }
+    }
+
+    /// A site is to be asked about a slot first.
+    pub(crate) fn guess(&mut self, slot: Slot, site: SiteId) {
+        self.map.set_guess(slot, site);
         self.routes.forget(slot);
     }
 
-    /// A site said that it does not hold a slot at this epoch.
-    pub(crate) fn forget(&mut self, slot: Slot, site: SiteId) {
-        if self.hints.get(&slot).is_some_and(|(known, _)| *known == site) {
-            self.hints.remove(&slot);
-        }
-        self.routes.forget(slot);
-    }
-
-    /// A site said that it does not hold a slot, and who does, if it knows. Whether there is somebody else
+    /// A site said that it does not own a slot, and who does, if it knows. Whether there is somebody else
     /// to ask.
     pub(crate) fn not_held(
         &mut self,
         slot: Slot,
         site: SiteId,
         hint: Option<(SiteId, Epoch)>,
+        now: Duration,
     ) -> bool {
-        self.forget(slot, site);
-        let hint = hint.filter(|(holder, _)| *holder != site);
-        if let Some((holder, epoch)) = hint {
-            self.learn(slot, holder, epoch);
+        self.map.drop_guess(slot, site);
+        self.routes.forget(slot);
+        let hint = hint.filter(|(owner, _)| *owner != site);
+        match hint {
+            Some((owner, epoch)) if epoch > GUESSED => {
+                self.learn(map::of_slot(slot, owner, epoch), Source::Other, now);
+            }
+            // What this node knows is better than what another one guesses, unless it is that.
+            Some((owner, _)) if self.map.fact(slot).is_none_or(|fact| fact.owner == site) => {
+                self.map.set_guess(slot, owner);
+            }
+            _ => {}
         }
         hint.is_some()
     }
 
-    /// Forgets what was said of sites that are gone: whoever they were said to hold is elsewhere.
+    /// Forgets what was guessed of sites that are gone: whoever they were said to hold is elsewhere.
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
-        self.hints.retain(|_, (site, _)| is_there(*site));
+        self.map.forget_gone(&is_there);
         self.near.retain(|site, _| is_there(*site));
         self.routes.forget_all();
     }
@@ -450,7 +469,7 @@ impl Routing {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
                 // The first few follow at once; who is sent in circles rests.
                 let rests = one.returns >= 4;
-                if self.not_held(slot, site, hint) && !rests {
+                if self.not_held(slot, site, hint, now) && !rests {
                     self.follow(id);
                 } else {
                     self.rest(id, now);
@@ -503,10 +522,8 @@ impl Routing {
             one.in_doubt |= !matches!(one.body, Body::Read { .. });
             one.returns += 1;
             // Nobody has said that it is there, and there is no answer: others are asked as well.
-            if let Target::Slot(slot) = one.target
-                && self.hints.get(&slot) == Some(&(site, GUESSED))
-            {
-                self.hints.remove(&slot);
+            if let Target::Slot(slot) = one.target {
+                self.map.drop_guess(slot, site);
             }
             one.at = At::Due;
             self.due.push(*id);

@@ -170,20 +170,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whoever is known to hold it; otherwise the site it belongs to, and then, as that may not have
     /// it yet or have it no more, one after the other. So too when what is known leads nowhere: the
     /// trail may end at a site that passed the slot on to one that is gone.
-    fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
+    pub(super) fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
-        let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
+        let map = &self.routing.map;
         // That it is here, only the token says: on the ring this site may be the one to ask.
         let has_token = !matches!(self.machine.token(slot), Token::Never | Token::Gone { .. });
-        let is_there = |site: SiteId| match site == member.own {
+        let guess = map.guess(slot).filter(|_| !has_token);
+        let mut known = guess.into_iter().chain(map.fact(slot).map(|fact| fact.owner));
+        let is_there = |site: &SiteId| match *site == member.own {
             true => has_token,
-            false => member.registry.site(site).is_some(),
+            false => member.registry.site(*site).is_some(),
         };
-        let best = known.filter(|(site, _)| is_there(*site)).max_by_key(|(_, epoch)| *epoch);
+        let best = known.find(is_there);
         match best {
             // Frozen here: whom it goes to is not known before it is gone.
-            Some((site, _)) if site == member.own => None,
-            Some((site, _)) if returns < STRAY || returns.is_multiple_of(2) => Some(site),
+            Some(site) if site == member.own => None,
+            Some(site) if returns < STRAY || returns.is_multiple_of(2) => Some(site),
             _ => {
                 let turn = if best.is_some() { returns / 2 } else { returns };
                 let home = self.homes.of(slot).filter(|home| *home != member.own);
@@ -196,19 +198,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn knows_nothing_of(&self, slot: Slot) -> bool {
-        self.machine.holder(slot).is_none() && self.routing.hint(slot).is_none()
-    }
-
-    /// Who holds which slots, as far as this node knows.
-    pub fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
-        let Some(member) = self.machine.membership() else { return Vec::new() };
-        let mut by_site: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
-        for slot in Slot::all() {
-            let holds = matches!(self.machine.token(slot), Token::Held(_) | Token::Leaving { .. });
-            let elsewhere = if holds { None } else { self.holder_elsewhere(slot, 0) };
-            by_site.entry(elsewhere.unwrap_or(member.own)).or_default().push(slot);
-        }
-        by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
+        !self.routing.map.knows(slot)
     }
 
     /// Who leads the sites that this node has heard from, its own among them.
@@ -249,6 +239,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             AcrossSay::Answered(answered) => self.take_answers_across(site, node, answered),
             AcrossSay::Registry(news) => self.take_news(site, news),
             AcrossSay::Ring(say) => self.take_ring(site, node, say),
+            AcrossSay::Map(say) => self.take_map_of_site(site, node, say),
         }
     }
 
@@ -312,20 +303,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A site said to a read that passed by that it does not hold a slot.
     pub(super) fn hear_moved(&mut self, moved: Moved) {
         let hint = self.hint_told(moved.holder);
-        self.routing.not_held(moved.slot, moved.by, hint);
+        self.routing.not_held(moved.slot, moved.by, hint, self.now.monotonic);
     }
 
-    /// A site has answered for a slot. If somebody else was thought to hold it, this one has had it
-    /// since: at a later epoch. If nothing was known, this is where to ask, also when its home is
-    /// another one from now on.
+    /// A site has answered for a slot. If somebody else was thought to own it, or nobody, this is where to
+    /// ask from now on, until it is known.
     pub(super) fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
-        let known = self.machine.holder(slot).into_iter().chain(self.routing.hint(slot));
-        match known.max_by_key(|(_, epoch)| *epoch) {
-            None => self.routing.learn(slot, site, GUESSED),
-            Some((holder, epoch)) if holder != site => {
-                self.routing.learn(slot, site, epoch.next());
-            }
-            Some(_) => {}
+        let map = &self.routing.map;
+        let known = map.guess(slot).or_else(|| map.fact(slot).map(|fact| fact.owner));
+        if known != Some(site) {
+            self.routing.guess(slot, site);
         }
     }
 
@@ -340,26 +327,37 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let served = served.map(|slot| self.machine.token(slot).epoch().failover);
         let served = served.and_then(put_failover);
         let hint = match &outcome {
-            Err(Failure::Refused(Refusal::NotHeld(slot))) => {
-                let known = self.machine.holder(*slot).into_iter().chain(self.routing.hint(*slot));
-                // One that is gone is no use to whoever asks.
-                let member = self.machine.membership();
-                let is_there = |site: SiteId| {
-                    member.is_some_and(|member| member.registry.site(site).is_some())
-                };
-                let known = known.filter(|(site, _)| is_there(*site));
-                // Who is not registered anywhere else is at home.
-                let home = || Some((self.homes.of(*slot)?, GUESSED));
-                known.max_by_key(|(_, epoch)| *epoch).or_else(home)
-            }
+            Err(Failure::Refused(Refusal::NotHeld(slot))) => self.owner_told(*slot),
             _ => None,
         };
         let (holder, epoch) = hint.map_or_else(Default::default, |(site, epoch)| (site.0, epoch));
+        let is_fact = epoch > GUESSED;
         let (failover, epoch) = (put_failover(epoch.failover), epoch.count);
         let outcome = entry::encode_reply(&outcome);
-        let answer =
-            AnswerAcross { id, outcome, holder, epoch, failover, served, ..Default::default() };
+        let answer = AnswerAcross {
+            id,
+            outcome,
+            holder,
+            epoch,
+            failover,
+            served,
+            is_fact,
+            ..Default::default()
+        };
         self.push_answer(site, node, answer);
+    }
+
+    /// Who owns a slot that is not here, for whoever asks.
+    fn owner_told(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
+        // One that is gone is no use to whoever asks.
+        let member = self.machine.membership()?;
+        let is_there = |site: &SiteId| *site != member.own && member.registry.site(*site).is_some();
+        let map = &self.routing.map;
+        let guess = map.guess(slot).filter(is_there).map(|site| (site, GUESSED));
+        let fact = map.fact(slot).filter(|fact| is_there(&fact.owner));
+        let known = guess.or(fact.map(|fact| (fact.owner, fact.epoch)));
+        // Who is not registered anywhere else is at home.
+        known.or_else(|| Some((self.homes.of(slot)?, GUESSED)))
     }
 
     pub(super) fn push_answer(&mut self, site: SiteId, node: NodeId, answer: AnswerAcross) {

@@ -11,6 +11,7 @@
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::handover::{Progress, Wish};
+use crate::global::map::{Fact, RunFact, Source};
 use crate::global::routing::Target;
 use model::{
     Answer, Ballot, Body, Command, Failure, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry,
@@ -49,6 +50,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn follow_deployment(&mut self) {
         let changed = self.machine.take_changed_tokens();
         if !changed.is_empty() {
+            self.feed_map(&changed);
             self.routing.wake();
             self.handovers.look_again(self.now.monotonic);
             self.mirror.look_again();
@@ -105,6 +107,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.tick_ring();
+        self.tick_map();
         self.tick_backups();
         self.take_waiting_messages();
         self.tick_views();
@@ -194,7 +197,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    fn other_sites(&self) -> Vec<SiteId> {
+    pub(super) fn other_sites(&self) -> Vec<SiteId> {
         let Some(member) = self.machine.membership() else { return Vec::new() };
         let sites = member.registry.sites.iter().map(|site| site.id);
         sites.filter(|site| *site != member.own).collect()
@@ -290,8 +293,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A move's receiver serves its slots: what waits for them need not wait for the release.
     fn send_on(&mut self, number: u64) {
         let Some(one) = self.machine.giving().get(&number) else { return };
-        for (slot, epoch) in self.machine.epochs_to_give(one).iter() {
-            self.routing.learn(slot, one.to, epoch);
+        for (slots, epoch) in self.machine.epochs_to_give(one).0 {
+            for (first, last) in slots.ranges() {
+                let fact = Fact { epoch, owner: one.to };
+                let run = RunFact { first: *first, last: *last, fact };
+                self.routing.learn(run, Source::Other, self.now.monotonic);
+            }
         }
         self.routing.wake();
     }

@@ -13,6 +13,7 @@
 //! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
 //! - `registrars`, `versions`: changes of the registry, and which one other sites have;
+//! - `maps`: the map of slots, kept right and shown ([`crate::global::map`]);
 //! - `copies`: copies of keys that other sites hold;
 //! - `log_clock`, `moments`: log time, and the moments that people name;
 //! - `requests`, `advance`: what comes in, and what follows from it;
@@ -41,6 +42,7 @@ mod leaving;
 pub mod lives;
 mod log_clock;
 pub mod machine;
+mod maps;
 pub mod membership;
 mod moments;
 pub mod raft;
@@ -78,6 +80,8 @@ use heard::Heard;
 use leaving::Leaving;
 use log_clock::LogClock;
 use machine::{Machine, Pace, Reader};
+use maps::Maps;
+pub use maps::{MapView, Share};
 use membership::Membership;
 use model::{
     Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId, Slot,
@@ -366,6 +370,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     backups: Backups,
     reach: Reach,
     homes: Homes,
+    maps: Maps,
     registering: Registering,
     changes: Changes,
     versions: Versions,
@@ -462,6 +467,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             backups: Backups::default(),
             reach: Reach::default(),
             homes: Homes::default(),
+            maps: Maps::new(options.seed ^ options.client.0),
             registering: Registering::default(),
             changes: Changes::new(options.client, options.seed, options.planted),
             versions: Versions::default(),

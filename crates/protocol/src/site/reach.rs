@@ -52,6 +52,12 @@ impl Reach {
         lost.map(|(site, _)| *site).collect()
     }
 
+    /// The sites that say nothing at the moment.
+    pub(super) fn silent(&self, now: Duration) -> BTreeSet<SiteId> {
+        let silent = self.asked.iter().filter(|(_, since)| **since + PATIENCE <= now);
+        silent.map(|(site, _)| *site).collect()
+    }
+
     /// Whether a site has said something since then.
     pub(super) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
         self.heard.get(&site).is_some_and(|at| *at >= since)

@@ -347,6 +347,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Some(Say::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
             Some(Say::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
+            Some(Say::Map(say)) => self.take_map_of_node(from, say),
             // The shell tells these apart by their connection.
             Some(Say::Across(_)) | None => {}
         }

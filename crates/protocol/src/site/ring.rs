@@ -9,7 +9,6 @@ use super::{Origin, Site};
 use crate::global::ring::{
     self, Driver, LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
 };
-use crate::global::routing::GUESSED;
 use model::{ClientId, Command, NodeId, SiteId, Slot, limits};
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -201,7 +200,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     // A slot that this site would have been told of and was not is at home.
                     let site = if Some(site) == own { self.homes.of(slot) } else { Some(site) };
                     if let Some(site) = site.filter(|site| Some(*site) != own) {
-                        self.routing.learn(slot, site, GUESSED);
+                        self.routing.guess(slot, site);
                         self.routing.wake();
                     }
                 }

@@ -1,7 +1,7 @@
 //! What can be seen of a replica from outside.
 
 use super::raft::Role;
-use super::{Kept, Site, machine};
+use super::{Kept, Share, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
 use crate::global::mirroring::Progress as MirrorProgress;
@@ -65,6 +65,8 @@ pub struct Status {
     pub deployment: Option<machine::deployment::Membership>,
     /// Which sites are known to have each failover that was decided, by the version that decided it.
     pub failovers_known: Vec<(Ballot, Vec<SiteId>)>,
+    /// How many slots each site owns, as this node knows it, and whether the sites answer.
+    pub shares: Vec<Share>,
     /// Slots on their way to other sites.
     pub moves: Vec<Progress>,
     /// What this node has handed over as a leader, since its start.
@@ -153,6 +155,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ring_pointers: self.ring().len(),
             deployment: self.machine.membership().cloned(),
             failovers_known: self.failovers_known(),
+            shares: self.shares(),
             moves: self.moves(),
             handed_over: self.handovers.done,
             mirror: self.mirror_progress(),

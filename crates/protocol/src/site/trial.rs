@@ -78,11 +78,13 @@ pub enum Bug {
     IgnoreHighestEpoch,
     /// A site takes a slot back without asking whom it hands it to.
     AbortUnasked,
+    /// Sites tell each other which slots have changed hands, and never compare their maps.
+    MapsUncompared,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -115,6 +117,7 @@ impl Bug {
         Bug::RetainNothing,
         Bug::IgnoreHighestEpoch,
         Bug::AbortUnasked,
+        Bug::MapsUncompared,
     ];
 
     /// Its name on a command line.
@@ -152,6 +155,7 @@ impl Bug {
             Bug::RetainNothing => "retain-nothing",
             Bug::IgnoreHighestEpoch => "ignore-highest-epoch",
             Bug::AbortUnasked => "abort-unasked",
+            Bug::MapsUncompared => "maps-uncompared",
         }
     }
 }

@@ -7,6 +7,7 @@ mod crashes;
 mod forwards;
 mod leases;
 mod leaving;
+mod maps;
 mod moments;
 mod moves;
 mod pair;

@@ -44,7 +44,7 @@ pub use format::RingError;
 pub use hostile::{check_any_row, check_any_say};
 pub use ideal::ideal;
 pub use lookups::{LOOKUP_PATIENCE, LookupOutput, Lookups};
-pub(in crate::global) use point::ticket;
 pub use point::{Member, Point, virtual_count};
+pub(in crate::global) use point::{mix, ticket};
 pub use pointers::Ring;
 pub use step::Step;

@@ -97,7 +97,7 @@ pub(in crate::global) fn ticket(run: u16, site: SiteId, index: u32) -> u64 {
 pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's output for a state.
-pub(super) fn mix(number: u64) -> u64 {
+pub(in crate::global) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

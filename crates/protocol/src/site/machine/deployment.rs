@@ -258,6 +258,8 @@ impl<S: State> Applying<'_, S> {
             put_varint(u64::from(holder.0), &mut row);
             put_epoch(epoch, &mut row);
             self.overlay.put(tables::registered(slot), row);
+            // The map of slots follows.
+            self.known.slots.news.tokens.insert(slot);
         }
         Ok(self.done_now())
     }

@@ -80,6 +80,7 @@ fn status() -> Status {
         ring_pointers: 0,
         deployment: None,
         failovers_known: Vec::new(),
+        shares: Vec::new(),
         moves: Vec::new(),
         handed_over: Default::default(),
         mirror: None,

@@ -1,0 +1,275 @@
+//! The map of slots at a node: fed, told to others, and shown.
+//!
+//! A site's leader exchanges maps with other sites ([`crate::global::map::exchange`]); its other nodes with
+//! the leader, which tells them as well which sites do not answer. What a node knows by its own state it
+//! learns as that is applied.
+
+use super::Site;
+use super::machine::tokens::Token;
+use super::trial::Bug;
+use crate::global::map::exchange::{compare, handle, push};
+use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};
+use model::{NodeId, SiteId, Slot, SlotSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::{AcrossSay, MapSay, MapStep};
+use wire::peer::Say;
+
+/// A node's part in the exchange of maps.
+#[derive(Debug)]
+pub(super) struct Maps {
+    exchange: Exchange,
+    /// Whether the map holds what the state says.
+    is_fed: bool,
+    /// By the leader's word: who does not answer it, and who cannot be reached.
+    silent: BTreeSet<SiteId>,
+    lost: BTreeSet<SiteId>,
+}
+
+impl Maps {
+    /// `seed`: drawn at each start.
+    pub(super) fn new(seed: u64) -> Maps {
+        let (silent, lost) = Default::default();
+        Maps { exchange: Exchange::new(seed), is_fed: false, silent, lost }
+    }
+}
+
+/// Where slots are and which sites answer, as a node knows it.
+#[derive(Clone, Debug, Default)]
+pub struct MapView {
+    /// Every slot; empty: the site belongs to no deployment.
+    pub owners: Vec<Owned>,
+    /// Who leads the sites that were heard from, this one's own among them.
+    pub leaders: BTreeMap<SiteId, NodeId>,
+    /// Sites that do not answer at the moment.
+    pub silent: BTreeSet<SiteId>,
+    /// Sites that cannot be reached.
+    pub lost: BTreeSet<SiteId>,
+}
+
+/// What a node knows of one site's slots, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which site.
+    pub site: SiteId,
+    /// How many slots it owns.
+    pub slots: u32,
+    /// Whether that is the asked site itself.
+    pub is_confirmed: bool,
+    /// Otherwise how old the oldest hint is; what is not known better is as old as this process.
+    pub age: Option<Duration>,
+    /// Whether it does not answer at the moment.
+    pub is_silent: bool,
+    /// Whether it cannot be reached.
+    pub is_lost: bool,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// The state says something else of slots.
+    pub(super) fn feed_map(&mut self, changed: &SlotSet) {
+        if self.machine.membership().is_none() {
+            return;
+        }
+        // What a process finds when it begins is no news.
+        let source = match std::mem::replace(&mut self.maps.is_fed, true) {
+            true => Source::Token,
+            false => Source::Kept,
+        };
+        let holder = |slot| self.machine.holder(slot).map(|(owner, epoch)| Fact { epoch, owner });
+        let facts = changed.iter().filter_map(|slot| Some((slot, holder(slot)?)));
+        for run in runs_of(facts) {
+            self.routing.learn(run, source, self.now.monotonic);
+        }
+    }
+
+    pub(super) fn tick_map(&mut self) {
+        // A deployment of one site has nobody to be of one mind with.
+        let is_alone = self.machine.membership().is_none_or(|one| one.registry.sites.len() < 2);
+        let compares = !self.options.planted.is(Bug::MapsUncompared);
+        let is_due = self.maps.exchange.is_due(self.now.monotonic) && compares;
+        if is_alone || !is_due && !self.routing.map.has_news() {
+            return;
+        }
+        let news = self.routing.map.take_news();
+        if !self.leads() {
+            let Some(leader) = self.raft.leader() else { return };
+            if !news.is_empty() {
+                self.say_map_to_node(leader, push(&news));
+            }
+            if is_due {
+                let step = compare(&self.routing.map);
+                self.say_map_to_node(leader, step);
+            }
+            return;
+        }
+        let others = self.other_sites();
+        if !news.is_empty() {
+            for site in self.maps.exchange.pushed_to(&others) {
+                self.say_map_to_site(site, None, push(&news));
+            }
+            for node in self.other_data_nodes() {
+                self.say_map_to_node(node, push(&news));
+            }
+        }
+        // Who is not listed any more has nothing that others want to know.
+        if is_due
+            && let Some(site) = self.maps.exchange.one_of(&others)
+            && self.is_listed()
+        {
+            // If its leader does not answer, another node may.
+            let nodes = self.nodes_of(site);
+            let is_silent = self.reach.is_silent(site, self.now.monotonic);
+            let node = self.maps.exchange.one_of(&nodes).filter(|_| is_silent);
+            let step = compare(&self.routing.map);
+            self.reach.asked(site, self.now.monotonic);
+            self.say_map_to_site(site, node, step);
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        let member = self.machine.membership();
+        member.is_some_and(|member| member.registry.site(member.own).is_some())
+    }
+
+    fn other_data_nodes(&self) -> Vec<NodeId> {
+        let own = self.options.node.0;
+        let nodes = self.members.nodes.iter().filter(|node| node.node != own && !node.witness);
+        nodes.map(|node| NodeId(node.node)).collect()
+    }
+
+    fn say_map_to_site(&mut self, site: SiteId, node: Option<NodeId>, step: MapStep) {
+        let nodes = self.nodes_of(site);
+        if let Some(node) = node.or_else(|| self.routing.node_of(site, &nodes)) {
+            let say = MapSay { step: Some(step), ..MapSay::default() };
+            self.say_across(site, node, AcrossSay::Map(say));
+        }
+    }
+
+    fn say_map_to_node(&mut self, node: NodeId, step: MapStep) {
+        let mut say = MapSay { step: Some(step), ..MapSay::default() };
+        if self.leads() {
+            let numbers = |sites: BTreeSet<SiteId>| sites.into_iter().map(|site| site.0).collect();
+            say.silent = numbers(self.reach.silent(self.now.monotonic));
+            say.lost = numbers(self.reach.lost(self.now.monotonic));
+        }
+        self.send(node, Say::Map(say));
+    }
+
+    /// A node of another site says something of the map.
+    pub(super) fn take_map_of_site(&mut self, site: SiteId, node: NodeId, say: MapSay) {
+        if let Some(answer) = self.take_map(site, say) {
+            self.say_map_to_site(site, Some(node), answer);
+        }
+    }
+
+    /// A node of this site says something of the map.
+    pub(super) fn take_map_of_node(&mut self, node: NodeId, mut say: MapSay) {
+        let sites = |numbers: &mut Vec<u32>| numbers.drain(..).map(SiteId).collect();
+        if self.raft.leader() == Some(node) && !self.leads() {
+            (self.maps.silent, self.maps.lost) = (sites(&mut say.silent), sites(&mut say.lost));
+        }
+        let Some(own) = self.machine.membership().map(|member| member.own) else { return };
+        if let Some(answer) = self.take_map(own, say) {
+            self.say_map_to_node(node, answer);
+        }
+    }
+
+    fn take_map(&mut self, site: SiteId, say: MapSay) -> Option<MapStep> {
+        self.machine.membership()?;
+        let (answer, raised) = handle(&mut self.routing.map, site, say.step?, self.now.monotonic);
+        self.routing.follow_map(&raised);
+        answer.filter(|_| !self.options.planted.is(Bug::MapsUncompared))
+    }
+
+    // ---- what is shown ---------------------------------------------------------------------------
+
+    /// Where slots are and which sites answer.
+    pub fn map_view(&self) -> MapView {
+        let (silent, lost) = self.out_of_reach();
+        MapView { owners: self.owned(), leaders: self.leaders(), silent, lost }
+    }
+
+    /// Who owns which slots, as far as this node knows.
+    pub fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
+        let mut by_site: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        for owned in self.owned() {
+            by_site.entry(owned.site).or_default().extend(owned.slots.iter());
+        }
+        by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
+    }
+
+    fn owned(&self) -> Vec<Owned> {
+        let Some(member) = self.machine.membership() else { return Vec::new() };
+        let mut all: BTreeMap<(SiteId, Standing), Vec<Slot>> = BTreeMap::new();
+        let mut runs = self.routing.map.facts().runs().peekable();
+        for slot in Slot::all() {
+            while runs.peek().is_some_and(|(run, _)| run.last < slot.number()) {
+                runs.next();
+            }
+            let run = runs.peek().filter(|(run, _)| run.first <= slot.number()).copied();
+            let holds = matches!(self.machine.token(slot), Token::Held(_) | Token::Leaving { .. });
+            let (site, standing) = match holds {
+                true => (member.own, Standing::Confirmed),
+                false => {
+                    let site = self.holder_elsewhere(slot, 0).unwrap_or(member.own);
+                    (site, Standing::Hint { age: self.age_of(site, run) })
+                }
+            };
+            all.entry((site, standing)).or_default().push(slot);
+        }
+        let owned = |((site, standing), slots): (_, Vec<Slot>)| Owned {
+            slots: slots.into_iter().collect(),
+            site,
+            standing,
+        };
+        all.into_iter().map(owned).collect()
+    }
+
+    /// What is shown of each site that is listed or owns something, without looking at each slot.
+    pub(super) fn shares(&self) -> Vec<Share> {
+        let Some(member) = self.machine.membership() else { return Vec::new() };
+        let now = self.now.monotonic;
+        let (silent, lost) = self.out_of_reach();
+        let listed = member.registry.sites.iter().map(|site| site.id);
+        let share = |site| Share {
+            site,
+            slots: 0,
+            age: None,
+            is_confirmed: site == member.own,
+            is_silent: silent.contains(&site),
+            is_lost: lost.contains(&site),
+        };
+        let mut shares: BTreeMap<SiteId, Share> = listed.map(|site| (site, share(site))).collect();
+        let map = &self.routing.map;
+        for (run, learnt) in map.facts().runs() {
+            let owner = run.fact.owner;
+            let one = shares.entry(owner).or_insert_with(|| share(owner));
+            let age = map.age(owner, learnt, now).unwrap_or(now);
+            one.slots += u32::from(run.last - run.first) + 1;
+            one.age = one.age.max(Some(age)).filter(|_| !one.is_confirmed);
+        }
+        shares.into_values().collect()
+    }
+
+    /// The sites that do not answer, and those of them that cannot be reached.
+    fn out_of_reach(&self) -> (BTreeSet<SiteId>, BTreeSet<SiteId>) {
+        let now = self.now.monotonic;
+        match self.leads() {
+            true => (self.reach.silent(now), self.reach.lost(now)),
+            false => (self.maps.silent.clone(), self.maps.lost.clone()),
+        }
+    }
+
+    fn age_of(&self, site: SiteId, run: Option<(RunFact, Option<Duration>)>) -> Option<Duration> {
+        let (_, learnt) = run.filter(|(run, _)| run.fact.owner == site)?;
+        self.routing.map.age(site, learnt, self.now.monotonic)
+    }
+
+    /// Who owned which slots, as far as this node knows.
+    pub fn slot_facts(&self) -> &Facts {
+        self.routing.map.facts()
+    }
+}
