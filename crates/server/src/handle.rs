@@ -16,7 +16,7 @@ use model::{
     Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
 use protocol::site::machine::Reader;
-use protocol::site::{ReadGate, Status};
+use protocol::site::{MapView, ReadGate, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -142,15 +142,20 @@ impl Handle {
     /// The owners of slots, as this node has learned them; empty: its site belongs to no
     /// deployment.
     pub async fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
-        self.slots_and_leaders().await.0
+        let mut by_site: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        for owned in self.map_view().await.owners {
+            by_site.entry(owned.site).or_default().extend(owned.slots.iter());
+        }
+        by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
     }
 
-    /// The same, and who leads the sites that were heard from, this node's own among them.
-    pub async fn slots_and_leaders(&self) -> (Vec<(SlotSet, SiteId)>, BTreeMap<SiteId, NodeId>) {
+    /// The same, with how well that is known, who leads the sites that were heard from, and which of them
+    /// do not answer.
+    pub async fn map_view(&self) -> MapView {
         let (asker, answer) = tokio::sync::oneshot::channel();
         match self.shared.events.send(Event::SlotMap(asker)) {
             Ok(()) => answer.await.unwrap_or_default(),
-            Err(_) => Default::default(),
+            Err(_) => MapView::default(),
         }
     }
 

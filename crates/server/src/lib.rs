@@ -34,6 +34,7 @@ pub use handle::Handle;
 pub use identity::IdentityError;
 pub use node::{Node, StartError, Stopped};
 pub use protocol::global::backups::backup_of;
-pub use protocol::site::Status;
+pub use protocol::global::map::{Owned, Standing};
 pub use protocol::site::raft::Role;
+pub use protocol::site::{MapView, Share, Status};
 pub use watch::{Watch, all_keyspaces};

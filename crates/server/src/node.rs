@@ -33,13 +33,12 @@ use crate::users::Users;
 use crate::watch::Watched;
 use model::{
     ClientId, Command, DeploymentId, Failure, NodeEntry, NodeId, Refusal, Request, SiteEntry,
-    SiteId, SiteName, SlotSet,
+    SiteId, SiteName,
 };
 use protocol::global::straight::Moved;
 use protocol::site::raft::Ticks;
 use protocol::site::recovery::{self, RecoveryError};
-use protocol::site::{Options, Ticket};
-use std::collections::BTreeMap;
+use protocol::site::{MapView, Options, Ticket};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -57,7 +56,6 @@ use wire::across::Across;
 use wire::peer::{self, Member};
 
 /// An event for the site's thread.
-#[expect(clippy::large_enum_variant, reason = "nearly all events are the large one, a message")]
 pub(crate) enum Event {
     Requests(Vec<(Ticket, Request)>),
     Message {
@@ -76,8 +74,8 @@ pub(crate) enum Event {
     },
     /// A site does not own a slot for which a read was sent to it directly.
     Moved(Moved),
-    /// Somebody wants to know who holds which slots, and who leads the sites.
-    SlotMap(tokio::sync::oneshot::Sender<SlotMap>),
+    /// Somebody wants to know who holds which slots, who leads the sites, and which of them answer.
+    SlotMap(tokio::sync::oneshot::Sender<MapView>),
     Persisted(u64),
     DiskFull(String),
     DiskHasRoom,
@@ -91,9 +89,6 @@ pub(crate) enum Event {
     Failed(String),
     Stop,
 }
-
-/// Who holds which slots, and who leads the sites that were heard from.
-pub(crate) type SlotMap = (Vec<(SlotSet, SiteId)>, BTreeMap<SiteId, NodeId>);
 
 /// The desks of a node, by number.
 pub(crate) type Desks = Arc<Mutex<Vec<Arc<Desk>>>>;

@@ -166,7 +166,7 @@ impl SiteLoop {
                 // Moves are shown beside it and must be as new.
                 self.publish(now);
                 // Whoever asked may have gone.
-                let _ = asker.send((self.site.slot_map(), self.site.leaders()));
+                let _ = asker.send(self.site.map_view());
                 return None;
             }
             Event::Persisted(number) => Input::Persisted(number),

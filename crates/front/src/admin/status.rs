@@ -64,6 +64,44 @@ pub struct Remote {
     pub pointers: usize,
     /// Cached copies of keys that other sites own.
     pub copies: Copies,
+    /// Who owns how many slots, as this node knows it.
+    pub slots: Vec<SlotShare>,
+}
+
+/// What a node knows of one site's slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotShare {
+    /// The site's id.
+    pub site: u32,
+    /// Its name; its id, if it is not listed any more.
+    pub name: String,
+    /// How many slots it owns.
+    pub slots: u32,
+    /// Whether that is this site, which knows it. Everything else is a hint.
+    pub confirmed: bool,
+    /// Of a hint: how old the oldest part of it is.
+    pub age_ms: Option<u64>,
+    /// `reached`, `silent` for a second or more, or `unreachable` for five.
+    pub reach: &'static str,
+}
+
+impl SlotShare {
+    fn of(share: &server::Share, status: &server::Status) -> SlotShare {
+        let registry = status.deployment.as_ref().map(|member| &member.registry);
+        let entry = registry.and_then(|registry| registry.site(share.site));
+        SlotShare {
+            site: share.site.0,
+            name: entry.map_or_else(|| share.site.to_string(), |entry| entry.name.to_string()),
+            slots: share.slots,
+            confirmed: share.is_confirmed,
+            age_ms: share.age.map(|age| age.as_millis() as u64),
+            reach: match (share.is_lost, share.is_silent) {
+                (true, _) => "unreachable",
+                (false, true) => "silent",
+                (false, false) => "reached",
+            },
+        }
+    }
 }
 
 /// Cached copies of keys that other sites own.
@@ -101,6 +139,7 @@ impl Remote {
                 misses: copies.misses,
                 evictions: copies.evictions,
             },
+            slots: status.shares.iter().map(|share| SlotShare::of(share, status)).collect(),
         }
     }
 }

@@ -7,7 +7,7 @@ use model::{
     Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView, RequestId,
     SiteId, SlotCopy, SlotSet, Taken,
 };
-use server::backup_of;
+use server::{MapView, Owned, Standing, backup_of};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
 use wire::grpc::{Invalid, request_id, status, v1};
@@ -23,9 +23,16 @@ impl v1::deployment_server::Deployment for Callee {
             let Some(deployment) = self.handle.status().deployment.clone() else {
                 return Ok(v1::ListSitesResponse::default());
             };
-            let map = self.handle.slot_map().await;
+            let map = self.handle.map_view().await;
             let slots_of = |site: SiteId| {
-                map.iter().filter(|(_, holder)| *holder == site).map(|(slots, _)| slots.len()).sum()
+                let owned = map.owners.iter().filter(|owned| owned.site == site);
+                owned.map(|owned| owned.slots.len()).sum()
+            };
+            // The oldest, if all are known.
+            let age_of = |site: SiteId| {
+                let owned = map.owners.iter().filter(|owned| owned.site == site);
+                let ages = owned.map(|owned| hint_age_ms(owned.standing));
+                ages.collect::<Option<Vec<_>>>()?.into_iter().max()
             };
             let registry = &deployment.registry;
             let site = |site: &model::SiteEntry| {
@@ -37,6 +44,8 @@ impl v1::deployment_server::Deployment for Callee {
                     leaving: site.leaving,
                     nodes: site.nodes.iter().map(node).collect(),
                     slots: slots as u32,
+                    slots_age_ms: age_of(site.id).filter(|_| site.id != deployment.own),
+                    reach: reach_of(&map, site.id).to_owned(),
                     backup: backup_of(registry, site.id)
                         .map(|backup| name_of(registry, backup))
                         .unwrap_or_default(),
@@ -66,12 +75,14 @@ impl v1::deployment_server::Deployment for Callee {
             self.administrator(&request).await?;
             let registry = self.registry().await?;
             let mut holders = Vec::new();
-            for (slots, site) in self.handle.slot_map().await {
+            for Owned { slots, site, standing } in self.handle.map_view().await.owners {
                 let site = name_of(&registry, site);
                 holders.extend(slots.ranges().iter().map(|(first, last)| v1::SlotRange {
                     first: u32::from(*first),
                     last: u32::from(*last),
                     site: site.clone(),
+                    confirmed: standing == Standing::Confirmed,
+                    age_ms: hint_age_ms(standing),
                 }));
             }
             holders.sort_by_key(|range| range.first);
@@ -420,6 +431,23 @@ fn site_named(registry: &Registry, name: &str) -> Result<SiteId, Status> {
 
 pub(super) fn name_of(registry: &Registry, site: SiteId) -> String {
     registry.site(site).map_or_else(|| site.to_string(), |site| site.name.to_string())
+}
+
+/// The age of a hint, if it is one and that is known.
+fn hint_age_ms(standing: Standing) -> Option<u64> {
+    match standing {
+        Standing::Hint { age } => age.map(|age| age.as_millis() as u64),
+        Standing::Confirmed => None,
+    }
+}
+
+/// Whether a site answers the asked one.
+fn reach_of(map: &MapView, site: SiteId) -> &'static str {
+    match (map.lost.contains(&site), map.silent.contains(&site)) {
+        (true, _) => "unreachable",
+        (false, true) => "silent",
+        (false, false) => "reached",
+    }
 }
 
 fn node(node: &model::NodeEntry) -> v1::SiteNode {

@@ -4,6 +4,7 @@ use super::connect::Connect;
 use super::failed::Failed;
 use super::promote::{self, Backup, Promote};
 use super::show::{self, Table};
+use super::slots;
 use super::token::Token;
 use clap::{Args, Subcommand};
 use client::{Client, v1};
@@ -93,7 +94,7 @@ impl List {
                 return Ok(show::print_json(&all)?);
             }
             let mut table =
-                Table::new([">id", "site", ">nodes", ">slots", ">capacity", "backup", ""]);
+                Table::new([">id", "site", ">nodes", ">slots", "known", ">capacity", "backup", ""]);
             for site in &listed.sites {
                 let mut notes = Vec::new();
                 if site.id == listed.own {
@@ -101,6 +102,9 @@ impl List {
                 }
                 if site.leaving {
                     notes.push("leaving");
+                }
+                if ["silent", "unreachable"].contains(&site.reach.as_str()) {
+                    notes.push(&site.reach);
                 }
                 if !site.lost_to.is_empty() {
                     notes.push("lost");
@@ -110,6 +114,7 @@ impl List {
                     site.name.clone(),
                     site.nodes.len().to_string(),
                     site.slots.to_string(),
+                    known(site, listed.own),
                     share(site),
                     promote::mirror(site),
                     notes.join(", "),
@@ -196,6 +201,15 @@ fn no_site(name: &str) -> Failed {
     Failed::usage(format!("there is no site {name:?}; `portolan site list` shows those there are"))
 }
 
+/// How well it is known which slots a site has.
+fn known(site: &v1::Site, asked: u32) -> String {
+    match site.slots {
+        _ if site.id == asked => "confirmed".to_owned(),
+        0 => String::new(),
+        _ => slots::hint(site.slots_age_ms),
+    }
+}
+
 /// As a share: 1 is one.
 fn share(site: &v1::Site) -> String {
     (f64::from(site.capacity_percent) / 100.0).to_string()
@@ -209,6 +223,8 @@ fn as_json(site: &v1::Site) -> serde_json::Value {
         "capacity": f64::from(site.capacity_percent) / 100.0,
         "leaving": site.leaving,
         "slots": site.slots,
+        "slots_age_ms": site.slots_age_ms,
+        "reach": site.reach,
         "nodes": site.nodes.iter().map(node).collect::<Vec<_>>(),
         "backup": (!site.backup.is_empty()).then_some(&site.backup),
         "lost_to": (!site.lost_to.is_empty()).then_some(&site.lost_to),

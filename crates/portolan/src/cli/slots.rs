@@ -59,9 +59,12 @@ impl List {
         self.connect.run(|client| async move {
             let listed = client.deployment().slots().await?;
             if self.json {
-                let holders = listed.holders.iter().map(
-                    |range| json!({ "first": range.first, "last": range.last, "site": range.site }),
-                );
+                let holders = listed.holders.iter().map(|range| {
+                    json!({
+                        "first": range.first, "last": range.last, "site": range.site,
+                        "confirmed": range.confirmed, "age_ms": range.age_ms,
+                    })
+                });
                 let moves = listed.moves.iter().map(|one| {
                     json!({
                         "number": one.number, "to": one.to, "slots": one.slots, "keys": one.keys,
@@ -72,18 +75,23 @@ impl List {
                 let (holders, moves): (Vec<_>, Vec<_>) = (holders.collect(), moves.collect());
                 return Ok(show::print_json(&json!({ "holders": holders, "moves": moves }))?);
             }
-            let mut by_site: BTreeMap<&str, (u32, Vec<String>)> = BTreeMap::new();
+            let mut by_site: BTreeMap<&str, OfSite> = BTreeMap::new();
             for range in &listed.holders {
-                let (count, ranges) = by_site.entry(&range.site).or_default();
-                *count += range.last - range.first + 1;
-                ranges.push(match range.first == range.last {
+                let of_site = by_site.entry(&range.site).or_default();
+                of_site.slots += range.last - range.first + 1;
+                if !range.confirmed {
+                    of_site.hints.push(range.age_ms);
+                }
+                of_site.ranges.push(match range.first == range.last {
                     true => range.first.to_string(),
                     false => format!("{}-{}", range.first, range.last),
                 });
             }
-            let mut table = Table::new(["site", ">slots", "which"]);
-            for (site, (count, ranges)) in by_site {
-                table.row([site.to_owned(), count.to_string(), shortened(&ranges)]);
+            let mut table = Table::new(["site", ">slots", "known", "which"]);
+            for (site, of_site) in by_site {
+                let known = known(&of_site.hints);
+                let which = shortened(&of_site.ranges);
+                table.row([site.to_owned(), of_site.slots.to_string(), known, which]);
             }
             show::print(&table)?;
             if !listed.moves.is_empty() {
@@ -105,6 +113,35 @@ impl List {
             }
             Ok(())
         })
+    }
+}
+
+/// What is listed of one site.
+#[derive(Default)]
+struct OfSite {
+    slots: u32,
+    ranges: Vec<String>,
+    /// How old each hint is, if that is known.
+    hints: Vec<Option<u64>>,
+}
+
+/// How well it is known who owns slots: confirmed by the asked site, or a hint, and how old its oldest
+/// part is.
+pub(super) fn known(hint_ages_ms: &[Option<u64>]) -> String {
+    if hint_ages_ms.is_empty() {
+        return "confirmed".to_owned();
+    }
+    match hint_ages_ms.iter().copied().collect::<Option<Vec<u64>>>() {
+        Some(ages) => hint(ages.into_iter().max()),
+        None => hint(None),
+    }
+}
+
+/// A hint of that age.
+pub(super) fn hint(age_ms: Option<u64>) -> String {
+    match age_ms {
+        Some(age_ms) => format!("hint, {} s old", age_ms / 1_000),
+        None => "hint, not confirmed yet".to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::redis::refused::bare;
 use model::{NodeId, Registry, SiteId, Slot, SlotSet};
-use server::Handle;
+use server::{Handle, MapView};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,19 @@ pub(super) struct Shard {
     pub(super) slots: SlotSet,
     /// Its nodes, the preferred one first.
     pub(super) nodes: Vec<Member>,
+    /// Whether it answers.
+    pub(super) health: Health,
+}
+
+/// Whether a site answers this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// It does.
+    Online,
+    /// Not at the moment.
+    Silent,
+    /// It cannot be reached, or others have taken over from it.
+    Failed,
 }
 
 /// A node.
@@ -72,8 +85,7 @@ struct Seen<'a> {
     /// This node, and its address for clients.
     node: NodeId,
     advertised: &'a Address,
-    held: &'a [(SlotSet, SiteId)],
-    leaders: &'a BTreeMap<SiteId, NodeId>,
+    view: &'a MapView,
 }
 
 impl Map {
@@ -96,15 +108,15 @@ impl Map {
         this.or_insert_with(|| (seen.advertised.clone(), 0)).0 = seen.advertised.clone();
 
         let mut slots: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
-        for (held, site) in seen.held {
-            let shown = if sites.contains_key(site) { *site } else { own };
-            slots.entry(shown).or_default().extend(held.iter());
+        for owned in &seen.view.owners {
+            let shown = if sites.contains_key(&owned.site) { owned.site } else { own };
+            slots.entry(shown).or_default().extend(owned.slots.iter());
         }
 
         let deployment = registry.map_or(0, |registry| registry.deployment.0);
         let (mut shards, mut here) = (Vec::new(), (0, 0));
         for (site, nodes) in sites {
-            let leader = seen.leaders.get(&site);
+            let leader = seen.view.leaders.get(&site);
             let mut nodes: Vec<_> = nodes.into_iter().collect();
             nodes.sort_by_key(|(node, _)| (Some(node) != leader, *node));
             if site == own {
@@ -116,7 +128,16 @@ impl Map {
                 address,
                 peer_port,
             };
+            let is_lost = registry.is_some_and(|registry| registry.is_lost(site));
+            let is_silent = seen.view.silent.contains(&site);
+            let health = match seen.view.lost.contains(&site) || is_lost && is_silent {
+                _ if site == own => Health::Online,
+                true => Health::Failed,
+                false if is_silent => Health::Silent,
+                false => Health::Online,
+            };
             shards.push(Shard {
+                health,
                 id: id(deployment, site, NodeId(0)),
                 epoch: u64::from(site.0),
                 slots: slots.remove(&site).unwrap_or_default().into_iter().collect(),
@@ -165,15 +186,14 @@ impl Maps {
         {
             return map.clone();
         }
-        let (held, leaders) = handle.slots_and_leaders().await;
+        let view = handle.map_view().await;
         let status = handle.status();
         let deployment = status.deployment.as_ref();
         let map = Arc::new(Map::of(&Seen {
             deployment: deployment.map(|member| (member.own, &*member.registry)),
             node: handle.node(),
             advertised,
-            held: &held,
-            leaders: &leaders,
+            view: &view,
         }));
         *kept = Some((now, map.clone()));
         map
@@ -185,6 +205,7 @@ impl Maps {
 pub(super) mod made {
     use super::*;
     use model::{DeploymentId, NodeEntry, SiteEntry, SiteName};
+    use server::{Owned, Standing};
 
     fn site(id: u32, nodes: &[(u64, &str)]) -> SiteEntry {
         let node = |(node, cluster): &(u64, &str)| NodeEntry {
@@ -205,6 +226,16 @@ pub(super) mod made {
     /// The view of node 2 of site 1: that site has three nodes, of which the third leads; site 2
     /// has no address, site 3 a node at an IPv6 address.
     pub(in crate::redis::cluster) fn map() -> Map {
+        map_with(MapView::default())
+    }
+
+    /// The same, while sites do not answer.
+    pub(in crate::redis::cluster) fn map_without(silent: &[u32], lost: &[u32]) -> Map {
+        let sites = |sites: &[u32]| sites.iter().map(|site| SiteId(*site)).collect();
+        map_with(MapView { silent: sites(silent), lost: sites(lost), ..MapView::default() })
+    }
+
+    fn map_with(view: MapView) -> Map {
         let first = site(1, &[(1, "10.0.0.1:7401"), (2, ""), (3, "10.0.0.1:7403")]);
         let registry = Registry {
             sites: vec![first, site(2, &[(1, "")]), site(3, &[(1, "[::1]:7404")])],
@@ -216,13 +247,20 @@ pub(super) mod made {
             deployment: Some((SiteId(1), &registry)),
             node: NodeId(2),
             advertised: &Address::of("10.0.0.1:7402"),
-            held: &[
-                (set(&[(0, 99), (200, 8191)]), SiteId(1)),
-                (set(&[(100, 150)]), SiteId(2)),
-                (set(&[(151, 199), (8192, 16383)]), SiteId(3)),
-            ],
-            leaders: &BTreeMap::from([(SiteId(1), NodeId(3))]),
+            view: &MapView {
+                owners: vec![
+                    owned(set(&[(0, 99), (200, 8191)]), 1),
+                    owned(set(&[(100, 150)]), 2),
+                    owned(set(&[(151, 199), (8192, 16383)]), 3),
+                ],
+                leaders: BTreeMap::from([(SiteId(1), NodeId(3))]),
+                ..view
+            },
         })
+    }
+
+    fn owned(slots: SlotSet, site: u32) -> Owned {
+        Owned { slots, site: SiteId(site), standing: Standing::Hint { age: None } }
     }
 }
 
@@ -259,8 +297,7 @@ mod tests {
             deployment: None,
             node: NodeId(1),
             advertised: &advertised,
-            held: &[],
-            leaders: &BTreeMap::new(),
+            view: &MapView::default(),
         });
         assert_eq!(map.myself().address, advertised);
         assert!(map.own().slots.is_empty());

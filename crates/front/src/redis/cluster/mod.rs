@@ -11,8 +11,9 @@
 //! requests for them are not redirected but forwarded, as on the other port.
 //!
 //! What is said, byte for byte, was compared with Redis 7.0. Left out: whatever changes a cluster
-//! (MEET, SETSLOT, FAILOVER …), which `portolan site` and `portolan slot` do; failed nodes, as nobody
-//! here knows which of another site's nodes are down (a client finds out); epochs of single slots.
+//! (MEET, SETSLOT, FAILOVER …), which `portolan site` and `portolan slot` do; failed nodes of sites that
+//! answer, as nobody here knows which of another site's nodes are down (a client finds out); epochs of
+//! single slots.
 
 mod info;
 pub(super) mod map;

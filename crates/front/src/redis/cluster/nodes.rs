@@ -4,10 +4,12 @@
 //! id ip:port@peer-port flags master ping-sent pong-received epoch link-state slots…
 //! ```
 //!
-//! Nobody pings anybody here, so both times are 0, which for Redis means that no ping is waited for;
-//! and every link is connected, as nobody here knows better.
+//! Nobody pings anybody here, so both times are 0, which for Redis means that no ping is waited for.
+//! A site that does not answer this one has failed as a whole: its nodes are flagged `fail?` while it is
+//! silent and `fail` when it cannot be reached, and links to them are disconnected. It keeps its slots, as
+//! a Redis Cluster's failed master does, until another site takes over.
 
-use super::map::{Map, Member, Shard};
+use super::map::{Health, Map, Member, Shard};
 use std::fmt::Write as _;
 
 /// All nodes.
@@ -31,9 +33,14 @@ fn line(map: &Map, shard: &Shard, place: usize) -> String {
         0 => ("master", "-"),
         _ => ("slave", shard.nodes[0].id.as_str()),
     };
+    let (fails, link) = match shard.health {
+        Health::Online => ("", "connected"),
+        Health::Silent => (",fail?", "disconnected"),
+        Health::Failed => (",fail", "disconnected"),
+    };
     let (host, port, epoch) = (&address.host, address.port, shard.epoch);
     let mut line =
-        format!("{id} {host}:{port}@{peer_port} {myself}{role} {master} 0 0 {epoch} connected");
+        format!("{id} {host}:{port}@{peer_port} {myself}{role}{fails} {master} 0 0 {epoch} {link}");
     if place == 0 {
         for (first, last) in shard.slots.ranges() {
             let _ = match first == last {
@@ -71,5 +78,20 @@ mod tests {
         assert_eq!(all(&map), expect.map(|line| line + "\n").concat());
         assert_eq!(replicas(&map, map.own()).len(), 2);
         assert!(replicas(&map, &map.shards[1]).is_empty());
+    }
+
+    #[test]
+    fn a_site_that_does_not_answer_has_failed() {
+        let third = |map: &Map| all(map).lines().last().unwrap().to_owned();
+        let line = |flags: &str| {
+            format!(
+                "000000000000feed000000030000000000000001 ::1:7404@7381 {flags} - 0 0 3 \
+                 disconnected 151-199 8192-16383"
+            )
+        };
+        assert_eq!(third(&made::map_without(&[3], &[])), line("master,fail?"));
+        assert_eq!(third(&made::map_without(&[3], &[3])), line("master,fail"));
+        // Whoever is asked is there.
+        assert!(!all(&made::map_without(&[1], &[1])).contains("fail"));
     }
 }

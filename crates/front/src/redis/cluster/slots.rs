@@ -1,6 +1,6 @@
 //! CLUSTER SLOTS and CLUSTER SHARDS: the slots of each site.
 
-use super::map::{Map, Member, Shard};
+use super::map::{Health, Map, Member, Shard};
 use wire::resp::Encoder;
 
 /// CLUSTER SLOTS: each run of slots with the nodes of its site, in the order of slots.
@@ -41,12 +41,17 @@ pub(super) fn write_shards(map: &Map, is_tls: bool, out: &mut Encoder<'_>) {
         out.bulk(b"nodes");
         out.array(shard.nodes.len());
         for (place, node) in shard.nodes.iter().enumerate() {
-            write_node(node, place == 0, is_tls, out);
+            write_node(node, (place == 0, shard.health), is_tls, out);
         }
     }
 }
 
-fn write_node(node: &Member, is_master: bool, is_tls: bool, out: &mut Encoder<'_>) {
+fn write_node(
+    node: &Member,
+    (is_master, health): (bool, Health),
+    is_tls: bool,
+    out: &mut Encoder<'_>,
+) {
     let host = node.address.host.as_bytes();
     out.map(7);
     out.bulk(b"id");
@@ -63,7 +68,8 @@ fn write_node(node: &Member, is_master: bool, is_tls: bool, out: &mut Encoder<'_
     out.bulk(b"replication-offset");
     out.integer(0);
     out.bulk(b"health");
-    out.bulk(b"online");
+    // Redis knows no doubt here.
+    out.bulk(if health == Health::Failed { b"fail" } else { b"online" });
 }
 
 #[cfg(test)]
@@ -103,6 +109,10 @@ mod tests {
         assert!(plain.ends_with(&format!("%2 $5 {expect}")), "{plain}");
         let tls = text(Version::Resp3, |map, out| write_shards(map, true, out));
         assert!(tls.ends_with(&format!("%2 $5 {}", expect.replace("$4 port", "$8 tls-port"))));
+        let mut out = BytesMut::new();
+        let failed = made::map_without(&[3], &[3]);
+        write_shards(&failed, false, &mut Encoder::new(&mut out, Version::Resp3));
+        assert!(String::from_utf8_lossy(&out).ends_with("$6\r\nhealth\r\n$4\r\nfail\r\n"));
         let in_2 = text(Version::Resp2, |map, out| write_shards(map, false, out));
         assert!(in_2.ends_with(&format!("*4 $5 {}", expect.replace("%7", "*14"))), "{in_2}");
     }
