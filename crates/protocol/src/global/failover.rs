@@ -574,6 +574,7 @@ mod tests {
             without: Vec::new(),
             accept,
             deadline: now + 10 * second,
+            id: None,
         };
         let heard_since = |site: SiteId, _| site != LOST;
         let view = |registry, now| View {
@@ -582,6 +583,7 @@ mod tests {
             registry,
             in_step_ms: 0,
             heard_since: &heard_since,
+            planted: Planted::none(),
         };
         let told = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
         let before = Inventory {
@@ -605,7 +607,7 @@ mod tests {
             let id = asked_of(&effects, site);
             let more = jobs.answered(id, told(&before), &view(&registry, now));
             for effect in more {
-                let Effect::Change { id, change } = effect else { panic!("{effect:?}") };
+                let Effect::Change { id, change, .. } = effect else { panic!("{effect:?}") };
                 let version = Ballot { round: 9, ..registry.version };
                 after.change_at(&change, version).unwrap();
                 after.version = version;

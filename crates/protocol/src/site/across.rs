@@ -9,8 +9,8 @@ use super::{Origin, Output, Site};
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, Told, may_come_across};
 use crate::global::straight::Moved;
 use model::{
-    Answer, Body, Command, Epoch, Failure, NodeId, OperatorCommand, Refusal, SiteId, Slot, SlotSet,
-    Spread, limits,
+    Answer, Body, Command, Epoch, Failure, NodeId, OperatorCommand, Refusal, SiteId, Slot, Spread,
+    limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -112,7 +112,7 @@ impl Routing {
         one.told = None;
         let is_read = matches!(one.body, Body::Read { .. });
         if let (Target::Slot(slot), At::Told(site, _)) = (one.target, one.at) {
-            self.forget(slot, site);
+            self.not_held(slot, site, None, now);
         }
         if is_read {
             self.rest(id, now);
