@@ -3,7 +3,7 @@
 //! exactly when a test needs it; the sockets between are real.
 
 use client::{Client, Error, Options, ScanRange, v1};
-use model::{KeyspaceSpec, NodeId, Revision};
+use model::{KeyspaceSpec, Revision};
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -485,8 +485,8 @@ async fn what_has_no_id_is_not_sent_twice() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let cluster = Client::connect([&address, &address], patient()).unwrap().cluster();
-    let error = cluster.remove_node(NodeId(2), false).await.unwrap_err();
+    let deployment = Client::connect([&address, &address], patient()).unwrap().deployment();
+    let error = deployment.recover_registry(&[], true).await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

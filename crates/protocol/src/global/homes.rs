@@ -12,6 +12,7 @@
 
 use super::ring::{Point, ticket, virtual_count};
 use model::{Ballot, Registry, SiteEntry, SiteId, Slot};
+use std::collections::BTreeSet;
 
 /// Slots that have one home together.
 const RUN_SLOTS: u16 = 32;
@@ -23,6 +24,8 @@ pub(crate) struct Homes {
     version: Ballot,
     /// Of each run; empty: all sites are about to leave.
     homes: Vec<SiteId>,
+    /// The sites that stay, and how many tickets each has.
+    staying: Vec<(SiteId, u32)>,
     /// The ring's virtual nodes, ascending by point.
     points: Vec<(Point, SiteId)>,
 }
@@ -41,16 +44,31 @@ impl Homes {
             })
             .collect();
         self.points.sort_unstable_by_key(|(point, site)| (point.0, *site));
-        let best = |run: u16, site: &SiteEntry| {
-            (0..tickets(site)).map(|index| ticket(run, site.id, index)).max()
+        self.staying = staying().map(|site| (site.id, tickets(site))).collect();
+        self.homes = (0..RUNS).filter_map(|run| self.home_of(run, |_| true)).collect();
+    }
+
+    fn home_of(&self, run: u16, is_able: impl Fn(SiteId) -> bool) -> Option<SiteId> {
+        let best = |(site, tickets): (SiteId, u32)| {
+            let highest = (0..tickets).map(|index| ticket(run, site, index)).max();
+            (highest, site)
         };
-        let home = |run| staying().max_by_key(|site| (best(run, site), site.id));
-        self.homes = (0..RUNS).filter_map(home).map(|site| site.id).collect();
+        let able = self.staying.iter().copied().filter(|(site, _)| is_able(*site));
+        able.max_by_key(|site| best(*site)).map(|(site, _)| site)
     }
 
     /// The site a slot belongs to; `None`: all sites are about to leave.
     pub(crate) fn of(&self, slot: Slot) -> Option<SiteId> {
         self.homes.get(usize::from(slot.number() / RUN_SLOTS)).copied()
+    }
+
+    /// The site a slot would belong to without those; `None`: no other site stays.
+    pub(crate) fn without(&self, slot: Slot, out: &BTreeSet<SiteId>) -> Option<SiteId> {
+        let home = self.of(slot)?;
+        match out.contains(&home) {
+            false => Some(home),
+            true => self.home_of(slot.number() / RUN_SLOTS, |site| !out.contains(&site)),
+        }
     }
 
     /// The site that a lookup of a slot ends at, on a ring at rest.
@@ -100,6 +118,16 @@ mod tests {
             *counts.entry(homes.of(slot).unwrap()).or_default() += 1;
         }
         counts
+    }
+
+    #[test]
+    fn without_a_site_slots_are_where_they_would_be_had_it_left() {
+        let with = homes(1, &[(1, 100, false), (2, 200, false), (3, 100, false)]);
+        let left = homes(2, &[(1, 100, false), (2, 200, true), (3, 100, false)]);
+        let out = BTreeSet::from([SiteId(2)]);
+        assert!(Slot::all().all(|slot| with.without(slot, &out) == left.of(slot)));
+        let all = (1..=3).map(SiteId).collect();
+        assert_eq!(with.without(Slot::new(0).unwrap(), &all), None);
     }
 
     #[test]

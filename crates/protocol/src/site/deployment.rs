@@ -17,6 +17,7 @@ use model::{
     Answer, Ballot, Body, Command, Failure, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry,
     SiteId, Slot, SlotEpochs, limits,
 };
+use std::collections::BTreeSet;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -228,7 +229,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- slots -------------------------------------------------------------------------------------
 
-    /// Begins to hand over what does not belong here.
+    /// Begins to hand over what does not belong here. A home that cannot be reached is waited for; a site
+    /// that leaves waits for none, and hands its slots to where they would be without such sites.
     fn balance(&mut self) {
         let Some(member) = self.machine.membership() else { return };
         if !self.leads() || self.disk_full.is_some() || member.registry.sites.len() < 2 {
@@ -237,6 +239,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let own = member.own;
         let Some(entry) = member.registry.site(own) else { return };
         let leaving = entry.leaving;
+        let lost = self.reach.lost(self.now.monotonic);
         let mut to_give: std::collections::BTreeMap<SiteId, Vec<Slot>> = Default::default();
         let mut holds_any = false;
         for slot in Slot::all() {
@@ -246,9 +249,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             {
                 continue;
             }
-            if let Some(home) = self.homes.of(slot).filter(|home| *home != own) {
+            let home = match leaving {
+                true => self.homes.without(slot, &lost),
+                false => self.homes.of(slot).filter(|home| !lost.contains(home)),
+            };
+            if let Some(home) = home.filter(|home| *home != own) {
                 to_give.entry(home).or_default().push(slot);
             }
+        }
+        if leaving {
+            self.take_back_from(&lost);
         }
         if leaving && !holds_any {
             let Some(change) = self.leave() else { return };
@@ -266,6 +276,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let step = Giving::Begin { slots, to, pinned: false };
                 self.propose(Command::Giving { number: 0, step });
             }
+        }
+    }
+
+    /// Ends the moves to these sites that nothing was sent for which could be installed.
+    fn take_back_from(&mut self, lost: &BTreeSet<SiteId>) {
+        let giving = self.machine.giving().iter();
+        let begun = giving.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
+        let begun: Vec<u64> = begun.map(|(number, _)| *number).collect();
+        for number in begun {
+            let step = Giving::TakeBack { refused: false };
+            self.propose(Command::Giving { number, step });
         }
     }
 
