@@ -29,6 +29,8 @@ pub(super) struct Applying<'a, S> {
     /// The slot that the command under way is about, if its keyspace is global.
     pub(super) slot: Option<Slot>,
     pub(super) planted: Planted,
+    /// What a step of a slot met as it moved what lies here; it ends the batch.
+    pub(super) failed: Option<MachineError>,
 }
 
 impl<'a, S: State> Applying<'a, S> {
@@ -40,7 +42,7 @@ impl<'a, S: State> Applying<'a, S> {
         commands: usize,
     ) -> Applying<'a, S> {
         let overlay = Overlay::new(state, commands);
-        Applying { overlay, known, ordinal: 0, answer_bytes: 0, slot: None, planted }
+        Applying { overlay, known, ordinal: 0, answer_bytes: 0, slot: None, planted, failed: None }
     }
 
     /// Whether a bug of the state machine strikes now, in a trial: one time in five, at all
@@ -66,6 +68,9 @@ impl<'a, S: State> Applying<'a, S> {
         for command in &batch.commands {
             self.answer_bytes = 0;
             answers.push(self.command(command)?);
+            if let Some(failed) = self.failed.take() {
+                return Err(failed);
+            }
         }
         Ok(())
     }
@@ -92,7 +97,7 @@ impl<'a, S: State> Applying<'a, S> {
             _ => None,
         };
         let Some(id) = request else { return split(self.execute(command)) };
-        let asker = Asker { slot: self.slot, client: id.client };
+        let asker = Asker::own(self.slot, id.client);
         if let Admission::Repeated(outcome) = self.admit(asker, id)? {
             return Ok(outcome);
         }

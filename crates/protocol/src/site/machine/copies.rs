@@ -12,6 +12,7 @@
 
 use super::apply::Applying;
 use super::keyspaces::Owner;
+use super::lineage::Whose;
 use super::stores::Store;
 use super::{MachineError, tables};
 use model::{KeyspaceId, SiteId, Slot, SlotCopy, Tag};
@@ -117,7 +118,7 @@ impl super::Known {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// A copy comes into the place of what copy there is.
+    /// A copy comes into the place of what copy there is. What is remembered with it is moved separately.
     pub(super) fn put_copy(
         &mut self,
         slot: Slot,
@@ -171,7 +172,7 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Takes a copy away, without its records.
+    /// Takes a copy away, without its records and what is remembered with them.
     pub(super) fn remove_copy(&mut self, slot: Slot) -> BTreeMap<KeyspaceId, Store> {
         self.unfeed([slot]);
         let Some(here) = self.known.copies.by_slot.remove(&slot) else { return BTreeMap::new() };
@@ -188,6 +189,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn drop_copy(&mut self, slot: Slot) {
         let stores = self.remove_copy(slot);
         stores.into_values().for_each(|store| self.discard(store.generation));
+        self.drop_answers(slot, Whose::Copied);
     }
 
     /// Where a fed copy has a keyspace's records.

@@ -20,6 +20,7 @@ use super::apply::Applying;
 use super::copies::{Copies, CopyHere};
 use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
+use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
 use super::query::{self, Sight};
 use super::receiving::ANEW;
@@ -291,7 +292,10 @@ impl<S: State> Applying<'_, S> {
             }
         });
         if !is_taken {
-            return self.forget_parts(from, |other| other == slot);
+            for keyspace in self.known.keyspaces.globals() {
+                self.forget_mirrored(from, (keyspace, slot));
+            }
+            return self.drop_answers(slot, Whose::Mirrored(from));
         }
         // It is fed already: what was told of it came into the copy itself.
         let mirror = self.known.mirrors.0.get(&from);
@@ -306,6 +310,7 @@ impl<S: State> Applying<'_, S> {
             }
         }
         self.put_copy(slot, copy, stores, true);
+        self.move_answers(slot, Whose::Mirrored(from), Whose::Copied);
         let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.whole.insert(slot, epoch);
         self.known.mirrors.1.insert(from);
@@ -325,7 +330,9 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Clock { .. } => return Ok(()),
             StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
             StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
-                let asker = Asker { slot: Some(*slot), client: *client };
+                let is_fed = self.known.mirrors.0[&from].whole.contains_key(slot);
+                let whose = if is_fed { Whose::Copied } else { Whose::Mirrored(from) };
+                let asker = Asker { whose, slot: Some(*slot), client: *client };
                 let seen_ms = elsewhere.moment(*seen_ms);
                 self.take_over_answer(asker, *sequence, *floor, seen_ms, row);
                 return Ok(());
@@ -408,6 +415,7 @@ impl<S: State> Applying<'_, S> {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
         let stores: Vec<_> = mirror.stores.keys().filter(|at| is_one(at.1)).copied().collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
+        self.drop_all_answers(Whose::Mirrored(from), is_one);
     }
 
     fn forget_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) {

@@ -23,6 +23,7 @@
 //! | `ownership` | who owns slots: the rules, failovers |
 //! | `changes` | the change log and its cursors |
 //! | `requests` | a retried request is applied once |
+//! | `lineage` | what is remembered for that goes with the records that it is about |
 //! | `query`, `reader`, `published` | questions, on any thread |
 //! | `tables`, `records`, `head`, `overlay` | where it all lies in the state |
 //!
@@ -44,6 +45,7 @@ mod integer;
 mod kept;
 mod keys;
 mod keyspaces;
+mod lineage;
 pub mod mirroring;
 pub mod mirrors;
 mod orders;

@@ -7,6 +7,7 @@
 
 use super::super::trial::{Bug, of_rules};
 use super::apply::Applying;
+use super::lineage::Whose;
 use super::tokens::Token;
 use super::{Known, Stopped};
 use crate::global::ownership::trial::Planted;
@@ -75,11 +76,13 @@ impl<S: State> Applying<'_, S> {
                 if let Some(copy) = after.copy {
                     self.put_copy(slot, copy, stores, false);
                 }
+                self.move_answers(slot, Whose::Own, Whose::Copied);
             }
             Records::Drop | Records::BeginEmpty => {
                 for store in self.take_stores(slot).into_values() {
                     self.discard(store.generation);
                 }
+                self.drop_answers(slot, Whose::Own);
             }
             Records::Take => {
                 let copied = self.remove_copy(slot);
@@ -89,6 +92,7 @@ impl<S: State> Applying<'_, S> {
                 for (keyspace, store) in copied {
                     self.set_store(keyspace, slot, Some(store));
                 }
+                self.serve_answers(slot, Whose::Copied, before.token.is_own());
             }
         }
         if after.copy.is_none() && before.copy.is_some() {
@@ -224,6 +228,7 @@ impl<S: State> Applying<'_, S> {
             for store in self.take_stores(*slot).into_values() {
                 self.discard(store.generation);
             }
+            self.drop_answers(*slot, Whose::Own);
             self.set_token(*slot, Token::Gone { epoch, to: by });
         }
         self.pin(&held.into_iter().collect(), false);

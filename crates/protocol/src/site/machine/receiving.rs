@@ -23,6 +23,7 @@
 use super::apply::Applying;
 use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
+use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
 use super::records::Record;
 use super::requests::Asker;
@@ -289,7 +290,8 @@ impl<S: State> Applying<'_, S> {
                     (*keyspace, key)
                 }
                 StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
-                    let asker = Asker { slot: Some(*slot), client: *client };
+                    let whose = Whose::Staged(id);
+                    let asker = Asker { whose, slot: Some(*slot), client: *client };
                     let seen_ms = elsewhere.moment(*seen_ms);
                     self.take_over_answer(asker, *sequence, *floor, seen_ms, row);
                     continue;
@@ -405,6 +407,7 @@ impl<S: State> Applying<'_, S> {
         let globals = self.known.keyspaces.globals();
         for (slot, epoch) in arrival.slots.iter() {
             let mut is_taken = false;
+            let was_own = self.known.holding(slot).token.is_own();
             self.step(slot, |holding, fences| {
                 let records = holding.install(epoch, id.from, fences);
                 is_taken = records.is_some();
@@ -418,6 +421,7 @@ impl<S: State> Applying<'_, S> {
                         self.discard(staged.generation);
                     }
                 }
+                self.drop_answers(slot, Whose::Staged(id));
                 continue;
             }
             for keyspace in &globals {
@@ -426,6 +430,7 @@ impl<S: State> Applying<'_, S> {
                     self.set_store(*keyspace, slot, staged);
                 }
             }
+            self.serve_answers(slot, Whose::Staged(id), was_own);
         }
         self.pin(&arrival.slots.slots(), arrival.pinned);
         for (keyspace, slot) in arrival.stores.keys() {
@@ -443,6 +448,7 @@ impl<S: State> Applying<'_, S> {
             self.known.keyspaces.disown(store.generation);
             self.discard(store.generation);
         }
+        self.drop_all_answers(Whose::Staged(id), |_| true);
         self.overlay.remove(tables::of_move(tables::ARRIVALS, id));
     }
 

@@ -13,29 +13,44 @@
 //! never a licence to apply again: its repetition is refused.
 //!
 //! A write to a global keyspace is remembered with its slot, as whoever serves that slot next must
-//! know it too: a client then is one for each slot it writes to. What is remembered of a slot goes
-//! with it and stays behind as well; it is true for ever, and is forgotten by its age.
+//! know it too: a client then is one for each slot it writes to. What is remembered of a slot belongs to
+//! its records, and goes where these go ([`super::lineage`]).
 //!
 //! ```text
-//! q client                → floor (varint: sequences below it are refused) ‖ last seen (varint, ms)
-//! a client sequence       → what came of it (wire::entry), or nothing if that was too long
-//! Q slot client           → the same, about one slot
-//! A slot client sequence  → revision (varint) ‖ the same
+//! q client                      → floor (varint: sequences below it are refused) ‖ last seen (varint, ms)
+//! a client sequence             → what came of it (wire::entry), or nothing if that was too long
+//! Q [whose] slot client         → the same, about one slot
+//! A slot client sequence        → revision (varint) ‖ the same
+//! A whose slot client sequence  → the same, without a revision
 //! ```
 
 use super::super::trial::Bug;
 use super::apply::Applying;
+use super::lineage::Whose;
 use super::{MachineError, tables};
 use model::{Answer, Bytes, ClientId, Refusal, RequestId, Slot, SlotSet, StagedItem, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{decode_outcome, encode_outcome, put_varint, take_varint};
 
-/// A client; of global keyspaces, one for each slot.
+/// A client; of global keyspaces, one for each slot, and for each set of records of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asker {
+    pub(super) whose: Whose,
     pub(super) slot: Option<Slot>,
     pub(super) client: ClientId,
+}
+
+impl Asker {
+    /// Of what this site serves.
+    pub(super) fn own(slot: Option<Slot>, client: ClientId) -> Asker {
+        Asker { whose: Whose::Own, slot, client }
+    }
+
+    /// Whether others are told what it was answered.
+    fn is_told(self) -> bool {
+        self.whose == Whose::Own && self.slot.is_some()
+    }
 }
 
 /// Who was answered what, without the answers.
@@ -128,7 +143,7 @@ impl Clients {
 
 /// The place of an answer among those of slots, and the answer.
 fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
-    if asker.slot.is_none() {
+    if !asker.is_told() {
         return Some((0, row));
     }
     let (at, len) = take_varint(&row)?;
@@ -136,16 +151,27 @@ fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
 }
 
 impl Clients {
-    /// All that is remembered with a slot.
+    /// Those of some records of a slot, or of all slots.
+    fn of(&self, whose: Whose, slot: Option<Slot>) -> impl Iterator<Item = (&Asker, &Client)> + '_ {
+        let first = Asker { whose, slot, client: ClientId(0) };
+        let slot = slot.or(Slot::all().next_back());
+        let last = Asker { whose, slot, client: ClientId(u64::MAX) };
+        self.clients.range(first..=last)
+    }
+
+    /// Who was answered something that is remembered with some records of a slot, or of all slots.
+    pub(super) fn askers(&self, whose: Whose, slot: Option<Slot>) -> Vec<Asker> {
+        self.of(whose, slot).map(|(asker, _)| *asker).collect()
+    }
+
+    /// All that is remembered of a slot that this site serves.
     pub(super) fn of_slot(
         &self,
         state: &impl Read,
         slot: Slot,
     ) -> Result<Vec<StagedItem>, MachineError> {
-        let first = Asker { slot: Some(slot), client: ClientId(0) };
-        let last = Asker { slot: Some(slot), client: ClientId(u64::MAX) };
         let mut items = Vec::new();
-        for (asker, known) in self.clients.range(first..=last) {
+        for (asker, known) in self.of(Whose::Own, Some(slot)) {
             for sequence in known.answered.keys() {
                 let row = state.get(&tables::answer(*asker, *sequence))?;
                 let row = row.and_then(|row| split_answer(*asker, row));
@@ -239,7 +265,7 @@ impl<S: State> Applying<'_, S> {
         self.keep_answer(asker, id.sequence, id.acknowledged_below, seen_ms, &row);
     }
 
-    /// Takes over what another site remembered with a slot.
+    /// Takes over what was remembered with a slot elsewhere, or of other records of it.
     pub(super) fn take_over_answer(
         &mut self,
         asker: Asker,
@@ -257,7 +283,9 @@ impl<S: State> Applying<'_, S> {
         });
         if !known {
             // A revision of its own, so that it can be passed on in its turn.
-            self.next_revision();
+            if asker.is_told() {
+                self.next_revision();
+            }
             self.keep_answer(asker, sequence, floor, seen_ms, row);
         }
     }
@@ -270,10 +298,10 @@ impl<S: State> Applying<'_, S> {
         seen_ms: u64,
         row: &Bytes,
     ) {
-        let at = asker.slot.map_or(0, |_| self.known.head.revision.0);
-        let row = match asker.slot {
-            None => row.clone(),
-            Some(_) => {
+        let at = if asker.is_told() { self.known.head.revision.0 } else { 0 };
+        let row = match asker.is_told() {
+            false => row.clone(),
+            true => {
                 let mut with_place = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX + row.len());
                 put_varint(at, &mut with_place);
                 with_place.extend_from_slice(row);
@@ -332,7 +360,26 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    fn forget(&mut self, id: Asker) -> usize {
+    /// Forgets a client. What it was answered: sequence and answer, each with the client's floor and when
+    /// it was seen last.
+    pub(super) fn take_answers(
+        &mut self,
+        id: Asker,
+    ) -> Result<Vec<(u64, u64, u64, Bytes)>, MachineError> {
+        let Some(client) = self.known.clients.clients.get(&id) else { return Ok(Vec::new()) };
+        let read = |sequence: &u64| {
+            let row = self.overlay.get(&tables::answer(id, *sequence))?;
+            let row = row.and_then(|row| Some(split_answer(id, row)?.1));
+            let damaged = MachineError::Damaged { table: tables::SLOT_ANSWERS as char };
+            Ok((*sequence, client.floor, client.seen_ms, row.ok_or(damaged)?))
+        };
+        let answers = client.answered.keys().map(read).collect::<Result<_, MachineError>>()?;
+        self.forget(id);
+        Ok(answers)
+    }
+
+    /// Forgets a client. How many answers it had.
+    pub(super) fn forget(&mut self, id: Asker) -> usize {
         let all = &mut self.known.clients;
         let client = all.clients.remove(&id).unwrap_or_default();
         all.idle.remove(&(client.seen_ms, id));

@@ -28,8 +28,9 @@
 //! d d, d f, d p, d r, d x          → the deployment; the ring's pointers
 //! R                                → what it promised and accepted of the registry  (registrar.rs)
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)
-//! Q slot client                    → what is known of a client, about a slot        (requests.rs)
+//! Q [whose] slot client            → what is known of a client, about a slot        (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
+//! A whose slot client sequence     → the same of copies and of what comes            (lineage.rs)
 //! v number                         → what an earlier version kept of a move          (kept.rs)
 //! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
@@ -43,6 +44,7 @@
 //! is numeric order. A *generation* is a varint: varints are prefix-free, so that each generation's
 //! records are one range, and a young site's keys are two bytes longer than its users' keys.
 
+use super::lineage::Whose;
 use super::requests::Asker;
 use model::{Bytes, ClientId, KeyspaceId, MoveId, SiteId, Slot};
 use wire::entry::{put_varint, take_varint, varint_bytes};
@@ -196,11 +198,12 @@ pub(super) fn parse_change(key: &[u8]) -> Option<u64> {
 
 /// The key of a client.
 pub(super) fn client(asker: Asker) -> Vec<u8> {
-    let mut key = Vec::with_capacity(11);
+    let mut key = Vec::with_capacity(24);
     match asker.slot {
         None => key.push(CLIENTS),
         Some(slot) => {
             key.push(SLOT_CLIENTS);
+            put_whose(asker.whose, &mut key);
             key.extend_from_slice(&slot.number().to_be_bytes());
         }
     }
@@ -210,9 +213,9 @@ pub(super) fn client(asker: Asker) -> Vec<u8> {
 
 /// The client in the key of one.
 pub(super) fn parse_client(key: &[u8]) -> Option<Asker> {
-    let (slot, rest) = parse_scope(key)?;
+    let (whose, slot, rest) = parse_scope(key)?;
     let client = ClientId(u64::from_be_bytes(rest.get(..8)?.try_into().ok()?));
-    Some(Asker { slot, client })
+    Some(Asker { whose, slot, client })
 }
 
 /// The key of a remembered answer.
@@ -225,17 +228,44 @@ pub(super) fn answer(asker: Asker, sequence: u64) -> Vec<u8> {
 
 /// The client and the sequence in the key of a remembered answer.
 pub(super) fn parse_answer(key: &[u8]) -> Option<(Asker, u64)> {
-    let (_, rest) = parse_scope(key)?;
+    let (_, _, rest) = parse_scope(key)?;
     let sequence = u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?);
     Some((parse_client(key)?, sequence))
 }
 
-/// The slot before a client, where there is one, and what follows it.
-fn parse_scope(key: &[u8]) -> Option<(Option<Slot>, &[u8])> {
-    match *key.first()? {
-        SLOT_CLIENTS | SLOT_ANSWERS => Some((Some(parse_slot(&key[1..])?), &key[3..])),
-        _ => Some((None, &key[1..])),
+/// The records and the slot before a client, where they are, and what follows.
+fn parse_scope(key: &[u8]) -> Option<(Whose, Option<Slot>, &[u8])> {
+    let (table, rest) = key.split_first()?;
+    match *table {
+        SLOT_CLIENTS | SLOT_ANSWERS => {
+            let (whose, rest) = parse_whose(rest)?;
+            Some((whose, Some(parse_slot(rest)?), &rest[2..]))
+        }
+        _ => Some((Whose::Own, None, rest)),
     }
+}
+
+/// The first byte of a slot is below 64: these are none.
+const OF_COPIES: u8 = 210;
+const OF_MIRRORS: u8 = 211;
+const OF_ARRIVALS: u8 = 212;
+
+fn put_whose(whose: Whose, key: &mut Vec<u8>) {
+    match whose {
+        Whose::Own => {}
+        Whose::Copied => key.push(OF_COPIES),
+        Whose::Mirrored(from) => key.extend_from_slice(&of_site(OF_MIRRORS, from)),
+        Whose::Staged(id) => key.extend_from_slice(&of_move(OF_ARRIVALS, id)),
+    }
+}
+
+fn parse_whose(key: &[u8]) -> Option<(Whose, &[u8])> {
+    Some(match *key.first()? {
+        OF_COPIES => (Whose::Copied, &key[1..]),
+        OF_MIRRORS => (Whose::Mirrored(parse_site(key)?), &key[5..]),
+        OF_ARRIVALS => (Whose::Staged(parse_move(key)?), &key[13..]),
+        _ => (Whose::Own, key),
+    })
 }
 
 /// The slot that bytes begin with.
@@ -421,11 +451,17 @@ mod tests {
         assert_eq!(parse_expiry(&expiry), Some((7, 300, Bytes::from("car"))));
         assert_eq!(parse_change(&change(KeyspaceId(3), 9, 1)), Some(9));
         assert_eq!(parse_keyspace(&change(KeyspaceId(3), 9, 1)), Some(KeyspaceId(3)));
-        for slot in [None, Slot::new(300)] {
-            let asker = Asker { slot, client: ClientId(8) };
+        let arrival = MoveId { from: SiteId(2), number: 77 };
+        let whose = [Whose::Own, Whose::Copied, Whose::Mirrored(SiteId(2)), Whose::Staged(arrival)];
+        let of_slots = whose.map(|whose| (whose, Slot::new(300)));
+        for (whose, slot) in of_slots.into_iter().chain([(Whose::Own, None)]) {
+            let asker = Asker { whose, slot, client: ClientId(8) };
             assert_eq!(parse_client(&client(asker)), Some(asker));
             assert_eq!(parse_answer(&answer(asker, 2)), Some((asker, 2)));
         }
+        // As it was before copies had answers.
+        let asker = Asker::own(Slot::new(300), ClientId(8));
+        assert_eq!(client(asker), [b'Q', 1, 44, 0, 0, 0, 0, 0, 0, 0, 8]);
         let slot = Slot::new(300).unwrap();
         assert_eq!(parse_store(&store(KeyspaceId(3), slot)), Some((KeyspaceId(3), slot)));
         let id = MoveId { from: SiteId(2), number: 77 };

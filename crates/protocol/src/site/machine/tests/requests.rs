@@ -134,6 +134,6 @@ fn the_client_idle_longest_goes_first() {
     assert_eq!(site.rows(tables::CLIENTS), limits::CLIENTS_REMEMBERED_MAX);
     site.write_as(request(u64::MAX, 1, 1), add()).unwrap();
     assert_eq!(site.rows(tables::CLIENTS), limits::CLIENTS_REMEMBERED_MAX);
-    let gone = tables::client(Asker { slot: None, client: ClientId(0) });
+    let gone = tables::client(Asker::own(None, ClientId(0)));
     assert!(!dump(site.machine.state()).contains_key(&gone[..]));
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::site::machine::copying::Position;
 use model::{Mirroring, Reached};
+use storage::state::State as _;
 
 /// One step of a leader that carries A's mirror: what it asks of B.
 fn asks(driver: &mut MirrorDriver, three: &mut Three) -> Vec<(u64, Command)> {
@@ -215,4 +216,53 @@ fn a_mirror_begins_anew_when_its_copies_were_discarded() {
     let copies = three.sites[&B].machine.copies().count();
     assert_eq!((safe, copies), (16_384, 16_384), "what is said to be safe is there");
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
+}
+
+/// What is remembered with copies and with what grows beside them is in the state, and comes back.
+#[test]
+fn what_is_remembered_with_copies_outlives_a_restart() {
+    let mut three = Three::new();
+    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
+    three.mirror();
+    let rows = three.at(B).rows(tables::SLOT_ANSWERS);
+    assert_eq!(rows, 1);
+    three.at(B).reopen();
+    three.promote(true, &[], &[]).unwrap();
+    assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)), "it was asked again");
+    assert_eq!(three.held(B, "n{t}"), Ok(Some("1".into())));
+    three.change(B, &RegistryChange::Returned(A)).unwrap();
+    three.hears(A);
+    assert_eq!(three.at(A).run(add(1)), Err(Refusal::NotHeld(slot("n{t}"))));
+    let kept = three.sites[&A].machine.copy_of(slot("n{t}"));
+    assert!(kept.is_some() && three.sites[&A].rows(tables::SLOT_ANSWERS) == 1, "with the copy");
+    three.at(A).run(Command::DiscardCopies { of: A }).unwrap();
+    assert_eq!(three.sites[&A].rows(tables::SLOT_ANSWERS), 0, "and it goes with it");
+}
+
+/// A version that did not tell them apart remembered what came of a slot as if it were its own.
+#[test]
+fn what_an_earlier_version_remembered_of_a_copy_is_taken_with_it() {
+    let mut three = Three::new();
+    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
+    three.mirror();
+    let state = three.sites[&B].machine.state().clone();
+    for table in [tables::SLOT_CLIENTS, tables::SLOT_ANSWERS] {
+        let rows = super::super::super::rows(&state, table).unwrap();
+        let mut batch = storage::state::Batch::default();
+        for (key, row) in rows {
+            let earlier = [&key[..1], &key[2..]].concat();
+            let row = if table == tables::SLOT_ANSWERS {
+                [&[1], &row[..]].concat()
+            } else {
+                row.to_vec()
+            };
+            batch.remove(key);
+            batch.put(earlier, row);
+        }
+        state.commit(batch).unwrap();
+    }
+    three.at(B).machine = Machine::open(state).unwrap();
+    three.promote(true, &[], &[]).unwrap();
+    assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)), "it was asked again");
+    assert_eq!(three.held(B, "n{t}"), Ok(Some("1".into())));
 }

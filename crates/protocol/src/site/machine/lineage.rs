@@ -1,0 +1,74 @@
+//! Which records a remembered answer is about.
+//!
+//! A site may have several sets of a slot's records: those that it serves, a copy, what grows beside that,
+//! what arrives. They come from one owner and are still not the same: one of them may lack a write that
+//! another one has. So an answer is remembered with the records that the write is in. It arrives with
+//! them, becomes a copy's with them, is served with them and goes with them; an answer that outlived its
+//! write would acknowledge, when the write is sent again, what nobody has.
+//!
+//! They are forgotten by their age and by the limits all together ([`super::requests`]).
+
+use super::apply::Applying;
+use super::requests::Asker;
+use model::{MoveId, SiteId, Slot};
+use storage::state::State;
+
+/// Whose records of a slot an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whose {
+    /// Those that this site serves or has frozen. Of slots of which it has none: what a version that did
+    /// not tell them apart has left.
+    Own,
+    /// Those of the copy.
+    Copied,
+    /// Those that grow in the mirror of a site.
+    Mirrored(SiteId),
+    /// Those that a move brings.
+    Staged(MoveId),
+}
+
+impl<S: State> Applying<'_, S> {
+    /// Records of a slot become others: what is remembered goes with them, in the place of what is there.
+    pub(super) fn move_answers(&mut self, slot: Slot, from: Whose, to: Whose) {
+        self.drop_answers(slot, to);
+        self.add_answers(slot, from, to);
+    }
+
+    /// Records of a slot are this site's own now, in the place of those that it had, if it had any.
+    pub(super) fn serve_answers(&mut self, slot: Slot, from: Whose, had_own: bool) {
+        if had_own {
+            self.drop_answers(slot, Whose::Own);
+        }
+        self.add_answers(slot, from, Whose::Own);
+    }
+
+    fn add_answers(&mut self, slot: Slot, from: Whose, to: Whose) {
+        for asker in self.known.clients.askers(from, Some(slot)) {
+            match self.take_answers(asker) {
+                Ok(answers) => {
+                    let asker = Asker { whose: to, ..asker };
+                    for (sequence, floor, seen_ms, row) in answers {
+                        self.take_over_answer(asker, sequence, floor, seen_ms, &row);
+                    }
+                }
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    /// Records of a slot go.
+    pub(super) fn drop_answers(&mut self, slot: Slot, whose: Whose) {
+        for asker in self.known.clients.askers(whose, Some(slot)) {
+            self.forget(asker);
+        }
+    }
+
+    /// Records of many slots go.
+    pub(super) fn drop_all_answers(&mut self, whose: Whose, is_one: impl Fn(Slot) -> bool) {
+        for asker in self.known.clients.askers(whose, None) {
+            if asker.slot.is_some_and(&is_one) {
+                self.forget(asker);
+            }
+        }
+    }
+}
