@@ -204,7 +204,8 @@ impl Scene {
             let Some(taken) = one.taken.first() else { continue };
             let decided = Epoch::of_failover(one.decided);
             let (taker, taken_before) = (taken.by, self.sites[at].holding);
-            self.step(at, planted, |holding, fences| holding.follow(decided, taker, fences));
+            let pair = (taker, taken.from);
+            self.step(at, planted, |holding, fences| holding.follow(decided, pair, fences));
             let is_news = taken_before.token.epoch() < decided;
             if taker == id(at)
                 && is_news

@@ -154,8 +154,17 @@ impl Holding {
         }
     }
 
-    /// Applies the decision of a failover; `decided` is its first epoch.
-    pub fn follow(&mut self, decided: Epoch, taker: SiteId, fences: &Fences<'_>) -> Records {
+    /// Follows the decision of a failover, `decided` being its first epoch. `from`: the epoch and the
+    /// position of what the taker goes on from.
+    ///
+    /// A taker that does not have that any more takes nothing, and serves nothing: whoever else has the
+    /// records keeps them as a copy, to be taken when the taker itself is failed over.
+    pub fn follow(
+        &mut self,
+        decided: Epoch,
+        (taker, from): (SiteId, Option<(Epoch, u64)>),
+        fences: &Fences<'_>,
+    ) -> Records {
         if self.token.epoch() >= decided {
             return Records::Stay;
         }
@@ -165,15 +174,24 @@ impl Holding {
             return records;
         }
         let own = self.token.is_own().then_some(self.token.epoch());
-        self.token = Token::Held(decided);
-        match (own, self.copy) {
-            (Some(own), copy) if copy.is_none_or(|copy| copy.tag.epoch <= own) => Records::Stay,
-            (_, Some(_)) => {
-                self.copy = None;
-                Records::Take
+        let is_enough = |has: (Epoch, u64)| from.is_none_or(|from| has >= from);
+        let records = match (own, self.copy) {
+            (Some(own), copy) if copy.is_none_or(|copy| copy.tag.epoch <= own) => {
+                is_enough((own, SlotCopy::WHOLE)).then_some(Records::Stay)
             }
-            (_, None) => Records::BeginEmpty,
+            (_, Some(copy)) => is_enough((copy.tag.epoch, copy.position)).then_some(Records::Take),
+            (_, None) => from.is_none().then_some(Records::BeginEmpty),
+        };
+        let Some(records) = records else {
+            let records = self.give_up(fences);
+            self.token = Token::Gone { epoch: decided, to: taker };
+            return records;
+        };
+        self.token = Token::Held(decided);
+        if records == Records::Take {
+            self.copy = None;
         }
+        records
     }
 
     /// Whether a stream of this tag may feed the copy here. Streamed records are kept apart until
@@ -312,15 +330,33 @@ mod tests {
         let copy = SlotCopy::retained(epoch(2), B);
         let mut with_copy =
             Holding { token: Token::Gone { epoch: epoch(2), to: B }, copy: Some(copy) };
-        assert_eq!(with_copy.follow(decided, A, &open(A)), Records::Take);
+        let from = Some((copy.tag.epoch, copy.position));
+        assert_eq!(with_copy.follow(decided, (A, from), &open(A)), Records::Take);
         assert_eq!(with_copy, Holding { token: Token::Held(decided), copy: None });
-        assert_eq!(with_copy.follow(decided, A, &open(A)), Records::Stay, "once");
+        assert_eq!(with_copy.follow(decided, (A, from), &open(A)), Records::Stay, "once");
         let mut frozen = held(1);
         frozen.freeze(B, &open(A));
-        assert_eq!(frozen.follow(decided, A, &open(A)), Records::Stay);
-        assert_eq!(Holding::default().follow(decided, A, &open(A)), Records::BeginEmpty);
+        let from = Some((epoch(1), SlotCopy::WHOLE));
+        assert_eq!(frozen.follow(decided, (A, from), &open(A)), Records::Stay);
+        assert_eq!(Holding::default().follow(decided, (A, None), &open(A)), Records::BeginEmpty);
         let mut other = held(1);
-        assert_eq!(other.follow(decided, B, &open(A)), Records::Retain);
+        assert_eq!(other.follow(decided, (B, None), &open(A)), Records::Retain);
+    }
+
+    #[test]
+    fn a_taker_without_the_copy_that_it_reported_serves_nothing() {
+        let decided = Epoch::of_failover(Ballot { round: 9, ..Ballot::FIRST });
+        let tag = Tag { epoch: epoch(2), generation: 3 };
+        let behind = SlotCopy { tag, origin: B, position: 4 };
+        let from = Some((epoch(2), 5));
+        for copy in [None, Some(behind)] {
+            let mut taker = Holding { token: Token::Gone { epoch: epoch(2), to: B }, copy };
+            assert_eq!(taker.follow(decided, (A, from), &open(A)), Records::Stay);
+            assert_eq!(taker, Holding { token: Token::Gone { epoch: decided, to: A }, copy });
+        }
+        let mut stale = held(1);
+        assert_eq!(stale.follow(decided, (A, from), &open(A)), Records::Retain);
+        assert_eq!(stale.copy, Some(SlotCopy::retained(epoch(1), A)));
     }
 
     #[test]

@@ -168,8 +168,9 @@ impl<S: State> Applying<'_, S> {
         for taken in &one.taken {
             for slot in taken.slots.iter() {
                 let was_own = self.known.holding(slot).token.is_own();
+                let taker = (taken.by, taken.from);
                 let changed =
-                    self.step(slot, |holding, fences| holding.follow(decided, taken.by, fences));
+                    self.step(slot, |holding, fences| holding.follow(decided, taker, fences));
                 any_taken |= changed && taken.by == own;
                 if changed && was_own && taken.by != own {
                     away.insert(slot);
