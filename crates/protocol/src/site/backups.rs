@@ -45,8 +45,7 @@ pub(super) struct Promotion {
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     pub(super) failovers: FailoverJobs,
-    /// A failover that is open, and since when this leader has seen it so.
-    open_since: Option<(Ballot, Duration)>,
+    open_since: OpenSince,
     /// Of each decision of a failover the version of the registry in which this leader first saw it, in
     /// the term that there is: it may have been handed in long after it was decided.
     seen_in: BTreeMap<Ballot, Ballot>,
@@ -57,6 +56,24 @@ pub(super) struct Backups {
     /// was behind when it was last heard of.
     heard: BTreeMap<SiteId, (u64, u64, u64)>,
     next_news: Duration,
+}
+
+/// A failover that is open, and since when this leader has seen it so.
+#[derive(Debug, Default)]
+struct OpenSince(Option<(Ballot, Duration)>);
+
+impl OpenSince {
+    /// Whether it goes on no more. What an earlier leadership of this node saw does not count: whoever
+    /// led meanwhile may have gone on with it.
+    fn is_abandoned(&mut self, open: Option<Ballot>, now: Duration) -> bool {
+        let since = self.0.filter(|(of, _)| Some(*of) == open);
+        self.0 = since.or(open.map(|opened| (opened, now)));
+        self.0.is_some_and(|(_, since)| since + ABANDONED_AFTER <= now)
+    }
+
+    fn forget(&mut self) {
+        self.0 = None;
+    }
 }
 
 /// A mirror that is kept here, for people.
@@ -323,8 +340,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             effects.into_iter().for_each(|effect| self.perform_failover(effect));
         }
-        if self.leads() {
-            self.tend_failovers();
+        match self.leads() {
+            true => self.tend_failovers(),
+            false => self.backups.open_since.forget(),
         }
     }
 
@@ -344,17 +362,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(member) = self.machine.membership() else { return };
         let (own, registry) = (member.own, member.registry.clone());
         if registry.failovers.is_empty() && registry.backups.promotion(own).is_none() {
-            self.backups.open_since = None;
+            self.backups.open_since.forget();
             self.backups.seen_in.clear();
             return;
         }
         let now = self.now.monotonic;
         let mut change = None;
+        let opened = registry.failovers.open.as_ref().map(|open| open.opened);
+        let is_abandoned = self.backups.open_since.is_abandoned(opened, now);
         if let Some(open) = &registry.failovers.open {
-            let since = self.backups.open_since.filter(|(opened, _)| *opened == open.opened);
-            let (_, since) = *self.backups.open_since.insert(since.unwrap_or((open.opened, now)));
             // A site that answers is not lost, whoever says so.
-            if open.fences(own) || since + ABANDONED_AFTER <= now {
+            if open.fences(own) || is_abandoned {
                 change = Some(RegistryChange::CloseFailover(open.opened));
             }
         }
@@ -438,5 +456,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             Effect::Settle(origin, outcome) => self.settle(vec![(origin, outcome)]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failover_is_called_off_by_a_leader_that_has_seen_nothing_come_of_it() {
+        let opened = Some(Ballot { round: 5, ..Ballot::FIRST });
+        let later = Some(Ballot { round: 6, ..Ballot::FIRST });
+        let mut since = OpenSince::default();
+        let at = Duration::from_secs;
+        assert!(!since.is_abandoned(opened, at(100)) && !since.is_abandoned(opened, at(159)));
+        assert!(since.is_abandoned(opened, at(160)));
+        assert!(!since.is_abandoned(later, at(160)), "another one");
+        assert!(!since.is_abandoned(None, at(900)) && !since.is_abandoned(later, at(900)));
+        since.forget();
+        assert!(!since.is_abandoned(later, at(2_000)), "another node led meanwhile");
     }
 }
