@@ -52,6 +52,9 @@ pub(super) struct Backups {
     next_change: Duration,
     /// Whom to ask next of slots whose owner is not known.
     pub(super) turn: usize,
+    /// The last slots that others were asked about: of those with a copy here, and of frozen ones.
+    pub(super) asked_to: Option<Slot>,
+    pub(super) frozen_asked_to: Option<Slot>,
     /// By original: which mirror, when it was last heard to be in step (log time, ms), and how far it
     /// was behind when it was last heard of.
     heard: BTreeMap<SiteId, (u64, u64, u64)>,

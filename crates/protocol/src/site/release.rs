@@ -8,7 +8,8 @@
 use super::machine::tokens::Token;
 use super::{Origin, Site};
 use model::{BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet, limits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -24,6 +25,13 @@ const NO_BACKUP: u64 = u64::MAX - 1;
 const ASKED: u32 = 0;
 const SAFE: u32 = 1;
 const OWNED: u32 = 2;
+
+/// The slots to ask about next: those behind where the last share ended, and from the beginning again.
+fn share(slots: &BTreeSet<Slot>, ended_at: Option<Slot>) -> Vec<Slot> {
+    let behind = slots.range((ended_at.map_or(Unbounded, Excluded), Unbounded));
+    let before = ended_at.into_iter().flat_map(|ended_at| slots.range(..=ended_at));
+    behind.chain(before).take(SLOTS_MAX).copied().collect()
+}
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Asks owners whether copies here may go.
@@ -42,18 +50,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.backups.turn = self.backups.turn.wrapping_add(1);
         let turn = others.get(self.backups.turn % others.len().max(1)).copied();
         let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        for slot in self.machine.unfed().iter().take(SLOTS_MAX) {
-            let Some(copy) = self.machine.copy_of(*slot) else { continue };
-            let known = self.machine.holder(*slot).map(|(site, _)| site);
+        let asked = share(self.machine.unfed(), self.backups.asked_to);
+        self.backups.asked_to = asked.last().copied();
+        let Some(member) = self.machine.membership() else { return };
+        for slot in asked {
+            let Some(copy) = self.machine.copy_of(slot) else { continue };
+            let known = self.machine.holder(slot).map(|(site, _)| site);
             let known = known.filter(|site| *site == own || member.registry.site(*site).is_some());
             if let Some(owner) = known.or(turn) {
-                by_owner.entry(owner).or_default().push((*slot, copy.tag.epoch));
+                by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
             }
         }
         // Their destination is gone: whoever is asked may know who owns them by now.
-        for (slot, epoch) in frozen {
+        let frozen: BTreeMap<Slot, Epoch> = frozen.into_iter().collect();
+        let asked = share(&frozen.keys().copied().collect(), self.backups.frozen_asked_to);
+        self.backups.frozen_asked_to = asked.last().copied();
+        for slot in asked {
             if let Some(site) = turn {
-                by_owner.entry(site).or_default().push((slot, epoch));
+                by_owner.entry(site).or_default().push((slot, frozen[&slot]));
             }
         }
         for (owner, slots) in by_owner {
@@ -77,7 +91,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let is_gone = |site| member.registry.site(site).is_none();
         let moves = self.machine.giving().values();
         let moves = moves.filter(|one| one.frozen.is_some() && is_gone(one.to));
-        let slots = moves.flat_map(|one| one.slots.iter()).take(SLOTS_MAX);
+        let slots = moves.flat_map(|one| one.slots.iter());
         slots.map(|slot| (slot, self.machine.token(slot).epoch())).collect()
     }
 
@@ -173,5 +187,25 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let owner = owner.0;
             self.say_copies(site, CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_gets_its_turn() {
+        let all: BTreeSet<Slot> = Slot::all().take(SLOTS_MAX + 100).collect();
+        let first = share(&all, None);
+        assert_eq!(first.len(), SLOTS_MAX);
+        let second = share(&all, first.last().copied());
+        assert_eq!(second.len(), SLOTS_MAX);
+        let both: BTreeSet<Slot> = first.into_iter().chain(second).collect();
+        assert_eq!(both, all);
+        let few: BTreeSet<Slot> = Slot::all().take(3).collect();
+        let again = share(&few, few.last().copied());
+        assert_eq!(again.into_iter().collect::<BTreeSet<_>>(), few, "all of few, each time");
+        assert!(share(&BTreeSet::new(), Slot::new(5)).is_empty());
     }
 }
