@@ -23,7 +23,7 @@ fn asks(driver: &mut MirrorDriver, three: &mut Three) -> Vec<(u64, Command)> {
 fn begun(three: &mut Three) -> MirrorDriver {
     let mut driver = MirrorDriver::new(0);
     loop {
-        for (id, command) in asks(&mut driver, three) {
+        if let Some((id, command)) = asks(&mut driver, three).pop() {
             assert!(matches!(command, Command::Mirror { step: Mirroring::Begin, .. }));
             let outcome = three.at(B).run(command).map_err(Failure::Refused);
             let (machine, now) = (&three.sites[&A].machine, three.now);
