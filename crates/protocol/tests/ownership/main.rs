@@ -55,6 +55,17 @@ fn a_move_and_a_failover() {
 }
 
 #[test]
+fn a_move_and_a_leave() {
+    holds(bounds([1, 1, 0, 0, 1]));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn a_move_a_failover_and_a_leave() {
+    holds(bounds([1, 1, 1, 0, 1]));
+}
+
+#[test]
 #[ignore = "millions of states"]
 fn a_move_a_failover_a_backup_change_and_a_leave() {
     holds(bounds([1, 1, 1, 1, 1]));
