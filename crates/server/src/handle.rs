@@ -12,8 +12,8 @@ use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
-    Answer, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency, Request,
-    Revision, SiteId, SiteName, Slot, SlotSet, limits,
+    Answer, Ballot, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency,
+    Request, Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
 use protocol::site::machine::Reader;
 use protocol::site::{MapView, ReadGate, Status};
@@ -72,6 +72,17 @@ impl Handle {
         let outcome = shared.gate.get().answer(now, &shared.reader, keyspace, query, consistency);
         // The state may have been replaced during the query; the core answers from a complete one.
         outcome.filter(|_| shared.gate.closings() == closings)
+    }
+
+    /// The same for another site, with the failover under which the slot is served here.
+    pub(crate) fn answer_across(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<(Outcome, Ballot)> {
+        let failover = self.shared.reader.served_failover(query);
+        Some((self.answer_here(keyspace, query, consistency)?, failover))
     }
 
     /// Sends a request to the site and waits for its answer.

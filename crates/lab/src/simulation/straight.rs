@@ -79,7 +79,8 @@ impl<C> Simulation<C> {
         match message.say {
             Some(AcrossSay::Forward(Forward { mut requests })) => {
                 let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
-                    process.answer_here(now, keyspace, query, consistency)
+                    let failover = process.site.reader().served_failover(query);
+                    Some((process.answer_here(now, keyspace, query, consistency)?, failover))
                 });
                 let leader = if process.gate.leads() { own.0 } else { 0 };
                 if !answers.is_empty() {

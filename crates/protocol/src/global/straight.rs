@@ -31,14 +31,14 @@
 use super::routing::{Outcome, PATIENCE};
 use crate::site::{ReadGate, Ticket};
 use model::{
-    Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, NodeId, Query, ReadConsistency,
-    Refusal, Request, SiteId, Slot, Spread, limits,
+    Ballot, Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, NodeId, Query,
+    ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use wire::across::{AnswerAcross, AnsweredAcross};
+use wire::across::{AnswerAcross, AnsweredAcross, put_failover};
 use wire::entry;
 use wire::peer::ForwardedRequest;
 
@@ -314,11 +314,12 @@ impl Straight {
 
 // ---- at the site that is asked ---------------------------------------------------------------------
 
-/// Answers the reads that requests from another site begin with, for as long as `answer` can. What it
+/// Answers the reads that requests from another site begin with, for as long as `answer` can; it also gives
+/// the failover under which the slot is served ([`crate::site::machine::Reader::served_failover`]). What it
 /// cannot stays in `requests`, as does all behind a write: that may be the same client's.
 pub fn answer_reads(
     requests: &mut Vec<ForwardedRequest>,
-    mut answer: impl FnMut(KeyspaceId, &Query, ReadConsistency) -> Option<Outcome>,
+    mut answer: impl FnMut(KeyspaceId, &Query, ReadConsistency) -> Option<(Outcome, Ballot)>,
 ) -> Vec<AnswerAcross> {
     let mut answers = Vec::new();
     for request in requests.iter() {
@@ -330,9 +331,10 @@ pub fn answer_reads(
         let Ok(Request { body: Body::Read { keyspace, query, consistency }, .. }) = decoded else {
             break;
         };
-        let Some(outcome) = answer(keyspace, &query, consistency) else { break };
-        let outcome = entry::encode_reply(&outcome);
-        answers.push(AnswerAcross { id: request.id, outcome, ..AnswerAcross::default() });
+        let Some((outcome, failover)) = answer(keyspace, &query, consistency) else { break };
+        let (id, outcome) = (request.id, entry::encode_reply(&outcome));
+        let served = put_failover(failover);
+        answers.push(AnswerAcross { id, outcome, served, ..AnswerAcross::default() });
     }
     requests.drain(..answers.len());
     answers
@@ -499,8 +501,9 @@ mod tests {
         let mut asked = 0;
         let answers = answer_reads(&mut requests, |_, _, _| {
             asked += 1;
-            Some(Ok(Answer::Integer(1)))
+            Some((Ok(Answer::Integer(1)), Ballot { round: 3, ..Ballot::FIRST }))
         });
+        assert!(answers[0].served.is_some(), "or the asker takes it for a stale owner's");
         let ids = |all: &[u64]| all.to_vec();
         assert_eq!(answers.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[1]));
         assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), ids(&[2, 3]));

@@ -90,7 +90,7 @@ impl Links {
         let Some(porter) = self.0.porter.get() else { return };
         let here = &porter.0;
         let answers = answer_reads(requests, |keyspace, query, consistency| {
-            here.answer_here(keyspace, query, consistency)
+            here.answer_across(keyspace, query, consistency)
         });
         if answers.is_empty() {
             return;

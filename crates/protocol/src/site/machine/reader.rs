@@ -12,8 +12,8 @@ use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, stores, tables};
 use model::{
-    Answer, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision, Slot,
-    Spread,
+    Answer, Ballot, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision,
+    Slot, Spread,
 };
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -137,6 +137,19 @@ impl<S: State> Reader<S> {
             Reach::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
             Reach::Range => answer_at(&self.state.view(), keyspace, query, due_by),
         }
+    }
+
+    /// The failover of the epoch at which the state serves the slot of a query; [`Ballot::FIRST`] if
+    /// there is none, or the slot is not served. Read it before the answer: it is then never a later one.
+    pub fn served_failover(&self, query: &Query) -> Ballot {
+        let Spread::One(slot) = query.spread() else { return Ballot::FIRST };
+        let read = &self.state.now();
+        let token = deployment::is_founder(read)
+            .and_then(|holds_all| stores::token(read, slot, holds_all))
+            .ok();
+        token
+            .filter(|token| token.serves())
+            .map_or(Ballot::FIRST, |token: Token| token.epoch().failover)
     }
 
     /// Answers a query from the state as it is, unless a commit comes in between.
