@@ -56,6 +56,7 @@ use wire::across::Across;
 use wire::peer::{self, Member};
 
 /// An event for the site's thread.
+#[expect(clippy::large_enum_variant, reason = "nearly all events are the large one, a message")]
 pub(crate) enum Event {
     Requests(Vec<(Ticket, Request)>),
     Message {

@@ -166,6 +166,7 @@ impl Routing {
     }
 
     /// Takes a request in; it is due.
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
     pub(crate) fn push(
         &mut self,
         origin: Origin,

@@ -3,7 +3,7 @@
 //! Most requests about remote keys are reads of a slot whose holder has not changed for hours. A core
 //! need not think about them: the front's thread sends them straight to the node that answered last,
 //! and there the thread that hears them answers, if a front there might do so by the
-//! [`ReadGate`](crate::site::ReadGate). What is not that simple goes the ordinary way, by the cores
+//! [`ReadGate`]. What is not that simple goes the ordinary way, by the cores
 //! ([`super::routing`]): the asking end hands a read to its core when the answer is not *the* answer
 //! (the slot has moved, there is no leader), when the node is silent, and when its connection breaks. A
 //! read can be asked twice without harm.

@@ -40,6 +40,7 @@ impl Forwarding {
     }
 
     /// Takes in a request for whoever leads.
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
     pub(super) fn push(
         &mut self,
         origin: Origin,
