@@ -30,11 +30,15 @@ fn promote(node: &Node, site: &str, more: &[&str]) -> String {
 
 /// The only failover that a node knows of.
 fn one_failover(node: &Node) -> Value {
-    let all = deployment::json(node, &["failover", "list", "--json"]).unwrap();
-    match &all.as_array().unwrap()[..] {
-        [one] => one.clone(),
-        _ => panic!("{all}"),
-    }
+    // The list is of the status that the node published last.
+    let decided = eventually(LIMIT, || {
+        let all = deployment::json(node, &["failover", "list", "--json"])?;
+        match &all.as_array().unwrap()[..] {
+            [one] if one["open"] == json!(false) => Ok(one.clone()),
+            _ => Err(all.to_string()),
+        }
+    });
+    decided.unwrap()
 }
 
 fn move_slots(node: &Node, slots: &str, to: &str) {
