@@ -7,6 +7,7 @@
 //! remembered: the leaving site looks at the inventories again.
 
 use super::apply::Applying;
+use super::lineage::Whose;
 use super::receiving::{self, Arrival};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::{Records, Token as Right};
@@ -78,6 +79,7 @@ impl<S: State> Applying<'_, S> {
                     }
                 }
                 self.put_copy(slot, one.copy, stores, false);
+                self.move_answers(slot, Whose::Staged(id), Whose::Copied);
             }
         }
         // What was not taken.
@@ -111,7 +113,10 @@ impl<S: State> Machine<S> {
             let Some(here) = self.known.copies.by_slot.get(&slot) else { continue };
             let at = from.as_ref().filter(|(of, ..)| *of == slot);
             if at.is_none() {
-                items.extend(self.known.clients.of_slot(&self.state, slot)?);
+                // An earlier version remembered what belongs to a copy as the site's own.
+                for whose in [Whose::Copied, Whose::Own] {
+                    items.extend(self.known.clients.of_slot(&self.state, slot, whose)?);
+                }
             }
             for (keyspace, store) in &here.stores {
                 let key = match at {

@@ -13,6 +13,7 @@
 //! ```
 
 use super::apply::Applying;
+use super::lineage::Whose;
 use super::tokens::Token;
 use super::{Machine, MachineError, Stopped, changes, tables};
 use model::{
@@ -172,7 +173,7 @@ impl<S: State> Machine<S> {
         into: &mut Gathered,
     ) -> Result<Option<(KeyspaceId, Bytes)>, MachineError> {
         if from.is_none() {
-            let answers = self.known.clients.of_slot(&self.state, slot)?;
+            let answers = self.known.clients.of_slot(&self.state, slot, Whose::Own)?;
             answers.into_iter().for_each(|item| into.push(item));
         }
         let (first, first_key) = from.unwrap_or((KeyspaceId(0), Bytes::new()));

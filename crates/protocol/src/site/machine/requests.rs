@@ -164,14 +164,15 @@ impl Clients {
         self.of(whose, slot).map(|(asker, _)| *asker).collect()
     }
 
-    /// All that is remembered of a slot that this site serves.
+    /// All that is remembered with these records of a slot.
     pub(super) fn of_slot(
         &self,
         state: &impl Read,
         slot: Slot,
+        whose: Whose,
     ) -> Result<Vec<StagedItem>, MachineError> {
         let mut items = Vec::new();
-        for (asker, known) in self.of(Whose::Own, Some(slot)) {
+        for (asker, known) in self.of(whose, Some(slot)) {
             for sequence in known.answered.keys() {
                 let row = state.get(&tables::answer(*asker, *sequence))?;
                 let row = row.and_then(|row| split_answer(*asker, row));

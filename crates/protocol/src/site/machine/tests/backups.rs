@@ -2,14 +2,15 @@
 
 mod late;
 
+use super::super::lineage::Whose;
 use super::super::tokens::Token;
 use super::*;
 use crate::global::failover::{Effect, FailoverJobs, View, Wanted};
 use crate::global::mirroring::{MirrorDriver, Wish};
 use crate::site::{Origin, Ticket};
 use model::{
-    BackupError, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss, MoveId,
-    Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
+    BackupError, Ballot, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
+    MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
 use storage::state::State as _;
@@ -334,6 +335,10 @@ fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
     assert_eq!(three.held(B, "y"), Ok(None));
     let decided = Epoch::of_failover(failovers(&three).decided[0].decided);
     assert_eq!(three.sites[&B].machine.token(slot("x")), Token::Held(decided));
+    // Reads past the core name it, too.
+    let served =
+        |at| three.sites[&at].machine.reader().served_failover(&Query::Get { key: "x".into() });
+    assert_eq!((served(B), served(C)), (decided.failover, Ballot::FIRST));
     // What is known of requests came along; what was in the lag was never applied here.
     assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)));
     assert_eq!(three.at(B).run(add(2)), Ok(Answer::Integer(2)));
@@ -599,6 +604,23 @@ fn copies_are_handed_on_and_again_when_they_have_come_further() {
         three.at(C).tick();
     }
     assert_eq!(three.sites[&C].rows(tables::GARBAGE), 0);
+}
+
+#[test]
+fn what_was_answered_is_handed_on_with_the_copy() {
+    let mut three = Three::new();
+    assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
+    three.mirror();
+    three.hand_on("n{t}");
+    let remembered = |three: &Three, site, whose| {
+        three.sites[&site].machine.known.clients.askers(whose, Some(slot("n{t}"))).len()
+    };
+    for _ in 0..2 {
+        assert_eq!(remembered(&three, B, Whose::Copied), 1);
+        assert_eq!(remembered(&three, C, Whose::Copied), 1, "or the write is applied twice");
+        assert_eq!(remembered(&three, C, Whose::Own), 0);
+        three.at(C).reopen();
+    }
 }
 
 #[test]
