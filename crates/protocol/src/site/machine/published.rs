@@ -2,7 +2,7 @@
 
 use super::stores::EMPTY;
 use super::{Known, Stopped};
-use model::{Catalog, KeyspaceId, Query, Refusal, Slot, SlotSet, Spread};
+use model::{Ballot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotSet, Spread};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
@@ -45,6 +45,8 @@ struct Directory {
     generations: BTreeMap<KeyspaceId, Where>,
     /// By slot: whether it is served here. Empty in a site without a deployment.
     served: Vec<AtomicBool>,
+    /// Of served slots that a failover has taken: which one.
+    failovers: BTreeMap<Slot, Ballot>,
 }
 
 /// Where the records of a keyspace lie.
@@ -98,6 +100,12 @@ impl Published {
             for slot in news.tokens.iter() {
                 let serves = known.slots.serves(slot);
                 directory.served[place(slot)].store(serves, Ordering::Release);
+                match known.slots.token(slot).epoch().failover {
+                    failover if serves && failover != Ballot::FIRST => {
+                        directory.failovers.insert(slot, failover);
+                    }
+                    _ => drop(directory.failovers.remove(&slot)),
+                }
             }
         }
         if !news.stores.is_empty() {
@@ -126,6 +134,12 @@ impl Published {
     pub(super) fn serves(&self, slot: Slot) -> bool {
         let directory = self.directory.read().expect("the writer does not panic with the lock");
         directory.served.get(place(slot)).is_some_and(|served| served.load(Ordering::Acquire))
+    }
+
+    /// The failover of the epoch at which a slot is served; [`Ballot::FIRST`]: none, or it is not served.
+    pub(super) fn failover(&self, slot: Slot) -> Ballot {
+        let directory = self.directory.read().expect("the writer does not panic with the lock");
+        directory.failovers.get(&slot).copied().unwrap_or(Ballot::FIRST)
     }
 
     /// Where a query about one key finds its record.

@@ -139,17 +139,13 @@ impl<S: State> Reader<S> {
         }
     }
 
-    /// The failover of the epoch at which the state serves the slot of a query; [`Ballot::FIRST`] if
-    /// there is none, or the slot is not served. Read it before the answer: it is then never a later one.
+    /// The failover of the epoch at which the slot of a query is served; [`Ballot::FIRST`]: none, or it is
+    /// not served. Read it before the answer: it is then never a later one.
     pub fn served_failover(&self, query: &Query) -> Ballot {
-        let Spread::One(slot) = query.spread() else { return Ballot::FIRST };
-        let read = &self.state.now();
-        let token = deployment::is_founder(read)
-            .and_then(|holds_all| stores::token(read, slot, holds_all))
-            .ok();
-        token
-            .filter(|token| token.serves())
-            .map_or(Ballot::FIRST, |token: Token| token.epoch().failover)
+        match query.spread() {
+            Spread::One(slot) => self.published.failover(slot),
+            Spread::Several | Spread::Nowhere => Ballot::FIRST,
+        }
     }
 
     /// Answers a query from the state as it is, unless a commit comes in between.
