@@ -9,6 +9,16 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Flags of every command that lists all of a kind.
+#[derive(Args)]
+pub(crate) struct Listing {
+    /// Print them as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
 /// Flags of every command that talks to a running site.
 #[derive(Args)]
 pub(crate) struct Connect {

@@ -1,6 +1,6 @@
 //! `failover`: who has taken over what from sites that were lost, and who knows of it.
 
-use super::connect::Connect;
+use super::connect::{Connect, Listing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -12,19 +12,9 @@ use serde_json::json;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List the failovers that some site may not know of yet, and the one that is under way
-    List(List),
+    List(Listing),
     /// Show one failover: who took which slots, from which copies, and which sites know of it
     Show(Show),
-}
-
-/// All failovers.
-#[derive(Args)]
-pub(crate) struct List {
-    /// Print them as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: Connect,
 }
 
 /// One failover.
@@ -42,39 +32,35 @@ pub(crate) struct Show {
 impl Command {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
-            Command::List(list) => list.run(),
+            Command::List(asked) => list(asked),
             Command::Show(show) => show.run(),
         }
     }
 }
 
-impl List {
-    fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
-            let failovers = client.deployment().failovers().await?;
-            if self.json {
-                let all: Vec<_> = failovers.iter().map(as_json).collect();
-                return Ok(show::print_json(&all.into())?);
-            }
-            let mut table =
-                Table::new(["failover", "lost", "without", ">slots", "taken by", "state"]);
-            for one in &failovers {
-                let mut takers: Vec<&str> =
-                    one.taken.iter().map(|taken| taken.by.as_str()).collect();
-                takers.sort_unstable();
-                takers.dedup();
-                table.row([
-                    one.id.clone(),
-                    one.lost.clone(),
-                    one.without.join(", "),
-                    one.taken.iter().map(slots_of).sum::<usize>().to_string(),
-                    takers.join(", "),
-                    state(one),
-                ]);
-            }
-            Ok(show::print(table)?)
-        })
-    }
+fn list(asked: Listing) -> Result<(), Failed> {
+    asked.connect.run(|client| async move {
+        let failovers = client.deployment().failovers().await?;
+        if asked.json {
+            let all: Vec<_> = failovers.iter().map(as_json).collect();
+            return Ok(show::print_json(&all.into())?);
+        }
+        let mut table = Table::new(["failover", "lost", "without", ">slots", "taken by", "state"]);
+        for one in &failovers {
+            let mut takers: Vec<&str> = one.taken.iter().map(|taken| taken.by.as_str()).collect();
+            takers.sort_unstable();
+            takers.dedup();
+            table.row([
+                one.id.clone(),
+                one.lost.clone(),
+                one.without.join(", "),
+                one.taken.iter().map(slots_of).sum::<usize>().to_string(),
+                takers.join(", "),
+                state(one),
+            ]);
+        }
+        Ok(show::print(table)?)
+    })
 }
 
 impl Show {

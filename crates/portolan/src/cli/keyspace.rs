@@ -1,6 +1,6 @@
 //! `keyspace`: what data needs, stated once.
 
-use super::connect::Connect;
+use super::connect::{Connect, Listing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -14,7 +14,7 @@ pub(crate) enum Command {
     /// Make a keyspace
     Create(Create),
     /// List all keyspaces
-    List(List),
+    List(Listing),
     /// Show one keyspace, and how many keys it holds
     Show(Show),
     /// Remove a keyspace and everything in it
@@ -53,16 +53,6 @@ pub(crate) struct Create {
     connect: Connect,
 }
 
-/// All keyspaces.
-#[derive(Args)]
-pub(crate) struct List {
-    /// Print them as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: Connect,
-}
-
 /// One keyspace.
 #[derive(Args)]
 pub(crate) struct Show {
@@ -91,7 +81,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
             Command::Create(create) => create.run(),
-            Command::List(list) => list.run(),
+            Command::List(asked) => list(asked),
             Command::Show(show) => show.run(),
             Command::Drop(drop) => drop
                 .connect
@@ -118,24 +108,22 @@ impl Create {
     }
 }
 
-impl List {
-    fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
-            let keyspaces = client.cluster().keyspaces().await?;
-            if self.json {
-                let list: Vec<Value> = keyspaces.iter().map(as_json).collect();
-                return Ok(show::print_json(&list.into())?);
-            }
-            let mut table = Table::new([">id", "name", "prefix", "consistency", "scope", "cache"]);
-            for KeyspaceInfo { id, spec } in keyspaces {
-                let prefix = show::line(&spec.prefix);
-                let promise = (spec.consistency.to_string(), spec.scope.to_string());
-                let cache = spec.cache.to_string();
-                table.row([id.to_string(), spec.name, prefix, promise.0, promise.1, cache]);
-            }
-            Ok(show::print(table)?)
-        })
-    }
+fn list(asked: Listing) -> Result<(), Failed> {
+    asked.connect.run(|client| async move {
+        let keyspaces = client.cluster().keyspaces().await?;
+        if asked.json {
+            let list: Vec<Value> = keyspaces.iter().map(as_json).collect();
+            return Ok(show::print_json(&list.into())?);
+        }
+        let mut table = Table::new([">id", "name", "prefix", "consistency", "scope", "cache"]);
+        for KeyspaceInfo { id, spec } in keyspaces {
+            let prefix = show::line(&spec.prefix);
+            let promise = (spec.consistency.to_string(), spec.scope.to_string());
+            let cache = spec.cache.to_string();
+            table.row([id.to_string(), spec.name, prefix, promise.0, promise.1, cache]);
+        }
+        Ok(show::print(table)?)
+    })
 }
 
 impl Show {

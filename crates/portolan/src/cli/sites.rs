@@ -1,6 +1,6 @@
 //! `site`: the sites of a deployment.
 
-use super::connect::Connect;
+use super::connect::{Connect, Listing};
 use super::failed::Failed;
 use super::promote::{self, Backup, Promote};
 use super::show::{self, Table};
@@ -21,7 +21,7 @@ const STUCK_AFTER: u32 = 100;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List all sites, as the asked node knows them
-    List(List),
+    List(Listing),
     /// Show one site: its nodes and where they are
     Show(Show),
     /// Have a site hand over all its slots and leave; afterwards its nodes may be stopped
@@ -31,16 +31,6 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Have a site's backup take over from it, as it is lost for good
     Promote(Promote),
-}
-
-/// All sites.
-#[derive(Args)]
-pub(crate) struct List {
-    /// Print them as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: Connect,
 }
 
 /// One site.
@@ -74,7 +64,7 @@ pub(crate) struct Leave {
 impl Command {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
-            Command::List(list) => list.run(),
+            Command::List(asked) => list(asked),
             Command::Show(show) => show.run(),
             Command::Leave(leave) => leave.run(),
             Command::Token(token) => token.run(),
@@ -84,45 +74,43 @@ impl Command {
     }
 }
 
-impl List {
-    fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
-            let listed = client.deployment().sites().await?;
-            if self.json {
-                let sites: Vec<_> = listed.sites.iter().map(as_json).collect();
-                let all = json!({ "version": listed.version, "own": listed.own, "sites": sites });
-                return Ok(show::print_json(&all)?);
+fn list(asked: Listing) -> Result<(), Failed> {
+    asked.connect.run(|client| async move {
+        let listed = client.deployment().sites().await?;
+        if asked.json {
+            let sites: Vec<_> = listed.sites.iter().map(as_json).collect();
+            let all = json!({ "version": listed.version, "own": listed.own, "sites": sites });
+            return Ok(show::print_json(&all)?);
+        }
+        let mut table =
+            Table::new([">id", "site", ">nodes", ">slots", "known", ">capacity", "backup", ""]);
+        for site in &listed.sites {
+            let mut notes = Vec::new();
+            if site.id == listed.own {
+                notes.push("asked");
             }
-            let mut table =
-                Table::new([">id", "site", ">nodes", ">slots", "known", ">capacity", "backup", ""]);
-            for site in &listed.sites {
-                let mut notes = Vec::new();
-                if site.id == listed.own {
-                    notes.push("asked");
-                }
-                if site.leaving {
-                    notes.push("leaving");
-                }
-                if ["silent", "unreachable"].contains(&site.reach.as_str()) {
-                    notes.push(&site.reach);
-                }
-                if !site.lost_to.is_empty() {
-                    notes.push("lost");
-                }
-                table.row([
-                    site.id.to_string(),
-                    site.name.clone(),
-                    site.nodes.len().to_string(),
-                    site.slots.to_string(),
-                    known(site, listed.own),
-                    share(site),
-                    promote::mirror(site),
-                    notes.join(", "),
-                ]);
+            if site.leaving {
+                notes.push("leaving");
             }
-            Ok(show::print(table)?)
-        })
-    }
+            if ["silent", "unreachable"].contains(&site.reach.as_str()) {
+                notes.push(&site.reach);
+            }
+            if !site.lost_to.is_empty() {
+                notes.push("lost");
+            }
+            table.row([
+                site.id.to_string(),
+                site.name.clone(),
+                site.nodes.len().to_string(),
+                site.slots.to_string(),
+                known(site, listed.own),
+                share(site),
+                promote::mirror(site),
+                notes.join(", "),
+            ]);
+        }
+        Ok(show::print(table)?)
+    })
 }
 
 impl Show {

@@ -1,6 +1,6 @@
 //! `slot`: who holds the slots of global keyspaces, and how they are moved.
 
-use super::connect::Connect;
+use super::connect::{Connect, Listing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -13,21 +13,11 @@ use std::collections::BTreeMap;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List who holds which slots, and the moves of the asked site
-    List(List),
+    List(Listing),
     /// Hand slots to a site while they go on being served
     Move(super::moves::Move),
     /// Make a move of the asked site rest, or go on
     Pause(Pause),
-}
-
-/// All slots.
-#[derive(Args)]
-pub(crate) struct List {
-    /// Print them as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connect: Connect,
 }
 
 /// A move.
@@ -45,7 +35,7 @@ pub(crate) struct Pause {
 impl Command {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
-            Command::List(list) => list.run(),
+            Command::List(asked) => list(asked),
             Command::Move(slots) => slots.run(),
             Command::Pause(pause) => pause.connect.run(|client| async move {
                 Ok(client.deployment().pause_move(pause.number, !pause.resume).await?)
@@ -54,66 +44,64 @@ impl Command {
     }
 }
 
-impl List {
-    fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
-            let listed = client.deployment().slots().await?;
-            if self.json {
-                let holders = listed.holders.iter().map(|range| {
-                    json!({
-                        "first": range.first, "last": range.last, "site": range.site,
-                        "confirmed": range.confirmed, "age_ms": range.age_ms,
-                    })
-                });
-                let moves = listed.moves.iter().map(|one| {
-                    json!({
-                        "number": one.number, "to": one.to, "slots": one.slots, "keys": one.keys,
-                        "sent_bytes": one.sent_bytes, "copied": one.copied, "lag": one.lag,
-                        "paused": one.paused, "frozen": one.frozen,
-                    })
-                });
-                let (holders, moves): (Vec<_>, Vec<_>) = (holders.collect(), moves.collect());
-                return Ok(show::print_json(&json!({ "holders": holders, "moves": moves }))?);
+fn list(asked: Listing) -> Result<(), Failed> {
+    asked.connect.run(|client| async move {
+        let listed = client.deployment().slots().await?;
+        if asked.json {
+            let holders = listed.holders.iter().map(|range| {
+                json!({
+                    "first": range.first, "last": range.last, "site": range.site,
+                    "confirmed": range.confirmed, "age_ms": range.age_ms,
+                })
+            });
+            let moves = listed.moves.iter().map(|one| {
+                json!({
+                    "number": one.number, "to": one.to, "slots": one.slots, "keys": one.keys,
+                    "sent_bytes": one.sent_bytes, "copied": one.copied, "lag": one.lag,
+                    "paused": one.paused, "frozen": one.frozen,
+                })
+            });
+            let (holders, moves): (Vec<_>, Vec<_>) = (holders.collect(), moves.collect());
+            return Ok(show::print_json(&json!({ "holders": holders, "moves": moves }))?);
+        }
+        let mut by_site: BTreeMap<&str, OfSite> = BTreeMap::new();
+        for range in &listed.holders {
+            let of_site = by_site.entry(&range.site).or_default();
+            of_site.slots += range.last - range.first + 1;
+            if !range.confirmed {
+                of_site.hints.push(range.age_ms);
             }
-            let mut by_site: BTreeMap<&str, OfSite> = BTreeMap::new();
-            for range in &listed.holders {
-                let of_site = by_site.entry(&range.site).or_default();
-                of_site.slots += range.last - range.first + 1;
-                if !range.confirmed {
-                    of_site.hints.push(range.age_ms);
-                }
-                of_site.ranges.push(match range.first == range.last {
-                    true => range.first.to_string(),
-                    false => format!("{}-{}", range.first, range.last),
-                });
+            of_site.ranges.push(match range.first == range.last {
+                true => range.first.to_string(),
+                false => format!("{}-{}", range.first, range.last),
+            });
+        }
+        let mut table = Table::new(["site", ">slots", "known", "which"]);
+        for (site, of_site) in by_site {
+            let known = known(&of_site.hints);
+            let which = shortened(&of_site.ranges);
+            table.row([site.to_owned(), of_site.slots.to_string(), known, which]);
+        }
+        show::print(&table)?;
+        if !listed.moves.is_empty() {
+            let mut table =
+                Table::new([">move", "to", ">slots", ">keys", ">sent", ">behind", "state"]);
+            for one in &listed.moves {
+                let slots: SlotSet = one.slots.parse().unwrap_or_default();
+                table.row([
+                    one.number.to_string(),
+                    one.to.clone(),
+                    slots.len().to_string(),
+                    one.keys.to_string(),
+                    indicatif::BinaryBytes(one.sent_bytes).to_string(),
+                    one.lag.to_string(),
+                    state(one).to_owned(),
+                ]);
             }
-            let mut table = Table::new(["site", ">slots", "known", "which"]);
-            for (site, of_site) in by_site {
-                let known = known(&of_site.hints);
-                let which = shortened(&of_site.ranges);
-                table.row([site.to_owned(), of_site.slots.to_string(), known, which]);
-            }
-            show::print(&table)?;
-            if !listed.moves.is_empty() {
-                let mut table =
-                    Table::new([">move", "to", ">slots", ">keys", ">sent", ">behind", "state"]);
-                for one in &listed.moves {
-                    let slots: SlotSet = one.slots.parse().unwrap_or_default();
-                    table.row([
-                        one.number.to_string(),
-                        one.to.clone(),
-                        slots.len().to_string(),
-                        one.keys.to_string(),
-                        indicatif::BinaryBytes(one.sent_bytes).to_string(),
-                        one.lag.to_string(),
-                        state(one).to_owned(),
-                    ]);
-                }
-                show::print(format!("\n{table}"))?;
-            }
-            Ok(())
-        })
-    }
+            show::print(format!("\n{table}"))?;
+        }
+        Ok(())
+    })
 }
 
 /// What is listed of one site.
