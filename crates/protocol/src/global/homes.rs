@@ -37,14 +37,17 @@ impl Homes {
             return;
         }
         self.version = registry.version;
-        let staying = || registry.staying();
-        self.points = staying()
-            .flat_map(|site| {
-                (0..tickets(site)).map(|index| (Point::of_virtual(site.id, index), site.id))
-            })
-            .collect();
+        let staying: Vec<_> = registry.staying().map(|site| (site.id, tickets(site))).collect();
+        // Most versions say nothing new of it.
+        if staying == self.staying {
+            return;
+        }
+        let of_site = |&(site, tickets): &(SiteId, u32)| {
+            (0..tickets).map(move |index| (Point::of_virtual(site, index), site))
+        };
+        self.points = staying.iter().flat_map(of_site).collect();
         self.points.sort_unstable_by_key(|(point, site)| (point.0, *site));
-        self.staying = staying().map(|site| (site.id, tickets(site))).collect();
+        self.staying = staying;
         self.homes = (0..RUNS).filter_map(|run| self.home_of(run, |_| true)).collect();
     }
 

@@ -44,6 +44,8 @@ pub(super) struct News {
     next_founding: Duration,
     /// The term in which it has told everybody that it leads.
     led_in: Option<u64>,
+    /// The version of the registry by which nothing is to be handed over; `None`: tokens have changed since.
+    balanced: Option<Ballot>,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -51,6 +53,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn follow_deployment(&mut self) {
         let changed = self.machine.take_changed_tokens();
         if !changed.is_empty() {
+            self.news.balanced = None;
             self.feed_map(&changed);
             self.routing.wake();
             self.handovers.look_again(self.now.monotonic);
@@ -239,7 +242,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let own = member.own;
         let Some(entry) = member.registry.site(own) else { return };
         let leaving = entry.leaving;
+        let version = member.registry.version;
+        if !leaving && self.news.balanced == Some(version) {
+            return;
+        }
         let lost = self.reach.lost(self.now.monotonic);
+        let mut waits = false;
         let mut to_give: std::collections::BTreeMap<SiteId, Vec<Slot>> = Default::default();
         let mut holds_any = false;
         for slot in Slot::all() {
@@ -251,11 +259,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             let home = match leaving {
                 true => self.homes.without(slot, &lost),
-                false => self.homes.of(slot).filter(|home| !lost.contains(home)),
+                false => self.homes.of(slot),
             };
-            if let Some(home) = home.filter(|home| *home != own) {
-                to_give.entry(home).or_default().push(slot);
+            let Some(home) = home.filter(|home| *home != own) else { continue };
+            match lost.contains(&home) {
+                true => waits = true,
+                false => to_give.entry(home).or_default().push(slot),
             }
+        }
+        if to_give.is_empty() && !waits {
+            self.news.balanced = Some(version);
         }
         if leaving {
             self.take_back_from(&lost);

@@ -58,7 +58,7 @@ impl<'a, S: State> Applying<'a, S> {
         answers: &mut Vec<Result<Answer, Refusal>>,
     ) -> Result<(), MachineError> {
         // What an earlier version wrote has rows of this one before anything is done to it.
-        self.write_copies();
+        self.copy_mirrored();
         self.copy_kept();
         let head = &mut self.known.head;
         head.log_time_ms = head.log_time_ms.max(batch.log_time_ms);
@@ -79,6 +79,9 @@ impl<'a, S: State> Applying<'a, S> {
     pub(super) fn finish(mut self) -> Batch {
         self.write_counts();
         self.write_stores();
+        self.write_tokens();
+        self.write_copies();
+        self.write_registered();
         self.write_mirrors();
         self.write_removals();
         self.write_expiring();

@@ -6,13 +6,14 @@
 //! it may go, is for [`crate::global::ownership`] to say.
 //!
 //! ```text
-//! C slot          → format 1 ‖ epoch ‖ generation ‖ origin ‖ position (varints)
+//! B bucket        → (0 | 1 ‖ epoch ‖ generation ‖ origin ‖ position, varints) of each slot (slot_rows.rs)
 //! S keyspace slot → generation of the records (varint) ‖ how many keys (varint)
 //! ```
 
 use super::apply::Applying;
 use super::keyspaces::Owner;
 use super::lineage::Whose;
+use super::slot_rows::{self, Stale, Value};
 use super::stores::Store;
 use super::{MachineError, tables};
 use model::{KeyspaceId, SiteId, Slot, SlotCopy, Tag};
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
+/// What comes before a copy in a row; 0: there is none.
 const FORMAT: u8 = 1;
 
 /// A copy, and where it lies.
@@ -38,18 +40,19 @@ pub(super) struct Copies {
     pub(super) unfed: BTreeSet<Slot>,
     /// Those that a version without copies wrote, and that have no rows of their own yet.
     pub(super) unwritten: BTreeSet<Slot>,
+    rows: Stale,
 }
 
 impl Copies {
     pub(super) fn load(state: &impl Read) -> Result<Copies, MachineError> {
-        let damaged = |table: u8| MachineError::Damaged { table: table as char };
+        let damaged = || MachineError::Damaged { table: tables::COPIED as char };
         let mut all = Copies::default();
-        for (key, row) in super::rows(state, tables::COPIES)? {
-            let read = tables::parse_slot(&key[1..]).zip(decode(&row));
-            let (slot, copy) = read.ok_or_else(|| damaged(tables::COPIES))?;
-            all.by_slot.insert(slot, CopyHere { copy, stores: BTreeMap::new() });
-            all.unfed.insert(slot);
-        }
+        all.rows = slot_rows::load(state, |slot, copy: &Option<SlotCopy>| {
+            if let Some(copy) = *copy {
+                all.by_slot.insert(slot, CopyHere { copy, stores: BTreeMap::new() });
+                all.unfed.insert(slot);
+            }
+        })?;
         for (key, row) in super::rows(state, tables::COPIED)? {
             let read = (|| {
                 let (keyspace, slot) = tables::parse_store(&key)?;
@@ -59,7 +62,7 @@ impl Copies {
                 here.stores.insert(keyspace, Store { generation, count });
                 Some(())
             })();
-            read.ok_or_else(|| damaged(tables::COPIED))?;
+            read.ok_or_else(damaged)?;
         }
         Ok(all)
     }
@@ -73,28 +76,39 @@ impl Copies {
     }
 }
 
-fn encode(copy: &SlotCopy) -> Vec<u8> {
-    let SlotCopy { tag: Tag { epoch, generation }, origin, position } = copy;
-    let mut row = vec![FORMAT];
-    put_epoch(*epoch, &mut row);
-    put_varint(*generation, &mut row);
-    put_varint(u64::from(origin.0), &mut row);
-    put_varint(*position, &mut row);
-    row
-}
+impl Value for Option<SlotCopy> {
+    const TABLE: u8 = tables::COPIES;
+    const OLDER: u8 = tables::COPIES_OLDER;
 
-fn decode(row: &[u8]) -> Option<SlotCopy> {
-    let (&format, mut rest) = row.split_first()?;
-    let (epoch, len) = take_epoch(rest)?;
-    rest = &rest[len..];
-    let mut take = || -> Option<u64> {
-        let (number, len) = take_varint(rest)?;
-        rest = &rest[len..];
-        Some(number)
-    };
-    let tag = Tag { epoch, generation: take()? };
-    let origin = SiteId(u32::try_from(take()?).ok()?);
-    (format == FORMAT).then_some(SlotCopy { tag, origin, position: take()? })
+    fn put(&self, row: &mut Vec<u8>) {
+        let Some(SlotCopy { tag: Tag { epoch, generation }, origin, position }) = self else {
+            return row.push(0);
+        };
+        row.push(FORMAT);
+        put_epoch(*epoch, row);
+        put_varint(*generation, row);
+        put_varint(u64::from(origin.0), row);
+        put_varint(*position, row);
+    }
+
+    fn parse(row: &[u8]) -> Option<(Option<SlotCopy>, usize)> {
+        let (format, rest) = row.split_first()?;
+        match *format {
+            0 => return Some((None, 1)),
+            FORMAT => {}
+            _ => return None,
+        }
+        let (epoch, mut len) = take_epoch(rest)?;
+        let mut take = || -> Option<u64> {
+            let (number, number_len) = take_varint(&rest[len..])?;
+            len += number_len;
+            Some(number)
+        };
+        let tag = Tag { epoch, generation: take()? };
+        let origin = SiteId(u32::try_from(take()?).ok()?);
+        let copy = SlotCopy { tag, origin, position: take()? };
+        Some((Some(copy), 1 + len))
+    }
 }
 
 fn encode_store(store: Store) -> Vec<u8> {
@@ -132,7 +146,7 @@ impl<S: State> Applying<'_, S> {
             self.known.keyspaces.own(store.generation, owner);
             self.overlay.put(tables::copied(*keyspace, slot), encode_store(*store));
         }
-        self.overlay.put(tables::copy(slot), encode(&copy));
+        self.known.copies.rows.note(slot);
         self.known.copies.by_slot.insert(slot, CopyHere { copy, stores });
         if !is_fed {
             self.known.copies.unfed.insert(slot);
@@ -144,7 +158,7 @@ impl<S: State> Applying<'_, S> {
         for slot in slots {
             let Some(copy) = self.known.copy_of(slot) else { continue };
             if self.known.copies.unfed.insert(slot) {
-                self.overlay.put(tables::copy(slot), encode(&copy));
+                self.known.copies.rows.note(slot);
                 if let Some(here) = self.known.copies.by_slot.get_mut(&slot) {
                     here.copy = copy;
                 }
@@ -158,13 +172,13 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings what an older version wrote into rows of this one.
-    pub(super) fn write_copies(&mut self) {
+    pub(super) fn copy_mirrored(&mut self) {
         for slot in std::mem::take(&mut self.known.copies.unwritten) {
             let Some(CopyHere { copy, stores }) = self.known.copies.by_slot.get(&slot).cloned()
             else {
                 continue;
             };
-            self.overlay.put(tables::copy(slot), encode(&copy));
+            self.known.copies.rows.note(slot);
             for (keyspace, store) in stores {
                 self.overlay.remove(tables::mirrored(copy.origin, keyspace, slot));
                 self.overlay.put(tables::copied(keyspace, slot), encode_store(store));
@@ -172,12 +186,18 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
+    /// Brings the copies that changed into the state.
+    pub(super) fn write_copies(&mut self) {
+        let Copies { rows, by_slot, .. } = &mut self.known.copies;
+        rows.write(&mut self.overlay, None, |slot| by_slot.get(&slot).map(|here| here.copy));
+    }
+
     /// Takes a copy away, without its records and what is remembered with them.
     pub(super) fn remove_copy(&mut self, slot: Slot) -> BTreeMap<KeyspaceId, Store> {
         self.unfeed([slot]);
         let Some(here) = self.known.copies.by_slot.remove(&slot) else { return BTreeMap::new() };
         self.known.copies.unfed.remove(&slot);
-        self.overlay.remove(tables::copy(slot));
+        self.known.copies.rows.note(slot);
         for (keyspace, store) in &here.stores {
             self.overlay.remove(tables::copied(*keyspace, slot));
             self.known.keyspaces.disown(store.generation);
@@ -270,11 +290,18 @@ mod tests {
     fn format_1_stays_as_it_is() {
         let tag = Tag { epoch: Epoch::counted(3), generation: 300 };
         let copy = SlotCopy { tag, origin: SiteId(5), position: 9 };
-        assert_eq!(encode(&copy), [1, 3, 0xac, 2, 5, 9]);
-        assert_eq!(decode(&encode(&copy)), Some(copy));
+        let encode = |copy: Option<SlotCopy>| {
+            let mut row = Vec::new();
+            copy.put(&mut row);
+            row
+        };
+        assert_eq!(encode(Some(copy)), [1, 3, 0xac, 2, 5, 9]);
         let retained = SlotCopy::retained(Epoch::counted(3), SiteId(5));
-        assert_eq!(decode(&encode(&retained)), Some(retained));
-        assert_eq!(decode(&[2, 3, 1, 5, 9]), None);
-        assert_eq!(decode(&[1, 3, 1, 5]), None);
+        for copy in [None, Some(copy), Some(retained)] {
+            let row = encode(copy);
+            assert_eq!(Option::<SlotCopy>::parse(&row), Some((copy, row.len())));
+        }
+        assert_eq!(Option::<SlotCopy>::parse(&[2, 3, 1, 5, 9]), None);
+        assert_eq!(Option::<SlotCopy>::parse(&[1, 3, 1, 5]), None);
     }
 }

@@ -10,11 +10,12 @@
 //! d p     → ranges of slots (varints: first, last): they stay here whatever the hash says
 //! d r     → the ring's pointers (protocol::global::ring)
 //! d x     → nothing, if an open failover takes this site for lost
-//! y slot  → holder (varint) ‖ epoch (varint)
+//! Y bucket → (0 | 1 ‖ holder (varint) ‖ epoch) of each slot   (slot_rows.rs)
 //! ```
 
 use super::apply::Applying;
 use super::registrar::OwnAcceptor;
+use super::slot_rows::{self, Stale, Value};
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use crate::deployment::registry::Acceptor;
@@ -51,6 +52,7 @@ pub(super) struct Deployment {
     pub(super) ring: Bytes,
     pub(super) pinned: SlotSet,
     pub(super) registered: BTreeMap<Slot, (SiteId, Epoch)>,
+    registered_rows: Stale,
     /// The sites whose mirrors are kept here.
     pub(super) backs_up: BTreeSet<SiteId>,
     /// Its part in holding the registry; its copy is the member's registry.
@@ -67,19 +69,16 @@ impl Deployment {
         let member = membership(state)?;
         let ring = state.get(tables::RING)?.unwrap_or_default();
         let mut registered = BTreeMap::new();
-        for (key, row) in super::rows(state, tables::REGISTERED)? {
-            let read = tables::parse_slot(&key[1..]).zip(decode_holder(&row));
-            let damaged = MachineError::Damaged { table: tables::REGISTERED as char };
-            let (slot, holder) = read.ok_or(damaged)?;
-            registered.insert(slot, holder);
-        }
+        let registered_rows = slot_rows::load(state, |slot, holder: &Option<(SiteId, Epoch)>| {
+            registered.extend(holder.map(|holder| (slot, holder)));
+        })?;
         let pinned = match state.get(tables::PINNED)? {
             Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
             None => SlotSet::default(),
         };
         let backs_up = backs_up(member.as_ref());
         let acceptor = super::registrar::load(state, member.as_ref())?;
-        Ok(Deployment { member, ring, pinned, registered, backs_up, acceptor })
+        Ok(Deployment { member, ring, pinned, registered, registered_rows, backs_up, acceptor })
     }
 }
 
@@ -120,10 +119,37 @@ fn decode_pinned(mut row: &[u8]) -> Option<SlotSet> {
     SlotSet::from_ranges(ranges)
 }
 
-fn decode_holder(row: &[u8]) -> Option<(SiteId, Epoch)> {
+/// The owner of a slot, as it was registered here.
+impl Value for Option<(SiteId, Epoch)> {
+    const TABLE: u8 = tables::REGISTERED;
+    const OLDER: u8 = tables::REGISTERED_OLDER;
+
+    fn put(&self, row: &mut Vec<u8>) {
+        row.push(u8::from(self.is_some()));
+        if let Some((holder, epoch)) = self {
+            put_varint(u64::from(holder.0), row);
+            put_epoch(*epoch, row);
+        }
+    }
+
+    fn parse(row: &[u8]) -> Option<(Self, usize)> {
+        let (is_some, rest) = row.split_first()?;
+        match *is_some {
+            0 => Some((None, 1)),
+            1 => take_holder(rest).map(|(holder, len)| (Some(holder), 1 + len)),
+            _ => None,
+        }
+    }
+
+    fn of_older(row: &[u8]) -> Option<Self> {
+        take_holder(row).map(|(holder, _)| Some(holder))
+    }
+}
+
+fn take_holder(row: &[u8]) -> Option<((SiteId, Epoch), usize)> {
     let (site, len) = take_varint(row)?;
-    let (epoch, _) = take_epoch(&row[len..])?;
-    Some((SiteId(u32::try_from(site).ok()?), epoch))
+    let (epoch, epoch_len) = take_epoch(&row[len..])?;
+    Some(((SiteId(u32::try_from(site).ok()?), epoch), len + epoch_len))
 }
 
 impl<S: State> Applying<'_, S> {
@@ -254,14 +280,17 @@ impl<S: State> Applying<'_, S> {
                 continue;
             }
             self.known.deployment.registered.insert(slot, (holder, epoch));
-            let mut row = Vec::new();
-            put_varint(u64::from(holder.0), &mut row);
-            put_epoch(epoch, &mut row);
-            self.overlay.put(tables::registered(slot), row);
+            self.known.deployment.registered_rows.note(slot);
             // The map of slots follows.
             self.known.slots.news.tokens.insert(slot);
         }
         Ok(self.done_now())
+    }
+
+    /// Brings the registered owners that changed into the state.
+    pub(super) fn write_registered(&mut self) {
+        let Deployment { registered_rows, registered, .. } = &mut self.known.deployment;
+        registered_rows.write(&mut self.overlay, None, |slot| registered.get(&slot).copied());
     }
 
     fn set_member(&mut self, member: Membership) {

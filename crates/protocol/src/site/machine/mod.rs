@@ -25,7 +25,7 @@
 //! | `requests` | a retried request is applied once |
 //! | `lineage` | what is remembered for that goes with the records that it is about |
 //! | `query`, `reader`, `published` | questions, on any thread |
-//! | `tables`, `records`, `head`, `overlay` | where it all lies in the state |
+//! | `tables`, `slot_rows`, `records`, `head`, `overlay` | where it all lies in the state |
 //!
 //! Left out: what is linearizable. Whether a state is new enough to answer from is for the replica
 //! to know; expiry aside, a state knows no time.
@@ -59,6 +59,7 @@ mod records;
 pub mod registrar;
 mod removals;
 mod requests;
+mod slot_rows;
 mod stores;
 mod strings;
 mod tables;

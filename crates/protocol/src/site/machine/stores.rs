@@ -7,12 +7,13 @@
 //!
 //! ```text
 //! s keyspace slot → generation (varint) ‖ how many keys (varint)
-//! t slot          → token                                         (tokens.rs)
+//! T bucket        → tokens                          (tokens.rs, slot_rows.rs)
 //! ```
 
 use super::apply::Applying;
 use super::keys::Place;
 use super::keyspaces::Owner;
+use super::slot_rows::{self, Stale};
 use super::tokens::{Token, Tokens};
 use super::{MachineError, tables};
 use model::{KeyspaceId, Refusal, Slot, SlotSet};
@@ -34,6 +35,7 @@ pub(super) struct Store {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     tokens: Tokens,
+    token_rows: Stale,
     stores: BTreeMap<(KeyspaceId, Slot), Store>,
     /// Whether a failover takes this site for lost: then it serves none of them.
     fenced: bool,
@@ -62,12 +64,7 @@ impl Slots {
             slots.tokens = Tokens::all_first(holds_all);
             slots.news.tokens = SlotSet::all();
         }
-        for (key, row) in super::rows(state, tables::TOKENS)? {
-            let slot = tables::parse_slot(&key[1..]);
-            let (slot, token) =
-                slot.zip(Token::decode(&row)).ok_or_else(|| damaged(tables::TOKENS))?;
-            slots.tokens.set(slot, token);
-        }
+        slots.token_rows = slot_rows::load(state, |slot, token| slots.tokens.set(slot, *token))?;
         for (key, row) in super::rows(state, tables::STORES)? {
             let at = tables::parse_store(&key);
             let (at, store) = at.zip(decode(&row)).ok_or_else(|| damaged(tables::STORES))?;
@@ -80,6 +77,7 @@ impl Slots {
     /// The tokens of the site that began the deployment, or of one that has entered it.
     pub(super) fn begin(&mut self, holds_all: bool) {
         self.tokens = Tokens::all_first(holds_all);
+        self.token_rows.note_all();
         self.news.tokens = SlotSet::all();
     }
 
@@ -134,12 +132,7 @@ fn decode(row: &[u8]) -> Option<Store> {
 
 /// A token by the state.
 pub(super) fn token(state: &impl Read, slot: Slot, holds_all: bool) -> Result<Token, MachineError> {
-    match state.get(&tables::token(slot))? {
-        Some(row) => {
-            Token::decode(&row).ok_or(MachineError::Damaged { table: tables::TOKENS as char })
-        }
-        None => Ok(Tokens::first(holds_all)),
-    }
+    Ok(slot_rows::find(state, slot)?.unwrap_or_else(|| Tokens::first(holds_all)))
 }
 
 /// A token and where a keyspace's records of the slot lie, by the state.
@@ -241,7 +234,14 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn set_token(&mut self, slot: Slot, token: Token) {
         self.known.slots.tokens.set(slot, token);
         self.known.slots.news.tokens.insert(slot);
-        self.overlay.put(tables::token(slot), token.encode());
+        self.known.slots.token_rows.note(slot);
+    }
+
+    /// Brings the tokens that changed into the state.
+    pub(super) fn write_tokens(&mut self) {
+        let founder = self.known.deployment.member.as_ref().is_some_and(|member| member.founder);
+        let Slots { token_rows, tokens, .. } = &mut self.known.slots;
+        token_rows.write(&mut self.overlay, Tokens::first(founder), |slot| tokens.get(slot));
     }
 
     /// Global keyspaces are not cleared while slots leave: a part of it might be seen after all.

@@ -13,15 +13,18 @@
 //! q client                         → what is known of a client                   (requests.rs)
 //! a client sequence                → the answer it got
 //! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
-//! t slot                           → the right to serve a slot                      (tokens.rs)
+//! T bucket                         → the right to serve each of 128 slots           (tokens.rs, slot_rows.rs)
+//! t slot                           → the same of one slot, by an earlier version
 //! o number                         → a move that gives slots away                   (giving.rs)
 //! O client sequence                → what came of an operator's order of a move     (orders.rs)
-//! C slot                           → a copy of a slot that another site owns   (copies.rs)
+//! B bucket                         → the copies of 128 slots that other sites own    (copies.rs)
+//! C slot                           → the same of one slot, by an earlier version
 //! S keyspace slot                  → where such a copy lies
 //! i from number                    → a move that brings slots                       (receiving.rs)
 //! j from number keyspace slot      → where what it brought lies
 //! x from number                    → how a move that brought slots ended
-//! y slot                           → who holds a slot, to be told to others         (deployment.rs)
+//! Y bucket                         → the owner of each of 128 slots, for other sites   (deployment.rs)
+//! y slot                           → the same of one slot, by an earlier version
 //! m from part                      → a mirror of another site                   (mirrors.rs)
 //! n from keyspace slot             → where what it mirrors lies
 //! d m                              → who keeps the mirror of this site        (mirroring.rs)
@@ -83,17 +86,20 @@ pub(super) const CHANGES: u8 = b'h';
 pub(super) const CLIENTS: u8 = b'q';
 pub(super) const ANSWERS: u8 = b'a';
 pub(super) const STORES: u8 = b's';
-pub(super) const TOKENS: u8 = b't';
+pub(super) const TOKENS: u8 = b'T';
+pub(super) const TOKENS_OLDER: u8 = b't';
 pub(super) const GIVING: u8 = b'o';
 pub(super) const ORDERS: u8 = b'O';
 pub(super) const KEPT: u8 = b'v';
 pub(super) const ARRIVALS: u8 = b'i';
 pub(super) const STAGED: u8 = b'j';
 pub(super) const SETTLED: u8 = b'x';
-pub(super) const REGISTERED: u8 = b'y';
+pub(super) const REGISTERED: u8 = b'Y';
+pub(super) const REGISTERED_OLDER: u8 = b'y';
 pub(super) const MIRRORS: u8 = b'm';
 pub(super) const MIRRORED: u8 = b'n';
-pub(super) const COPIES: u8 = b'C';
+pub(super) const COPIES: u8 = b'B';
+pub(super) const COPIES_OLDER: u8 = b'C';
 pub(super) const COPIED: u8 = b'S';
 pub(super) const EXPIRING: u8 = b'E';
 pub(super) const REMOVALS: u8 = b'W';
@@ -273,17 +279,21 @@ pub(super) fn parse_slot(bytes: &[u8]) -> Option<Slot> {
     Slot::new(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?))
 }
 
-/// The key of a token.
-pub(super) fn token(slot: Slot) -> Vec<u8> {
-    of_slot(TOKENS, slot)
+/// The key of what a table has of neighbouring slots.
+pub(super) fn of_bucket(table: u8, bucket: u8) -> Vec<u8> {
+    vec![table, bucket]
 }
 
-/// The key of who holds a slot.
-pub(super) fn registered(slot: Slot) -> Vec<u8> {
-    of_slot(REGISTERED, slot)
+/// The bucket in the key of one.
+pub(super) fn parse_bucket(key: &[u8]) -> Option<u8> {
+    match *key {
+        [_, bucket] if bucket < 128 => Some(bucket),
+        _ => None,
+    }
 }
 
-fn of_slot(table: u8, slot: Slot) -> Vec<u8> {
+/// The key of what a table has of one slot.
+pub(super) fn of_slot(table: u8, slot: Slot) -> Vec<u8> {
     let [high, low] = slot.number().to_be_bytes();
     vec![table, high, low]
 }
@@ -321,11 +331,6 @@ pub(super) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
 /// The key of what an earlier version kept of a move.
 pub(super) fn kept(number: u64) -> Vec<u8> {
     numbered(KEPT, number)
-}
-
-/// The key of a copy.
-pub(super) fn copy(slot: Slot) -> Vec<u8> {
-    of_slot(COPIES, slot)
 }
 
 /// The key of where a copy's records of a keyspace lie.

@@ -4,6 +4,8 @@
 //! is that site's own record of it, replicated among its nodes: a token changes hands by commands
 //! and by nothing else, and what others believe about it is a hint.
 
+use super::slot_rows::Value;
+use super::tables;
 use model::{Epoch, SiteId, Slot, SlotEpochs, SlotSet};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
@@ -46,33 +48,38 @@ impl Token {
             Token::Held(epoch) | Token::Leaving { epoch, .. } | Token::Gone { epoch, .. } => epoch,
         }
     }
+}
 
-    pub(super) fn encode(self) -> Vec<u8> {
-        let (tag, number) = match self {
+impl Value for Token {
+    const TABLE: u8 = tables::TOKENS;
+    const OLDER: u8 = tables::TOKENS_OLDER;
+
+    fn put(&self, row: &mut Vec<u8>) {
+        let (tag, number) = match *self {
             Token::Never => (0, 0),
             Token::Held(_) => (1, 0),
             Token::Leaving { number, frozen: false, .. } => (2, number),
             Token::Leaving { number, frozen: true, .. } => (3, number),
             Token::Gone { to, .. } => (4, u64::from(to.0)),
         };
-        let mut row = vec![tag];
-        put_epoch(self.epoch(), &mut row);
-        put_varint(number, &mut row);
-        row
+        row.push(tag);
+        put_epoch(self.epoch(), row);
+        put_varint(number, row);
     }
 
-    pub(super) fn decode(row: &[u8]) -> Option<Token> {
+    fn parse(row: &[u8]) -> Option<(Token, usize)> {
         let (&tag, rest) = row.split_first()?;
         let (epoch, len) = take_epoch(rest)?;
-        let (number, _) = take_varint(&rest[len..])?;
-        Some(match tag {
+        let (number, number_len) = take_varint(&rest[len..])?;
+        let token = match tag {
             0 => Token::Never,
             1 => Token::Held(epoch),
             2 => Token::Leaving { epoch, number, frozen: false },
             3 => Token::Leaving { epoch, number, frozen: true },
             4 => Token::Gone { epoch, to: SiteId(u32::try_from(number).ok()?) },
             _ => return None,
-        })
+        };
+        Some((token, 1 + len + number_len))
     }
 }
 
@@ -154,10 +161,12 @@ mod tests {
             (Token::Leaving { epoch: Epoch::counted(3), number: 7, frozen: true }, &[3, 3, 7]),
             (Token::Gone { epoch: Epoch::counted(4), to: SiteId(2) }, &[4, 4, 2]),
         ] {
-            assert_eq!(token.encode(), bytes);
-            assert_eq!(Token::decode(bytes), Some(token));
+            let mut row = Vec::new();
+            token.put(&mut row);
+            assert_eq!(row, bytes);
+            assert_eq!(Token::parse(bytes), Some((token, bytes.len())));
         }
-        assert_eq!(Token::decode(&[9, 0, 0]), None);
-        assert_eq!(Token::decode(&[1]), None);
+        assert_eq!(Token::parse(&[9, 0, 0]), None);
+        assert_eq!(Token::parse(&[1]), None);
     }
 }

@@ -1,0 +1,286 @@
+//! What a table has of each slot, in rows of 128 neighbouring slots.
+//!
+//! Neighbours mostly have equal values, as they move together, and a row holds runs of equal values. So a
+//! command about a thousand slots changes a few rows, and a site that starts reads at most 128 rows a table
+//! and not 16,384. What is known in memory is the truth while entries are applied; the rows that differ from
+//! it are written at the end of a batch.
+//!
+//! ```text
+//! table bucket → format 1 ‖ (how many slots (varint) ‖ value)*     of all 128 slots of the bucket
+//! ```
+//!
+//! A row of which all values are those of a slot that nothing was ever noted of is not there.
+//!
+//! Earlier versions had a row a slot (`table slot → value`). They are read, and replaced at the end of the
+//! first batch.
+
+use super::overlay::Overlay;
+use super::{MachineError, tables};
+use model::{Bytes, Slot};
+use std::collections::BTreeSet;
+use storage::state::Read;
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+
+/// How many slots are in a row.
+const ROW_SLOTS: u16 = 128;
+
+/// A value that such a table holds.
+pub(super) trait Value: PartialEq + Sized {
+    /// The table.
+    const TABLE: u8;
+    /// The table in which earlier versions had a row a slot.
+    const OLDER: u8;
+
+    /// Appends it to a row.
+    fn put(&self, row: &mut Vec<u8>);
+
+    /// The value that bytes begin with, and its length.
+    fn parse(row: &[u8]) -> Option<(Self, usize)>;
+
+    /// The value in a row of an earlier version.
+    fn of_older(row: &[u8]) -> Option<Self> {
+        Self::parse(row).map(|(value, _)| value)
+    }
+}
+
+/// The rows that are older than what is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Stale {
+    buckets: BTreeSet<u8>,
+    /// Slots that have a row of an earlier version.
+    older: BTreeSet<Slot>,
+}
+
+impl Stale {
+    /// The value of a slot has changed.
+    pub(super) fn note(&mut self, slot: Slot) {
+        self.buckets.insert(bucket(slot));
+    }
+
+    /// The values of all slots have changed.
+    pub(super) fn note_all(&mut self) {
+        self.buckets.extend(Slot::all().map(bucket));
+    }
+
+    /// Brings the rows into the state.
+    pub(super) fn write<V: Value>(
+        &mut self,
+        overlay: &mut Overlay<'_, impl Read>,
+        unnoted: V,
+        value: impl Fn(Slot) -> V,
+    ) {
+        for slot in std::mem::take(&mut self.older) {
+            overlay.remove(tables::of_slot(V::OLDER, slot));
+        }
+        for bucket in std::mem::take(&mut self.buckets) {
+            match encode(slots(bucket).map(&value), &unnoted) {
+                Some(row) => overlay.put(tables::of_bucket(V::TABLE, bucket), row),
+                None => overlay.remove(tables::of_bucket(V::TABLE, bucket)),
+            }
+        }
+    }
+}
+
+/// Visits the values of all slots that have a row. Says which rows must be written anew.
+pub(super) fn load<V: Value>(
+    state: &impl Read,
+    mut visit: impl FnMut(Slot, &V),
+) -> Result<Stale, MachineError> {
+    for (key, row) in super::rows(state, V::TABLE)? {
+        let mut slots = slots(tables::parse_bucket(&key).ok_or_else(damaged::<V>)?);
+        for run in runs::<V>(&row) {
+            let (count, value) = run.ok_or_else(damaged::<V>)?;
+            slots.by_ref().take(count).for_each(|slot| visit(slot, &value));
+        }
+    }
+    let mut stale = Stale::default();
+    for (key, row) in super::rows(state, V::OLDER)? {
+        let read = tables::parse_slot(&key[1..]).zip(V::of_older(&row));
+        let (slot, value) = read.ok_or_else(damaged::<V>)?;
+        visit(slot, &value);
+        stale.note(slot);
+        stale.older.insert(slot);
+    }
+    Ok(stale)
+}
+
+/// The value of one slot, by the state.
+pub(super) fn find<V: Value>(state: &impl Read, slot: Slot) -> Result<Option<V>, MachineError> {
+    let Some(row) = state.get(&tables::of_bucket(V::TABLE, bucket(slot)))? else {
+        let older = state.get(&tables::of_slot(V::OLDER, slot))?;
+        return older.map(|row| V::of_older(&row).ok_or_else(damaged::<V>)).transpose();
+    };
+    let mut end = 0;
+    let place = usize::from(slot.number() % ROW_SLOTS);
+    let covers = |run: &Option<(usize, V)>| {
+        end += run.as_ref().map_or(usize::from(ROW_SLOTS), |(count, _)| *count);
+        end > place
+    };
+    let run = runs(&row).find(covers).flatten();
+    run.map(|(_, value)| Some(value)).ok_or_else(damaged::<V>)
+}
+
+fn damaged<V: Value>() -> MachineError {
+    MachineError::Damaged { table: V::TABLE as char }
+}
+
+/// A row; `None` if all values are `unnoted`.
+fn encode<V: Value>(values: impl Iterator<Item = V>, unnoted: &V) -> Option<Bytes> {
+    let mut row = vec![FORMAT];
+    let mut values = values.peekable();
+    let mut any = false;
+    while let Some(value) = values.next() {
+        let mut count = 1;
+        while values.next_if_eq(&value).is_some() {
+            count += 1;
+        }
+        any |= value != *unnoted;
+        put_varint(count, &mut row);
+        value.put(&mut row);
+    }
+    any.then(|| row.into())
+}
+
+/// The runs of a row; `None` where it makes no sense, which is the last item then.
+fn runs<V: Value>(row: &[u8]) -> impl Iterator<Item = Option<(usize, V)>> {
+    let (format, mut rest) = row.split_first().map_or((None, row), |(one, rest)| (Some(one), rest));
+    let mut left = if format == Some(&FORMAT) { usize::from(ROW_SLOTS) } else { 0 };
+    let mut take = move || {
+        let (count, head) = take_varint(rest)?;
+        let count = usize::try_from(count).ok().filter(|count| (1..=left).contains(count))?;
+        let (value, bytes) = V::parse(&rest[head..])?;
+        (rest, left) = (&rest[head + bytes..], left - count);
+        Some((count, value, left == 0 && rest.is_empty()))
+    };
+    let mut is_over = false;
+    std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        let run = take();
+        is_over = run.as_ref().is_none_or(|(.., is_last)| *is_last);
+        Some(run.map(|(count, value, _)| (count, value)))
+    })
+}
+
+fn bucket(slot: Slot) -> u8 {
+    (slot.number() / ROW_SLOTS) as u8
+}
+
+fn slots(bucket: u8) -> impl Iterator<Item = Slot> {
+    let first = u16::from(bucket) * ROW_SLOTS;
+    (first..first + ROW_SLOTS).filter_map(Slot::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tokens::Token;
+    use super::*;
+    use model::{Epoch, SiteId};
+    use std::collections::BTreeMap;
+    use storage::state::memory::MemoryState;
+    use storage::state::{Batch, State};
+
+    fn slot(number: u16) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    fn state(rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> MemoryState {
+        let mut batch = Batch::default();
+        rows.into_iter().for_each(|(key, row)| batch.put(key, row));
+        let state = MemoryState::new();
+        state.commit(batch).unwrap();
+        state
+    }
+
+    fn all(state: &MemoryState) -> (BTreeMap<Slot, Token>, Stale) {
+        let mut tokens = BTreeMap::new();
+        let stale = load(state, |slot, token: &Token| tokens.extend([(slot, *token)])).unwrap();
+        (tokens, stale)
+    }
+
+    fn write(state: &MemoryState, stale: &mut Stale, tokens: &BTreeMap<Slot, Token>) {
+        let mut overlay = Overlay::new(state, 0);
+        stale.write(&mut overlay, Token::Never, |slot| {
+            tokens.get(&slot).copied().unwrap_or_default()
+        });
+        state.commit(overlay.into_batch()).unwrap();
+    }
+
+    #[test]
+    fn format_1_stays_as_it_is() {
+        let tokens: BTreeMap<Slot, Token> = [
+            (slot(130), Token::Held(Epoch::counted(3))),
+            (slot(131), Token::Held(Epoch::counted(3))),
+            (slot(255), Token::Gone { epoch: Epoch::counted(300), to: SiteId(2) }),
+        ]
+        .into();
+        let state = MemoryState::new();
+        let mut stale = Stale::default();
+        tokens.keys().for_each(|slot| stale.note(*slot));
+        write(&state, &mut stale, &tokens);
+        let rows = super::super::rows(&state, Token::TABLE).unwrap();
+        let row = [1, 2, 0, 0, 0, 2, 1, 3, 0, 123, 0, 0, 0, 1, 4, 0xac, 2, 2];
+        assert_eq!(rows, [(Bytes::from_static(b"T\x01"), Bytes::from(row.to_vec()))]);
+        let (mut read, stale) = all(&state);
+        assert_eq!(stale, Stale::default());
+        assert_eq!(read.len(), usize::from(ROW_SLOTS));
+        read.retain(|_, token| *token != Token::Never);
+        assert_eq!(read, tokens);
+        for (number, token) in
+            [(128, Some(Token::Never)), (130, Some(tokens[&slot(130)])), (0, None)]
+        {
+            assert_eq!(find(&state, slot(number)).unwrap(), token);
+        }
+        assert_eq!(find(&state, slot(255)).unwrap(), Some(tokens[&slot(255)]));
+        // Nothing is left of what is as at the beginning.
+        let mut stale = Stale::default();
+        stale.note_all();
+        write(&state, &mut stale, &BTreeMap::new());
+        assert_eq!(super::super::rows(&state, Token::TABLE).unwrap(), []);
+    }
+
+    #[test]
+    fn rows_of_an_earlier_version_are_read_and_replaced() {
+        let held = Token::Held(Epoch::counted(3));
+        let row = vec![1, 3, 0];
+        let state = state([(vec![b't', 0, 9], row.clone()), (vec![b't', 1, 44], row)]);
+        let tokens = BTreeMap::from([(slot(9), held), (slot(300), held)]);
+        let (read, mut stale) = all(&state);
+        assert_eq!(read, tokens);
+        assert_eq!(find(&state, slot(300)).unwrap(), Some(held));
+        assert_eq!(find::<Token>(&state, slot(301)).unwrap(), None);
+        write(&state, &mut stale, &tokens);
+        assert_eq!(super::super::rows(&state, Token::OLDER).unwrap(), []);
+        assert_eq!(super::super::rows(&state, Token::TABLE).unwrap().len(), 2);
+        assert_eq!(find(&state, slot(300)).unwrap(), Some(held));
+        let (mut read, stale) = all(&state);
+        assert_eq!(stale, Stale::default());
+        read.retain(|_, token| *token != Token::Never);
+        assert_eq!(read, tokens);
+    }
+
+    #[test]
+    fn a_damaged_row_is_told_as_such() {
+        for row in [
+            &[][..],
+            &[2, 0x80, 1, 0, 0, 0],
+            &[1],
+            &[1, 127, 0, 0, 0],
+            &[1, 0x81, 1, 0, 0, 0],
+            &[1, 0, 0, 0, 0],
+            &[1, 0x80, 1, 9, 0, 0],
+            &[1, 0x80, 1, 0, 0, 0, 0],
+        ] {
+            let state = state([(vec![b'T', 0], row.to_vec())]);
+            let read = load(&state, |_, _: &Token| {});
+            assert!(matches!(read, Err(MachineError::Damaged { table: 'T' })), "{row:?}");
+        }
+        for key in [&b"T"[..], b"T\x80", b"T\0\0"] {
+            let state = state([(key.to_vec(), vec![1, 0x80, 1, 0, 0, 0])]);
+            assert!(load(&state, |_, _: &Token| {}).is_err());
+        }
+    }
+}
