@@ -1,8 +1,8 @@
-//! Which site is whose backup.
+//! Which site is the backup of which.
 //!
 //! Unless an operator chose another one, a site's backup is the next site on the ring: of all sites
-//! that stay, the one whose first virtual node comes next behind its own first one. So every site has
-//! one other to keep a mirror for, and all know which by the registry alone.
+//! that stay, the one with the first virtual node next behind its own first one. So every site has
+//! one other to keep a mirror for, and the registry alone determines which.
 
 use super::ring::Point;
 use model::{BackupChoice, Registry, SiteId};
@@ -38,7 +38,7 @@ pub fn backup_of(registry: &Registry, site: SiteId) -> Option<SiteId> {
     chosen(registry, &ring(registry), site)
 }
 
-/// The sites whose backup a site is.
+/// The sites that have this one as their backup.
 pub(crate) fn kept_at(registry: &Registry, own: SiteId) -> BTreeSet<SiteId> {
     let ring = ring(registry);
     let sites = registry.sites.iter().map(|site| site.id);

@@ -1,4 +1,4 @@
-//! Copies of keys that other sites hold, kept by a node of whatever it has asked for.
+//! Copies of keys that other sites own, kept by a node of whatever it has asked for.
 //!
 //! A copy is the answer to a question about one key, together with its *validator*: the epoch of the
 //! key's slot and the key's version when the holder answered. The holder of a slot numbers what is done
@@ -9,10 +9,10 @@
 //!
 //! A copy is used in two ways (`model::Cache`):
 //!
-//! - *validated*: a read takes the validator along to the holder, who reads as for anybody and says
+//! - *validated*: a read takes the validator along to the holder, which reads as usual and answers
 //!   "unchanged" instead of the value. That saves bytes and no way;
 //! - *stale*: a read that may be stale is answered here while the copy is young. Its age counts from
-//!   when it was asked for, so it is never younger than it says.
+//!   when it was asked for, so it is never younger than that.
 //!
 //! Not copied: what depends on the clock (when a key expires), questions about several keys, refusals.
 //! A write that goes to the holder through this node drops the copies of its keys when it leaves and
@@ -50,7 +50,7 @@ impl Validator {
         }
     }
 
-    /// From how it travels; `None`: the other one knows nothing.
+    /// From how it travels; `None`: the sender has no copy.
     pub(crate) fn heard(told: across::Validator) -> Option<Validator> {
         let failover = across::take_failover(told.failover);
         let epoch = Epoch { failover, count: told.epoch };
@@ -58,10 +58,10 @@ impl Validator {
     }
 }
 
-/// Whether whoever asks for a key keeps copies.
+/// Whether the node that asks for a key keeps copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
-    /// No, or it does not say.
+    /// No, or that is not in its request.
     None,
     /// Yes, and has one at this, or none.
     Kept(Option<Validator>),
@@ -93,7 +93,7 @@ pub(crate) struct Asked {
 /// What was counted, since the start and now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Stale reads that were answered from a copy without asking anybody.
+    /// Stale reads that were answered from a copy, without a request to another site.
     pub hits: u64,
     /// Reads that the holder answered with "unchanged".
     pub unchanged: u64,
@@ -132,7 +132,7 @@ pub(crate) struct Cache {
     spaces: BTreeMap<KeyspaceId, Space>,
     uses: u64,
     turns: u64,
-    /// Whose turn it was when somebody last wrote to a slot through this node.
+    /// The turn of the last write to each slot through this node.
     written: BTreeMap<Slot, u64>,
     counted: Counted,
 }
@@ -195,7 +195,7 @@ impl Cache {
         Some(Place { keyspace, slot, key: Bytes::copy_from_slice(key), query })
     }
 
-    /// What this node knows of a key, for its holder to compare.
+    /// The validator of this node's copy of a key, for its holder to compare.
     pub(crate) fn known(&self, place: &Place) -> Option<Validator> {
         let copied = self.spaces.get(&place.keyspace)?.copies.get(place)?;
         Some(copied.validator)
@@ -214,7 +214,7 @@ impl Cache {
         Some(answer)
     }
 
-    /// The answer whose holder has said that it is still right; `None`: it is not here any more.
+    /// The answer that the holder has confirmed; `None`: it is not here any more.
     pub(crate) fn confirmed(&mut self, asked: &Asked, validator: Validator) -> Option<Answer> {
         let space = self.spaces.get_mut(&asked.place.keyspace)?;
         let copied = space.copies.get_mut(&asked.place)?;

@@ -1,15 +1,18 @@
-//! A failover, seen to by the leader of the site that an operator asked.
+//! A failover, driven by the leader of the site that an operator asked.
 //!
 //! ```text
-//! call        the lost site and all others: whoever answers is not lost, whoever is silent must be named
-//! preview     every other site tells what it has: this is what would be taken, and what lost
-//! open        the registry fences the lost site and those that are named        (the operator accepts)
-//! inventory   every other site, in the command that learns of it, tells what it has
-//! decide      the registry has who takes what; each site follows it when it learns of it
+//! call        the lost site and all others: a site that answers is not lost, a silent one must be
+//!             named
+//! preview     every other site reports what it has: what would be taken, and what lost
+//! open        the registry fences the lost site and those that are named (the operator accepts)
+//! inventory   every other site reports what it has, in the command that learns of the failover
+//! decide      the registry lists which site takes which slots; each site follows when it learns
+//!             of it
 //! ```
 //!
-//! All of this can be lost on the way: until the decision nothing has changed but the fences, which end when
-//! the failover is called off. Whoever finds one open that goes on no more calls it off.
+//! All of this can be lost on the way: until the decision only the fences have changed, and they
+//! end when the failover is called off. A leader that finds an open failover without progress calls
+//! it off.
 
 use super::ownership::trial::{Bug, Planted};
 use super::ownership::{Found, Report};
@@ -30,13 +33,13 @@ const WAITING_MAX: usize = 64;
 /// What is to be done for it.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// A site is called; whether it answers is seen by others.
+    /// A site is called; its answer shows in [`View::heard_since`].
     Call(SiteId),
     /// A command of another site, or of this one; the answer comes back under this number.
     Ask { id: u64, to: SiteId, command: Command },
     /// A change of the registry, under the operator's number if it has one; 0: whatever comes of it.
     Change { id: u64, change: RegistryChange, request: Option<RequestId> },
-    /// The end, for whoever asked.
+    /// The outcome, for the origin of the request.
     Settle(Origin, Result<Answer, Failure>),
 }
 
@@ -44,7 +47,7 @@ pub(crate) enum Effect {
 enum Stage {
     /// Until then sites may answer the call.
     Calling { since: Duration, until: Duration },
-    /// These have not told yet what they have.
+    /// The inventories of `missing` have not come.
     Gathering {
         opened: Option<Ballot>,
         missing: BTreeSet<SiteId>,
@@ -58,7 +61,7 @@ enum Stage {
 
 #[derive(Debug)]
 struct Failover {
-    /// Who waits for it; the same one again, if the answer took long.
+    /// The requests that wait for it; one operator may have several, if the answer took long.
     origins: Vec<Origin>,
     loss: Loss,
     without: Vec<SiteId>,
@@ -67,7 +70,7 @@ struct Failover {
     request: Option<RequestId>,
     deadline: Duration,
     stage: Stage,
-    /// What would be taken of each slot, by what was told before it was opened.
+    /// What would be taken of each slot, by the reports from before it was opened.
     accepted: BTreeMap<Slot, Option<(Epoch, u64)>>,
 }
 
@@ -76,29 +79,29 @@ struct Failover {
 pub(crate) struct Wanted {
     pub(crate) origin: Origin,
     pub(crate) lost: SiteId,
-    /// Who takes what there is no copy of.
+    /// The site that takes the slots without a copy.
     pub(crate) by: SiteId,
     pub(crate) without: Vec<SiteId>,
     pub(crate) accept: bool,
-    /// The operator's number for it: asked again, the outcome is told.
+    /// The operator's number for it: a repetition under it returns the outcome.
     pub(crate) id: Option<RequestId>,
     pub(crate) deadline: Duration,
 }
 
-/// What must be known of the site.
+/// What a step reads of the site.
 pub(crate) struct View<'a> {
     pub(crate) now: Duration,
     pub(crate) own: SiteId,
     pub(crate) registry: &'a Registry,
-    /// When this site's copies of the lost one were last known to be in step, ms since 1970.
+    /// When this site's copies of the lost one were last caught up, ms since 1970.
     pub(crate) in_step_ms: u64,
     /// A bug to be found.
     pub(crate) planted: Planted,
-    /// Whether a site has said something since then.
+    /// Whether a message of a site has come since then.
     pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
 }
 
-/// The failovers that this site's leader sees to: one at a time for each lost site.
+/// The failovers that this site's leader drives: one at a time for each lost site.
 #[derive(Debug, Default)]
 pub(crate) struct FailoverJobs {
     under_way: BTreeMap<SiteId, Failover>,
@@ -148,7 +151,7 @@ impl FailoverJobs {
         calls
     }
 
-    /// Those of which something is to be seen to.
+    /// The lost sites with a failover under way.
     pub(crate) fn lost_sites(&self) -> Vec<SiteId> {
         self.under_way.keys().copied().collect()
     }
@@ -249,7 +252,7 @@ impl FailoverJobs {
         }
     }
 
-    /// Every site that is asked has told what it has.
+    /// The inventories of all sites that were asked are there.
     fn gathered(&mut self, lost: SiteId, view: &View<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let Stage::Gathering { opened, told, .. } = &one.stage else { return Vec::new() };
@@ -286,7 +289,7 @@ impl FailoverJobs {
         outcome: Result<Answer, Failure>,
     ) -> Vec<Effect> {
         let Some(one) = self.under_way.remove(&lost) else { return Vec::new() };
-        // What is answered late says nothing in the next one: it was before that fenced anybody.
+        // A late answer does not count in the next failover: it is from before that one's fences.
         self.asked.retain(|_, (of, _)| *of != lost);
         let mut effects = vec![];
         let open = view.registry.failovers.open.as_ref().filter(|open| open.lost == lost);
@@ -304,7 +307,7 @@ impl FailoverJobs {
         effects
     }
 
-    /// This node leads no more: whoever asked asks the next leader.
+    /// This node leads no more: its operators retry at the next leader.
     pub(crate) fn drop_all(&mut self) -> Vec<Effect> {
         self.asked.clear();
         let why = "the leader that saw to the failover was lost; `portolan site list` shows what came of it";
@@ -336,11 +339,11 @@ fn refuse(origin: Origin, error: BackupError) -> Effect {
     Effect::Settle(origin, Err(failed(error)))
 }
 
-/// Who takes what, by what sites have told; and what is lost by that. What there is no copy of begins empty
-/// at `loss.by`, unless somebody was not asked: the rest may be there.
+/// Which site takes which slots, by the inventories; and what is lost by that. A slot without a
+/// copy begins empty at `loss.by`, unless a site was not asked: the slot may be there.
 ///
-/// A slot whose owner nobody knows, or that is said to be with a site that has left, is with the only
-/// site that was not asked.
+/// A slot whose owner is in no inventory, or is a site that has left, counts as the lost site's if
+/// that is the only site that was not asked.
 fn plan(
     told: &BTreeMap<SiteId, Inventory>,
     loss: &mut Loss,
@@ -401,14 +404,14 @@ fn plan(
     taken
 }
 
-/// Who takes the most.
+/// Sets `loss.by` to the site that takes the most slots.
 fn name_taker(loss: &mut Loss, taken: &[Taken]) {
     if let Some(most) = taken.iter().max_by_key(|one| one.slots.len()) {
         loss.by = most.by;
     }
 }
 
-/// What a decision took, for an operator who asks what came of it.
+/// What a decision took, for an operator who asks for the outcome.
 fn count_taken(loss: &mut Loss, taken: &[Taken]) {
     for one in taken {
         let slots = one.slots.len() as u32;
@@ -431,7 +434,8 @@ fn by_slot(taken: &[Taken]) -> BTreeMap<Slot, Option<(Epoch, u64)>> {
     taken.iter().flat_map(|one| one.slots.iter().map(|slot| (slot, one.from))).collect()
 }
 
-/// Whether more would be lost than was accepted: a slot that was not lost, or one that goes on from less.
+/// Whether more would be lost than was accepted: a slot that was not lost, or one that goes on from
+/// less.
 fn is_worse(
     accepted: &BTreeMap<Slot, Option<(Epoch, u64)>>,
     taken: &BTreeMap<Slot, Option<(Epoch, u64)>>,
@@ -559,7 +563,7 @@ mod tests {
         id.unwrap()
     }
 
-    /// C answers what an earlier failover asked it, with what it had before this one fenced anybody.
+    /// C answers an earlier failover with what it had before this one's fences.
     #[test]
     fn what_a_site_told_an_earlier_failover_is_not_its_inventory_in_this_one() {
         let registry = registry();
@@ -615,7 +619,8 @@ mod tests {
                 let own = asked_of(&effects, B);
                 asked_of(&effects, C);
                 assert!(jobs.answered(own, told(&before), &view(&after, now)).is_empty());
-                // Meanwhile the lost site had handed its slots to C, which has not told that yet.
+                // Meanwhile the lost site had handed its slots to C, which has not reported that
+                // yet.
                 let effects = jobs.answered(late, told(&before), &view(&after, now));
                 assert!(effects.is_empty(), "decided without C's inventory: {effects:?}");
                 return;

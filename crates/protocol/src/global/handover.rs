@@ -1,23 +1,25 @@
-//! Slots on their way to another site, carried by the giver's leader.
+//! Slots on their way to another site, driven by the source's leader.
 //!
-//! The state says which moves there are and how far they have come where it matters (begun, frozen,
-//! gone); everything here can be lost, and a new leader begins by asking the receiver what it has.
-//! A move's steps, each a command at one of the two sites:
+//! The state has the moves and their progress where it matters (begun, frozen, gone); everything
+//! here can be lost, and a new leader begins by asking the destination what it has. A move's steps,
+//! each a command at one of the two sites:
 //!
 //! ```text
-//! giver                                   receiver
+//! source                                  destination
 //! begin        ── Begin ────────────────▶ room is made
-//! copy, tell   ── Piece 0, 1, 2, … ─────▶ staged
+//! copy, send   ── Piece 0, 1, 2, … ─────▶ staged
 //! freeze: what comes now waits
-//! tell the rest ─ Piece n ──────────────▶ staged
+//! send the rest ─ Piece n ──────────────▶ staged
 //!              ── Install ──────────────▶ the slots are its own
-//! release: what waited is sent on
-//!              ◀──────────────── Forget ── its mirror has the slots (crate::site::receipts)
-//! forget: the copy is thrown away
+//! release: what waited is sent on;
+//! the records become a copy
 //! ```
 //!
+//! The source keeps that copy until the slots' owner reports that its backup has them, complete
+//! (`crate::site::release`).
+//!
 //! Nothing fails on the way, and a crash of either side at any step leaves a state from which the
-//! same steps go on. A frozen move is taken back only when the receiver has refused it for ever.
+//! same steps go on. A frozen move is aborted only when the destination has refused it for ever.
 
 use crate::site::machine::Machine;
 use crate::site::machine::copying::{self, Position};
@@ -32,18 +34,18 @@ use storage::state::State;
 
 /// How long a step that was proposed or asked for is waited for before it is looked at again.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A receiver that is so many changes behind is near enough for the freeze,
+/// A destination that is so many changes behind is near enough for the freeze,
 const LAG_MAX: u64 = 256;
 /// if no more than so much is on its way to it: what is frozen waits for that.
 const ON_ITS_WAY_BYTES_MAX: usize = 64 << 10;
 
-/// Between two pieces whoever else has come is served.
+/// Between two pieces other requests are served.
 const BREATH: Duration = Duration::from_micros(1);
 
 /// What a driver wants done.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// A request to the receiver; the answer comes back under this number.
+    /// A request to the destination; the answer comes back under this number.
     Ask { id: u64, to: SiteId, body: Body },
     /// A command of this site.
     Propose(Command),
@@ -51,7 +53,7 @@ pub(crate) enum Wish {
     Fail(String),
 }
 
-/// What a request to a receiver was.
+/// What a request to a destination was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Begin,
@@ -63,15 +65,15 @@ enum Asked {
 /// Where a move stands, as its carrier sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// To ask the receiver what it has.
+    /// To ask the destination what it has.
     Ask,
-    /// The receiver was asked.
+    /// The destination was asked.
     Asking,
     /// Pieces go.
     Telling,
-    /// The receiver is to install.
+    /// The destination is to install.
     Installing,
-    /// The receiver has refused, or will.
+    /// The destination has refused, or will.
     Refusing,
 }
 
@@ -82,10 +84,11 @@ struct Carried {
     at: Position,
     /// Of the next piece.
     sequence: u64,
-    /// Pieces that are not known to have come, and how much they bring.
+    /// Pieces without an acknowledgement, and their bytes.
     unanswered: usize,
     unanswered_bytes: usize,
-    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are answered.
+    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are
+    /// answered.
     lacks: bool,
     /// Nothing is asked or proposed before.
     not_before: Duration,
@@ -106,15 +109,15 @@ struct Carried {
 pub struct Progress {
     /// Its number.
     pub number: u64,
-    /// What is moved to whom.
+    /// Which slots, and their destination.
     pub what: Move,
     /// Keys in its slots.
     pub keys: u64,
     /// Bytes that were sent by this leader.
     pub sent_bytes: u64,
-    /// Whether all records were copied once; what changes is told behind them.
+    /// Whether all records were copied once; changes are sent behind them.
     pub copied: bool,
-    /// Changes that the receiver does not know yet.
+    /// Changes that the destination does not have yet.
     pub lag: u64,
 }
 
@@ -129,8 +132,8 @@ pub struct HandedOver {
     pub bytes: u64,
     /// How long they took, from their beginning to their release.
     pub took: Duration,
-    /// How long their slots were served by nobody: from the freeze until it was known that the
-    /// receiver serves them.
+    /// How long no site served their slots: from the freeze until the destination's report that it
+    /// serves them.
     pub paused: Duration,
 }
 
@@ -236,8 +239,8 @@ impl Handovers {
     ) {
         let number = id.number;
         let Some(carried) = self.carried.get_mut(&number) else { return };
-        // The receiver left before it heard of this: nobody is there to ask. It does not leave while
-        // a frozen move waits for its word.
+        // The destination left before the move reached it: there is no site to ask. It does not
+        // leave while a frozen move waits for its answer.
         let is_gone = machine.membership().is_none_or(|own| own.registry.site(one.to).is_none());
         if is_gone && one.frozen.is_none() {
             carried.not_before = now + PATIENCE;
@@ -248,7 +251,7 @@ impl Handovers {
             Stage::Asking | Stage::Installing => {}
             Stage::Ask => {
                 carried.stage = Stage::Asking;
-                // What is answered to earlier questions says nothing any more.
+                // Answers to earlier questions do not count any more.
                 self.asked.retain(|_, (other, _)| *other != number);
                 let slots = machine.epochs_to_give(one);
                 wishes.push(self.ask(
@@ -311,7 +314,7 @@ impl Handovers {
             carried.unanswered += 1;
             carried.unanswered_bytes += piece.bytes;
             carried.bytes += piece.bytes as u64;
-            // The last pieces of a frozen move are not held up: somebody waits for them.
+            // The last pieces of a frozen move are not held up: requests wait for them.
             if one.frozen.is_none() {
                 let share = (self.bytes_per_s_max / moves).max(1);
                 let span = match self.bytes_per_s_max {
@@ -367,7 +370,7 @@ impl Handovers {
         }
     }
 
-    /// A receiver's answer.
+    /// A destination's answer.
     pub(crate) fn answered(
         &mut self,
         id: u64,
@@ -379,7 +382,7 @@ impl Handovers {
         let carried = self.carried.get_mut(&number)?;
         let give = |step| Some(Wish::Propose(Command::Giving { number, step }));
         match outcome {
-            // It may have been installed by what an earlier leader said.
+            // It may have been installed by a message of an earlier leader.
             Ok(Answer::Installed) => {
                 carried.not_before = now + PATIENCE;
                 carried.stage = Stage::Ask;
@@ -393,7 +396,7 @@ impl Handovers {
                     carried.unanswered = carried.unanswered.saturating_sub(1);
                     carried.unanswered_bytes = carried.unanswered_bytes.saturating_sub(bytes);
                 }
-                // Somebody has asked it what it has, and since then it waits for other pieces.
+                // Another leader has asked it what it has; since then it waits for other pieces.
                 if !is_begin && pieces > carried.sequence {
                     carried.stage = Stage::Ask;
                     carried.not_before = now;
@@ -411,7 +414,7 @@ impl Handovers {
                         Some(at) => carried.at = at,
                         None => carried.at = carried.first.clone(),
                     }
-                    // Answers to pieces of before say nothing about those that go now.
+                    // Answers to earlier pieces do not count for those that go now.
                     self.asked.retain(|_, (other, _)| *other != number);
                 }
             }
@@ -427,14 +430,14 @@ impl Handovers {
                 carried.stage = Stage::Refusing;
                 carried.not_before = if frozen(number) { now + PATIENCE } else { now };
             }
-            // A piece was lost on the way, and somebody waits for its slots.
+            // A piece was lost on the way, and requests wait for its slots.
             Err(Failure::Refused(Refusal::Move(MoveError::NotReady(_))))
                 if asked == Asked::Install =>
             {
                 carried.stage = Stage::Ask;
                 carried.not_before = now;
             }
-            // Nobody knows; the receiver is asked what it has.
+            // The outcome is unknown: the destination is asked what it has.
             _ => {
                 carried.stage = Stage::Ask;
                 carried.lacks = false;

@@ -1,14 +1,15 @@
-//! Which site a slot belongs to, and which one knows who holds it; both follow from the registry.
+//! The site that a slot belongs to, and the site that registers its owner; both follow from the
+//! registry.
 //!
-//! A slot's *home* is where it should be; where it *is*, its token says. Slots have homes in runs of
+//! A slot's *home* is where it should be; its token has where it *is*. Slots have homes in runs of
 //! 32, so that a map of them stays short. A run belongs to the site with the highest ticket for it
 //! (highest random weight: Thaler and Ravishankar 1998), and a site has as many tickets as its
-//! capacity says. So a site that joins takes runs from all others, one that leaves gives to all
-//! others, and no run moves between two that stay. Sites that are about to leave have none.
+//! capacity. So a site that joins takes runs from all others, one that leaves gives to all others,
+//! and no run moves between two that stay. Sites that are about to leave have none.
 //!
-//! The ring's few virtual nodes would give three equal sites very unequal shares; they say who
-//! *registers* a slot instead: the ring's successor of a slot knows who holds it if that is not its
-//! home, and a lookup on the ring ends there (docs/adr/0021).
+//! The ring's few virtual nodes would give three equal sites very unequal shares; they *register*
+//! slots instead: the ring's successor of a slot has its owner if that is not its home, and a
+//! lookup on the ring ends there (docs/adr/0021).
 
 use super::ring::{Point, ticket, virtual_count};
 use model::{Ballot, Registry, SiteEntry, SiteId, Slot};

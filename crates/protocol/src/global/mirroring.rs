@@ -1,13 +1,13 @@
-//! The mirror of a site, told by its leader to its backup.
+//! The mirror of a site, sent by its leader to its backup.
 //!
-//! The state says whose mirror it is and under which number ([`crate::site::machine::mirroring`]); how
-//! far it has come the backup knows, and a new leader begins by asking it:
+//! The state has the backup and the mirror's number ([`crate::site::machine::mirroring`]); the
+//! backup has its progress, and a new leader begins by asking for it:
 //!
 //! ```text
 //! original                                backup
 //! SetMirror: changes are kept from here
 //!              ── Begin ────────────────▶ what is not whole is thrown away; answers with what is
-//! copy, tell   ── Piece 0, 1, 2, … ─────▶ a handover's pieces; slots are gained and given away
+//! copy, send   ── Piece 0, 1, 2, … ─────▶ a handover's pieces; slots are gained and given away
 //! ```
 //!
 //! It never ends. When the backup has been away for so long that the changes it lacks are not kept
@@ -28,7 +28,7 @@ use storage::state::State;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The shortest time between two pieces of what changed: more changes a piece cost less each.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A mirror that nothing happens to is told so, to know that it is in step.
+/// An idle mirror receives a piece this often, to confirm that it is in step.
 const NOTHING_NEW: Duration = Duration::from_secs(60);
 /// The cursor follows when the backup is so many revisions further, or after this time.
 const CURSOR_STEP: u64 = 4_096;
@@ -72,9 +72,10 @@ struct Carried {
     stage: Stage,
     /// Of the next piece.
     sequence: u64,
-    /// Pieces that are not known to have come.
+    /// Pieces without an acknowledgement.
     unanswered: usize,
-    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are answered.
+    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are
+    /// answered.
     lacks: bool,
     told: Told,
     /// What the backup has for sure.
@@ -82,13 +83,13 @@ struct Carried {
     /// Slots that this site holds.
     held: BTreeMap<Slot, Epoch>,
     held_set: SlotSet,
-    /// What the backup has been told, whole.
+    /// The slots that were sent whole.
     whole: BTreeMap<Slot, Epoch>,
     /// To be copied.
     queue: VecDeque<Slot>,
     /// Where the first of them goes on.
     at: Option<(KeyspaceId, Bytes)>,
-    /// Copied, and not said to be whole.
+    /// Copied, and not yet reported whole to the backup.
     copied: Vec<Slot>,
     /// Not held any more.
     gone: Vec<Slot>,
@@ -97,24 +98,24 @@ struct Carried {
     last_piece: Duration,
     last_cursor: Duration,
     bytes: u64,
-    /// When everything that this site had was known to have come.
+    /// The last moment of which the backup has acknowledged everything.
     in_step: Option<Duration>,
     /// The piece that last changed which slots are whole.
     whole_since: u64,
-    /// The last piece in step that the backup is known to have, and the revision that it was of.
+    /// The last piece in step that the backup has acknowledged, and its revision.
     safe: Option<(u64, u64)>,
 }
 
 /// How far a site's mirror has come, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Who keeps it.
+    /// The backup.
     pub to: SiteId,
     /// Slots that this site holds, and how many of them the backup has whole.
     pub holds: u32,
     /// See above.
     pub whole: u32,
-    /// Revisions that the backup does not know yet.
+    /// Revisions that the backup does not have yet.
     pub behind: u64,
     /// How long ago it was in step; `None`: never as far as this leader knows.
     pub in_step_ago: Option<Duration>,
@@ -151,7 +152,7 @@ impl MirrorDriver {
         self.tokens_changed = true;
     }
 
-    /// Goes on. `to`: who is to keep the mirror.
+    /// Goes on. `to`: the site that is to keep the mirror.
     pub(crate) fn advance<S: State>(
         &mut self,
         machine: &Machine<S>,
@@ -275,10 +276,10 @@ impl MirrorDriver {
         match outcome {
             Ok(Answer::Mirrored { pieces, resume, whole }) if is_begin => {
                 carried.go_on_from(pieces, &resume, &whole, machine.held());
-                // Answers to pieces of before say nothing about those that go now.
+                // Answers to earlier pieces do not count for those that go now.
                 self.asked.clear();
             }
-            // Somebody has asked it what it has, and since then it waits for other pieces.
+            // Another leader has asked it what it has; since then it waits for other pieces.
             Ok(Answer::Mirrored { pieces, .. }) if pieces > carried.sequence => {
                 carried.stage = Stage::Ask;
                 carried.unanswered = 0;
@@ -321,15 +322,15 @@ impl MirrorDriver {
         None
     }
 
-    /// The latest moment of which this leader knows that the backup had everything there was.
+    /// The latest moment at which the backup had everything there was, as far as this leader knows.
     pub(crate) fn in_step<S: State>(&self, machine: &Machine<S>) -> Option<Duration> {
         let own = machine.own_mirror()?;
         let carried = self.carried.as_ref().filter(|carried| carried.own == own);
         carried.and_then(|carried| carried.in_step)
     }
 
-    /// Which of these slots the backup is known to have, complete, at the epochs at which they are owned
-    /// here; the generation and the position of those copies.
+    /// Which of these slots the backup has acknowledged, complete, at the epochs at which they are
+    /// owned here; the generation and the position of those copies.
     pub(crate) fn safe<S: State>(
         &self,
         machine: &Machine<S>,
@@ -403,7 +404,7 @@ impl Carried {
         }
     }
 
-    /// The backup has said what it has.
+    /// The backup has reported what it has.
     fn go_on_from(
         &mut self,
         pieces: u64,
@@ -469,7 +470,7 @@ impl Carried {
     }
 
     /// The next piece, how long it is, and whether the mirror is in step after it. `None`: there is
-    /// nothing to tell now.
+    /// nothing to send now.
     fn piece<S: State>(
         &mut self,
         machine: &Machine<S>,

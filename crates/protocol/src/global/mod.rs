@@ -1,21 +1,21 @@
-//! Linearizable keys of the whole deployment: who serves them, and how that changes.
+//! Linearizable keys of the whole deployment: which site serves them, and how that changes.
 //!
 //! Exactly one site holds a slot at an epoch. That right is a *token* of the replicated state
 //! ([`crate::site::machine::tokens`]) and changes hands by commands of the two sites concerned.
-//! Everything here is volatile and may be wrong without harm: it finds the holder, and it drives what
-//! the state says is under way.
+//! Everything here is volatile and may be wrong without harm: it finds the owner, and it drives
+//! what is under way in the state.
 //!
 //! - [`cache`]: copies of keys that other sites hold;
-//! - [`map`]: who owns which slots, as this site knows it, and how all sites come to know the same;
+//! - [`map`]: the owners of slots, and how all sites come to have the same map of them;
 //! - [`routing`]: requests on their way to the site that holds their slot;
 //! - [`straight`]: reads that need no core on the way there;
-//! - [`handover`]: slots on their way to another site, carried by the giver's leader;
-//! - [`ownership`]: the rules of who owns a slot and who has a copy of it;
-//! - [`backups`]: which site is whose backup;
-//! - [`mirroring`]: this site's mirror, told to its backup;
+//! - [`handover`]: slots on their way to another site, driven by the source's leader;
+//! - [`ownership`]: the rules for the owner of a slot and its copies;
+//! - [`backups`]: which site is the backup of which;
+//! - [`mirroring`]: this site's mirror, sent to its backup;
 //! - [`failover`]: others take over from a lost site;
 //! - [`homes`]: which site a slot belongs to, by the hash;
-//! - [`ring`]: how a site that knows nothing of a slot finds one that does.
+//! - [`ring`]: how a site without a fact about a slot finds a site that has one.
 //!
 //! EdgeKV (Sonbol and others, 2020) keeps global data so: groups of edge nodes, one truth a group,
 //! found over a ring (§3 and §4 there). Left out: placement by use.

@@ -1,16 +1,17 @@
 //! Requests about global keys, from a node to the site that holds their slot.
 //!
-//! A request goes straight to the holder, as far as it is known; whoever is asked and does not hold
-//! the slot says so, and who does, by its own knowledge. What is known is in the map of slots
-//! ([`super::map`]): facts, of which the highest epoch counts, and guesses. A request about a slot that changes hands just now waits and is sent on.
+//! A request goes straight to the holder, as far as it is known; a site that does not hold the slot
+//! redirects to the holder in its own map. The map of slots ([`super::map`]) contains facts, of
+//! which the highest epoch counts, and guesses. A request about a slot that changes hands just now
+//! waits and is sent on.
 //!
 //! A write is numbered before it leaves the node, unless its client has done so, and keeps its number
 //! wherever it goes: what a site remembers of a slot's requests moves along with the slot. So it can
-//! be sent again, to another node or to another site, and is applied once. A request that cannot be
-//! told from its own repetition is sent once.
+//! be sent again, to another node or to another site, and is applied once. A write that cannot
+//! have a number is sent once.
 //!
-//! An answer of another site is handed out once this node knows that nobody had taken over from that site
-//! when the request left ([`told`]).
+//! An answer of another site is handed out once it is certain that no site had taken over from that
+//! one when the request left ([`told`]).
 
 mod copies;
 mod told;
@@ -32,7 +33,7 @@ use wire::peer::ForwardedRequest;
 
 /// How long an answer from another site is waited for before another node of it is asked.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a request rests when nobody knows better.
+/// How long a request rests when no owner is known.
 const REST: Duration = Duration::from_millis(20);
 /// The longest it rests.
 const REST_MAX: Duration = Duration::from_millis(500);
@@ -40,10 +41,10 @@ const REST_MAX: Duration = Duration::from_millis(500);
 /// The epoch of what is only guessed.
 pub(crate) const GUESSED: Epoch = Epoch::counted(0);
 
-/// Whom a request is for.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Whoever holds a slot.
+    /// The site that holds a slot.
     Slot(Slot),
     /// One site.
     Site(SiteId),
@@ -64,7 +65,7 @@ enum At {
     Resting(Duration),
 }
 
-/// What is known of a node that was sent a request.
+/// The state of a node that was sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contact {
     /// Its answer is not due yet.
@@ -82,7 +83,7 @@ struct Routed {
     target: Target,
     deadline: Duration,
     at: At,
-    /// It was sent and nobody knows what became of it then.
+    /// It was sent, and its outcome is unknown.
     in_doubt: bool,
     /// How often it came back without an answer.
     returns: u32,
@@ -96,7 +97,7 @@ struct Routed {
     told: Option<Told>,
 }
 
-/// What came of a request, for whoever asked.
+/// The outcome of a request, for its origin.
 pub(crate) type Outcome = Result<model::Answer, Failure>;
 
 /// The requests of one node that are about what other sites may hold.
@@ -109,10 +110,10 @@ pub(crate) struct Routing {
     due: Vec<u64>,
     /// To be looked at then.
     resting: BTreeSet<(Duration, u64)>,
-    /// Who owns which slots, as far as this node knows.
+    /// The owners of slots, as far as this node has learned them.
     pub(crate) map: SlotMap,
     routes: Arc<Routes>,
-    /// Whom to ask at a site: who led it lately.
+    /// The node to ask at a site: its last known leader.
     near: BTreeMap<SiteId, NodeId>,
     /// Those with an answer, by the read index that it waits for.
     told: BTreeSet<(u64, u64)>,
@@ -209,7 +210,8 @@ impl Routing {
         raised
     }
 
-    /// Slots are elsewhere: nobody goes where they were, and what rests for them is looked at now.
+    /// Slots are elsewhere: no request goes where they were, and what rests for them is looked at
+    /// now.
     pub(crate) fn follow_map(&mut self, raised: &[Raised]) {
         for RunFact { first, last, .. } in raised.iter().map(|one| one.run) {
             (first..=last).filter_map(Slot::new).for_each(|slot| self.routes.forget(slot));
@@ -232,8 +234,8 @@ impl Routing {
         self.routes.forget(slot);
     }
 
-    /// A site said that it does not own a slot, and who does, if it knows. Whether there is somebody else
-    /// to ask.
+    /// A site answered that it does not own a slot, with the owner if it has one. Returns whether
+    /// there is another site to ask.
     pub(crate) fn not_held(
         &mut self,
         slot: Slot,
@@ -248,7 +250,7 @@ impl Routing {
             Some((owner, epoch)) if epoch > GUESSED => {
                 self.learn(map::of_slot(slot, owner, epoch), Source::Other, now);
             }
-            // What this node knows is better than what another one guesses, unless it is that.
+            // This node's own fact is better than another node's guess, unless it names `site`.
             Some((owner, _)) if self.map.fact(slot).is_none_or(|fact| fact.owner == site) => {
                 self.map.set_guess(slot, owner);
             }
@@ -257,26 +259,26 @@ impl Routing {
         hint.is_some()
     }
 
-    /// Forgets what was guessed of sites that are gone: whoever they were said to hold is elsewhere.
+    /// Forgets guesses that name sites that are gone: their slots are elsewhere.
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.map.forget_gone(&is_there);
         self.near.retain(|site, _| is_there(*site));
         self.routes.forget_all();
     }
 
-    /// Somebody leads a site.
+    /// A node leads a site.
     pub(crate) fn learn_leader(&mut self, site: SiteId, node: NodeId) {
         if self.near.insert(site, node) != Some(node) {
             self.routes.forget_all();
         }
     }
 
-    /// Whom to ask at the sites that were heard from.
+    /// The nodes to ask at the sites that have sent a message.
     pub(crate) fn leaders(&self) -> &BTreeMap<SiteId, NodeId> {
         &self.near
     }
 
-    /// Whom to ask at a site: who led it lately, or its first node.
+    /// The node to ask at a site: its last known leader, or its first node.
     pub(crate) fn node_of(&self, site: SiteId, nodes: &[NodeId]) -> Option<NodeId> {
         let near = self.near.get(&site).filter(|node| nodes.contains(node));
         near.or(nodes.first()).copied()
@@ -468,7 +470,7 @@ impl Routing {
         let (At::Sent(site, ..) | At::Told(site, _)) = one.at else { return None };
         match (&outcome, one.target) {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
-                // The first few follow at once; who is sent in circles rests.
+                // The first few follow at once; a request that is sent in circles rests.
                 let rests = one.returns >= 4;
                 if self.not_held(slot, site, hint, now) && !rests {
                     self.follow(id);
@@ -498,8 +500,8 @@ impl Routing {
         }
     }
 
-    /// What was sent to other sites and has no answer: by what is known of the node that was asked,
-    /// it is sent again (to another node), or in doubt for ever, or waits. The nodes to turn from, and
+    /// What was sent to other sites and has no answer: by the [`Contact`] of the asked node it is
+    /// sent again (to another node), or in doubt for ever, or waits. The nodes to turn from, and
     /// the sites that something waits for which may be done once only.
     pub(crate) fn unanswered(
         &mut self,
@@ -522,7 +524,7 @@ impl Routing {
             silent.push((site, node));
             one.in_doubt |= !matches!(one.body, Body::Read { .. });
             one.returns += 1;
-            // Nobody has said that it is there, and there is no answer: others are asked as well.
+            // A guess without an answer is dropped: other sites are asked as well.
             if let Target::Slot(slot) = one.target {
                 self.map.drop_guess(slot, site);
             }
@@ -590,7 +592,7 @@ impl Routing {
         self.routed.get(&id).map(|one| one.origin)
     }
 
-    /// Ends a request without asking anybody (further).
+    /// Ends a request without asking another site.
     pub(crate) fn end(&mut self, id: u64, outcome: Outcome) -> Option<(Origin, Outcome)> {
         self.settle(id, outcome)
     }

@@ -1,24 +1,25 @@
 //! Reads of keys that other sites hold, past the cores of both sites.
 //!
-//! Most requests about remote keys are reads of a slot whose holder has not changed for hours. A core
-//! need not think about them: the front's thread sends them straight to the node that answered last,
-//! and there the thread that hears them answers, if a front there might do so by the
-//! [`ReadGate`]. What is not that simple goes the ordinary way, by the cores
+//! Most requests about remote keys are reads of a slot that has not changed hands for hours. They
+//! need no core: the front's thread sends them straight to the node that answered last, and there
+//! the thread that receives them answers, if a front there might do so by the [`ReadGate`]. What is
+//! not that simple goes the ordinary way, by the cores
 //! ([`super::routing`]): the asking end hands a read to its core when the answer is not *the* answer
 //! (the slot has moved, there is no leader), when the node is silent, and when its connection breaks. A
 //! read can be asked twice without harm.
 //!
-//! The promise is the ordinary one. [`Routes`] are hints: whoever is asked answers by its own token of the
-//! slot, at one moment between the question and the answer. The core forgets a route whenever it learns
-//! anything about the slot, and all of them with each version of the registry, so that nobody asks a site
-//! that was taken for lost ([`super::failover`]).
+//! The promise is the ordinary one. [`Routes`] are hints: the asked node answers by its own token
+//! of the slot, at one moment between the question and the answer. The core drops a route whenever
+//! it learns anything about the slot, and all of them with each version of the registry, so that no
+//! read goes to a site that was failed over ([`super::failover`]).
 //!
-//! For that the node must know as much as its site does: see [`super::routing`] for the read index that is
-//! taken beside each request. None is taken here. A read goes straight only while this node's own gate
-//! stands open, or by a lease that the keyspace reads by; then its state has all that was acknowledged when
-//! the read came, the core has forgotten the routes that were not true any more, and a lease is as
-//! good as an index. On any other node reads go by the core, which takes an index for many of them at once. If
-//! this node leads, that round gives it the lease by which the next reads go straight again.
+//! For that the node must be as current as its site: see [`super::routing`] for the read index that
+//! is taken beside each request. None is taken here. A read goes straight only while this node's
+//! own gate stands open, or by a lease that the keyspace reads by; then its state has all that was
+//! acknowledged when the read came, the core has dropped the routes that were not true any more,
+//! and a lease is as good as an index. On any other node reads go by the core, which takes an index
+//! for many of them at once. If this node leads, that round gives it the lease by which the next
+//! reads go straight again.
 //!
 //! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
 //! or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator along; clients
@@ -57,7 +58,7 @@ impl Routes {
         self.0.get().is_some()
     }
 
-    /// Whom to ask about a slot.
+    /// The node to ask about a slot.
     pub fn of(&self, slot: Slot) -> Option<(SiteId, NodeId)> {
         let route = self.0.get()?[place(slot)].load(Ordering::Acquire);
         let site = u32::try_from(route >> NODE_BITS).unwrap_or_default();
@@ -72,7 +73,7 @@ impl Routes {
         }
     }
 
-    /// Something else is known of a slot, or nothing any more.
+    /// There is another fact about a slot, or none any more.
     pub(crate) fn forget(&self, slot: Slot) {
         if let Some(all) = self.0.get() {
             all[place(slot)].store(0, Ordering::Release);
@@ -107,20 +108,20 @@ struct Asked {
 pub enum Came {
     /// This is its answer.
     Answer(Ticket, Outcome),
-    /// A site does not hold its slot; the core is to hear of it, before the read comes back.
+    /// A site does not hold its slot; the core is notified before the read comes back.
     Moved(Moved),
     /// The core is to be asked.
     Back(Ticket, Request),
 }
 
-/// A site's word that it does not hold a slot.
+/// A site's answer that it does not hold a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Which slot.
     pub slot: Slot,
-    /// Who says so.
+    /// The site that answers.
     pub by: SiteId,
-    /// Who does, by its knowledge, and since which epoch. Site 0: nobody is known.
+    /// The holder in that site's map, and since which epoch. Site 0: none is known.
     pub holder: (SiteId, Epoch),
 }
 
@@ -156,7 +157,7 @@ fn way_of(
         && knows_all_of_its_site
         && spec.cache == Cache::Off
         && !request.redirect
-        // It is to be given up before anybody would look whether the node is silent.
+        // Its deadline is before the check whether the node is silent.
         && request.deadline_ms.is_none_or(|ms| Duration::from_millis(ms) > PATIENCE)
         && *consistency == ReadConsistency::Linearizable;
     may.then_some(route)
@@ -225,8 +226,8 @@ impl Straight {
         ForwardedRequest { id, request: encoded, ..ForwardedRequest::default() }
     }
 
-    /// Takes the answers to straight reads out of what a node of another site says. Whether there is
-    /// anything left for the core.
+    /// Takes the answers to straight reads out of a message of another site's node. Whether there
+    /// is anything left for the core.
     pub fn answered(
         &mut self,
         now: Duration,
@@ -244,7 +245,7 @@ impl Straight {
                 self.settle(now, asked, answer, came);
             }
         }
-        // Somebody else leads there: the core is to know.
+        // Another node leads there: the core is notified.
         !answered.answers.is_empty() || ![0, node.0].contains(&answered.leader)
     }
 
@@ -269,7 +270,7 @@ impl Straight {
         self.give_back_all(now, came, |asked| asked.place == place);
     }
 
-    /// Gives back what nobody has answered for the patience.
+    /// Gives back what has been unanswered for the patience.
     pub fn turn_from_silent(&mut self, now: Duration, came: &mut Vec<Came>) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.give_back_all(now, came, |asked| asked.since + PATIENCE <= now);
@@ -323,7 +324,7 @@ pub fn answer_reads(
 ) -> Vec<AnswerAcross> {
     let mut answers = Vec::new();
     for request in requests.iter() {
-        // Whoever keeps copies wants to know more than the answer.
+        // A node that keeps copies needs a validator beside the answer.
         if request.known.is_some() || !entry::is_read(&request.request) {
             break;
         }

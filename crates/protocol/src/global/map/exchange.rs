@@ -1,7 +1,7 @@
 //! How all sites come to have the same map: push, and comparison.
 //!
-//! What a site learns it pushes to two other sites, drawn by lot: a change reaches nearly all sites in as many
-//! steps as the logarithm of their number. What is lost on the way, or found nobody, comparison finds:
+//! A site pushes each new fact to two other sites, drawn at random: a change reaches nearly all
+//! sites in as many steps as the logarithm of their number. Comparison repairs what pushes missed:
 //! every half second a site sends the digest of its map to another one.
 //!
 //! ```text
@@ -11,7 +11,8 @@
 //!                 ←            facts(what that lacked)
 //! ```
 //!
-//! The nodes of a site do the same with their leader, which alone talks to other sites.
+//! The nodes of a site do the same with their leader; only the leader exchanges facts with other
+//! sites.
 //!
 //! Demers and others (*Epidemic algorithms for replicated database maintenance*, 1987) call the two rumour
 //! mongering and anti-entropy.
@@ -25,10 +26,10 @@ use wire::across::{MapFact, MapFacts, MapStep, put_failover};
 
 /// How often a map is compared with another site's.
 pub const COMPARE_INTERVAL: Duration = Duration::from_millis(500);
-/// How many sites are told what is news.
+/// To how many sites a new fact is pushed.
 const PUSHED_TO: usize = 2;
 
-/// The lots that a site draws, and when it compares next.
+/// The random numbers of a site, and when it compares next.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     random: u64,
@@ -50,14 +51,14 @@ impl Exchange {
         is_due
     }
 
-    /// One of some, by lot.
+    /// One of some, at random.
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         self.random = mix(self.random);
         let at = self.random.checked_rem(all.len() as u64)?;
         all.get(at as usize).copied()
     }
 
-    /// Those who are told what is news, by lot.
+    /// The sites that new facts are pushed to, drawn at random.
     pub fn pushed_to(&mut self, others: &[SiteId]) -> Vec<SiteId> {
         let mut left = others.to_vec();
         let mut drawn = Vec::new();
@@ -76,13 +77,13 @@ pub fn compare(map: &SlotMap) -> MapStep {
     MapStep::Compare(map.facts().digest())
 }
 
-/// Facts for somebody who has not asked.
+/// Facts for a node that did not request them.
 pub fn push(facts: &[RunFact]) -> MapStep {
     MapStep::Facts(MapFacts { facts: facts.iter().map(put).collect(), ..MapFacts::default() })
 }
 
-/// Handles a step of another node, `site` being which site has told its whole map, if one has. What is
-/// answered, and what was learnt.
+/// Handles a step of another node; `site` is the one that agrees if both maps are the same. Returns
+/// the answer, and the slots with a newer fact.
 pub fn handle(
     map: &mut SlotMap,
     site: SiteId,
@@ -131,7 +132,7 @@ fn facts_of_differing(map: &SlotMap, bytes: &[u8]) -> Option<MapStep> {
     Some(MapStep::Facts(MapFacts { facts, wants: told.to_le_bytes().to_vec().into() }))
 }
 
-/// What is known here of some buckets beyond what was told of them.
+/// The facts of some buckets that are here and not in `told`.
 fn lacking(map: &SlotMap, buckets: Buckets, told: &[RunFact]) -> Vec<RunFact> {
     let mut theirs = Facts::default();
     for run in told {

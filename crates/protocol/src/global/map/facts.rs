@@ -1,9 +1,9 @@
-//! Facts about who owns which slots, and their digests.
+//! Facts about the owners of slots, and their digests.
 //!
 //! A fact never becomes wrong: at that epoch that site owned those slots. Of two facts about a slot the
-//! one with the higher epoch counts, so the order in which facts are learnt does not matter, and two sites
-//! that know the same facts have the same map. Equal neighbours are one run: a map is as long as there are
-//! borders between owners, and never longer than there are slots.
+//! one with the higher epoch counts, so the order in which facts are learnt does not matter, and
+//! two sites with the same facts have the same map. Equal neighbours are one run: a map has as many
+//! runs as there are borders between owners, and at most one for each slot.
 //!
 //! The digest of a bucket is the sum of the hashes of its slots' facts, that of the map the sum of its
 //! buckets. Sums are kept up to date slot by slot: comparing maps costs nothing but the comparison.
@@ -13,7 +13,7 @@ use model::{Epoch, SiteId, Slot};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Buckets whose digests are told when maps differ.
+/// The buckets; their digests are sent when maps differ.
 pub const BUCKETS: usize = 128;
 /// Slots of each.
 const BUCKET_SLOTS: u16 = Slot::COUNT / BUCKETS as u16;
@@ -21,12 +21,13 @@ const BUCKET_SLOTS: u16 = Slot::COUNT / BUCKETS as u16;
 /// A set of buckets, a bit for each.
 pub type Buckets = u128;
 
-/// Who owns a slot, or did. The higher one counts.
+/// The owner of a slot, or a former one. The higher fact counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fact {
     /// The epoch.
     pub epoch: Epoch,
-    /// The site. No two sites own a slot at one epoch; if they are said to, all agree on one of them.
+    /// The site. No two sites own a slot at one epoch; if facts name two, all sites agree on one of
+    /// them.
     pub owner: SiteId,
 }
 
@@ -46,7 +47,7 @@ pub struct RunFact {
 pub struct Raised {
     /// What.
     pub run: RunFact,
-    /// Whether something older was known.
+    /// Whether it replaces an older fact.
     pub had: bool,
 }
 
@@ -58,7 +59,7 @@ struct Run {
     learnt: Option<Duration>,
 }
 
-/// What is known of all slots.
+/// The facts about all slots.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// By their first slots; equal neighbours are one.
@@ -74,7 +75,7 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// What is known of a slot.
+    /// The fact about a slot.
     pub fn of(&self, slot: Slot) -> Option<Fact> {
         self.run_at(slot.number()).map(|(_, run)| run.fact)
     }
@@ -172,13 +173,13 @@ impl Facts {
         &self.digests
     }
 
-    /// The buckets whose digests are others.
+    /// The buckets with another digest.
     pub fn differing(&self, digests: &[u64; BUCKETS]) -> Buckets {
         let differs = |bucket: &usize| self.digests[*bucket] != digests[*bucket];
         (0..BUCKETS).filter(differs).fold(0, |all, bucket| all | 1 << bucket)
     }
 
-    /// What is known of buckets, up to so many facts, and of which of them this is.
+    /// The facts of buckets, up to so many, and the buckets that they cover.
     pub fn in_buckets(&self, wanted: Buckets, facts_max: usize) -> (Vec<RunFact>, Buckets) {
         let (mut facts, mut told) = (Vec::<RunFact>::new(), 0);
         for bucket in (0..BUCKETS as u16).filter(|bucket| wanted & 1 << bucket != 0) {
@@ -287,7 +288,7 @@ mod tests {
         }
         let (told, buckets) = facts.in_buckets(0b1111, 300);
         assert_eq!((told.len(), buckets), (256, 0b11));
-        // One bucket is told, whatever the room.
+        // One bucket is returned, whatever the limit.
         assert_eq!(facts.in_buckets(0b1111, 1).1, 0b1);
     }
 
@@ -319,7 +320,7 @@ mod tests {
             let slots: BTreeMap<u16, Fact> =
                 shown.iter().flat_map(|one| (one.first..=one.last).map(|slot| (slot, one.fact))).collect();
             prop_assert_eq!(&slots, &plain);
-            // In any order, and told by buckets, it is the same map with the same digests.
+            // In any order, and by buckets, it is the same map with the same digests.
             let mut other = Facts::default();
             let at = split.min(runs.len());
             for one in runs[at..].iter().rev().chain(&runs[..at]) {

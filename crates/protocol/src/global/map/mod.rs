@@ -1,19 +1,19 @@
-//! The map of slots: who owns what, as this site knows it.
+//! The map of slots: the owner of each, as far as this site has learned it.
 //!
-//! One store for whatever is known of where slots are: requests find their way by it, clients of the Redis
-//! Cluster protocol and operators are shown it. It is fed by this site's tokens, by what other sites say of
-//! slots that they do not own, and by other sites' maps ([`exchange`]): a fact that is news is pushed on, and
-//! maps are compared all the while, so that all sites that can be reached have the same map a few
-//! seconds after the last slot has moved.
+//! One store of slots and their sites: requests are routed by it, clients of the Redis Cluster
+//! protocol and operators are shown it. Its sources are this site's tokens, the redirects of other
+//! sites, and other sites' maps ([`exchange`]): a new fact is pushed on, and maps are compared all
+//! the while, so that all sites that can be reached have the same map a few seconds after the last
+//! slot has moved.
 //!
-//! Nothing safe rests on it: an owner is who has the token. It holds
+//! Safety does not depend on it: the owner is the site with the token. It holds
 //!
-//! - *facts* ([`facts`]): who owned a slot at an epoch. They come from tokens, are never made up, and the
-//!   higher epoch counts; so only they travel.
-//! - *guesses*: where to ask first, as somebody answered there or the ring said so. They stay here and end
-//!   with the next fact about their slot.
+//! - *facts* ([`facts`]): which site owned a slot at an epoch. They come from tokens, are never
+//!   made up, and the higher epoch counts; so only facts travel.
+//! - *guesses*: the site to ask first, as it has answered for the slot or the ring named it. They
+//!   stay here and end with the next fact about their slot.
 //!
-//! Left out on purpose: groups lent out of a slot; their owner knows where they are.
+//! Left out on purpose: groups lent out of a slot; their owner has their places.
 
 pub mod exchange;
 pub mod facts;
@@ -37,15 +37,15 @@ pub enum Source {
     Other,
 }
 
-/// How well it is known who owns a slot.
+/// How certain the owner of a slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The asked site owns it.
     Confirmed,
-    /// It is what the asked node has heard.
+    /// The asked node learned it from another site.
     Hint {
-        /// How long ago the owner agreed to that, or it was learnt; `None`: neither since this process
-        /// began.
+        /// How long ago the owner agreed to that, or it was learnt; `None`: neither since this
+        /// process began.
         age: Option<Duration>,
     },
 }
@@ -57,38 +57,38 @@ pub struct Owned {
     pub slots: SlotSet,
     /// The owner.
     pub site: SiteId,
-    /// How well that is known.
+    /// How certain that is.
     pub standing: Standing,
 }
 
-/// What a node knows of where slots are.
+/// A node's map of slots.
 #[derive(Clone, Debug, Default)]
 pub struct SlotMap {
     facts: Facts,
     guesses: BTreeMap<Slot, SiteId>,
-    /// When a site had the same map, and so agreed to what it says of that site's slots.
+    /// When a site had the same map, and so agreed to what the map has of that site's slots.
     agreed: BTreeMap<SiteId, Duration>,
     /// To be pushed.
     news: Vec<RunFact>,
 }
 
 impl SlotMap {
-    /// What is known for certain.
+    /// The facts, without the guesses.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Who owned a slot when that was last heard.
+    /// The last known owner of a slot.
     pub fn fact(&self, slot: Slot) -> Option<Fact> {
         self.facts.of(slot)
     }
 
-    /// Who is to be asked first about a slot, though nobody has said that it owns it.
+    /// The site to ask first about a slot, though there is no fact that it owns it.
     pub fn guess(&self, slot: Slot) -> Option<SiteId> {
         self.guesses.get(&slot).copied()
     }
 
-    /// Whether anything is known of a slot.
+    /// Whether there is a fact or a guess about a slot.
     pub fn knows(&self, slot: Slot) -> bool {
         self.guesses.contains_key(&slot) || self.facts.of(slot).is_some()
     }
@@ -103,7 +103,8 @@ impl SlotMap {
             if let Some((first, last)) = slots.filter(|_| !self.guesses.is_empty()) {
                 self.guesses.retain(|slot, _| !(first..=last).contains(slot));
             }
-            // What nobody here knew of is no news to the others: this site has just come.
+            // A slot without an earlier fact here is no news to other sites: this one has just
+            // joined.
             let is_news = match source {
                 Source::Kept => false,
                 Source::Token => true,
@@ -131,7 +132,7 @@ impl SlotMap {
         }
     }
 
-    /// Sites that are gone are not to be asked. Facts about them stay: whoever took their slots did so at
+    /// Sites that are gone are not to be asked. Facts about them stay: their slots were taken at
     /// higher epochs.
     pub fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.guesses.retain(|_, site| is_there(*site));
@@ -179,7 +180,7 @@ fn joined(runs: impl IntoIterator<Item = RunFact>) -> Vec<RunFact> {
     joined
 }
 
-/// Slots and what is known of them, as runs.
+/// Slots and the facts about them, as runs.
 pub fn runs_of(slots: impl IntoIterator<Item = (Slot, Fact)>) -> Vec<RunFact> {
     let mut runs: Vec<RunFact> = Vec::new();
     for (slot, fact) in slots {

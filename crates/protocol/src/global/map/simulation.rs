@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// How many maps say that of a slot.
+    /// How many maps have that fact.
     fn knowing(&self, run: RunFact) -> usize {
         let slot = model::Slot::new(run.first).unwrap();
         self.maps.iter().filter(|map| map.fact(slot) == Some(run.fact)).count()
@@ -138,7 +138,7 @@ impl World {
         None
     }
 
-    /// A slot's new owner says so.
+    /// The new owner of slots learns that from its token.
     fn moved(&mut self, run: RunFact) {
         let owner = run.fact.owner.0 as usize - 1;
         self.maps[owner].learn(run, Source::Token, self.now);

@@ -13,7 +13,7 @@ pub struct Fences<'a> {
 }
 
 impl<'a> Fences<'a> {
-    /// The fences of a site whose copy of the registry has this open failover.
+    /// The fences of a site with this open failover in its copy of the registry.
     pub fn new(own: SiteId, open: Option<&'a OpenFailover>, planted: Planted) -> Fences<'a> {
         Fences { own, open, planted }
     }

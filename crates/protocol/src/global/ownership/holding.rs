@@ -157,8 +157,8 @@ impl Holding {
     /// Follows the decision of a failover, `decided` being its first epoch. `from`: the epoch and the
     /// position of what the taker goes on from.
     ///
-    /// A taker that does not have that any more takes nothing, and serves nothing: whoever else has the
-    /// records keeps them as a copy, to be taken when the taker itself is failed over.
+    /// A taker without that copy takes nothing and serves nothing: another site with the records
+    /// keeps them as a copy, to be taken when the taker itself is failed over.
     pub fn follow(
         &mut self,
         decided: Epoch,

@@ -31,7 +31,7 @@ impl Routing {
         one.asked.as_ref().filter(|_| matches!(one.at, At::Sent(..)))
     }
 
-    /// Its holder knows of a copy that is not here any more: now for the value.
+    /// Its holder confirmed a copy that is not here any more: now for the value.
     pub(crate) fn ask_anew(&mut self, wire_id: u64) {
         let id = self.id_here(wire_id);
         let Some(one) = self.routed.get_mut(&id) else { return };
@@ -42,8 +42,8 @@ impl Routing {
         }
     }
 
-    /// A request of another site was taken in just now, with what its node knows of the key, if it
-    /// keeps copies.
+    /// A request of another site was taken in just now, with the validator of its node's copy of
+    /// the key, if it keeps copies.
     pub(crate) fn note_asker(&mut self, origin: Origin, known: Option<across::Validator>) {
         let last = self.routed.get_mut(&self.last_id).filter(|one| one.origin == origin);
         if let (Some(one), Some(known)) = (last, known) {

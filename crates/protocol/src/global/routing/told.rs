@@ -1,15 +1,16 @@
 //! Answers of other sites, from when they come until they may be handed out.
 //!
-//! A fence binds a site's log only. A node that lags behind its own site's log does not know of a failover
-//! yet, and may send a request to the site that was lost; which, if it knows as little, answers as the owner
-//! that it was. So beside each request a node takes a read index of its *own* site. Who takes over serves
-//! only after this site has told what it has, by a command of this site's log: if that was before the
-//! request left, the index covers it. Once the index is applied here the answer is looked at:
+//! A fence binds a site's log only. A node that lags behind its own site's log has not learned of a
+//! failover yet, and may send a request to the failed site; which, if it has not learned of it
+//! either, answers as the owner that it was. So beside each request a node takes a read index of
+//! its *own* site. The taker serves only after this site's inventory, a command of this site's log:
+//! if that was before the request left, the index covers it. Once the index is applied here the
+//! answer is checked:
 //!
-//! - if the site that gave it is fenced, or gave it under an earlier failover than the last one that took
-//!   the slot, as this site knows it, the answer is void: a read goes again, and what became of a write is
-//!   unknown. (Sent again, it might come to the site that gave this answer, once that owns the slot again,
-//!   and be told from memory that it was done.)
+//! - if the site that gave it is fenced, or gave it under an earlier failover than the last one
+//!   that took the slot, as far as this site has learned, the answer is void: a read goes again,
+//!   and the outcome of a write is unknown. (Sent again, a write might come to the site that gave
+//!   this answer, once that owns the slot again, and get the remembered answer.)
 //! - otherwise it is handed out.
 //!
 //! The index is asked for while the request is on its way, so nothing takes longer in the usual case. One
@@ -37,9 +38,9 @@ pub(crate) struct Told {
 pub(crate) struct Teller {
     /// About which slot.
     pub(crate) slot: Slot,
-    /// Who gave it.
+    /// The site that gave it.
     pub(crate) site: SiteId,
-    /// The same.
+    /// The node that gave it.
     pub(crate) node: NodeId,
     /// See [`Told`].
     pub(crate) served: Ballot,
@@ -106,7 +107,7 @@ impl Routing {
         self.answered(wire_id, told.outcome, None, now)
     }
 
-    /// An answer is void: somebody had taken over from the site that gave it.
+    /// An answer is void: another site had taken over from the one that gave it.
     pub(crate) fn void(&mut self, id: u64, now: Duration) -> Option<(Origin, Outcome)> {
         let one = self.routed.get_mut(&id)?;
         one.told = None;
