@@ -1,8 +1,8 @@
 //! Requests between sites: this node's clients' for what others hold, and others' for what is here.
 //!
-//! A request of this node's clients goes wherever its slot is ([`crate::global::routing`]). One that
-//! came from another site is answered here or not at all: its sender is told who holds the slot, so
-//! that it goes there itself and knows better next time. No request travels in circles.
+//! A request of this node's clients goes wherever its slot is ([`crate::global::routing`]). One
+//! that came from another site is answered here or not at all: its sender is redirected to the
+//! owner of the slot, goes there itself and updates its map. No request travels in circles.
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
@@ -68,8 +68,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A request of a client that goes where its keys are by itself: it is told where that is, unless
-    /// that is here, or nobody knows for the moment.
+    /// A request of a client that goes where its keys are by itself: it is redirected, unless the
+    /// keys are here or their owner is unknown for the moment.
     pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
         if let Ok(Some(Target::Slot(slot))) = self.target_of(&body)
             && !self.machine.serves(slot)
@@ -102,7 +102,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         for (id, target) in self.routing.take_due(now) {
             let Some(origin) = self.routing.origin(id) else { continue };
-            // Nobody is known to hold it: the ring is asked first, and may know at once.
+            // Its owner is unknown: the ring is asked first, and may answer at once.
             if let Target::Slot(slot) = target
                 && self.knows_nothing_of(slot)
                 && !matches!(origin, Origin::Across { .. })
@@ -122,7 +122,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     continue;
                 }
                 Target::Slot(slot) => match self.holder_elsewhere(slot, self.routing.returns(id)) {
-                    // It is on its way, or nobody knows: wait.
+                    // It is on its way, or its owner is unknown: wait.
                     None => {
                         self.routing.rest(id, now);
                         continue;
@@ -137,7 +137,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         continue;
                     }
                     Some(site) if self.reads_from_backup(id, slot, site) => continue,
-                    // It serves nothing; who takes over is not decided.
+                    // It serves nothing; the takers are not decided.
                     Some(site) if self.is_taken_for_lost(site) => {
                         self.routing.rest(id, now);
                         continue;
@@ -167,13 +167,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Which other site is to be asked about a slot, by a request that came back so often.
     ///
-    /// Whoever is known to hold it; otherwise the site it belongs to, and then, as that may not have
-    /// it yet or have it no more, one after the other. So too when what is known leads nowhere: the
-    /// trail may end at a site that passed the slot on to one that is gone.
+    /// The known owner; otherwise the slot's home, and then, as that may not have it yet or have it
+    /// no more, one site after the other. The same when the known owner leads nowhere: the trail
+    /// may end at a site that handed the slot to one that is gone.
     pub(super) fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
         let map = &self.routing.map;
-        // That it is here, only the token says: on the ring this site may be the one to ask.
+        // Only the token shows that it is here: on the ring this site may be the one to ask.
         let has_token = !matches!(self.machine.token(slot), Token::Never | Token::Gone { .. });
         let guess = map.guess(slot).filter(|_| !has_token);
         let mut known = guess.into_iter().chain(map.fact(slot).map(|fact| fact.owner));
@@ -183,7 +183,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let best = known.find(is_there);
         match best {
-            // Frozen here: whom it goes to is not known before it is gone.
+            // Frozen here: its next owner is not certain before it is gone.
             Some(site) if site == member.own => None,
             Some(site) if returns < STRAY || returns.is_multiple_of(2) => Some(site),
             _ => {
@@ -201,7 +201,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         !self.routing.map.knows(slot)
     }
 
-    /// Who leads the sites that this node has heard from, its own among them.
+    /// The leaders of the sites that this node has messages from, its own among them.
     pub fn leaders(&self) -> BTreeMap<SiteId, NodeId> {
         let mut leaders = self.routing.leaders().clone();
         if let (Some(member), Some(leader)) = (self.machine.membership(), self.raft.leader()) {
@@ -225,7 +225,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// What another site says, when this node has the registry that it rests on.
+    /// Handles a message of another site, when this node has the registry that it rests on.
     pub(super) fn take_say(&mut self, site: SiteId, node: NodeId, say: AcrossSay) {
         match say {
             AcrossSay::Alive(alive) => self.take_alive(site, node, alive),
@@ -288,26 +288,27 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.hand_out_answers();
     }
 
-    /// What another site says of a slot that it does not hold, if that is any use.
+    /// The owner that another site names for a slot that it does not hold, if that is of use.
     fn hint_told(&self, (holder, epoch): (SiteId, Epoch)) -> Option<(SiteId, Epoch)> {
         let member = self.machine.membership();
-        // Who knows no better sends askers to this site; that is no news here.
+        // Without a fact the other site redirects to the slot's home, this site; that is no news
+        // here.
         let own = member.map_or(SiteId(0), |member| member.own);
-        // One that is gone holds nothing; one that came lately may not be known here yet.
+        // One that is gone owns nothing; one that joined lately may not be in this registry yet.
         let registry = member.map(|member| &member.registry);
         let is_there =
             registry.is_none_or(|all| all.site(holder).is_some() || holder.0 >= all.site_next);
         (holder.0 != 0 && holder != own && is_there).then_some((holder, epoch))
     }
 
-    /// A site said to a read that passed by that it does not hold a slot.
+    /// A site answered a read that went past the core that it does not hold a slot.
     pub(super) fn hear_moved(&mut self, moved: Moved) {
         let hint = self.hint_told(moved.holder);
         self.routing.not_held(moved.slot, moved.by, hint, self.now.monotonic);
     }
 
-    /// A site has answered for a slot. If somebody else was thought to own it, or nobody, this is where to
-    /// ask from now on, until it is known.
+    /// A site has answered for a slot. If the map has another owner, or none, this site is asked
+    /// from now on, until there is a fact.
     pub(super) fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
         let map = &self.routing.map;
         let known = map.guess(slot).or_else(|| map.fact(slot).map(|fact| fact.owner));
@@ -347,16 +348,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.push_answer(site, node, answer);
     }
 
-    /// Who owns a slot that is not here, for whoever asks.
+    /// The owner of a slot that is not here, for a redirect.
     fn owner_told(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
-        // One that is gone is no use to whoever asks.
+        // One that is gone is of no use to the sender.
         let member = self.machine.membership()?;
         let is_there = |site: &SiteId| *site != member.own && member.registry.site(*site).is_some();
         let map = &self.routing.map;
         let guess = map.guess(slot).filter(is_there).map(|site| (site, GUESSED));
         let fact = map.fact(slot).filter(|fact| is_there(&fact.owner));
         let known = guess.or(fact.map(|fact| (fact.owner, fact.epoch)));
-        // Who is not registered anywhere else is at home.
+        // A slot without a registered owner is at its home.
         known.or_else(|| Some((self.homes.of(slot)?, GUESSED)))
     }
 

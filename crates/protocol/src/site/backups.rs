@@ -1,9 +1,9 @@
-//! Backups, as a site's nodes see to them: its own mirror, those it keeps, and stale reads of what
-//! cannot be reached.
+//! Backups at a site's nodes: its own mirror, those it keeps, and stale reads of what cannot be
+//! reached.
 //!
-//! A stale read of a key whose holder is silent goes to that holder's backup, which looks for itself
+//! A stale read of a key with a silent holder goes to that holder's backup, which checks itself
 //! whether the holder answers, and answers from the mirror if it does not. No other read does, and
-//! nobody is asked but the backup.
+//! no other site is asked.
 
 use super::machine::Stopped;
 use super::trial::of_rules;
@@ -24,7 +24,7 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::across::{AcrossSay, Alive, MirrorNews};
 
-/// How often a backup is told how far its mirror is.
+/// How often a backup is notified of its mirror's progress.
 const NEWS_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// A failover that has been open for this long goes on no more: it is called off.
@@ -33,15 +33,15 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// What an operator wants of the sites that are there, as another one is lost.
 pub(super) struct Promotion {
     pub(super) lost: SiteId,
-    /// Who takes what there is no copy of; `None`: its backup.
+    /// The site that takes the slots without a copy; `None`: its backup.
     pub(super) by: Option<SiteId>,
     pub(super) without: Vec<SiteId>,
-    /// Otherwise what would be lost is told.
+    /// Otherwise the answer is what would be lost.
     pub(super) accept: bool,
     pub(super) id: Option<RequestId>,
 }
 
-/// What a node knows of mirrors beside what its state says.
+/// What a node has of mirrors beside its state.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     pub(super) failovers: FailoverJobs,
@@ -50,13 +50,13 @@ pub(super) struct Backups {
     /// the term that there is: it may have been handed in long after it was decided.
     seen_in: BTreeMap<Ballot, Ballot>,
     next_change: Duration,
-    /// Whom to ask next of slots whose owner is not known.
+    /// The site to ask next about slots without a known owner.
     pub(super) turn: usize,
     /// The last slots that others were asked about: of those with a copy here, and of frozen ones.
     pub(super) asked_to: Option<Slot>,
     pub(super) frozen_asked_to: Option<Slot>,
-    /// By original: which mirror, when it was last heard to be in step (log time, ms), and how far it
-    /// was behind when it was last heard of.
+    /// By original, from its messages: which mirror, when it was last in step (log time, ms), and
+    /// how far it was behind by the last message.
     heard: BTreeMap<SiteId, (u64, u64, u64)>,
     next_news: Duration,
 }
@@ -66,8 +66,8 @@ pub(super) struct Backups {
 struct OpenSince(Option<(Ballot, Duration)>);
 
 impl OpenSince {
-    /// Whether it goes on no more. What an earlier leadership of this node saw does not count: whoever
-    /// led meanwhile may have gone on with it.
+    /// Whether it goes on no more. What an earlier leadership of this node saw does not count: a
+    /// leader in between may have gone on with it.
     fn is_abandoned(&mut self, open: Option<Ballot>, now: Duration) -> bool {
         let since = self.0.filter(|(of, _)| Some(*of) == open);
         self.0 = since.or(open.map(|opened| (opened, now)));
@@ -82,7 +82,7 @@ impl OpenSince {
 /// A mirror that is kept here, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Whose.
+    /// The original.
     pub from: SiteId,
     /// How many slots the original held, and how many of them are whole here.
     pub holds: u32,
@@ -92,15 +92,15 @@ pub struct Kept {
     pub keys: u64,
     /// The original's revision that it was in step with.
     pub revision: Revision,
-    /// How many revisions it was behind when the original was last heard; `None`: it was not heard by
-    /// this node.
+    /// How many revisions it was behind by the last message of the original; `None`: none has come
+    /// to this node.
     pub behind: Option<u64>,
     /// When it was last known to be in step, milliseconds since 1970; 0: never.
     pub in_step_ms: u64,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Who keeps this site's mirror, as the registry has it.
+    /// The site that keeps this site's mirror, by the registry.
     fn own_backup(&self) -> Option<SiteId> {
         let member = self.machine.membership()?;
         let is_lost = member.registry.is_lost(member.own);
@@ -189,7 +189,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// How far this site's own mirror has come, as its leader knows.
+    /// The progress of this site's own mirror, at its leader.
     pub fn mirror_progress(&self) -> Option<mirroring::Progress> {
         let leads = self.leads();
         let progress = self.mirror.progress(&self.machine, self.now.monotonic);
@@ -215,7 +215,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- stale reads -------------------------------------------------------------------------------
 
-    /// Sees to a stale read of a slot whose holder is silent. Whether it did.
+    /// Handles a stale read of a slot if its holder is silent. Returns whether it did.
     pub(super) fn reads_from_backup(&mut self, id: u64, slot: Slot, holder: SiteId) -> bool {
         let now = self.now.monotonic;
         let Some((keyspace, query)) = self.routing.stale_read(id) else { return false };
@@ -298,8 +298,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- failover ----------------------------------------------------------------------------------
 
-    /// Where an operator's wish to promote is to go: to the backup, which knows how old its copies are;
-    /// if that cannot be reached, any site does.
+    /// The site that drives an operator's failover: the backup, which has the age of its copies; if
+    /// that cannot be reached, any site does.
     pub(super) fn target_of_promotion(
         &self,
         lost: SiteId,
@@ -374,7 +374,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let opened = registry.failovers.open.as_ref().map(|open| open.opened);
         let is_abandoned = self.backups.open_since.is_abandoned(opened, now);
         if let Some(open) = &registry.failovers.open {
-            // A site that answers is not lost, whoever says so.
+            // A site that answers is not lost, whatever the failover states.
             if open.fences(own) || is_abandoned {
                 change = Some(RegistryChange::CloseFailover(open.opened));
             }

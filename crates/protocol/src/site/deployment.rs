@@ -1,4 +1,4 @@
-//! This site's part in its deployment: what its leader sees to, all of it from durable state.
+//! This site's part in its deployment: what its leader does, all of it from durable state.
 //!
 //! - A site that is to begin a deployment begins it.
 //! - The registry reaches every site: whoever made a new version tells the others at once, and everybody

@@ -11,8 +11,8 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// A request leaves for another site: a read index is taken beside it, unless this node knows by
-    /// itself all that its site knows.
+    /// A request leaves for another site: a read index is taken beside it, unless this node is
+    /// certain to be as current as its site.
     pub(super) fn take_index(&mut self, id: u64) {
         if !self.routing.needs_index(id) || self.options.planted.is(Bug::ForwardUnindexed) {
             return;

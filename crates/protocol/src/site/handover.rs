@@ -9,7 +9,7 @@ use super::writes::{Settled, unknown};
 use model::{Answer, Failure, MembershipError, NodeId};
 use std::time::Duration;
 
-/// Somebody wants a node to lead.
+/// A request that a node lead.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) node: NodeId,

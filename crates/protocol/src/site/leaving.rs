@@ -1,19 +1,21 @@
 //! A site that leaves goes when nothing rests with it.
 //!
-//! It has given all its slots away. What it still has are copies, and what it knows. It asks all others that
-//! can be reached what they have; that also brings them the registry in which it is marked as leaving, so
-//! that nobody hands it anything more. By the rules ([`crate::global::ownership::leaving`]) it goes when
-//! nobody freezes slots towards it, when every owner that it knows of is known to another site, and when for each
-//! of its copies there is one elsewhere that is as good, and not at the owner.
+//! It has given all its slots away. It still has copies, and a record of owners. It asks all other
+//! sites that can be reached what they have; the request also brings them the registry in which
+//! this site is marked as leaving, so that they hand it nothing more. By the rules
+//! ([`crate::global::ownership::leaving`]) it goes when no site freezes slots towards it, when
+//! another site has every owner that it has a record of, and when for each of its copies there is
+//! one elsewhere that is as good, and not at the owner.
 //!
-//! A copy whose owner can be reached is waited for: the owner has another backup by now, and says when that is
-//! complete. Other copies are *handed on*: to a site that stays and does not own them, in pieces, each a command
-//! there ([`super::machine::handing_on`]). What nobody else knows of an owner is told to one of them. Then the
-//! others are asked again. The registry's change that
-//! removes the site names who has its copies, and is refused if one of these leaves.
+//! While the owner of a copy can be reached, the copy waits: the owner has another backup by now,
+//! and reports when that is complete. Other copies are *handed on*: to a site that stays and does
+//! not own them, in pieces, each a command there ([`super::machine::handing_on`]). A record of an
+//! owner that no other site has is sent to one of them. Then the others are asked again. The
+//! registry's change that removes the site names the sites that have its copies, and is refused if
+//! one of these leaves.
 //!
-//! If there is nobody to hand copies to, the site stays until their owner is back, or was promoted, or an
-//! operator does without them by name.
+//! If no site can take the copies, the leaving site stays until their owner is back, or was failed
+//! over, or an operator discards them by name.
 
 use super::machine::handing_on::Place;
 use super::{Origin, Site};
@@ -35,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// How long owners that can be reached have to make copies void, before these are handed on as well.
 const OWNERS_HAVE: Duration = Duration::from_secs(60);
 
-/// What a leader knows of what others have, as its site leaves.
+/// What a leader has learned of the other sites, as its site leaves.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     asked_at: Option<Duration>,
@@ -67,7 +69,7 @@ enum Next {
     Go(Vec<SiteId>),
     /// Copies of these slots go to that site.
     HandOn(SiteId, SlotSet),
-    /// That site is told who owns slots, which nobody else knows.
+    /// A record of an owner that no other site has goes to that site.
     Tell {
         to: SiteId,
         owner: SiteId,
@@ -147,7 +149,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// What is to be done next, by what the others have told.
+    /// What is to be done next, by the inventories of the others.
     fn next_of_leaving(
         &self,
         own: SiteId,
@@ -188,7 +190,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 is_stuck = true;
                 continue;
             };
-            // Who has told nothing of this slot may have its copy, too.
+            // A site with no report on this slot may take its copy, too.
             let known: BTreeSet<SiteId> = theirs.iter().map(|(site, _)| *site).collect();
             theirs.extend(all_there.iter().filter(|(site, _)| !known.contains(site)));
             let able = theirs.iter().filter(|(site, other)| {
@@ -271,7 +273,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 }
 
-/// What other sites know of each slot, by what they have told.
+/// What other sites record of each slot, by their inventories.
 fn holdings(
     own: SiteId,
     told: &BTreeMap<SiteId, Inventory>,

@@ -1,8 +1,8 @@
-//! The map of slots at a node: fed, told to others, and shown.
+//! The map of slots at a node: fed, sent to others, and shown.
 //!
-//! A site's leader exchanges maps with other sites ([`crate::global::map::exchange`]); its other nodes with
-//! the leader, which tells them as well which sites do not answer. What a node knows by its own state it
-//! learns as that is applied.
+//! A site's leader exchanges maps with other sites ([`crate::global::map::exchange`]); its other
+//! nodes with the leader, which also sends them the sites that do not answer. The map follows the
+//! node's own state as that is applied.
 
 use super::Site;
 use super::machine::tokens::Token;
@@ -22,9 +22,9 @@ use wire::peer::Say;
 #[derive(Debug)]
 pub(super) struct Maps {
     exchange: Exchange,
-    /// Whether the map holds what the state says.
+    /// Whether the map contains the slots of the state.
     is_fed: bool,
-    /// By the leader's word: who does not answer it, and who cannot be reached.
+    /// By the leader's messages: the sites that do not answer it, and those that cannot be reached.
     silent: BTreeSet<SiteId>,
     lost: BTreeSet<SiteId>,
 }
@@ -37,12 +37,12 @@ impl Maps {
     }
 }
 
-/// Where slots are and which sites answer, as a node knows it.
+/// Where slots are and which sites answer, as far as a node has learned it.
 #[derive(Clone, Debug, Default)]
 pub struct MapView {
     /// Every slot; empty: the site belongs to no deployment.
     pub owners: Vec<Owned>,
-    /// Who leads the sites that were heard from, this one's own among them.
+    /// The leaders of the sites that this node has messages from, its own among them.
     pub leaders: BTreeMap<SiteId, NodeId>,
     /// Sites that do not answer at the moment.
     pub silent: BTreeSet<SiteId>,
@@ -50,7 +50,7 @@ pub struct MapView {
     pub lost: BTreeSet<SiteId>,
 }
 
-/// What a node knows of one site's slots, in short.
+/// A summary of one site's slots at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Which site.
@@ -59,7 +59,7 @@ pub struct Share {
     pub slots: u32,
     /// Whether that is the asked site itself.
     pub is_confirmed: bool,
-    /// Otherwise how old the oldest hint is; what is not known better is as old as this process.
+    /// Otherwise the age of the oldest hint; at most that of this process.
     pub age: Option<Duration>,
     /// Whether it does not answer at the moment.
     pub is_silent: bool,
@@ -68,7 +68,7 @@ pub struct Share {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// The state says something else of slots.
+    /// The state has changed for these slots.
     pub(super) fn feed_map(&mut self, changed: &SlotSet) {
         if self.machine.membership().is_none() {
             return;
@@ -86,7 +86,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn tick_map(&mut self) {
-        // A deployment of one site has nobody to be of one mind with.
+        // In a deployment of one site there is no other map.
         let is_alone = self.machine.membership().is_none_or(|one| one.registry.sites.len() < 2);
         let compares = !self.options.planted.is(Bug::MapsUncompared);
         let is_due = self.maps.exchange.is_due(self.now.monotonic) && compares;
@@ -114,7 +114,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.say_map_to_node(node, push(&news));
             }
         }
-        // Who is not listed any more has nothing that others want to know.
+        // A site that is not listed any more has nothing of use to others.
         if is_due
             && let Some(site) = self.maps.exchange.one_of(&others)
             && self.is_listed()
@@ -158,14 +158,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.send(node, Say::Map(say));
     }
 
-    /// A node of another site says something of the map.
+    /// Handles a message about the map from a node of another site.
     pub(super) fn take_map_of_site(&mut self, site: SiteId, node: NodeId, say: MapSay) {
         if let Some(answer) = self.take_map(site, say) {
             self.say_map_to_site(site, Some(node), answer);
         }
     }
 
-    /// A node of this site says something of the map.
+    /// Handles a message about the map from a node of this site.
     pub(super) fn take_map_of_node(&mut self, node: NodeId, mut say: MapSay) {
         let sites = |numbers: &mut Vec<u32>| numbers.drain(..).map(SiteId).collect();
         if self.raft.leader() == Some(node) && !self.leads() {
@@ -192,7 +192,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         MapView { owners: self.owned(), leaders: self.leaders(), silent, lost }
     }
 
-    /// Who owns which slots, as far as this node knows.
+    /// The owners of slots, as far as this node has learned them.
     pub fn slot_map(&self) -> Vec<(SlotSet, SiteId)> {
         let mut by_site: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
         for owned in self.owned() {
@@ -268,7 +268,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.routing.map.age(site, learnt, self.now.monotonic)
     }
 
-    /// Who owned which slots, as far as this node knows.
+    /// The facts about the owners of slots that this node has.
     pub fn slot_facts(&self) -> &Facts {
         self.routing.map.facts()
     }

@@ -1,8 +1,8 @@
-//! Who belongs to the site, and how that changes.
+//! The members of the site, and how they change.
 //!
 //! One change at a time, each a committed entry. A node joins as a learner and becomes a voter
-//! once it has caught up; the leader drives that, from what the members' list itself says, so that
-//! the next leader goes on where the last one stopped.
+//! once it has caught up; the leader drives that, by the members' list itself, so that the next
+//! leader goes on where the last one stopped.
 //!
 //! A node that lost its disk has forgotten its votes and its entries, so it must not take part
 //! under its old membership. Each life of a node has an *incarnation*, drawn when its disk was
@@ -24,7 +24,7 @@ use wire::peer::{Member, MemberChange, MemberChangeKind, Members, MembersChange,
 /// A learner this many entries behind becomes a voter: the rest arrives with the next messages.
 pub(super) const CAUGHT_UP_ENTRIES: u64 = 1_000;
 
-/// A change that somebody asked for and waits for.
+/// A change with the request that waits for it.
 #[derive(Debug)]
 pub(super) enum Wanted {
     /// This life of a node is to be a member.
@@ -63,7 +63,7 @@ impl Membership {
         self.wanted.is_empty()
     }
 
-    /// Somebody who asks again before there is an answer asks for the same.
+    /// Takes a change in. A repetition before the answer is the same change.
     pub(super) fn want(&mut self, wanted: Wanted) {
         let origin = wanted.origin();
         let asks_again = |one: &Wanted| one.origin() == origin && origin != Origin::Nobody;
@@ -104,7 +104,7 @@ impl Membership {
         proposal
     }
 
-    /// Those who want `node`, this one, to be gone, for the leader that comes after it.
+    /// The requests to remove this node, `own`, for the leader that comes after it.
     pub(super) fn take_leaving(
         &mut self,
         own: NodeId,

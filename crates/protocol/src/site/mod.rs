@@ -7,8 +7,8 @@
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
 //! - `writes`, `reads`: requests of this node's clients, batched;
 //! - `forwarding`: what this node hands to the leader;
-//! - `membership`, `handover`: who belongs to the site, and who is to lead it; [`lives`]: which life of
-//!   a node a message is of;
+//! - `membership`, `handover`: the members of the site, and which is to lead it; [`lives`]: which
+//!   life of a node a message is of;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
@@ -25,8 +25,8 @@
 //! entry. A client's answer is given when its entry is applied, and an entry is applied when a
 //! majority has it on disk, so *acknowledged* means *durable*.
 //!
-//! Left out on purpose: nothing here knows Redis or gRPC, an address is only passed through, and
-//! nobody's clock but the leader's decides about expiry (it goes through the log).
+//! Left out on purpose: nothing here depends on Redis or gRPC, an address is only passed through,
+//! and only the leader's clock decides about expiry (it goes through the log).
 
 mod across;
 mod advance;
@@ -112,13 +112,13 @@ pub(crate) use writes::forgotten_is_unknown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Who waits for an answer.
+/// The place that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client of this node.
     Client(Ticket),
-    /// A client of this node, whose request an earlier leader was sent and did not answer: whatever
-    /// becomes of it now, it may have been done then.
+    /// A client of this node, with a request that was sent to an earlier leader and not answered:
+    /// whatever the outcome now, it may have been done then.
     Doubtful(Ticket),
     /// Another node, under its own number.
     Node { node: NodeId, id: u64 },
@@ -133,11 +133,11 @@ pub(crate) enum Origin {
     Leaving(u64),
     /// This site's mirror.
     Mirror(u64),
-    /// A failover that this site sees to.
+    /// A failover that this site drives.
     Failover(u64),
     /// A change of the registry that this site makes: a step of a registrar.
     Registrar(u64),
-    /// Nobody (any more): the site itself, or somebody who was already told that it is unknown.
+    /// None: the site itself, or a request that was already answered as unknown.
     Nobody,
 }
 
@@ -217,7 +217,7 @@ impl Options {
         self.tick * self.ticks.election as u32
     }
 
-    /// How often a leader is heard of; also how long to wait before asking again.
+    /// The interval of the leader's heartbeats; also how long to wait before asking again.
     pub fn heartbeat(&self) -> Duration {
         self.tick * self.ticks.heartbeat as u32
     }
@@ -233,20 +233,20 @@ pub enum Input {
         /// What it asks.
         request: Request,
     },
-    /// Another node says something.
+    /// A message of another node.
     Message {
-        /// Who.
+        /// The node.
         from: NodeId,
         /// What.
         message: peer::Message,
     },
     /// The link to a node broke: messages may have been lost.
     LinkLost(NodeId),
-    /// A node of another site of the deployment says something.
+    /// A message of a node of another site of the deployment.
     Across {
         /// Which site.
         site: SiteId,
-        /// Who.
+        /// The node.
         node: NodeId,
         /// What.
         message: Across,
@@ -255,10 +255,10 @@ pub enum Input {
     AcrossLost {
         /// Which site.
         site: SiteId,
-        /// Who.
+        /// The node.
         node: NodeId,
     },
-    /// A site does not hold a slot, as it said to a read that passed this core by.
+    /// A site does not hold a slot, by its answer to a read that went past this core.
     Moved(Moved),
     /// A [`Output::Persist`] is durable, and all before it.
     Persisted(u64),
@@ -276,22 +276,22 @@ pub enum Input {
 /// What a replica wants done.
 #[derive(Debug)]
 pub enum Output<V> {
-    /// Make something durable, then say [`Input::Persisted`]. In order.
+    /// Make something durable, then return [`Input::Persisted`]. In order.
     Persist(Box<Persist>),
     /// Forget entries that a snapshot covers.
     CutLog(LogStart),
-    /// Say something to a node. May be lost.
+    /// Send a message to a node. May be lost.
     Send {
-        /// To whom.
+        /// The receiving node.
         to: NodeId,
         /// What.
         message: Box<peer::Message>,
     },
-    /// Say something to a node of another site. May be lost.
+    /// Send a message to a node of another site. May be lost.
     SendAcross {
         /// Which site.
         site: SiteId,
-        /// To whom.
+        /// The receiving node.
         node: NodeId,
         /// What.
         message: Box<Across>,
@@ -318,11 +318,11 @@ pub enum Output<V> {
     /// Which reads may be answered from the state without asking this core. Fewer than before: this
     /// comes before anything else; more: behind all else.
     Gate(ReadGate),
-    /// The state has moved on; whoever watches the change log may look.
+    /// The state has moved on; watchers of the change log may look.
     Applied,
     /// The members are these now, with their addresses.
     Members(peer::Members),
-    /// Write `view` as a snapshot, beside everything else; then say [`Input::SnapshotWritten`].
+    /// Write `view` as a snapshot, beside everything else; then return [`Input::SnapshotWritten`].
     WriteSnapshot {
         /// What it is of.
         head: SnapshotHead,
@@ -330,7 +330,7 @@ pub enum Output<V> {
         view: V,
     },
     /// Finish the snapshot received for `index` and load it into the state, beside everything
-    /// else; then say [`Input::SnapshotInstalled`].
+    /// else; then return [`Input::SnapshotInstalled`].
     InstallSnapshot {
         /// Which.
         index: u64,
@@ -344,12 +344,12 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     options: Options,
     now: Time,
     next_tick: Duration,
-    /// Until then it votes for nobody: see [`reads`].
+    /// Until then it grants no vote: see [`reads`].
     silent_until: Duration,
 
     raft: Raft<R>,
     members: peer::Members,
-    /// Who led, in which term, when requests were last sent there.
+    /// The leader and its term when requests were last sent there.
     led_by: (Option<NodeId>, u64),
 
     state: S,
@@ -365,7 +365,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     cache: Cache,
     handovers: Handovers,
     mirror: MirrorDriver,
-    /// Who is to keep it.
+    /// The site that is to keep it.
     backup: Option<SiteId>,
     backups: Backups,
     reach: Reach,
@@ -501,7 +501,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             members,
             options,
         };
-        // A node that was just taken in knows no members yet; its shell knows better where they are.
+        // A node that was just taken in has no members yet; its shell has their addresses.
         if !site.members.nodes.is_empty() {
             site.outputs.push_back(Output::Members(site.members.clone()));
         }
@@ -586,8 +586,8 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
         if self.failed || self.next_tick > now.monotonic {
             return;
         }
-        // After a pause time is not made up for: a burst of ticks would depose a leader that could
-        // not have been heard.
+        // After a pause time is not made up for: a burst of ticks would depose a leader before its
+        // messages are read.
         self.next_tick = now.monotonic + self.options.tick;
         self.raft.tick();
         self.on_tick();
@@ -617,8 +617,8 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
             return Some(soon.fold(self.next_tick, Duration::min));
         }
-        // The only voter has nobody to hear from or to reassure: it sleeps until a key expires, or time
-        // is to be let into the log.
+        // The only voter has no other node to exchange messages with: it sleeps until a key
+        // expires, or time is to be let into the log.
         let due_ms = [self.machine.tick_due_ms(), self.log_clock.idle_until_ms()];
         let due_ms = due_ms.into_iter().flatten().min()?;
         let left = Duration::from_millis(due_ms.saturating_sub(self.log_clock.now_ms()));

@@ -1,4 +1,5 @@
-//! Slots that are not at home: their holder sees to it that a lookup on the ring finds them.
+//! Slots that are not at home: their holder registers them, so that a lookup on the ring finds
+//! them.
 //!
 //! A lookup ends at the ring's successor of a slot ([`Homes::registrar`]), which sends whoever asks
 //! to the slot's home, unless it knows better. Who holds a slot that an operator has moved tells it

@@ -2,10 +2,11 @@
 //!
 //! Any site can be asked for a change; the leader of the asked one makes it
 //! ([`crate::deployment::registry::Driver`]). A step of another registrar is a request to its site, one of
-//! this site's own a command, and an outcome is told when this site's copy has it. By itself a leader
+//! this site's own a command, and an outcome is returned when this site's copy has it. By itself a
+//! leader
 //! - offers its site as a registrar where one is missing;
 //! - hands in what its site has kept of another term;
-//! - finishes what its site has accepted and nobody makes known: whoever proposed it may be gone.
+//! - finishes what its site has accepted and no site makes known: its proposer may be gone.
 
 use super::trial::Bug;
 use super::writes::Settled;
@@ -31,12 +32,11 @@ use storage::state::State;
 const CALL: Duration = Duration::from_millis(1_500);
 /// Each further site that could be a registrar waits so much longer before it offers itself.
 const OFFER_NEXT: Duration = Duration::from_secs(3);
-/// So long what was accepted may be made known by who proposed it.
+/// How long the proposer may take to make known what was accepted.
 const FINISH: Duration = Duration::from_secs(3);
 /// How many may wait to be shown the registry.
 const VIEWS_MAX: usize = 64;
 
-/// Somebody wants to see the registry, or to go on without some sites.
 #[derive(Debug)]
 struct Viewing {
     origin: Origin,
@@ -46,7 +46,7 @@ struct Viewing {
     since: Duration,
 }
 
-/// The numbers of changes that nobody else has numbered.
+/// The numbers of changes that came without one.
 #[derive(Debug)]
 struct Numbers {
     client: ClientId,
@@ -74,7 +74,7 @@ impl Numbers {
     }
 }
 
-/// What a leader knows of changes of the registry.
+/// A leader's changes of the registry.
 pub(super) struct Changes {
     driver: Driver<Arc<Registry>, Origin>,
     numbers: Numbers,
@@ -115,7 +115,7 @@ impl Changes {
     }
 }
 
-/// A request that changes the registry, whichever way it is told.
+/// A request that changes the registry, in whichever form.
 pub(super) fn as_change(body: Body, is_member: bool) -> Body {
     let change = match body {
         Body::Write(Command::ChangeRegistry(change)) => change,
@@ -161,7 +161,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A witness has no data; the next leader knows.
+    /// A witness has no data; the next leader can answer.
     fn why_no_member(&self) -> Failure {
         match self.options.witness {
             true => Failure::NoLeader,
@@ -398,7 +398,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     // ---- what people see and ask ---------------------------------------------------------------------
 
-    /// Somebody wants to see the registry, or to go on without some sites.
     pub(super) fn take_view(
         &mut self,
         origin: Origin,
@@ -454,8 +453,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let member = self.machine.membership()?;
         let registry = &member.registry;
         let set = registry.registrars.set;
-        // One that ended half-way holds changes up for good, whoever is back by now: it may be asked for
-        // again.
+        // One that ended half-way holds changes up for good, whichever sites are back by now: it
+        // may be asked for again.
         let promised = self.machine.acceptor().map(|acceptor| acceptor.promised().term);
         let is_begun =
             promised.max(Some(self.changes.driver.above().term)) > Some(registry.version.term);
@@ -472,7 +471,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (!silent.is_empty()).then(|| RegistryError::Silent(silent.join(", ")))
     }
 
-    /// The registry, for people: who has said something since then.
+    /// The registry, for people, with the sites that have sent a message since then.
     fn view(&self, without: &[SiteId], since: Duration) -> RegistryView {
         let member = self.machine.membership().expect("who looks is a member");
         let (own, registry) = (member.own, &member.registry);
@@ -511,9 +510,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 }
 
-/// What another node is told of a change that it asked for here, where nobody leads any more: nothing
-/// was done. That cannot be said of one that some registrar was asked to accept, and so nothing is: the
-/// node finds out who leads now, asks there, and knows that the change may have been made before.
+/// The answer to another node's request for a change, at a node that leads no more: nothing was
+/// done. If some registrar was asked to accept the change, that is not certain, and there is no
+/// answer: the node asks the next leader, and counts the change as possibly made before.
 fn given_back(origin: Origin, is_open: bool) -> Option<Settled> {
     (!is_open).then_some((origin, Err(Failure::NoLeader)))
 }

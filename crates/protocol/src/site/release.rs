@@ -1,9 +1,10 @@
 //! Copies that are void go.
 //!
-//! A site that has a copy which no stream feeds asks the slot's owner, as far as it knows that, whether the
-//! copy may go. The owner answers for the slots that its backup is known to have, complete, with the tag
-//! and the position of those copies; the rules ([`crate::global::ownership`]) say whether that is enough.
-//! Who does not own a slot any more says who does. Nothing of this is kept: it is asked for again.
+//! A site that has a copy which no stream feeds asks the slot's owner, if that is known, whether
+//! the copy may go. The owner answers for the slots that its backup has acknowledged, complete,
+//! with the tag and the position of those copies; the rules ([`crate::global::ownership`]) decide
+//! whether that is enough. A site that does not own a slot any more answers with the owner. Nothing
+//! of this is kept: it is asked for again.
 
 use super::machine::tokens::Token;
 use super::{Origin, Site};
@@ -61,7 +62,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
             }
         }
-        // Their destination is gone: whoever is asked may know who owns them by now.
+        // Their destination is gone: the asked site may have a record of the owner by now.
         let frozen: BTreeMap<Slot, Epoch> = frozen.into_iter().collect();
         let asked = share(&frozen.keys().copied().collect(), self.backups.frozen_asked_to);
         self.backups.frozen_asked_to = asked.last().copied();

@@ -1,5 +1,5 @@
-//! What comes in: requests of this node's clients and messages of other nodes. And what goes back to
-//! whoever asked.
+//! What comes in: requests of this node's clients and messages of other nodes. And the answers to
+//! them.
 
 use super::backups::Promotion;
 use super::handover::Asked;
@@ -28,7 +28,7 @@ use wire::peer::{self, Say};
 const MSG_SNAPSHOT: u32 = 7;
 /// Those that ask for a vote, and for a vote before the vote.
 const MSG_REQUEST_VOTES: [u32; 2] = [5, 17];
-/// What such a message says when the leader itself has told its sender to stand for election.
+/// What such a message contains when the leader itself has asked its sender to stand for election.
 const CONTEXT_TRANSFER: &[u8] = b"CampaignTransfer";
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -46,7 +46,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A request of anybody's: it goes where its keys are.
+    /// A request of any origin: it goes where its keys are.
     pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let body = match as_change(body, self.machine.membership().is_some()) {
             Body::AtSite { site, command } => {
@@ -278,7 +278,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if membership::is_done(&self.members, id) {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
-        // Before whoever asks gives up, so that it hears why.
+        // Before the joining node's deadline, so that it receives the reason.
         let refuse_at = self.now.monotonic + 3 * self.silence_of_the_lost();
         let refuse_at = refuse_at.min(deadline);
         match membership::check_add(&self.members, &member, force) {
@@ -348,7 +348,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some(Say::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
             Some(Say::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
             Some(Say::Map(say)) => self.take_map_of_node(from, say),
-            // The shell tells these apart by their connection.
+            // The shell distinguishes these by their connection.
             Some(Say::Across(_)) | None => {}
         }
     }
@@ -367,14 +367,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return self.settle(vec![(origin, Err(failure))]);
         };
         let is_witness = member.witness;
-        // A request that does not decode is of a newer version: say so by not answering it as ours.
+        // A request that does not decode is of a newer version.
         let Ok(request) = entry::decode_request(request.request) else {
             let failure = Failure::NotServing("its version does not know this request");
             return self.settle(vec![(origin, Err(failure))]);
         };
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
         let deadline = self.now.monotonic + deadline;
-        // A witness knows of no keyspace, and so not what goes to another site.
+        // A witness has no keyspaces, and so not the site of a write.
         match is_witness && matches!(request.body, Body::Write(_)) {
             true => self.take_any(origin, request.body, deadline),
             false => self.take_for_leader(origin, request.body, deadline),
@@ -456,7 +456,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 }
 
-/// A failure that says that nothing was done, for a request that an earlier leader may have done.
+/// A failure under which nothing was done, for a request that an earlier leader may have done.
 fn doubted(failure: Failure) -> Failure {
     match failure {
         Failure::NoLeader

@@ -1,9 +1,9 @@
 //! This site on the ring: its leader keeps the pointers right, every node answers and looks up.
 //!
-//! The pointers are part of the replicated state, so each node of the site can say the next step of
-//! somebody's lookup, and begin lookups of its own. What changes them is the leader's driver
-//! ([`crate::global::ring::driver`]); when it has changed something it is put into the state. A word
-//! that only the leader can answer is answered elsewhere by who leads.
+//! The pointers are part of the replicated state, so each node of the site can answer the next step
+//! of another site's lookup, and begin lookups of its own. What changes them is the leader's driver
+//! ([`crate::global::ring::driver`]); when it has changed something it is put into the state. A
+//! message for the leader is answered by other nodes with the leader's id.
 
 use super::{Origin, Site};
 use crate::global::ring::{
@@ -34,7 +34,7 @@ pub(super) struct OnRing {
     wanted: BTreeMap<u64, Slot>,
     next_keep: Duration,
     leaving: bool,
-    /// How often the pointers, or whoever keeps them, have become other ones.
+    /// How often the pointers, or the driver that keeps them, have changed.
     changes: u64,
 }
 
@@ -54,7 +54,7 @@ impl OnRing {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// The pointers of this site, as this node knows them.
+    /// The pointers of this site, as this node has them.
     pub fn ring(&self) -> &Ring {
         self.on_ring.driver.as_ref().map_or(&self.on_ring.kept, Driver::ring)
     }
@@ -127,7 +127,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         driver.timeout(now);
     }
 
-    /// Another site says something of the ring.
+    /// Handles a message of another site about the ring.
     pub(super) fn take_ring(&mut self, site: SiteId, node: NodeId, say: model::Bytes) {
         let Ok(say) = RingSay::decode(say) else { return };
         let now = self.now.monotonic;
@@ -149,7 +149,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match &mut self.on_ring.driver {
             Some(driver) => driver.handle(now, site, say),
             None => {
-                // Whoever leads can answer that.
+                // Only the leader can answer that.
                 let leader = self.raft.leader().map_or(0, |leader| leader.0);
                 let answered = AnsweredAcross { answers: Vec::new(), leader };
                 return self.say_across(site, node, AcrossSay::Answered(answered));
@@ -180,7 +180,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         true
     }
 
-    /// Says what the ring wants said, and keeps what it wants kept.
+    /// Sends the ring's messages, and keeps its changes.
     fn say_ring(&mut self, now: Duration) {
         let mut says = Vec::new();
         while let Some(output) = self.on_ring.driver.as_mut().and_then(Driver::poll) {
@@ -197,7 +197,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let own = self.machine.membership().map(|member| member.own);
                     self.hops = (self.hops.0 + 1, self.hops.1 + u64::from(hops));
                     let Some(slot) = self.on_ring.wanted.remove(&id) else { continue };
-                    // A slot that this site would have been told of and was not is at home.
+                    // This site registers the slot and has no other owner: the slot is at home.
                     let site = if Some(site) == own { self.homes.of(slot) } else { Some(site) };
                     if let Some(site) = site.filter(|site| Some(*site) != own) {
                         self.routing.guess(slot, site);

@@ -19,11 +19,11 @@ pub struct Status {
     pub node: NodeId,
     /// What it is now.
     pub role: Role,
-    /// What its monotonic clock showed when it last heard anything: ages in here are as of then.
+    /// Its monotonic clock at its last input: ages in here are as of then.
     pub as_of: Duration,
     /// Whether it holds no data.
     pub witness: bool,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it has learned.
     pub leader: Option<NodeId>,
     /// The current term.
     pub term: u64,
@@ -41,7 +41,7 @@ pub struct Status {
     pub first_index: u64,
     /// The members and what they are.
     pub members: peer::Members,
-    /// For a leader: how far each other member holds the log, and whether it was heard of lately.
+    /// For a leader: how far each other member holds the log, and whether it has answered lately.
     pub progress: Vec<(NodeId, u64, bool)>,
     /// Writes that wait for their turn.
     pub writes_waiting: usize,
@@ -65,26 +65,26 @@ pub struct Status {
     pub deployment: Option<machine::deployment::Membership>,
     /// Which sites are known to have each failover that was decided, by the version that decided it.
     pub failovers_known: Vec<(Ballot, Vec<SiteId>)>,
-    /// How many slots each site owns, as this node knows it, and whether the sites answer.
+    /// How many slots each site owns, by this node's map, and whether the sites answer.
     pub shares: Vec<Share>,
     /// Slots on their way to other sites.
     pub moves: Vec<Progress>,
     /// What this node has handed over as a leader, since its start.
     pub handed_over: HandedOver,
-    /// This site's mirror, as its leader knows it.
+    /// This site's mirror, at its leader.
     pub mirror: Option<MirrorProgress>,
     /// The mirrors of other sites that are kept here.
     pub mirrors_kept: Vec<Kept>,
     /// Why the disk takes no writes, if it takes none.
     pub disk_full: Option<String>,
-    /// Whether this node can answer a request now: it leads, or knows who does, and is a member.
+    /// Whether this node can answer a request now: it leads, or has a leader, and is a member.
     pub ready: bool,
 }
 
 /// How far a replica is: what is asked of it often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it has learned.
     pub leader: Option<NodeId>,
     /// The current term.
     pub term: u64,

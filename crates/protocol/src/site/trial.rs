@@ -13,9 +13,9 @@ use crate::global::ownership::trial as rules;
 /// A bug to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
-    /// The log says that it is durable without an fsync. (The shell's: it leaves the fsync out.)
+    /// The log reports durable without an fsync. (The shell's: it leaves the fsync out.)
     SkipSync,
-    /// The log says that it is durable when it is written, before the fsync. (The shell's.)
+    /// The log reports durable when it is written, before the fsync. (The shell's.)
     AnswerBeforeSync,
     /// A put is acknowledged when the leader has proposed it.
     AcknowledgeBeforeQuorum,
@@ -25,7 +25,7 @@ pub enum Bug {
     LeaseWithoutMargin,
     /// A leader that hands leadership over keeps its lease.
     LeaseThroughHandover,
-    /// A node forgets its term and whom it voted for when it restarts.
+    /// A node forgets its term and its vote when it restarts.
     ForgetVote,
     /// A request that is sent again is applied again.
     ApplyTwice,
@@ -39,13 +39,13 @@ pub enum Bug {
     ForgetRequests,
     /// A slot that is frozen is served as before.
     ServeFrozen,
-    /// What changed while a slot was copied is not told to its next holder.
+    /// What changed while a slot was copied is not sent to its next owner.
     ForgetTail,
     /// What clients were answered does not go along with a slot.
     ForgetMovedAnswers,
     /// A slot that was given away is served as before.
     KeepToken,
-    /// A copy of a remote key is the answer, whatever its holder would say.
+    /// A copy of a remote key is the answer, without its holder's confirmation.
     TrustCopies,
     /// A site that was lost and comes back goes on serving what its backup has taken over.
     GhostServes,
@@ -64,21 +64,22 @@ pub enum Bug {
     TimeByWallClock,
     /// A message is its node's, whichever life of it sent it.
     TrustOldDisks,
-    /// Whoever asks to be taken in takes the place of its id's member, though that one answers.
+    /// A node that asks to be taken in replaces the member of its id, though that one answers.
     EvictTheLiving,
     /// What another site answers is handed out without a read index of this node's own site.
     ForwardUnindexed,
-    /// A failover is forgotten when the lost site is back, whoever else has not heard of it.
+    /// A failover is forgotten when the lost site is back, before all other sites have learned of
+    /// it.
     ForgetFailover,
     /// What a site has of another one goes when that one has another backup.
     DropMirror,
     /// A site that hands a slot over, or has lost it, keeps nothing of it.
     RetainNothing,
-    /// Slots are taken from copies of the lost site's, whoever owns them by now.
+    /// Slots are taken from copies of the lost site's, though another site may own them by now.
     IgnoreHighestEpoch,
-    /// A site takes a slot back without asking whom it hands it to.
+    /// A site takes a slot back without asking its destination.
     AbortUnasked,
-    /// Sites tell each other which slots have changed hands, and never compare their maps.
+    /// Sites push facts about slots that change hands, and never compare their maps.
     MapsUncompared,
 }
 
@@ -183,7 +184,7 @@ pub struct Rare {
 }
 
 impl Rare {
-    /// Says yes so many times of a thousand, by a stream of its own that `seed` begins.
+    /// True so many times of a thousand, by a stream of its own that `seed` begins.
     pub fn new(permille: u64, seed: u64) -> Rare {
         Rare { permille, state: seed }
     }
