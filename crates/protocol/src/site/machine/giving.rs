@@ -40,7 +40,7 @@ pub struct Move {
     pub frozen: Option<u64>,
     /// Whether copying rests.
     pub paused: bool,
-    /// Whether somebody asked for it, so that the ring does not move the slots back.
+    /// Whether an operator asked for it, so that the ring does not move the slots back.
     pub pinned: bool,
 }
 
@@ -101,7 +101,7 @@ impl<S: State> Applying<'_, S> {
         if let Giving::Order { id, slots, to } = step {
             return self.order(*id, slots, *to);
         }
-        // Of versions that asked for it; copies go when the owner says that another one is safe.
+        // Of versions that asked for it; copies go when the owner reports that another one is safe.
         if *step == Giving::Forget {
             return Err(MoveError::NoMove(number).into());
         }
@@ -113,7 +113,8 @@ impl<S: State> Applying<'_, S> {
                 one.paused = *paused;
                 self.set_move(number, one);
             }
-            // It may be lost: what it is given nobody can say, and nothing is, until that is settled.
+            // It may be lost, and what it received would be unknown: it gets nothing until that is
+            // settled.
             Giving::Freeze if self.is_parted_from(one.to) => {
                 return Err(MoveError::NoReceiver.into());
             }
@@ -226,7 +227,7 @@ impl<S: State> Applying<'_, S> {
         Ok(number)
     }
 
-    /// The moves under way must hear of what happens in a new keyspace, too.
+    /// The moves under way receive the changes of a new keyspace, too.
     pub(super) fn watch_for_moves(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
         let numbers: Vec<u64> = self.known.giving.keys().copied().collect();
         for number in numbers {

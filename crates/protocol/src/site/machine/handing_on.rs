@@ -1,10 +1,10 @@
 //! Copies that a leaving site hands on: read where they lie, and taken in.
 //!
 //! They come like what a move brings ([`super::receiving`]): in pieces, staged under generations of their own.
-//! What arrives so has epoch 0, which is nobody's, so that it can never be installed as a slot that is
-//! owned. One command then makes copies of all that is staged, where the rules
-//! ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown away. Nothing of it is
-//! remembered: the leaving site looks at the inventories again.
+//! What arrives so has epoch 0, at which no site owns a slot, so that it can never be installed as
+//! a slot that is owned. One command then makes copies of all that is staged, where the rules
+//! ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown away.
+//! Nothing of it is remembered: the leaving site looks at the inventories again.
 
 use super::apply::Applying;
 use super::lineage::Whose;

@@ -1,9 +1,9 @@
 //! What versions without copies kept of moves that were over: it becomes copies.
 //!
 //! Their sources kept the records of a slot where they lay until the destination's mirror had them, under a
-//! row that named the move; the token says that the slot is gone. That is a copy of all of the epoch before
-//! ([`super::copies`]), and with the first entry that is applied it is written as one. From then on the
-//! destination is asked whether it may go, as with every copy.
+//! row that named the move; the token has the slot as gone. That is a copy of all of the epoch
+//! before ([`super::copies`]), and with the first entry that is applied it is written as one. From
+//! then on the slot's owner is asked whether it may go, as with every copy.
 //!
 //! ```text
 //! v number → format 1 ‖ to (varint) ‖ slots and the epochs they have there (tokens.rs)

@@ -3,8 +3,8 @@
 //! A site may have several sets of a slot's records: those that it serves, a copy, what grows beside that,
 //! what arrives. They come from one owner and are still not the same: one of them may lack a write that
 //! another one has. So an answer is remembered with the records that the write is in. It arrives with
-//! them, becomes a copy's with them, is served with them and goes with them; an answer that outlived its
-//! write would acknowledge, when the write is sent again, what nobody has.
+//! them, becomes a copy's with them, is served with them and goes with them; an answer that
+//! outlived its write would acknowledge, when the write is sent again, what no site has.
 //!
 //! They are forgotten by their age and by the limits all together ([`super::requests`]).
 
@@ -13,11 +13,11 @@ use super::requests::Asker;
 use model::{MoveId, SiteId, Slot};
 use storage::state::State;
 
-/// Whose records of a slot an answer is about.
+/// The records of a slot that an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
-    /// Those that this site serves or has frozen. Of slots of which it has none: what a version that did
-    /// not tell them apart has left.
+    /// Those that this site serves or has frozen. Of slots of which it has none: what a version
+    /// that did not distinguish them has left.
     Own,
     /// Those of the copy.
     Copied,

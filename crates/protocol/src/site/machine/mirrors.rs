@@ -1,10 +1,10 @@
-//! The streams of other sites whose backup this one is.
+//! The streams of the sites that have this one as their backup.
 //!
 //! A mirror is a handover that never ends: what another site owns of global keyspaces comes in
 //! pieces, each a command, and then what changes behind them. A slot *grows* apart until everything of it
 //! has come once; then it is a copy ([`super::copies`]) in the place of what copy there was, and the stream
-//! feeds it. When a piece says so, the mirror is *in step*: every slot that it feeds is as it was at one
-//! revision of the original, which is the position of these copies.
+//! feeds it. After a piece with that mark the mirror is *in step*: every slot that it feeds is as
+//! it was at one revision of the original, which is the position of these copies.
 //!
 //! The stream's number is the generation of its copies. What it feeds no more stays as it is.
 //!
@@ -106,7 +106,8 @@ impl Mirror {
     }
 }
 
-/// The mirrors of all sites whose backup this one is, and whose rows of fed slots are old.
+/// The mirrors of all sites that have this one as their backup, and the sites with old rows of fed
+/// slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Mirrors(pub(super) BTreeMap<SiteId, Mirror>, pub(super) BTreeSet<SiteId>);
 
@@ -138,8 +139,8 @@ impl Mirrors {
         Ok(Mirrors(all, BTreeSet::new()))
     }
 
-    /// Says which copies are fed. Versions without copies had the records of fed slots among those that
-    /// grow: they become copies here, and are written as such when they change.
+    /// Marks the copies that are fed. Versions without copies had the records of fed slots among
+    /// those that grow: they become copies here, and are written as such when they change.
     pub(super) fn bind(&mut self, copies: &mut Copies) {
         for (from, mirror) in &mut self.0 {
             for (slot, epoch) in &mirror.whole {
@@ -159,7 +160,7 @@ impl Mirrors {
         }
     }
 
-    /// The generations under which mirrored records lie, and whose they are.
+    /// The generations under which mirrored records lie, and their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.0.iter().flat_map(|(from, mirror)| {
             let owner = |(keyspace, slot)| Owner::Mirrored { from: *from, keyspace, slot };
@@ -297,7 +298,7 @@ impl<S: State> Applying<'_, S> {
             }
             return self.drop_answers(slot, Whose::Mirrored(from));
         }
-        // It is fed already: what was told of it came into the copy itself.
+        // It is fed already: what was sent of it came into the copy itself.
         let mirror = self.known.mirrors.0.get(&from);
         if mirror.is_some_and(|mirror| mirror.whole.get(&slot) == Some(&epoch)) {
             return;
@@ -488,7 +489,8 @@ impl<S: State> Machine<S> {
         &self.known.mirrors.0
     }
 
-    /// Of whose slot this site has a copy, as far as nobody is known to own it at a later epoch.
+    /// The origin of this site's copy of a slot, unless another site is known to own it at a later
+    /// epoch.
     pub fn mirror_of(&self, slot: Slot) -> Option<SiteId> {
         let copy = self.known.copy_of(slot)?;
         let own = self.known.deployment.member.as_ref()?.own;

@@ -20,15 +20,15 @@
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
 //! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
-//! | `ownership` | who owns slots: the rules, failovers |
+//! | `ownership` | the owners of slots: the rules, failovers |
 //! | `changes` | the change log and its cursors |
 //! | `requests` | a retried request is applied once |
 //! | `lineage` | what is remembered for that goes with the records that it is about |
 //! | `query`, `reader`, `published` | questions, on any thread |
 //! | `tables`, `slot_rows`, `records`, `head`, `overlay` | where it all lies in the state |
 //!
-//! Left out: what is linearizable. Whether a state is new enough to answer from is for the replica
-//! to know; expiry aside, a state knows no time.
+//! Left out: what is linearizable. The replica decides whether a state is new enough to answer
+//! from; expiry aside, a state has no time.
 
 mod apply;
 mod changes;
@@ -160,7 +160,7 @@ pub struct Machine<S> {
     known: Known,
     published: Arc<Published>,
     planted: Planted,
-    /// Slots whose tokens changed since somebody asked.
+    /// The slots with a changed token since [`Machine::take_changed_tokens`].
     changed_tokens: SlotSet,
     /// Log time, which may have gone on since the last entry. No command depends on it.
     now_ms: u64,
@@ -335,7 +335,7 @@ impl<S: State> Machine<S> {
         self.known.head.log_time_ms
     }
 
-    /// What time it is, for what is told to other sites.
+    /// Sets the time, for what is sent to other sites.
     pub(super) fn note_time(&mut self, log_time_ms: u64) {
         self.now_ms = log_time_ms;
     }
@@ -348,14 +348,14 @@ impl<S: State> Machine<S> {
         Ok(self.state.get(tables::MEMBERS)?)
     }
 
-    /// The earliest expiry there may be; its key may have changed its mind since.
+    /// The earliest expiry there may be; its key may have another one by now.
     pub fn next_expiry_ms(&self) -> Option<u64> {
         self.known.expiry.ms
     }
 
-    /// When the leader should propose an entry if nobody else does, and a [`model::Command::Tick`]
-    /// with it: something expires then, or (a moment that has passed) something waits to be
-    /// trimmed or removed.
+    /// When the leader should propose an entry if no write does, and a [`model::Command::Tick`]
+    /// with it: something expires then, or (a moment that has passed) something waits to be trimmed
+    /// or removed.
     pub fn tick_due_ms(&self) -> Option<u64> {
         if self.known.keyspaces.has_garbage() || self.known.logs.has_trims() {
             return Some(0);
@@ -378,17 +378,18 @@ impl<S: State> Machine<S> {
         &self.known.deployment.ring
     }
 
-    /// What this site knows of its right to a slot.
+    /// This site's record of its right to a slot.
     pub fn token(&self, slot: Slot) -> Token {
         self.known.slots.token(slot)
     }
 
-    /// Who holds a slot, as far as this site knows: itself, whom it gave it to, or who has said so.
+    /// The owner of a slot in this site's records: itself, the destination of its own handover, or
+    /// a site that registered the slot here.
     pub fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
         self.known.holder(slot)
     }
 
-    /// The slots that stay here whatever the hash says.
+    /// The slots that stay here whatever their home.
     pub fn pinned(&self) -> &SlotSet {
         &self.known.deployment.pinned
     }

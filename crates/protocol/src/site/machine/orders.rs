@@ -1,9 +1,9 @@
 //! Operators' orders to hand slots over, each of which bears a number.
 //!
-//! An operator's order goes to every site of the deployment, as only the holders themselves know what
-//! they hold. Each site begins moves of what it holds of the slots, remembers that under the order's
-//! number, and tells what its tokens say of the slots. Asked again, it begins nothing: it tells what
-//! came of the moves so far.
+//! An operator's order goes to every site of the deployment, as only the tokens have the owners for
+//! certain. Each site begins moves of the slots that it owns, remembers that under the order's
+//! number, and returns its tokens of the slots. A repetition begins nothing: it returns what came
+//! of the moves so far.
 //!
 //! ```text
 //! O client sequence → format 1 ‖ asked, by log time (varint) ‖ why no (more) moves ‖
@@ -25,7 +25,7 @@ use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
 
-/// Whose order, and its number.
+/// The client of an order, and its number.
 type Key = (ClientId, u64);
 
 /// What came of an order here.
@@ -169,7 +169,7 @@ impl<S: State> Applying<'_, S> {
         Ok(order)
     }
 
-    /// What the tokens say of some slots, gathered.
+    /// The tokens of some slots, gathered.
     fn holdings(&self, slots: &SlotSet) -> Vec<Holding> {
         let mut gathered: BTreeMap<(u8, u32, u64, Epoch), Holding> = BTreeMap::new();
         for slot in slots.iter() {
@@ -197,7 +197,7 @@ impl<S: State> Applying<'_, S> {
         self.known.orders.insert((client, sequence), order);
     }
 
-    /// A move is over, whoever began it: what has gone is told to whoever asks again.
+    /// A move is over. If an order began it, repetitions of the order return what has gone.
     pub(super) fn end_ordered(&mut self, number: u64) {
         let is_it = |one: &OrderedMove| one.number == number && one.gone.is_none();
         let found = self.known.orders.iter().find(|(_, order)| order.moves.iter().any(is_it));
@@ -210,8 +210,8 @@ impl<S: State> Applying<'_, S> {
         self.set_order(key, order);
     }
 
-    /// Forgets orders that are over by their age, and, if there are too many, the oldest that nobody
-    /// asks about any more.
+    /// Forgets orders that are over by their age, and, if there are too many, the oldest without
+    /// recent repetitions.
     fn forget_orders(&mut self) {
         let now_ms = self.known.head.log_time_ms;
         let over = self.known.orders.iter().filter(|(_, order)| order.is_over());

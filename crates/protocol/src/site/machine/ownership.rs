@@ -1,9 +1,9 @@
-//! Who owns slots, as this site's log has it: the rules of [`crate::global::ownership`], carried out on
-//! records.
+//! The owners of slots, by this site's log: the rules of [`crate::global::ownership`], carried out
+//! on records.
 //!
-//! Whatever changes a token or what copy there is goes through [`Applying::step`]: it asks the rules, and
-//! moves the records as they say. A newer registry is followed in the command that brings it: its open
-//! failover fences sites, and what was decided meanwhile takes slots and gives them away.
+//! Whatever changes a token or a copy goes through [`Applying::step`]: it applies the rules, and
+//! moves the records accordingly. A newer registry is followed in the command that brings it: its
+//! open failover fences sites, and what was decided meanwhile takes slots and gives them away.
 
 use super::super::trial::{Bug, of_rules};
 use super::apply::Applying;
@@ -24,7 +24,7 @@ use storage::state::State;
 pub(super) const FAILOVER_OPEN: MoveError = MoveError::NotReady("a failover is under way");
 
 impl Known {
-    /// What this site knows of a slot.
+    /// This site's record of a slot.
     pub(super) fn holding(&self, slot: Slot) -> Holding {
         let token = match self.slots.token(slot) {
             Token::Never => Right::Never,
@@ -58,7 +58,7 @@ impl<S: State> Applying<'_, S> {
         Fences::new(own, registry.failovers.open.as_ref(), Planted::none()).part_from(site)
     }
 
-    /// Takes a step of one slot, and does to the records what it says. Whether anything changed.
+    /// Takes a step of one slot, and moves its records accordingly. Whether anything changed.
     pub(super) fn step(
         &mut self,
         slot: Slot,
@@ -113,7 +113,7 @@ impl<S: State> Applying<'_, S> {
         after != before
     }
 
-    /// Somebody owns slots at these epochs: what this site has at lower ones it serves no more.
+    /// A site owns slots at these epochs: what this site has at lower ones it serves no more.
     pub(super) fn learn_owner(&mut self, owner: SiteId, slots: &SlotEpochs) {
         let mut away = SlotSet::default();
         for (slot, epoch) in slots.iter() {
@@ -126,7 +126,7 @@ impl<S: State> Applying<'_, S> {
         self.pin(&away, false);
     }
 
-    /// Does what a newer registry says of this site, `before` being the one that it had.
+    /// Follows a newer registry, `before` being the one that this site had.
     pub(super) fn follow_failovers(&mut self, before: &Registry) {
         let Some((own, registry)) = self.known.place() else { return };
         // A site that joined beyond the end of a term hands that in, and is there again.
@@ -137,7 +137,8 @@ impl<S: State> Applying<'_, S> {
             // It is gone for the others, and what it still held is theirs.
             self.give_up_all(registry.sites.first().map_or(own, |site| site.id));
         }
-        // Whoever handed copies on and is gone has handed them to their end, or to somebody else.
+        // A site that handed copies on and is gone has completed that, or handed them to another
+        // site.
         self.forget_copies_of(|from| registry.site(from).is_none());
         let known: BTreeSet<Ballot> =
             before.failovers.decided.iter().map(|one| one.decided).collect();
@@ -241,7 +242,7 @@ impl<S: State> Applying<'_, S> {
         ids.into_iter().for_each(|id| self.refuse_arrival(id));
     }
 
-    /// What the registry says of whose backup this site is.
+    /// The sites that have this one as their backup, by the registry.
     pub(super) fn note_backups(&mut self) {
         let deployment = &mut self.known.deployment;
         deployment.backs_up = super::deployment::backs_up(deployment.member.as_ref());
@@ -249,7 +250,7 @@ impl<S: State> Applying<'_, S> {
 
     // ---- what others ask ---------------------------------------------------------------------------
 
-    /// Tells what this site knows of all slots, by this registry or a newer one.
+    /// What this site records of all slots, by this registry or a newer one.
     pub(super) fn inventory(
         &mut self,
         registry: &Registry,
@@ -261,7 +262,7 @@ impl<S: State> Applying<'_, S> {
         if let Some(opened) = failover {
             let open = registry.failovers.open.as_ref().filter(|open| open.opened == opened);
             let open = open.ok_or(Refusal::Registry(RegistryError::NoFailover))?;
-            // A site that answers is not lost, whoever says so.
+            // A site that answers is not lost, whatever the failover states.
             if open.fences(own) {
                 return Err(Refusal::Registry(RegistryError::NoFailover).into());
             }
@@ -307,7 +308,7 @@ impl<S: State> Applying<'_, S> {
         stores.map(|store| store.count).sum()
     }
 
-    /// The owner of slots says that copies of them are safe elsewhere.
+    /// The owner of slots reports that copies of them are safe elsewhere.
     pub(super) fn supersede(
         &mut self,
         slots: &SlotEpochs,
@@ -334,7 +335,8 @@ impl<S: State> Applying<'_, S> {
         let of_site = copies.filter(|(_, here)| here.copy.origin == of);
         let slots: Vec<Slot> = of_site.map(|(slot, _)| *slot).collect();
         slots.into_iter().for_each(|slot| self.drop_copy(slot));
-        // Its stream begins anew, if it is there after all: what it has told is not here any more.
+        // Its stream begins anew, if that site is there after all: what it has sent is not here any
+        // more.
         self.forget_mirror(of);
         Ok(self.done_now())
     }
@@ -346,7 +348,7 @@ impl<S: State> super::Machine<S> {
         self.known.deployment.member.as_ref().map(|member| &member.registry)
     }
 
-    /// What this site knows of a slot.
+    /// This site's record of a slot.
     pub fn holding(&self, slot: Slot) -> Holding {
         self.known.holding(slot)
     }

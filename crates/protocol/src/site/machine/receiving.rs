@@ -1,16 +1,17 @@
 //! Slots that another site hands to this one: the receiver's side of a handover.
 //!
-//! What a move brings is *staged*: it lies under generations that no slot has, so that nobody reads
-//! it, and a move that comes to nothing is forgotten by one small command. Pieces are taken in their
-//! order and once each. *Install* makes the slots this site's, whatever they hold, in one command
-//! that does nothing when it was done before; *refuse* makes sure that it never will be.
+//! What a move brings is *staged*: it lies under generations that no slot has, so that no read
+//! finds it, and a move that comes to nothing is forgotten by one small command. Pieces are taken
+//! in their order and once each. *Install* makes the slots this site's, whatever they hold, in one
+//! command that does nothing when it was done before; *refuse* makes sure that it never will be.
 //!
-//! Whoever asks what has come is going to send the rest, and from then on pieces are numbered anew, so
-//! that none of an earlier leader of the giver, which may have cut its pieces elsewhere, is taken among
-//! them: between its pieces and those of the next leader something might be missing.
+//! The leader that asks what has come is going to send the rest, and from then on pieces are
+//! numbered anew. So no piece of an earlier leader of the source, which may have cut its pieces
+//! elsewhere, is taken among them: between its pieces and those of the next leader something might
+//! be missing.
 //!
-//! How a move ended is remembered until its giver says that it has none open with so low a number, and
-//! keeps nothing of one, so that no late message can begin or install it again.
+//! How a move ended is remembered until its source reports that it has none open with so low a
+//! number, and keeps nothing of one, so that no late message can begin or install it again.
 //!
 //! ```text
 //! i from number                → format 1 ‖ pinned ‖ pieces (varint) ‖ length of resume (varint) ‖ resume ‖
@@ -48,7 +49,7 @@ pub(super) const ANEW: u64 = 1 << 32;
 pub struct Arrival {
     /// What comes, and the epochs it is going to have.
     pub slots: SlotEpochs,
-    /// Whether they stay here whatever the hash says.
+    /// Whether they stay here whatever their home.
     pub pinned: bool,
     /// The number that the next piece must have.
     pub pieces: u64,
@@ -103,7 +104,7 @@ impl Arrivals {
         Ok(all)
     }
 
-    /// The generations under which staged records lie, and whose they are.
+    /// The generations under which staged records lie, and their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.under_way.iter().flat_map(|(id, arrival)| {
             let owner = |(keyspace, slot)| Owner::Staged { id: *id, keyspace, slot };
@@ -250,8 +251,8 @@ impl<S: State> Applying<'_, S> {
         Ok(answer)
     }
 
-    /// Whoever hands slots over owned them at the epochs before: this site may be a stale owner that
-    /// has not heard of a failover yet.
+    /// The source of a handover owned the slots at the epochs before: this site may be a stale
+    /// owner that has not learned of a failover yet.
     fn learn_source(&mut self, giver: SiteId, slots: &SlotEpochs) {
         let is_stale = |(slot, epoch): (Slot, Epoch)| {
             let token = self.known.holding(slot).token;
@@ -331,7 +332,7 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    /// How times that another site sends are taken from here on, as it says what time it is there.
+    /// How times that another site sends are taken from here on, by its log time.
     pub(super) fn elsewhere(&self, log_time_ms: u64) -> Elsewhere {
         Elsewhere::new(log_time_ms, self.known.head.log_time_ms)
     }

@@ -1,8 +1,8 @@
-//! Applied once: what clients were answered, in case they ask again.
+//! Applied once: what clients were answered, for repetitions.
 //!
-//! A client that heard nothing sends its write again under the same number. If the first one was
+//! A client without an answer sends its write again under the same number. If the first one was
 //! applied, the second gets the first one's answer and changes nothing. Clients number their writes
-//! and say with each what they have seen the answers of; those are forgotten at once.
+//! and name in each the answers that they have seen; those are forgotten at once.
 //!
 //! The rest is forgotten too, by log time and by rules that every replica follows alike: when a
 //! client has been idle for [`limits::CLIENT_REMEMBERED_MS`], or when there are too many clients or
@@ -12,9 +12,9 @@
 //! after its deadline. An answer that alone was forgotten (too long, or too many of one client) is
 //! never a licence to apply again: its repetition is refused.
 //!
-//! A write to a global keyspace is remembered with its slot, as whoever serves that slot next must
-//! know it too: a client then is one for each slot it writes to. What is remembered of a slot belongs to
-//! its records, and goes where these go ([`super::lineage`]).
+//! A write to a global keyspace is remembered with its slot, as the next owner of the slot needs
+//! it, too: a client then is one for each slot it writes to. What is remembered of a slot belongs
+//! to its records, and goes where these go ([`super::lineage`]).
 //!
 //! ```text
 //! q client                      → floor (varint: sequences below it are refused) ‖ last seen (varint, ms)
@@ -47,13 +47,13 @@ impl Asker {
         Asker { whose: Whose::Own, slot, client }
     }
 
-    /// Whether others are told what it was answered.
+    /// Whether its answers are sent to other sites.
     fn is_told(self) -> bool {
         self.whose == Whose::Own && self.slot.is_some()
     }
 }
 
-/// Who was answered what, without the answers.
+/// The clients with remembered answers, without the answers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Clients {
     clients: BTreeMap<Asker, Client>,
@@ -159,7 +159,7 @@ impl Clients {
         self.clients.range(first..=last)
     }
 
-    /// Who was answered something that is remembered with some records of a slot, or of all slots.
+    /// The clients with answers that are remembered with some records of a slot, or of all slots.
     pub(super) fn askers(&self, whose: Whose, slot: Option<Slot>) -> Vec<Asker> {
         self.of(whose, slot).map(|(asker, _)| *asker).collect()
     }

@@ -66,7 +66,7 @@ impl Three {
         self.at(A).write_in(CARS, put(key, value)).unwrap();
     }
 
-    /// Tells B all there is to tell of A.
+    /// Sends B all that there is of A.
     fn mirror(&mut self) {
         self.driver.look_again();
         let mut quiet = 0;
@@ -94,7 +94,7 @@ impl Three {
         }
     }
 
-    /// What the mirror says of a key.
+    /// The mirror's answer about a key.
     fn mirrored(&self, key: &'static str) -> Result<Option<String>, Refusal> {
         let query = Query::Get { key: key.into() };
         let answer = refused(self.sites[&B].machine.ask_mirror(A, CARS, &query))?;
@@ -108,7 +108,7 @@ impl Three {
         Ok(value.map(|found| String::from_utf8(found.value.to_vec()).unwrap()))
     }
 
-    /// Has A failed over, asked at B; A does not answer, nor does anybody who is `silent`.
+    /// Has A failed over, asked at B; A does not answer, nor do the `silent` sites.
     fn promote(
         &mut self,
         accept: bool,
@@ -174,7 +174,7 @@ impl Three {
         self.at(site).run(Command::LearnRegistry(Box::new(registry)))
     }
 
-    /// A site hears of the registry that B has.
+    /// A site receives the registry that B has.
     fn hears(&mut self, site: SiteId) {
         let registry = Box::new((**self.sites[&B].machine.registry().unwrap()).clone());
         self.at(site).run(Command::LearnRegistry(registry)).unwrap();
@@ -339,7 +339,7 @@ fn others_take_over_from_a_lost_site_which_gives_up_when_it_returns() {
     let served =
         |at| three.sites[&at].machine.reader().served_failover(&Query::Get { key: "x".into() });
     assert_eq!((served(B), served(C)), (decided.failover, Ballot::FIRST));
-    // What is known of requests came along; what was in the lag was never applied here.
+    // Remembered answers came along; what was in the lag was never applied here.
     assert_eq!(three.at(B).run(add(1)), Ok(Answer::Integer(1)));
     assert_eq!(three.at(B).run(add(2)), Ok(Answer::Integer(2)));
     let Ok(Answer::Put { version, .. }) = three.at(B).write_in(CARS, put("x", "after")) else {
@@ -467,7 +467,7 @@ fn a_stale_owner_gives_up_what_it_is_handed_anew() {
         three.at(C).write_in(CARS, put("x", "unseen")).unwrap();
         assert!(three.promote(true, &[C], &[C]).unwrap().done);
         assert_eq!(three.held(C, "x"), Ok(Some("unseen".into())), "a stale owner");
-        // B hands it to C, which has not heard of the failover.
+        // B hands it to C, which has not learned of the failover.
         three.give("x", B, C, "installed");
         assert_eq!(three.held(C, "x"), Ok(None), "what B sent, and not what was there");
         if hears_in_between {

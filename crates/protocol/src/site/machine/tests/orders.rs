@@ -1,4 +1,4 @@
-//! Operators' orders: done once however often they are asked, and told exactly.
+//! Operators' orders: done once however often they are repeated, and reported exactly.
 
 use super::moves::{A, B, two_sites};
 use super::*;
@@ -68,7 +68,7 @@ fn an_order_is_cut_into_moves_and_names_what_stays() {
     let ordered = a.ordered(1, &all, B);
     let moves = usize::from(Slot::COUNT) / limits::SLOTS_PER_MOVE_MAX;
     assert_eq!((ordered.moves.len(), ordered.refused), (moves, None));
-    // Its receiver is asked what it has, and a site that has nothing says so.
+    // Its destination is asked what it has, and a site that has nothing reports that.
     assert_eq!(b.ordered(1, &all, B), Ordered::default());
     assert_eq!(b.ordered(2, &all, A), Ordered::default());
     let number = ordered.moves[0].number;

@@ -1,4 +1,5 @@
-//! What comes late, or to a site that has not heard yet: messages of any age, and stale owners.
+//! What comes late, or to a site without the latest registry: messages of any age, and stale
+//! owners.
 
 use super::*;
 use crate::site::machine::copying::Position;
@@ -113,7 +114,7 @@ fn a_slot_that_is_said_to_be_whole_again_keeps_its_records() {
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
 }
 
-/// A stale owner is handed its slot back before it has heard of the failover.
+/// A stale owner is handed its slot back before it has learned of the failover.
 #[test]
 fn a_slot_that_is_handed_to_a_stale_owner_is_served_by_somebody() {
     let mut three = Three::new();
@@ -129,7 +130,7 @@ fn a_slot_that_is_handed_to_a_stale_owner_is_served_by_somebody() {
     assert_eq!(three.held(A, "x"), Ok(Some("mirrored".into())));
 }
 
-/// A stale owner is the backup of who has taken over, and has not heard of that.
+/// A stale owner is the backup of the site that has taken over, and has not learned of that.
 #[test]
 fn a_stream_shows_a_stale_owner_that_it_is_one() {
     let mut three = Three::new();
@@ -177,8 +178,8 @@ fn what_was_answered_for_a_write_that_is_lost_is_forgotten_with_it() {
     assert_eq!(three.held(A, "n{t}"), Ok(Some("2".into())), "it was acknowledged just now");
 }
 
-/// A copy of another stream than the one that is fed: what the stream has told is known, its records
-/// are not there.
+/// A copy of another stream than the one that is fed: the answers of the stream are remembered, its
+/// records are not there.
 #[test]
 fn what_a_growing_mirror_remembers_is_not_taken_with_an_older_copy() {
     let mut three = Three::new();
@@ -239,7 +240,7 @@ fn what_is_remembered_with_copies_outlives_a_restart() {
     assert_eq!(three.sites[&A].rows(tables::SLOT_ANSWERS), 0, "and it goes with it");
 }
 
-/// A version that did not tell them apart remembered what came of a slot as if it were its own.
+/// A version that did not distinguish them remembered what came of a slot as if it were its own.
 #[test]
 fn what_an_earlier_version_remembered_of_a_copy_is_taken_with_it() {
     let mut three = Three::new();
