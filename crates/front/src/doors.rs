@@ -104,8 +104,8 @@ impl Doorman {
     }
 }
 
-/// Enables the system's keep-alive probes, so that a connection whose other side is gone without
-/// closing it ends.
+/// Enables the system's keep-alive probes, so that a connection ends when the other side is gone
+/// without closing it.
 pub(crate) fn keep_alive(stream: &TcpStream, after: Option<Duration>) -> io::Result<()> {
     let Some(after) = after else { return Ok(()) };
     let probes = socket2::TcpKeepalive::new().with_time(after);

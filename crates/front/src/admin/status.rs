@@ -20,7 +20,7 @@ pub struct Status {
     pub witness: bool,
     /// Whether it can answer requests now.
     pub ready: bool,
-    /// The leader, if this node knows it.
+    /// The leader, if this node has one.
     pub leader: Option<u64>,
     /// The current term.
     pub term: u64,
@@ -64,11 +64,11 @@ pub struct Remote {
     pub pointers: usize,
     /// Cached copies of keys that other sites own.
     pub copies: Copies,
-    /// Who owns how many slots, as this node knows it.
+    /// How many slots each site owns, by this node's map.
     pub slots: Vec<SlotShare>,
 }
 
-/// What a node knows of one site's slots.
+/// One site's slots, by a node's map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotShare {
     /// The site's id.
@@ -77,7 +77,7 @@ pub struct SlotShare {
     pub name: String,
     /// How many slots it owns.
     pub slots: u32,
-    /// Whether that is this site, which knows it. Everything else is a hint.
+    /// Whether that is this site, by its own tokens. Everything else is a hint.
     pub confirmed: bool,
     /// Of a hint: how old the oldest part of it is.
     pub age_ms: Option<u64>,
@@ -113,7 +113,7 @@ pub struct Copies {
     pub bytes: u64,
     /// Stale reads answered from a copy, without a message.
     pub hits: u64,
-    /// Reads whose copy the owner confirmed.
+    /// Reads with a copy that the owner confirmed.
     pub unchanged: u64,
     /// Reads that an owner answered with the value.
     pub misses: u64,

@@ -160,14 +160,14 @@ impl v1::deployment_server::Deployment for Callee {
                 return outcome.map(|()| v1::LeaveSiteResponse {});
             }
             let site = site_named(&registry, &asked.site)?;
-            // Who is lost has nothing to hand over any more.
+            // A lost site has nothing to hand over any more.
             let change = match registry.is_lost(site) {
                 true => RegistryChange::Remove(site),
                 false => RegistryChange::Leave(site),
             };
             let body = Body::Registry { change, id };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
-            // Once it is marked as leaving nobody feeds mirrors there any more.
+            // Once it is marked as leaving, no site streams its mirror there any more.
             for of in discard {
                 let command = Box::new(Command::DiscardCopies { of });
                 let body = Body::AtSite { site, command };
@@ -325,7 +325,7 @@ fn names_of(registry: &Registry, sites: &[SiteId]) -> Vec<String> {
     sites.iter().map(|site| name_of(registry, *site)).collect()
 }
 
-/// A failover that was decided; `known`: which sites have which of them.
+/// A failover that was decided; `known`: which sites have which failovers.
 fn failover(
     registry: &Registry,
     one: &DecidedFailover,
@@ -364,7 +364,7 @@ fn ago(now_ms: u64, then_ms: u64) -> Option<u64> {
 }
 
 impl Callee {
-    /// A site's mirror, as this node knows it.
+    /// A site's mirror, as far as this node has its progress.
     fn mirror(&self, own: SiteId, of: SiteId) -> Option<v1::Mirror> {
         let status_now = self.handle.status();
         if of == own {

@@ -1,8 +1,8 @@
-//! An operator's order to move slots: all sites are asked, and what they say is put together.
+//! An operator's order to move slots: it goes to all sites, and their answers are put together.
 //!
-//! Nobody but its holder knows for sure where a slot is, so every site is asked what it holds, and
-//! begins at once to hand that over. Of what they say of a slot the highest epoch counts. What only
-//! hints tell is told as such.
+//! Only the owner's token is certain, so every site is asked for its tokens, and begins at once to
+//! hand its slots over. Of several answers about a slot the highest epoch counts. A slot that only
+//! the hints contain is marked as such.
 
 use super::deployment::name_of;
 use model::{
@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use wire::grpc::v1;
 
-/// A number for an order that came without one: nobody asks again under it.
+/// A number for an order that came without one: it is never repeated.
 pub(super) fn own_number() -> RequestId {
     let client = ClientId(RandomState::new().hash_one(0) | 1);
     RequestId { client, sequence: 1, acknowledged_below: 1 }
 }
 
-/// What one site has said.
+/// The answer of one site.
 pub(super) type Said = (SiteId, Result<Ordered, Failure>);
 
-/// An order as it goes to each site: what they answer is to be here in time to be put together.
+/// An order as it goes to each site, with a deadline that leaves time to put the answers together.
 pub(super) fn requests(
     registry: &Registry,
     id: RequestId,
@@ -53,7 +53,7 @@ pub(super) fn said(registry: &Registry, outcomes: Vec<Outcome>) -> Vec<Said> {
     sites.zip(outcomes.into_iter().map(ordered)).collect()
 }
 
-/// Where a slot is, by whoever knows best.
+/// Where a slot is, by the best answer.
 #[derive(Clone, Copy)]
 struct Claim {
     epoch: Epoch,
@@ -63,13 +63,13 @@ struct Claim {
 }
 
 impl Claim {
-    /// Who has a slot says more of it than who has given it away.
+    /// The owner's answer counts more than that of a site that has given the slot away.
     fn rank(&self) -> (Epoch, bool) {
         (self.epoch, self.confirmed)
     }
 }
 
-/// All that was said, put together. `hints`: what is believed of slots that nobody spoke of.
+/// All answers, put together. `hints`: this node's map, for slots that are in no answer.
 pub(super) fn told(
     registry: &Registry,
     wanted: &SlotSet,
@@ -248,7 +248,7 @@ mod tests {
             places(&response),
             [
                 ("5-9", "a", true, "", true),
-                // Only a hint says that it has them.
+                // Only a hint names b as their owner.
                 ("10", "b", false, "", true),
                 ("2-4", "c", true, "", true),
             ]

@@ -41,7 +41,7 @@ impl Cursors {
     pub(super) fn open(&mut self, position: Position) -> u64 {
         self.next = self.next.checked_add(1).unwrap_or(1);
         let cursor = self.salt << 32 | u64::from(self.next);
-        // The key is a slice of a page of the scan, whose memory must not be kept.
+        // The key is a slice of a page of the scan; the page's memory must not be kept.
         let key = Bytes::copy_from_slice(&position.key);
         self.enter(cursor, Position { key, ..position });
         if self.open.len() > limits::SCAN_CURSORS_MAX

@@ -18,8 +18,8 @@
 //! - READONLY lets a connection's reads be stale (any node answers from its own state); READWRITE
 //!   makes them linearizable again.
 //!
-//! A second port ([`cluster`]) serves the Redis Cluster protocol, for keyspaces whose slots move
-//! between sites. The session holds what differs there.
+//! A second port ([`cluster`]) serves the Redis Cluster protocol, for keyspaces with slots that
+//! move between sites. The session holds what differs there.
 //!
 //! Left out: databases other than 0, scripts, streams, lists, sets and sorted sets, blocking
 //! commands, client-side caching, MONITOR.

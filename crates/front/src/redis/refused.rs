@@ -109,8 +109,8 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
 }
 
 /// The redirection to another address for a slot: from now on (`MOVED`), or for the next command
-/// only (`ASK`). Clients parse this: nothing may follow the address, whose host is without brackets
-/// even if it is an IPv6 address.
+/// only (`ASK`). Clients parse this: nothing may follow the address, and its host is without
+/// brackets even if it is an IPv6 address.
 fn elsewhere(code: &str, slot: Slot, address: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     format!("{code} {slot} {}:{port}", bare(host))

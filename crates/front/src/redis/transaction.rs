@@ -74,7 +74,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Queues a command on data, whose arguments are in a frame of their own memory.
+    /// Queues a command on data; its arguments are in a frame of their own memory.
     fn queue(&mut self, keyspace: &Keyspace, op: Op, wire_bytes: usize) -> Result<(), Refused> {
         Place::take(&mut self.place, keyspace)?;
         self.charge(wire_bytes)?;

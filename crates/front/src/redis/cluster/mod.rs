@@ -10,10 +10,10 @@
 //! A site without nodes that have such a port is in no map. Its slots are shown as this site's, and
 //! requests for them are not redirected but forwarded, as on the other port.
 //!
-//! What is said, byte for byte, was compared with Redis 7.0. Left out: whatever changes a cluster
-//! (MEET, SETSLOT, FAILOVER …), which `portolan site` and `portolan slot` do; failed nodes of sites that
-//! answer, as nobody here knows which of another site's nodes are down (a client finds out); epochs of
-//! single slots.
+//! The replies were compared with those of Redis 7.0, byte for byte. Left out: whatever changes a
+//! cluster (MEET, SETSLOT, FAILOVER …), which `portolan site` and `portolan slot` do; failed nodes
+//! of sites that answer, as a site has no record of which nodes of another site are down (a client
+//! finds out); epochs of single slots.
 
 mod info;
 pub(super) mod map;

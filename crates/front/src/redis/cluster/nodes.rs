@@ -4,7 +4,7 @@
 //! id ip:port@peer-port flags master ping-sent pong-received epoch link-state slots…
 //! ```
 //!
-//! Nobody pings anybody here, so both times are 0, which for Redis means that no ping is waited for.
+//! There are no pings, so both times are 0, which for Redis means that no ping is waited for.
 //! A site that does not answer this one has failed as a whole: its nodes are flagged `fail?` while it is
 //! silent and `fail` when it cannot be reached, and links to them are disconnected. It keeps its slots, as
 //! a Redis Cluster's failed master does, until another site takes over.
@@ -91,7 +91,7 @@ mod tests {
         };
         assert_eq!(third(&made::map_without(&[3], &[])), line("master,fail?"));
         assert_eq!(third(&made::map_without(&[3], &[3])), line("master,fail"));
-        // Whoever is asked is there.
+        // The asked site itself is always there.
         assert!(!all(&made::map_without(&[1], &[1])).contains("fail"));
     }
 }
