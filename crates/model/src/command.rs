@@ -44,7 +44,7 @@ pub enum Command {
     SetCursor { name: String, keyspace: KeyspaceId, position: Revision },
     /// Forgets a consumer.
     DropCursor { name: String, keyspace: KeyspaceId },
-    /// Nothing but the time: removes what has expired and trims what nobody needs any more.
+    /// Nothing but the time: removes what has expired and trims what is not needed any more.
     Tick,
     /// Begins a deployment of this site, which holds all slots. Does nothing in a site that belongs
     /// to one.
@@ -59,7 +59,7 @@ pub enum Command {
     LearnRegistry(Box<Registry>),
     /// Keeps the site's pointers of the ring, opaque here.
     SetRing(Bytes),
-    /// Notes who holds slots, for others to ask. Only higher epochs count.
+    /// Registers the owner of slots, for lookups of others. Only higher epochs count.
     Register { holder: SiteId, slots: SlotEpochs },
     /// A step of slots leaving this site. [`crate::Answer::Done`].
     Giving { number: u64, step: Giving },
@@ -71,19 +71,20 @@ pub enum Command {
     Mirror { from: SiteId, number: u64, step: Mirroring },
     /// A step of a fence against a site that may be lost, for the promotion of its backup.
     Fence { lost: SiteId, by: SiteId, number: u64, step: Fencing },
-    /// Takes over from a lost site that had the right to change the registry, which goes on from the
-    /// latest one that anybody knows.
+    /// Takes over from a lost site that had the right to change the registry, which goes on from
+    /// the latest one that any site has.
     Promote { promotion: Promotion, registry: Box<Registry> },
     /// A step of this site as one that holds the registry, or as one that changes it.
     /// [`crate::Answer::Registrar`].
     Registrar(RegistrarStep),
-    /// Takes this registry over, if it is newer, and tells what the site knows of all slots: in the
-    /// failover of `lost` that this version opened, or without one. [`crate::Answer::Inventory`].
+    /// Takes this registry over, if it is newer, and returns the site's records of all slots: in
+    /// the failover of `lost` that this version opened, or without one.
+    /// [`crate::Answer::Inventory`].
     Inventory { registry: Box<Registry>, lost: SiteId, failover: Option<Ballot> },
-    /// The owner of these slots says that a copy of each is complete at another site, with this
-    /// generation and position: what copies of them are void go.
+    /// The owner of these slots reports that a copy of each is complete at another site, with this
+    /// generation and position: copies that are void by that go.
     Supersede { slots: SlotEpochs, generation: u64, position: u64 },
-    /// Throws away the copies of what a site owned, as an operator says by its name.
+    /// Throws away the copies of what a site owned, by an operator's order that names the site.
     DiscardCopies { of: SiteId },
 }
 
@@ -153,8 +154,9 @@ pub enum Giving {
     /// nothing, the move gets its own.
     /// [`crate::Answer::Done`] with that number as revision.
     Begin { slots: SlotSet, to: SiteId, pinned: bool },
-    /// An operator's order, which bears a number: what this site holds of these slots goes to a site.
-    /// Asked again, it tells what came of it so far. [`crate::Answer::Ordered`], the receiver's too.
+    /// An operator's order, which bears a number: what this site holds of these slots goes to a
+    /// site. A repetition returns what came of it so far. [`crate::Answer::Ordered`], the
+    /// destination's too.
     Order { id: RequestId, slots: SlotSet, to: SiteId },
     /// The slots are not served here any more.
     Freeze,
@@ -284,8 +286,8 @@ pub struct Guard {
 pub struct ReadPoint {
     /// How far the site's log had come.
     pub revision: Revision,
-    /// Of a key in a slot: the epoch at which the site owned the slot. Revisions of two owners say
-    /// nothing about each other.
+    /// Of a key in a slot: the epoch at which the site owned the slot. Revisions of two owners
+    /// cannot be compared.
     pub epoch: Epoch,
 }
 

@@ -12,10 +12,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeploymentId(pub u64);
 
-/// What every site of a deployment knows: which sites there are and where, and the keyspaces.
+/// What all sites of a deployment agree on: the sites and their addresses, and the keyspaces.
 ///
 /// A few of the sites, its registrars, hold it: a change is a ballot among them
-/// (`protocol::deployment::registry`). Every site keeps a copy of the newest version that it knows.
+/// (`protocol::deployment::registry`). Every site keeps a copy of the newest version that it has
+/// learned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registry {
     /// Which deployment.
@@ -39,7 +40,7 @@ pub struct Registry {
     pub site_next: u32,
     /// The id of the next keyspace to be made.
     pub keyspace_next: u32,
-    /// Which sites are whose backups.
+    /// The backup of each site.
     pub backups: Backups,
     /// The failovers that matter.
     pub failovers: Failovers,
@@ -67,7 +68,7 @@ pub enum Changed {
     Failovers,
 }
 
-/// A site, as the others know it.
+/// A site, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteEntry {
     /// Its id.
@@ -84,7 +85,7 @@ pub struct SiteEntry {
     pub nodes: Vec<NodeEntry>,
 }
 
-/// A node of a site, as the other sites know it.
+/// A node of a site, as the other sites see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEntry {
     /// Its id in its site.
@@ -98,11 +99,11 @@ pub struct NodeEntry {
 /// A change of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryChange {
-    /// A site joins. Its id is given to it; asked again by the same incarnation, it is the same one.
+    /// A site joins. Its id is given to it; a repetition by the same incarnation gets the same one.
     Join(SiteEntry),
-    /// A site says what it is like now.
+    /// A site's present description of itself.
     Update(SiteEntry),
-    /// A node of a site says where it is.
+    /// A node's present addresses.
     Node(SiteId, NodeEntry),
     /// A site is going to leave: nothing more is handed to it.
     Leave(SiteId),
@@ -115,12 +116,12 @@ pub enum RegistryChange {
         /// Those others.
         receivers: Vec<SiteId>,
     },
-    /// An operator says which site is to be a site's backup.
+    /// The backup of a site, as an operator chooses it.
     Backup(SiteId, BackupChoice),
-    /// A site was lost, and its backup takes over. Of versions that knew no failovers.
+    /// A site was lost, and its backup takes over. Of versions without failovers.
     Promote(Promotion),
-    /// A site that was lost has heard of that promotion, and holds nothing of before; what it begins
-    /// from this revision on counts.
+    /// A site that was lost has learned of that promotion, and holds nothing of before; what it
+    /// begins from this revision on counts.
     Return(SiteId, u64, Revision),
     /// A keyspace is made. Its id is given to it.
     CreateKeyspace(KeyspaceSpec),
@@ -137,7 +138,7 @@ pub enum RegistryChange {
     DecideFailover {
         /// The version that opened it.
         opened: Ballot,
-        /// Who takes what.
+        /// Which site takes which slots.
         taken: Vec<Taken>,
     },
     /// A failover is called off.
@@ -195,7 +196,7 @@ pub enum RegistryError {
     /// Nobody would be left.
     #[error("{0} is the last site that stays; it cannot leave")]
     LastSite(SiteName),
-    /// One failover at a time, and nobody leaves meanwhile.
+    /// One failover at a time, and no site leaves meanwhile.
     #[error(
         "a failover of {0} is under way; wait for its end, or ask for `portolan site promote` of that site again"
     )]
@@ -211,7 +212,7 @@ pub enum RegistryError {
     OwnBackup(SiteName),
 }
 
-/// A refusal of a keyspace is told as by a site that belongs to no deployment.
+/// A refusal of a keyspace reads as that of a site that belongs to no deployment.
 impl From<RegistryError> for Refusal {
     fn from(error: RegistryError) -> Refusal {
         match error {
@@ -325,7 +326,8 @@ impl Registry {
     }
 
     /// Applies a change. Answers with what it was about. The changes are counted up if anything is
-    /// other than before; the version is its proposer's to write, and given for changes that tell it.
+    /// other than before; the proposer writes the version, which is given for changes that record
+    /// it.
     ///
     /// # Errors
     /// Nothing is changed then.

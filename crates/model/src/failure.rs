@@ -1,4 +1,4 @@
-//! What comes back when it did not go well. Each says what happened and what to do.
+//! What comes back when it did not go well. Each text has what happened and what to do.
 
 use crate::{KeyspaceError, NodeId, RegistryError, SiteId, Slot, limits};
 
@@ -99,8 +99,8 @@ pub enum Refusal {
     /// The answer would be too long.
     #[error("an answer may carry at most {max} bytes; ask for less at once", max = limits::ANSWER_BYTES_MAX)]
     AnswerTooLong,
-    /// The request's sequence lies below what its client said it has seen the answers of, or its
-    /// answer had to be forgotten.
+    /// The request's sequence lies below those that its client reported as answered, or its answer
+    /// had to be forgotten.
     #[error("this request id is older than what is remembered; its first outcome is unknown")]
     RequestForgotten,
     /// The changes from there are no longer kept.
@@ -164,13 +164,13 @@ pub enum MoveError {
 /// Why a backup does not do what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
-    /// This site is not that one's backup, as far as it knows.
+    /// This site is not that one's backup, by its copy of the registry.
     #[error("the site does not keep a mirror of that one, or has not heard yet that it is to")]
     NotTheBackup,
     /// A newer mirror has begun, or the site was lost and its mirror was promoted.
     #[error("the mirror counts for nothing any more")]
     Outdated,
-    /// Somebody else is promoted, or is about to be.
+    /// Another site is promoted, or is about to be.
     #[error(
         "{0} is taking over from that site already; ask it by `portolan site promote --at`, or wait"
     )]
@@ -186,7 +186,7 @@ pub enum BackupError {
         "cannot be asked whether they hold slots of the lost site: {0}; bring them back, or name each with --without and read what that means first"
     )]
     Silent(String),
-    /// What was told before a failover was opened is not what there is now.
+    /// There is less now than was reported before the failover was opened.
     #[error(
         "more would be lost than was accepted, as things have changed meanwhile: nothing was taken; ask \
          `portolan site promote` again without --accept-loss, and read what it says now"

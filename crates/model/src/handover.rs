@@ -7,7 +7,7 @@ use crate::{
 /// Slots that pass from one site to another together. Numbered by the site that gives them away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MoveId {
-    /// Who gives.
+    /// The source.
     pub from: SiteId,
     /// The revision at which it was begun there, so later moves have higher ones.
     pub number: u64,
@@ -48,14 +48,15 @@ pub enum Receiving {
         slots: SlotEpochs,
         /// The giver has no move open with a lower number.
         open_from: u64,
-        /// Somebody asked for it: the slots stay where they come to, whatever the hash says.
+        /// An operator asked for it: the slots stay at their destination, whatever their home.
         pinned: bool,
     },
     /// A piece of what the slots hold.
     Piece {
-        /// Pieces are taken in this order, from the number that the receiver says when it is asked.
+        /// Pieces are taken in this order, from the number that the destination answers when it is
+        /// asked.
         sequence: u64,
-        /// Where the giver goes on after this piece: opaque here, given back when it asks.
+        /// Where the source goes on after this piece: opaque here, given back when it asks.
         resume: Bytes,
         /// What it brings.
         items: Vec<StagedItem>,
@@ -93,7 +94,7 @@ pub struct HandedOn {
     pub slots: SlotSet,
     /// What they are copies of.
     pub copy: SlotCopy,
-    /// Who owns these slots, and at which epoch, as the leaving site knows it.
+    /// The owner of these slots and its epoch, by the leaving site's records.
     pub owner: Option<(SiteId, Epoch)>,
 }
 
@@ -133,13 +134,13 @@ pub enum StagedItem {
     Remembered {
         /// The slot it was about.
         slot: Slot,
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
         /// Under which number.
         sequence: u64,
         /// The client has seen its answers below this.
         floor: u64,
-        /// When it was last heard of, by the log time of whoever sends this.
+        /// When its last request came, by the log time of the sender of this.
         seen_ms: u64,
         /// The outcome's bytes.
         row: Bytes,

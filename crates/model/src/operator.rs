@@ -27,9 +27,9 @@ pub enum OperatorCommand {
     /// Has others take over from a site that is lost; what is lost with it is accepted.
     /// [`crate::Answer::Loss`].
     Promote {
-        /// Who is lost.
+        /// The lost site.
         lost: SiteId,
-        /// Who takes over what there is no copy of; `None`: its backup.
+        /// The site that takes the slots without a copy; `None`: its backup.
         by: Option<SiteId>,
         /// Sites that are not asked, whatever they may hold.
         without: Vec<SiteId>,

@@ -75,8 +75,8 @@ impl Registry {
     /// Collects what a site has to hand in when it replaces its copy `self` with `next`, of another
     /// term.
     pub fn keep(&self, next: &Registry, kept: &mut Kept) {
-        // The first recovery whose term is not in this copy ended the copy's own term; others may
-        // have followed.
+        // The first recovery with a term that is not in this copy ended the copy's own term; others
+        // may have followed.
         let known: Vec<Term> = self.terms().collect();
         let mut begun = next.began.iter().zip(next.terms().skip(1));
         let ended = begun.find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
@@ -110,8 +110,8 @@ impl Registry {
         kept.failovers.dedup_by_key(|one| one.decided);
     }
 
-    /// Removes from `kept` what the registry has already, and entries whose name is in use by
-    /// another one.
+    /// Removes from `kept` what the registry has already, and entries with a name that another one
+    /// uses.
     pub fn has_kept(&self, kept: &mut Kept) {
         kept.joins.retain(|one| {
             self.site(one.id).is_none() && self.site_named(one.name.as_str()).is_none()

@@ -11,8 +11,9 @@ pub struct Request {
     pub body: Body,
     /// Give up after this many milliseconds; `None`: [`crate::limits::REQUEST_DEADLINE`].
     pub deadline_ms: Option<u64>,
-    /// The client goes where its keys are by itself: of a slot that another site holds it wants to be
-    /// told ([`crate::Failure::Moved`]), not served. Counts at the node that is asked, and stays there.
+    /// The client goes where its keys are by itself: for a slot that another site holds it wants a
+    /// redirect ([`crate::Failure::Moved`]), not an answer. Counts at the node that is asked, and
+    /// stays there.
     pub redirect: bool,
 }
 
@@ -37,11 +38,12 @@ pub enum Body {
         /// What.
         command: Box<Command>,
     },
-    /// Has a site's backup take over from it, or tells what that would lose. [`crate::Answer::Loss`].
+    /// Has a site's backup take over from it, or returns what that would lose.
+    /// [`crate::Answer::Loss`].
     Promote {
-        /// Who is lost.
+        /// The lost site.
         lost: SiteId,
-        /// Who takes over; `None`: its backup.
+        /// The site that takes over; `None`: its backup.
         by: Option<SiteId>,
         /// Sites that are not asked, whatever they may hold.
         without: Vec<SiteId>,
@@ -55,16 +57,16 @@ pub enum Body {
         /// So that asking again does it once.
         id: Option<RequestId>,
     },
-    /// A command of an operator's under a number: asked again, the outcome is told.
+    /// A command of an operator's under a number: a repetition returns the outcome.
     Operator {
         /// The number.
         id: RequestId,
         /// What.
         command: OperatorCommand,
     },
-    /// Tells who holds the registry, and whether they answer. [`crate::Answer::RegistryView`].
+    /// Returns the registrars, and whether they answer. [`crate::Answer::RegistryView`].
     ShowRegistry,
-    /// Goes on with the registry without sites that are lost, or tells what that may cost.
+    /// Goes on with the registry without sites that are lost, or returns what that may cost.
     /// [`crate::Answer::RegistryView`].
     RecoverRegistry {
         /// The sites that are lost.
@@ -95,7 +97,7 @@ pub enum Body {
         /// It votes and keeps the log's order, but no data.
         witness: bool,
     },
-    /// Removes a node, whoever is left.
+    /// Removes a node, whichever others are left.
     ForceRemoveNode {
         /// Its id.
         node: NodeId,
@@ -122,7 +124,7 @@ impl Body {
     /// Whether doing it twice is the same as doing it once.
     ///
     /// A promotion is: a second request joins the one that is under way, and once the registry has
-    /// it, the answer says so.
+    /// it, that is the answer.
     pub fn is_repeatable(&self) -> bool {
         match self {
             Body::Read { .. }
