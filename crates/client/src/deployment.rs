@@ -93,7 +93,7 @@ impl Deployment {
         Ok(self.caller.call(repeat, message, promote).await?.into_inner())
     }
 
-    /// The failover that is under way, and those that some site may not know of yet.
+    /// The failover that is under way, and those that some site may not have learned of yet.
     pub async fn failovers(&self) -> Result<Vec<v1::Failover>, Error> {
         let list =
             |channel, request| async move { deployment(channel).list_failovers(request).await };

@@ -1,8 +1,8 @@
-//! What nodes of different sites say to each other.
+//! The messages between nodes of different sites.
 //!
 //! It travels in [`crate::peer::Message`]s over connections of its own: the [`crate::peer::Hello`]
-//! says which deployment and site a node belongs to, so both ends know which kind of connection it
-//! is. A handover needs no words of its own here: its steps are requests, forwarded like others.
+//! names the deployment and site of a node, so both ends have the kind of the connection. A
+//! handover needs no messages of its own here: its steps are requests, forwarded like others.
 
 use crate::peer::Forward;
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use model::{Ballot, Epoch, SiteId, Term};
 /// One message between two nodes of different sites.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Across {
-    /// What it says; `None` when a newer version says something unknown here.
+    /// The content; `None`: that of a newer version, unknown here.
     #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180")]
     pub say: Option<AcrossSay>,
-    /// Which registry the sender has; `None`: it belongs to no deployment, or its version does not say.
+    /// Which registry the sender has; `None`: it belongs to no deployment, or is of a version
+    /// without this field.
     #[prost(message, optional, tag = "100")]
     pub version: Option<RegistryVersion>,
 }
@@ -51,7 +52,7 @@ impl From<RegistryVersion> for Ballot {
     }
 }
 
-/// What a message between sites says.
+/// The content of a message between sites.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum AcrossSay {
     /// Requests about what the receiver's site holds, as far as the sender knows.
@@ -60,7 +61,7 @@ pub enum AcrossSay {
     /// What became of such requests.
     #[prost(message, tag = "2")]
     Answered(AnsweredAcross),
-    /// Which registry the sender knows, and that registry, if the receiver's is older.
+    /// Which registry the sender has, and that registry, if the receiver's is older.
     #[prost(message, tag = "3")]
     Registry(RegistryNews),
     /// The ring.
@@ -75,7 +76,7 @@ pub enum AcrossSay {
     /// Copies of slots, and whether they may go.
     #[prost(message, tag = "110")]
     Copies(CopiesSay),
-    /// Who owns which slots. A version without it compares no maps.
+    /// The owners of slots. A version without it compares no maps.
     #[prost(message, tag = "180")]
     Map(MapSay),
 }
@@ -86,7 +87,7 @@ pub struct AnsweredAcross {
     /// The answers, in any order.
     #[prost(message, repeated, tag = "1")]
     pub answers: Vec<AnswerAcross>,
-    /// Who leads the answering site: whom to ask next time. 0: not known.
+    /// The leader of the answering site: the node to ask next time. 0: not known.
     #[prost(uint64, tag = "2")]
     pub leader: u64,
 }
@@ -100,17 +101,17 @@ pub struct AnswerAcross {
     /// A `Result<Answer, Failure>`, encoded.
     #[prost(bytes = "bytes", tag = "2")]
     pub outcome: Bytes,
-    /// Of a slot that is not held there: who holds it, as far as is known there. 0: not known.
+    /// Of a slot that is not held there: its holder, by the map there. 0: not known.
     #[prost(uint32, tag = "3")]
     pub holder: u32,
     /// The epoch at which it does.
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
     /// To a read that brought [`crate::peer::ForwardedRequest::known`]: what the key was found at. A
-    /// version that knows of no copies leaves it out.
+    /// version without copies leaves it out.
     #[prost(message, optional, tag = "5")]
     pub validator: Option<Validator>,
-    /// That is what the asker knows already: its copy is the answer, and `outcome` is empty.
+    /// That is what the asking node has already: its copy is the answer, and `outcome` is empty.
     #[prost(bool, tag = "6")]
     pub unchanged: bool,
     /// The failover of `epoch`.
@@ -147,7 +148,7 @@ pub fn take_failover(message: Option<RegistryVersion>) -> Ballot {
 /// What a key was found at. Equal ones of a key mean that it holds the same.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Validator {
-    /// The epoch of the key's slot; 0, which no slot has: nothing is known.
+    /// The epoch of the key's slot; 0, which no slot has: there is no copy.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
     /// The key's version; 0: it is absent.
@@ -166,7 +167,7 @@ pub struct Alive {
     pub asks: bool,
 }
 
-/// How far a mirror is, as its original knows.
+/// How far a mirror is, by its original.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct MirrorNews {
     /// Which mirror.
@@ -177,7 +178,7 @@ pub struct MirrorNews {
     pub behind: u64,
 }
 
-/// What is said of copies of slots.
+/// A message about copies of slots.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CopiesSay {
     /// The slots, with epochs ([`crate::entry::encode_slots`]).
@@ -198,10 +199,10 @@ pub struct CopiesSay {
     pub owner: u32,
 }
 
-/// What is said of the map of slots.
+/// A message about the map of slots.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct MapSay {
-    /// One step; `None`: one that this version does not know.
+    /// One step; `None`: one that is unknown to this version.
     #[prost(oneof = "MapStep", tags = "1, 2, 3, 4")]
     pub step: Option<MapStep>,
     /// Within a site, from its leader: sites that do not answer it at the moment.
@@ -224,18 +225,18 @@ pub enum MapStep {
     /// The sender's map has another digest; those of its buckets, eight bytes each, little-endian.
     #[prost(bytes = "bytes", tag = "3")]
     Buckets(Bytes),
-    /// What the sender knows.
+    /// The sender's facts.
     #[prost(message, tag = "4")]
     Facts(MapFacts),
 }
 
-/// Who owns some slots.
+/// The owners of some slots.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct MapFacts {
     /// Runs of slots.
     #[prost(message, repeated, tag = "1")]
     pub facts: Vec<MapFact>,
-    /// A bit for each bucket of which this is all that the sender knows, and of which it wants to be told
+    /// A bit for each bucket of which this is all that the sender has, and of which it asks for
     /// more; little-endian. Empty: nothing is asked for.
     #[prost(bytes = "bytes", tag = "2")]
     pub wants: Bytes,
@@ -277,7 +278,7 @@ pub struct RegistryNews {
     /// That registry, encoded; empty: the version only.
     #[prost(bytes = "bytes", tag = "2")]
     pub registry: Bytes,
-    /// Who leads the sending site: whom to ask, and where to send clients. 0: not known.
+    /// The leader of the sending site: the node to ask, and to send clients to. 0: not known.
     #[prost(uint64, tag = "3")]
     pub leader: u64,
 }
@@ -294,7 +295,7 @@ mod tests {
     use crate::peer::ForwardedRequest;
     use prost::Message as _;
 
-    /// As a version reads and writes it that knows of no copies.
+    /// As a version without copies reads and writes it.
     #[derive(Clone, PartialEq, prost::Message)]
     struct OldRequest {
         #[prost(uint64, tag = "1")]
@@ -398,7 +399,7 @@ mod tests {
         let old = OldAnswer { id: 7, outcome: "a".into(), ..Default::default() };
         assert_eq!(OldAnswer::decode(&told.encode_to_vec()[..]), Ok(old.clone()));
         assert_eq!(AnswerAcross::decode(&old.encode_to_vec()[..]), Ok(answer));
-        // "Nothing is known" says something all the same: that copies are kept.
+        // An empty validator is a field all the same: the sender keeps copies.
         let none = ForwardedRequest { known: Some(Validator::default()), ..Default::default() };
         assert_eq!(none.encode_to_vec(), b"\x22\x00");
     }

@@ -1,9 +1,9 @@
-//! What nodes say to each other: protobuf messages in length-prefixed frames.
+//! The messages between nodes: protobuf in length-prefixed frames.
 //!
 //! A connection begins with one [`Hello`] each way, and with proofs where they are asked for
 //! ([`crate::proof`]); then [`Message`]s follow, in either direction,
 //! each in a frame of a big-endian `u32` length and that many bytes. Protobuf gives the schema room
-//! to grow: a node skips fields it does not know, and [`PROTOCOL`] says which of them it needs.
+//! to grow: a node skips unknown fields, and [`PROTOCOL`] determines which of them it needs.
 //! Raft's messages are spelled out here, and not in the consensus library's own encoding, because
 //! that library's protobuf parser must never see bytes from the network (RUSTSEC-2024-0437).
 //!
@@ -14,14 +14,15 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
 /// The version of this protocol that this build speaks. 2: a link begins with a proof
-/// ([`crate::proof`]); a node that asks for none says 1, and so speaks with those that know none.
+/// ([`crate::proof`]); a node that asks for none sends 1, and so speaks with versions without
+/// proofs.
 pub const PROTOCOL: u32 = 2;
-/// What a node says that asks for no proof.
+/// What a node sends that asks for no proof.
 pub const PROTOCOL_WITHOUT_PROOF: u32 = 1;
 /// The oldest version it still understands.
 pub const PROTOCOL_OLDEST: u32 = 1;
 
-/// The first thing either side says.
+/// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hello {
     /// The protocol that the receiver must speak, of those that the sender does.
@@ -42,10 +43,10 @@ pub struct Hello {
     /// Its site's id there; 0: none.
     #[prost(uint32, tag = "6")]
     pub site_id: u32,
-    /// Which entry of the site's log made this life a member; 0: none yet, as far as it knows.
+    /// Which entry of the site's log made this life a member; 0: none yet, by its own log.
     #[prost(uint64, tag = "135")]
     pub since: u64,
-    /// Drawn for this connection, for the other side's proof. Empty: it knows of no proofs.
+    /// Drawn for this connection, for the other side's proof. Empty: a version without proofs.
     #[prost(bytes = "bytes", tag = "140")]
     pub challenge: Bytes,
     /// Whether it asks for a proof.
@@ -67,14 +68,14 @@ pub struct Life {
 /// One message between two nodes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
-    /// What it says; `None` when a newer version says something unknown here.
+    /// The content; `None`: that of a newer version, unknown here.
     #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136, 181")]
     pub say: Option<Say>,
     /// Of a leader's heartbeats and read indexes: the log time when it was sent.
     #[prost(message, optional, tag = "130")]
     pub clock: Option<Clock>,
-    /// Which life of its node the sender is. A node that only asks to be taken in says nothing here,
-    /// nor does one of an earlier version.
+    /// Which life of its node the sender is. A node that only asks to be taken in leaves it out, as
+    /// does one of an earlier version.
     #[prost(message, optional, tag = "135")]
     pub life: Option<Life>,
 }
@@ -93,7 +94,7 @@ pub struct Clock {
     pub moves: bool,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Say {
     /// Consensus.
@@ -117,7 +118,7 @@ pub enum Say {
     /// The receiver is not the life of its node that is a member: this one is.
     #[prost(message, tag = "136")]
     Replaced(Life),
-    /// Who owns which slots, between a site's leader and its other nodes.
+    /// The owners of slots, between a site's leader and its other nodes.
     #[prost(message, tag = "181")]
     Map(MapSay),
 }
@@ -207,26 +208,26 @@ pub struct SnapshotHead {
 /// state and in snapshots.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Members {
-    /// Everybody who takes part, ordered by node.
+    /// All members, ordered by node.
     #[prost(message, repeated, tag = "1")]
     pub nodes: Vec<Member>,
-    /// Who votes.
+    /// The voters.
     #[prost(uint64, repeated, tag = "2")]
     pub voters: Vec<u64>,
-    /// Who only listens.
+    /// The members without a vote.
     #[prost(uint64, repeated, tag = "3")]
     pub learners: Vec<u64>,
-    /// Who voted before the change that is under way.
+    /// The voters before the change that is under way.
     #[prost(uint64, repeated, tag = "4")]
     pub voters_outgoing: Vec<u64>,
-    /// Who becomes a learner when it is done.
+    /// The members that become learners when it is done.
     #[prost(uint64, repeated, tag = "5")]
     pub learners_next: Vec<u64>,
     /// Whether Raft ends the change by itself.
     #[prost(bool, tag = "6")]
     pub auto_leave: bool,
-    /// The operators' commands that were carried out last, oldest first, so that one that is asked again
-    /// is not.
+    /// The operators' commands that were carried out last, oldest first, so that a repetition is
+    /// not carried out.
     #[prost(message, repeated, tag = "200")]
     pub done: Vec<Numbered>,
 }
@@ -234,7 +235,7 @@ pub struct Members {
 /// The number of an operator's command.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Numbered {
-    /// Who numbers.
+    /// The client that numbers.
     #[prost(fixed64, tag = "1")]
     pub client: u64,
     /// Its number.
@@ -280,7 +281,7 @@ pub struct MemberChange {
     /// What to do with the member.
     #[prost(enumeration = "MemberChangeKind", tag = "1")]
     pub kind: i32,
-    /// Whom.
+    /// The member.
     #[prost(message, optional, tag = "2")]
     pub member: Option<Member>,
 }
@@ -314,11 +315,11 @@ pub struct ForwardedRequest {
     /// A [`model::Request`], encoded.
     #[prost(bytes = "bytes", tag = "2")]
     pub request: Bytes,
-    /// For a node that wants to join: who it is. `request` is empty then.
+    /// For a node that is to join: its description. `request` is empty then.
     #[prost(message, optional, tag = "3")]
     pub join: Option<Member>,
-    /// For a read of one key, between sites: the sender keeps copies, and knows the key at this. A
-    /// version that knows of no copies answers as ever.
+    /// For a read of one key, between sites: the sender keeps copies, and has the key at this. A
+    /// version without copies answers as ever.
     #[prost(message, optional, tag = "4")]
     pub known: Option<Validator>,
 }
@@ -379,7 +380,7 @@ pub enum FrameError {
     /// The frame is longer than any can be.
     #[error("a frame of {length} bytes; at most {bytes_max} are allowed")]
     TooLong {
-        /// Its length, as its head says.
+        /// Its length, by its head.
         length: usize,
         /// What is allowed.
         bytes_max: usize,
@@ -513,7 +514,7 @@ mod tests {
         assert!(frame.ends_with(b"\xba\x08\x0c\x09\x07\0\0\0\0\0\0\0\x10\xac\x02"), "{frame:02x?}");
         assert_eq!(decode::<Message>(frame), Ok(message));
         assert_eq!(Message::from(Say::Raft(Raft::default())).life, None);
-        // Written by format 1: a member and a greeting that do not say since when.
+        // Written by format 1: a member and a greeting without the entry of their membership.
         let member =
             decode::<Member>(Bytes::from_static(b"\x08\x02\x12\x03b:1\x19\x07\0\0\0\0\0\0\0"));
         let address = "b:1".to_owned();

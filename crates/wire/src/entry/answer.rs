@@ -24,7 +24,7 @@ code_enum!(Answer as "answer" {
     17 => Installed,
     20 => FromBackup { outcome, in_step_ms },
     21 => Mirrored { pieces, resume, whole },
-    // 22 told of a fence.
+    // 22 was the answer to a fence.
     23 => Loss(loss),
     110 => Inventory(inventory),
     73 => Watched { versions, point },
@@ -100,8 +100,8 @@ code_enum!(MembershipError as "membership error" {
     136 => FewerReachable { node, voters, reachable },
 });
 
-/// Phrases that a failure may carry, as they are known at compile time. What a refusal says must
-/// be here, as replicas remember it; of a failure's phrases another one arrives as
+/// Phrases that a failure may carry, as they are known at compile time. A refusal's phrase must be
+/// here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
 const PHRASES: [&str; 12] = [
     "keyspaces",

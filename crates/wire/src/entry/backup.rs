@@ -1,6 +1,6 @@
-//! Backups of sites: mirrors, fences, promotions; and the registry, which tells of them.
+//! Backups of sites: mirrors, fences, promotions; and the registry, which contains them.
 //!
-//! The registry has two forms. As long as nobody has chosen or promoted a backup it is written as it
+//! The registry has several forms. As long as no backup was chosen or promoted it is written as it
 //! was before there were any, so that nodes of that version go on reading it:
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! In the first two, of before there were registrars, the version counts changes. The third one is of
-//! registries that registrars hold. With 170 in the place of 100 it tells how several terms began.
+//! registries that registrars hold. With 170 in the place of 100 it has how several terms began.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
-//! longer one tells what givers have kept.
+//! longer one has what sources have kept.
 //!
 //! ```text
 //! promotion = lost ‖ by ‖ number ‖ taken ‖ mirrored
@@ -82,9 +82,9 @@ code_enum!(BackupError as "backup error" {
     190 => Worse,
 });
 
-/// What stands in the place of a deployment's id when backups are told of.
+/// What stands in the place of a deployment's id when backups follow.
 const WITH_BACKUPS: DeploymentId = DeploymentId(0);
-/// What stands in the place of the version when registrars are told of, and the form that follows.
+/// What stands in the place of the version when registrars follow, and the form of that.
 const WITH_REGISTRARS: u64 = u64::MAX;
 const FORM: u8 = 100;
 /// The same with how several terms began.
@@ -197,7 +197,7 @@ impl Code for Registry {
     }
 }
 
-/// What stands in the place of a lost site's id when it is told what givers have kept.
+/// What stands in the place of a lost site's id in the longer form.
 const WITH_KEPT: SiteId = SiteId(0);
 
 impl Code for Promotion {

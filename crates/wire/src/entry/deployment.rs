@@ -138,7 +138,7 @@ pub fn put_epoch(epoch: Epoch, out: &mut Vec<u8>) {
     epoch.put(out);
 }
 
-/// Reads an epoch from the beginning of `bytes` and says how many bytes it took.
+/// Reads an epoch from the beginning of `bytes`; returns it and how many bytes it took.
 pub fn take_epoch(bytes: &[u8]) -> Option<(Epoch, usize)> {
     let mut input =
         Input::new(bytes::Bytes::copy_from_slice(&bytes[..bytes.len().min(EPOCH_BYTES_MAX)]));
