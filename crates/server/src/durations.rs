@@ -40,7 +40,7 @@ impl Durations {
     }
 }
 
-/// The first bucket whose bound is at least this long.
+/// The first bucket with a bound that is at least this long.
 fn bucket_of(ns: u64) -> usize {
     let bounds_passed = ns.div_ceil(FIRST_NS).max(1).next_power_of_two().trailing_zeros() as usize;
     bounds_passed.min(BOUNDS)

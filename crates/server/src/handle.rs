@@ -160,8 +160,8 @@ impl Handle {
         by_site.into_iter().map(|(site, slots)| (slots.into_iter().collect(), site)).collect()
     }
 
-    /// The same, with how well that is known, who leads the sites that were heard from, and which of them
-    /// do not answer.
+    /// The same, with how certain each owner is, the leaders of the sites that have sent a message,
+    /// and the sites that do not answer.
     pub async fn map_view(&self) -> MapView {
         let (asker, answer) = tokio::sync::oneshot::channel();
         match self.shared.events.send(Event::SlotMap(asker)) {

@@ -204,7 +204,7 @@ impl Identity {
         })
     }
 
-    /// Refuses a directory whose site keeps its keys elsewhere, and records where they are.
+    /// Refuses a directory of a site that keeps its keys elsewhere, and records where they are.
     pub(crate) fn keep_to(&mut self, data: &Path, engine: &Engine) -> Result<(), IdentityError> {
         let path = data.to_path_buf();
         let other =

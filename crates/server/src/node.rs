@@ -75,7 +75,7 @@ pub(crate) enum Event {
     },
     /// A site does not own a slot for which a read was sent to it directly.
     Moved(Moved),
-    /// Somebody wants to know who holds which slots, who leads the sites, and which of them answer.
+    /// A request for the map of slots, the sites' leaders, and the sites that answer.
     SlotMap(tokio::sync::oneshot::Sender<MapView>),
     Persisted(u64),
     DiskFull(String),

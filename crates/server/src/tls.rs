@@ -97,7 +97,7 @@ pub(crate) struct Session {
 const CHANNEL_LABEL: &[u8] = b"EXPORTER-portolan-peer-proof";
 
 impl Session {
-    /// The session of a connection whose handshake is complete.
+    /// The session of a connection after its handshake.
     pub(crate) fn of<Side>(connection: &ConnectionCommon<Side>) -> std::io::Result<Session> {
         let channel = connection.export_keying_material(vec![0; 32], CHANNEL_LABEL, None);
         let shown = connection.peer_certificates().and_then(|chain| chain.first());

@@ -271,7 +271,7 @@ impl Config {
 }
 
 /// Checks for any text of a configuration file that it is refused with an error, or gives a
-/// configuration whose file text gives the same configuration. For fuzzing.
+/// configuration, and that the file text of this gives the same one. For fuzzing.
 pub fn check_any(text: &str) {
     let resolve = |text: &str| {
         file::parse("f", text).and_then(|file| Config::resolve(file, Layer::default()))

@@ -1,7 +1,7 @@
 //! Where a site keeps its keys: its own log and disk, or an etcd cluster.
 //!
 //! With the *embedded* engine a site is one to seven nodes that replicate a log. With the engine
-//! *etcd* it is one node, whose durability is an existing etcd cluster: for operators who run one
+//! *etcd* it is one node, made durable by an existing etcd cluster: for operators who run one
 //! anyway, with its replicas and its backups. The same core decides (`protocol::site`), as a site
 //! of one voter; the difference is when its outputs are released.
 //!
@@ -35,7 +35,7 @@
 //! read sees this process's copy, so it may see a write that is still on its way to etcd; a backup
 //! may contain one.
 //!
-//! Source: EdgeKV (Sonbol et al., 2020), whose groups are etcd clusters; the fence is Chubby's
+//! Source: EdgeKV (Sonbol et al., 2020), with etcd clusters as its groups; the fence is Chubby's
 //! sequencer (Burrows, 2006).
 
 pub(crate) mod begin;

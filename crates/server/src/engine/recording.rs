@@ -1,6 +1,6 @@
 //! A state that records its changes.
 //!
-//! Commits of the machine go to the state below unchanged. On a site whose keys are kept elsewhere
+//! Commits of the machine go to the state below unchanged. On a site with its keys kept elsewhere
 //! a [`Recorder`] also keeps the changed rows, the last change of each, until they are taken to be
 //! written there. On other sites there is no recorder, which costs one check per batch.
 
@@ -63,7 +63,7 @@ impl<S> Recorded<S> {
         Recorded { state, recorder: None }
     }
 
-    /// A state whose changes from now on go to `recorder`.
+    /// A state with a recorder: changes from now on go to `recorder`.
     pub(crate) fn recording(state: S, recorder: Arc<Recorder>) -> Recorded<S> {
         Recorded { state, recorder: Some(recorder) }
     }

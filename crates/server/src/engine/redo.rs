@@ -63,7 +63,7 @@ pub(crate) fn flush(
     finish(store, ops)
 }
 
-/// Writes the rows of a round whose record is complete, and removes the record.
+/// Writes the rows of a round after its record is complete, and removes the record.
 fn finish(store: &mut impl Fenced, mut ops: Vec<Op>) -> Result<(), Ended> {
     ops.push(gone());
     groups(ops).into_iter().try_for_each(|group| store.commit(group))

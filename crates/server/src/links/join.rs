@@ -63,7 +63,7 @@ enum Answer {
 async fn ask(links: &Links, address: &str, member: &Member) -> Result<Answer, LinkError> {
     let mut connection = links.dial(address, None).await?;
     // An answer to an earlier life of this node may still be on its way; the incarnation as request
-    // id tells the two apart.
+    // id distinguishes the two.
     let id = member.incarnation;
     let request = ForwardedRequest { id, join: Some(member.clone()), ..Default::default() };
     let answer = connection.ask(request).await?;

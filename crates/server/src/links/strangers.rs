@@ -34,8 +34,8 @@ impl Links {
         let _ = tokio::time::timeout(2 * limits::REQUEST_DEADLINE, answering).await;
     }
 
-    /// The addresses of the nodes of a site whose name is taken: the joining node may be one of
-    /// them.
+    /// The addresses of the nodes of the site that has the name already: the joining node may be
+    /// one of them.
     fn nodes_of_taken(&self, outcome: &crate::Outcome) -> Option<Members> {
         let Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name)))) = outcome
         else {

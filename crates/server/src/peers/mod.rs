@@ -8,8 +8,9 @@
 //! | [`role`] | the node that a certificate names |
 //! | [`judge`] | whether a node's evidence is enough |
 //!
-//! A node without users, secrets and certificates whose peer port is on loopback requires no proof:
-//! every program that can reach it may do everything anyway. Any other node requires both ends of
+//! A node without users, secrets and certificates, with its peer port on loopback, requires no
+//! proof: every program that can reach it may do everything anyway. Any other node requires both
+//! ends of
 //! every link to prove that they belong together: by a secret, if the node has one, else by their
 //! certificates. Between sites the proof uses the deployment's secret; between nodes of one site
 //! the site's secret, which is derived from the deployment's unless the site has its own.

@@ -33,7 +33,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Opens a log of two segments whose headers and records contain the input's values, with all
+/// Opens a log of two segments with the input's values in their headers and records, and with all
 /// checksums right. Opening may be refused; otherwise the result must be a valid log.
 pub fn open_forged(input: &[u8]) {
     let input = &mut Input(input);

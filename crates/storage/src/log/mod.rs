@@ -195,8 +195,8 @@ pub trait LogWriter: Send {
     /// Makes everything written durable. An error other than none is fatal.
     fn sync(&mut self) -> Result<(), LogError>;
 
-    /// Drops entries up to and including `start.index`, whose term is `start.term`, durably. May
-    /// keep some of them on disk (whole segments are removed), but never returns them again.
+    /// Drops entries up to and including `start.index`, of term `start.term`, durably. May keep
+    /// some of them on disk (whole segments are removed), but never returns them again.
     fn cut(&mut self, start: LogStart) -> Result<(), LogError>;
 
     /// Drops all entries and begins anew behind `start`, durably: a snapshot was installed. The

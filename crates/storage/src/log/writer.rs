@@ -113,7 +113,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the record whose payload is in `self.buffer`, after the space for its header.
+    /// Writes a record; its payload is in `self.buffer`, after the space for its header.
     fn write_record(&mut self, mut header: RecordHeader, reserve: bool) -> Result<Mark, LogError> {
         let payload_bytes = self.buffer.len() - RECORD_HEADER_BYTES;
         assert!(payload_bytes <= PAYLOAD_BYTES_MAX, "an append has at most 1 GiB");

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// With so many changes to undo those go that say nothing: if each key is changed once, there are none,
-/// so that it is looked at again when there are twice as many.
+/// With so many changes to undo the redundant ones go: if each key is changed once, there are none,
+/// so the next look is at twice as many.
 const UNDO_MAX: usize = 1 << 17;
 
 type Map = Arc<BTreeMap<Bytes, Bytes>>;
@@ -27,7 +27,7 @@ struct Inner {
     now: Map,
     /// What keys held before each change since it was last made durable, in order.
     undo: Vec<(Bytes, Option<Bytes>)>,
-    /// How many there were when those that say nothing last went.
+    /// How many were left when the redundant ones last went.
     undo_short: usize,
     bytes: u64,
     damage: Option<String>,
@@ -89,7 +89,7 @@ impl MemoryState {
 }
 
 impl Inner {
-    /// Of several changes of one key the first says what it held.
+    /// Of several changes of one key only the first is needed: it has what the key held before.
     fn shorten_undo(&mut self) {
         let mut seen = BTreeSet::new();
         self.undo.retain(|(key, _)| seen.insert(key.clone()));
