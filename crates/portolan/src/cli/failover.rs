@@ -1,4 +1,4 @@
-//! `failover`: who has taken over what from sites that were lost, and who knows of it.
+//! `failover`: which sites took over which slots of lost sites, and which have learned of it.
 
 use super::connect::{Connect, Listing};
 use super::failed::Failed;
@@ -11,9 +11,10 @@ use serde_json::json;
 /// What to look at.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the failovers that some site may not know of yet, and the one that is under way
+    /// List the failovers that some site may not have learned of yet, and the one that is under way
     List(Listing),
-    /// Show one failover: who took which slots, from which copies, and which sites know of it
+    /// Show one failover: the sites that took slots, from which copies, and the sites that have
+    /// learned of it
     Show(Show),
 }
 
@@ -94,7 +95,7 @@ fn state(one: &v1::Failover) -> String {
     }
 }
 
-/// What the lost site acknowledged and nobody has taken over.
+/// What the lost site acknowledged and no site has taken over.
 fn lost(taken: &v1::TakenSlots, lost: &str) -> String {
     match (taken.empty, taken.whole) {
         (true, _) => "all that was in them".to_owned(),
@@ -103,7 +104,7 @@ fn lost(taken: &v1::TakenSlots, lost: &str) -> String {
     }
 }
 
-/// Who took what, a line each.
+/// The sites and the slots that each took, a line each.
 pub(crate) fn takers(one: &v1::Failover) -> String {
     let mut table = Table::new(["taken by", ">slots", "copy of", "lost"]);
     for taken in &one.taken {

@@ -94,13 +94,13 @@ enum Command {
     /// List or show the sites of the deployment, let one join, or have one leave
     #[command(subcommand)]
     Site(sites::Command),
-    /// List who holds which slots of global keyspaces, or move them
+    /// List which sites hold which slots of global keyspaces, or move them
     #[command(subcommand)]
     Slot(slots::Command),
-    /// Show who holds what all sites agree on, or go on without those that are lost
+    /// Show which sites hold what all sites agree on, or go on without those that are lost
     #[command(subcommand)]
     Registry(registry::Command),
-    /// Show who has taken over what from sites that were lost, and which sites know of it
+    /// Show which sites took over which slots of lost sites, and which sites have learned of it
     #[command(subcommand)]
     Failover(failover::Command),
     Backup(backup::Backup),
@@ -115,7 +115,7 @@ enum Command {
     Demo(Box<demo::Args>),
 }
 
-/// Runs what the command line says; see [`AFTER_HELP`] for the codes.
+/// Runs the command line; see [`AFTER_HELP`] for the codes.
 pub(crate) fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,8 @@
-//! `slot move`: slots that are to be a site's, until they are, or until it is known why not.
+//! `slot move`: slots that are to be a site's, until they are, or until there is a reason why not.
 //!
-//! An order bears a number, and is asked again under it until all that it has begun is over: who is
-//! asked, and how often, makes no difference. What has come to another site meanwhile, or was called
-//! off, or had to wait for room is asked for once more, under the next number.
+//! An order bears a number, and is repeated under it until all that it has begun is over: at which
+//! node, and how often, makes no difference. What has come to another site meanwhile, or was called
+//! off, or had to wait for room is ordered once more, under the next number.
 
 use super::connect::Connect;
 use super::failed::Failed;
@@ -55,7 +55,7 @@ impl Move {
     }
 }
 
-/// What is known of an order.
+/// The progress of an order.
 #[derive(Debug, Default)]
 struct Account {
     wanted: SlotSet,
@@ -132,7 +132,7 @@ impl Account {
         (self.moves.len(), over, self.there.len())
     }
 
-    /// Whether the same number is to be asked again.
+    /// Whether the order is to be repeated under the same number.
     fn waits(&self, to: &str, no_wait: bool) -> bool {
         let is_all_there = self.left(to, no_wait) == 0;
         if !self.silent.is_empty() {

@@ -1,5 +1,5 @@
-//! `site backup` and `site promote`: who keeps the mirror of a site, and what to do when the site is
-//! lost for good.
+//! `site backup` and `site promote`: which site keeps the mirror of a site, and what to do when the
+//! site is lost for good.
 
 use super::connect::Connect;
 use super::failed::Failed;
@@ -41,11 +41,11 @@ pub(crate) struct Promote {
     /// The site that takes over, instead of its backup
     #[arg(long, value_name = "SITE")]
     at: Option<String>,
-    /// Do it: what is told to be lost may be lost
+    /// Do it: what is named as lost may be lost
     #[arg(long)]
     accept_loss: bool,
-    /// Do not ask this other site, which cannot be reached. Slots that the lost site handed to it of
-    /// late are taken from it; of slots that only it or the lost site can have nobody takes any
+    /// Do not ask this other site, which cannot be reached. Slots that the lost site handed to it
+    /// of late are taken from it; slots that only it or the lost site can have are not taken
     #[arg(long, value_name = "SITE")]
     without: Vec<String>,
     #[command(flatten)]
@@ -117,7 +117,7 @@ impl Promote {
                 );
             }
             show::print(text)?;
-            // The outcome is known: what is told beside it may be missing.
+            // The outcome is known: what is printed beside it may be missing.
             let failovers = client.deployment().failovers().await.unwrap_or_default();
             if let Some(one) = failovers.iter().rfind(|one| one.lost == name && !one.open) {
                 let takers = failover::takers(one);
@@ -129,7 +129,7 @@ impl Promote {
     }
 }
 
-/// What may be lost, for whoever is to accept it.
+/// What may be lost, for the operator who is to accept it.
 fn told(name: &str, loss: &v1::PromoteBackupResponse, without: &[String]) -> String {
     let mut lines = Vec::new();
     let v1::PromoteBackupResponse { by, holds, mirrored, keys, revision, .. } = loss;

@@ -1,4 +1,5 @@
-//! `registry`: who holds what all sites agree on, and how to go on when most of them are lost.
+//! `registry`: which sites hold what all sites agree on, and how to go on when most of them are
+//! lost.
 
 use super::connect::Connect;
 use super::failed::Failed;

@@ -88,7 +88,7 @@ fn as_text(status: &v1::StatusResponse) -> String {
     for member in &status.members {
         let is_leader = if member.node == status.leader { " (leader)" } else { "" };
         let known = member.match_index;
-        // Only the leader can say what the site has that a node does not.
+        // Only the leader has how much of the site's log a node lacks.
         let behind = known.filter(|_| leads).map(|at| status.commit_index.saturating_sub(at));
         let number = |number: Option<u64>| number.map_or("?".into(), |number| number.to_string());
         table.row([
@@ -174,13 +174,14 @@ fn role(member: &v1::Member) -> &'static str {
 /// Add or remove nodes, hand over leadership
 #[derive(Subcommand)]
 pub(crate) enum Member {
-    /// Tell the site of a node, which then catches up and votes
+    /// Add a node to the site; it then catches up and votes
     ///
     /// `portolan serve --join` does this by itself; here it is for nodes that are started later.
     Add(Add),
     /// Take a node out of the site; afterwards its disk may be thrown away
     ///
-    /// One that can be reached is not removed while another voter cannot be: it says what would be left.
+    /// One that can be reached is not removed while another voter cannot be: the refusal names what
+    /// would be left.
     Remove(Remove),
     /// Hand leadership to a node
     Transfer(OneNode),

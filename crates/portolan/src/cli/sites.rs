@@ -14,20 +14,20 @@ use std::time::Duration;
 
 /// How often it is looked whether a site has left.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// After so many looks at a leaving site that owns nothing it is said why it may stay.
+/// After so many looks at a leaving site that owns nothing, the reason why it may stay is printed.
 const STUCK_AFTER: u32 = 100;
 
 /// List or show the sites of the deployment, or have one leave
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List all sites, as the asked node knows them
+    /// List all sites, as far as the asked node has learned them
     List(Listing),
     /// Show one site: its nodes and where they are
     Show(Show),
     /// Have a site hand over all its slots and leave; afterwards its nodes may be stopped
     Leave(Leave),
     Token(Token),
-    /// Say which other site keeps a site's mirror
+    /// Set which other site keeps a site's mirror
     Backup(Backup),
     /// Have a site's backup take over from it, as it is lost for good
     Promote(Promote),
@@ -189,7 +189,7 @@ fn no_site(name: &str) -> Failed {
     Failed::usage(format!("there is no site {name:?}; `portolan site list` shows those there are"))
 }
 
-/// How well it is known which slots a site has.
+/// How certain a site's slots are.
 fn known(site: &v1::Site, asked: u32) -> String {
     match site.slots {
         _ if site.id == asked => "confirmed".to_owned(),

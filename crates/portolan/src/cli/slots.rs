@@ -1,4 +1,4 @@
-//! `slot`: who holds the slots of global keyspaces, and how they are moved.
+//! `slot`: which sites hold the slots of global keyspaces, and how they are moved.
 
 use super::connect::{Connect, Listing};
 use super::failed::Failed;
@@ -9,10 +9,10 @@ use model::SlotSet;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// List who holds which slots of global keyspaces, or move them
+/// List which sites hold which slots of global keyspaces, or move them
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List who holds which slots, and the moves of the asked site
+    /// List which sites hold which slots, and the moves of the asked site
     List(Listing),
     /// Hand slots to a site while they go on being served
     Move(super::moves::Move),
@@ -113,8 +113,8 @@ struct OfSite {
     hints: Vec<Option<u64>>,
 }
 
-/// How well it is known who owns slots: confirmed by the asked site, or a hint, and how old its oldest
-/// part is.
+/// How certain the owner of slots is: confirmed by the asked site, or a hint, with the age of its
+/// oldest part.
 pub(super) fn known(hint_ages_ms: &[Option<u64>]) -> String {
     if hint_ages_ms.is_empty() {
         return "confirmed".to_owned();

@@ -12,14 +12,14 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The worlds that are explored when nobody says which.
+/// The worlds that are explored by default.
 const WORLDS: [&str; 8] =
     ["three-sites", "one-site", "witness", "pairs", "leases", "elections", "global", "mixed"];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How often it says how far it is, where there is no terminal.
+/// How often it prints its progress, where there is no terminal.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 /// Lines of a small run's trace that are printed.
 const TRACE_LINES: usize = 30;
@@ -152,11 +152,11 @@ impl Explore {
                 totals.virtual_s / 3_600.0,
                 totals.faults_done()
             );
-            // Where nobody watches a bar, a line now and then.
+            // Where no bar is shown, a line now and then.
             let is_well = told.tried.wrongs.is_empty();
             if is_well && progress.is_hidden() && said_at.elapsed() >= SAY_EVERY {
                 said_at = Instant::now();
-                // It goes on if nobody reads that.
+                // It goes on if that cannot be written.
                 let _ = writeln!(
                     io::stderr(),
                     "{} seeds in {:.0} s, {far}; nothing broke so far",
@@ -266,7 +266,7 @@ fn work(
     let mut tell = |workers: &mut Workers, doing: &mut Vec<_>, worker: usize| {
         doing[worker] = seeds.next();
         if let Some((world, seed)) = &doing[worker] {
-            // A worker that has gone says so by itself.
+            // A worker that has gone reports that by itself.
             let _ = workers.tell(worker, world, *seed);
         }
     };
