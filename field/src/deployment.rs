@@ -20,7 +20,7 @@ pub fn options(folder: &Path, site: &str, join: Option<&Node>) -> NodeOptions {
 }
 
 /// Sites of these names, the first of which begins the deployment and the others join by the one
-/// before, and a global keyspace `ledger` with the prefix `ledger:` that all of them know.
+/// before, and a global keyspace `ledger` with the prefix `ledger:` that all of them have.
 ///
 /// # Panics
 /// When they do not come to that within the limit.
@@ -43,7 +43,7 @@ pub fn start<const N: usize>(folder: &Path, names: [&str; N]) -> [Node; N] {
     nodes.try_into().expect("as many nodes as names")
 }
 
-/// What a command that prints JSON says.
+/// The output of a command that prints JSON.
 ///
 /// # Errors
 /// What it prints when it fails.
@@ -51,7 +51,7 @@ pub fn json(node: &Node, words: &[&str]) -> Result<Value, String> {
     serde_json::from_str(&node.cli(words)?).map_err(|error| error.to_string())
 }
 
-/// How many slots each site holds, as a node knows it.
+/// How many slots each site holds, by a node's map.
 ///
 /// # Errors
 /// When it cannot be asked.
@@ -64,7 +64,7 @@ pub fn slots(node: &Node) -> Result<Vec<(String, u64)>, String> {
     Ok(sites.iter().map(site).collect())
 }
 
-/// The mirror of a site, as a node knows it.
+/// The mirror of a site, as a node shows it.
 ///
 /// # Errors
 /// When it cannot be asked.
@@ -72,7 +72,7 @@ pub fn mirror(node: &Node, site: &str) -> Result<Value, String> {
     Ok(json(node, &["site", "show", site, "--json"])?["mirror"].clone())
 }
 
-/// Waits until all that a site holds is mirrored, as these nodes know it.
+/// Waits until all that a site holds is mirrored, as these nodes show it.
 ///
 /// # Panics
 /// When it is not within the limit.
@@ -91,7 +91,7 @@ pub fn wait_mirrored(site: &str, nodes: &[&Node]) {
     }
 }
 
-/// Waits until these nodes have one and the same version of the registry, so that each knows what any
+/// Waits until these nodes have one and the same version of the registry, so that each has what any
 /// of them has decided.
 ///
 /// # Panics

@@ -1,8 +1,8 @@
 //! The operations of clients and their results, in the format of docs/histories.md, for `portolan
 //! lab verdict`.
 //!
-//! The format is written here as any user would write it who tests a store of their own: this
-//! package links nothing of Portolan, so the format is tested from outside as well.
+//! The format is written here as users would write it for a store of their own: this package links
+//! nothing of Portolan, so the format is tested from outside as well.
 //!
 //! All times are of one clock, that of this process, in microseconds since the first history began.
 
@@ -50,7 +50,7 @@ impl History {
         self.answered(key, times, &put(value), &json!({"written": {}}));
     }
 
-    /// A put whose outcome is unknown.
+    /// A put with an unknown outcome.
     pub fn put_unknown(&mut self, key: &str, sent: Instant, value: &str, why: &str) {
         self.unknown(key, sent, &put(value), why);
     }
@@ -60,7 +60,7 @@ impl History {
         self.answered(key, times, &increment(), &json!({"number": {"value": number}}));
     }
 
-    /// An increment whose outcome is unknown.
+    /// An increment with an unknown outcome.
     pub fn increment_unknown(&mut self, key: &str, sent: Instant, why: &str) {
         self.unknown(key, sent, &increment(), why);
     }

@@ -36,7 +36,7 @@ pub struct Ledger {
     writer: usize,
     /// Acknowledged increments.
     pub counted: u64,
-    /// Increments whose outcome is unknown.
+    /// Increments with an unknown outcome.
     pub counted_unknown: u64,
     last_count: u64,
     /// The number of the last pair written, whatever its outcome.
@@ -53,7 +53,7 @@ pub struct Ledger {
 type Answered<T> = Result<T, Error>;
 
 impl Ledger {
-    /// An empty account for writer number `writer`, whose keys must not exist yet.
+    /// An empty account for writer number `writer`; its keys must not exist yet.
     #[must_use]
     pub fn new(writer: usize) -> Self {
         Self {
@@ -238,7 +238,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Starts the ledgers' writers on `nodes`; a writer whose call fails goes to the next node.
+    /// Starts the ledgers' writers on `nodes`; after a failed call a writer goes to the next node.
     #[must_use]
     pub fn start(ledgers: Vec<Ledger>, nodes: &[SocketAddr], deadline: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! Several sites as one deployment, as their operators see it: sites join and leave, slots move, a site
-//! is killed, and whoever writes notices nothing but a wait.
+//! Several sites as one deployment, as their operators see it: sites join and leave, slots move, a
+//! site is killed, and clients that write notice nothing but a wait.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn slots_move_to_and_fro_and_a_site_is_killed_meanwhile() {
     check(ledgers, &nodes);
 }
 
-/// What `slot move … --json` tells, and how it ended.
+/// The output of `slot move … --json`, and its exit code.
 fn moved(node: &Node, slots: &str, to: &str) -> (serde_json::Value, Option<i32>) {
     let words = ["slot", "move", slots, "--to", to, "--json", "--deadline", "3s"];
     let grpc = node.options.grpc.to_string();
@@ -87,7 +87,7 @@ fn moved(node: &Node, slots: &str, to: &str) -> (serde_json::Value, Option<i32>)
 fn a_move_asks_the_holders_and_says_what_stays() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
-    // Back and forth, asked at sites that have heard of none of it.
+    // Back and forth, asked at sites that have learned of no move.
     for (asked, to) in [(&a, "b"), (&a, "c"), (&b, "a"), (&c, "b"), (&a, "c"), (&b, "a")] {
         let (told, code) = moved(asked, "0-300", to);
         assert_eq!(code, Some(0), "{told}");
@@ -143,13 +143,13 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
     for key in &keys {
         client.call(&["SET", key.as_str(), "before"]).unwrap();
     }
-    // Everything that c holds is mirrored at b, and both say so.
+    // Everything that c holds is mirrored at b, and both show that.
     deployment::wait_mirrored("c", &[&b, &c]);
-    // Somebody who answers is not lost.
+    // A site that answers is not lost.
     let refused = a.cli(&["site", "promote", "c", "--accept-loss"]).unwrap_err();
     assert!(refused.contains("not lost"), "{refused}");
     c.kill();
-    // Stale reads are answered by the backup, at every site, and say so; others are not.
+    // Stale reads are answered by the backup, at every site, and marked so; others are not.
     let mut from_backup = 0;
     for key in &keys {
         let found = eventually(LIMIT, || a.cli(&["get", key, "--stale", "--json", "-k", "ledger"]));
@@ -171,7 +171,7 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
         .unwrap();
         client.call(&["SET", key.as_str(), "after"]).unwrap();
     }
-    // The ghost hears of it, serves nothing of what it had, and takes part again.
+    // The stale owner learns of it, serves nothing of what it had, and takes part again.
     c.restart();
     eventually(LIMIT, || match b.cli(&["site", "show", "c", "--json"])? {
         shown if shown.contains("\"lost_to\": null") || shown.contains("\"lost_to\":null") => {
@@ -190,7 +190,7 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
             .unwrap();
         }
     }
-    // Others hear of it when they ask for one of its keys.
+    // Other sites learn of it when they ask for one of its keys.
     eventually(LIMIT, || match slots(&c)? {
         all if all.iter().any(|(site, slots)| site == "c" && *slots > 0) => Ok(()),
         all => Err(format!("{all:?}")),

@@ -28,7 +28,7 @@ fn promote(node: &Node, site: &str, more: &[&str]) -> String {
     eventually(LIMIT, || node.cli(&words)).unwrap()
 }
 
-/// The only failover that a node knows of.
+/// The only failover that a node has learned of.
 fn one_failover(node: &Node) -> Value {
     // The list is of the status that the node published last.
     let decided = eventually(LIMIT, || {
@@ -161,7 +161,7 @@ fn a_site_is_promoted_while_a_registrar_with_slot_0_is_away() {
     agree(&[&a, &b, &c, &d], &names, "all are back");
 }
 
-/// What happens beside the loss of site a, whose backup is b.
+/// What happens beside the loss of site a; its backup is b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// a is killed.

@@ -59,7 +59,7 @@ fn map(port: SocketAddr) -> Result<Vec<(i64, i64, i64)>, String> {
     runs.iter().map(run).collect()
 }
 
-/// All sites say the same, and by that each of some owns slots and all are owned.
+/// All sites show the same map, in which `owning` sites own slots and all slots are owned.
 fn agree(ports: &[SocketAddr], owning: usize) -> Result<(), String> {
     let maps = ports.iter().map(|port| map(*port)).collect::<Result<Vec<_>, _>>()?;
     let slots: i64 = maps[0].iter().map(|(first, last, _)| last - first + 1).sum();
@@ -121,7 +121,7 @@ fn sites_that_start_one_after_the_other_agree_and_a_failed_one_is_shown() {
     eprintln!("and {:?} after the last move", moved.elapsed());
     check(&ports);
 
-    // What the asked site owns it knows, and the rest it has heard.
+    // The asked site's own slots are confirmed, and the rest are hints.
     let listed = eventually(PATIENCE, || {
         let listed = nodes[0].cli(&["slot", "list", "--json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).map_err(|e| e.to_string())?;

@@ -1,6 +1,6 @@
 //! Disks and ids that are not what they seem: an old disk that comes back, an id that two machines
-//! have, a data directory that has lost a part. Each is refused, in words that say what to do, and
-//! nothing acknowledged is lost by it.
+//! have, a data directory that has lost a part. Each is refused with an error that names the
+//! remedy, and nothing acknowledged is lost by it.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn an_old_disk_is_refused_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut site = Site::start(folder.path(), 3, |_| {});
     write(&site.nodes[0], "before", "1");
-    // Not the leader, so that whoever leads knows of the new life before anybody asks.
+    // Not the leader, so that the leader has the new life before the first request.
     let lost = (site.leader().unwrap() + 1) % 3;
     let (one, other) = ((lost + 1) % 3, (lost + 2) % 3);
     site.nodes[lost].kill();
@@ -111,7 +111,7 @@ fn a_directory_that_lost_a_part_is_refused() {
     }
     refuses(&mut site.nodes[node], "its log is gone");
 
-    // What it says to do helps.
+    // The remedy that it names helps.
     fs::rename(&data, folder.path().join("away")).unwrap();
     site.nodes[node].options.join = Some(site.nodes[(node + 1) % 3].options.peer);
     site.nodes[node].restart();
@@ -119,7 +119,7 @@ fn a_directory_that_lost_a_part_is_refused() {
     assert_eq!(read(&site.nodes[node], "key"), Some("1".into()));
 }
 
-/// It ends at once, and says why and what to do.
+/// It ends at once, with an error that has the cause and the remedy.
 fn refuses(node: &mut Node, why: &str) {
     node.respawn();
     assert!(!node.wait_exit(LIMIT).unwrap().success());

@@ -1,4 +1,4 @@
-//! Every order of steps, crashes and returns, over the real rules of who owns a slot.
+//! Every order of steps, crashes and returns, over the real rules for the owner of a slot.
 //!
 //! One slot, three sites (or four): writes, moves, failovers with any set of fenced sites, changes of
 //! backups, sites that leave. In every state: at most one site serves, apart from stale owners that a

@@ -49,7 +49,7 @@ pub(crate) struct Global {
     pub(crate) found: Found,
     pub(crate) found_copy: u8,
     pub(crate) reported: u8,
-    /// The highest copy that an owner said is safe, and the sites that it said so of.
+    /// The highest copy that an owner reported as safe, and the sites with that copy.
     pub(crate) safe: Option<(Tag, u64, u8)>,
     pub(crate) writes: u8,
     pub(crate) moves: u8,
@@ -57,7 +57,8 @@ pub(crate) struct Global {
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
     pub(crate) late: u8,
-    /// The last decision, whether forgotten or not: its failover, whom it fenced, and what was taken.
+    /// The last decision, whether forgotten or not: its failover, the sites that it fenced, and
+    /// what was taken.
     pub(crate) truth: Option<(Ballot, u8, u8)>,
     pub(crate) acknowledged: u8,
     pub(crate) named_lost: u8,

@@ -332,7 +332,7 @@ impl World {
             }
             _ => {}
         }
-        // Any message may say who owns the slot, as far as its sender knows.
+        // Any message may name the slot's owner, by its sender's token.
         let known = match theirs.holding.token {
             Token::Held(epoch) => Some((epoch, id(other))),
             Token::Gone { epoch, to } => Some((epoch, to)),

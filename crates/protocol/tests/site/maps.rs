@@ -1,5 +1,5 @@
-//! Maps of slots of real sites in the lab's virtual time: sites join one after the other, slots move, and
-//! soon after the last move all know where every slot is.
+//! Maps of slots of real sites in the lab's virtual time: sites join one after the other, slots
+//! move, and soon after the last move all maps have the owner of every slot.
 
 use lab::link::Link;
 use lab::simulation::{Down, Settings, Simulation};
@@ -61,7 +61,7 @@ impl Sites {
         self.0.answered.pop().unwrap().outcome.unwrap()
     }
 
-    /// Who owns which slots by the owners' tokens; `None`: some are on their way.
+    /// The owners of slots, by their tokens; `None`: some are on their way.
     fn owners(lab: &Simulation) -> Option<Facts> {
         let mut owners = Facts::default();
         for site in 0..lab.sites.len() {
@@ -122,7 +122,8 @@ fn three_sites_that_start_one_after_the_other_agree() {
     let mut sites = Sites::started_apart(3, MS * 1_500, 1);
     let took = sites.until_right();
     assert!(took <= RIGHT_WITHIN, "{took:?}");
-    // The first one gave slots to the second that are the third's by now: nobody asks it for them.
+    // The first one gave slots to the second that are the third's by now; its map follows without a
+    // request for them.
     let facts = sites.0.slot_facts(0).unwrap();
     let passed_on = Slot::all().filter(|slot| facts.of(*slot).unwrap().epoch.count == 3).count();
     assert!(passed_on > 1_000, "{passed_on}");
@@ -149,7 +150,7 @@ fn ten_sites_agree_after_moves_and_a_site_that_was_away_learns_of_them() {
 fn the_nodes_of_a_site_know_what_their_leader_knows() {
     let mut sites = Sites::started_apart(3, MS * 1_500, 3);
     sites.until_right();
-    // A node that was down while slots moved between other sites has heard of none of it.
+    // A node that was down while slots moved between other sites has learned of no move.
     let down = sites.0.sites[0].nodes.iter().copied().find(|node| sites.0.leader(0) != Some(*node));
     let down = down.unwrap();
     sites.0.crash(down, &Down::Killed);
@@ -160,7 +161,7 @@ fn the_nodes_of_a_site_know_what_their_leader_knows() {
     sites.rest();
     sites.0.start(down);
     sites.until_right();
-    // Its own leader tells it who does not answer.
+    // Its own leader sends it the sites that do not answer.
     sites.0.part_site(2);
     sites.0.run(MS * 20_000);
     let view = sites.0.map_view(down).unwrap();

@@ -1,4 +1,4 @@
-//! Moments by the wall clock, at a leader that does not know yet how much time is in the log.
+//! Moments by the wall clock, at a leader that has not applied yet how much time is in the log.
 
 use crate::world::World;
 use lab::simulation::{Down, EPOCH_MS};
@@ -50,7 +50,7 @@ fn a_key_that_expires_later_is_there_after_all_nodes_were_restarted() {
         world.start(id);
     }
     let wall_ms = EPOCH_MS + world.now().as_millis() as u64;
-    // Whoever leads takes it as soon as it does.
+    // The leader takes it once it has applied that.
     let asked: Vec<Ticket> = [(1, "a"), (2, "b"), (3, "c")]
         .into_iter()
         .map(|(id, key)| ask(&mut world, id, put(key, Expiry::AtMs(wall_ms + 30_000))))

@@ -208,7 +208,7 @@ fn of_two_sites_one_is_lost_and_the_registry_goes_on() {
     let view = sites.view(1, recover(true));
     assert!(view.recovered && view.version.term.number == 1, "{view:?}");
     let made = sites.made(1, change(create("y")));
-    // The other one has not heard of it, and comes back.
+    // The other one has not learned of it, and comes back.
     sites.lab.rejoin_site(0);
     sites.agree();
     assert_eq!(sites.registry(0).keyspaces.last(), Some(&made));
@@ -251,7 +251,7 @@ fn what_a_keyspace_holds_outlives_a_recovery_that_did_not_know_of_it() {
     let made = sites.made(0, change(create("new")));
     let count = count_at(&sites, 0, &made);
     assert_eq!(sites.ask(0, count.clone()), Ok(Answer::Integer(1)));
-    // The third one, which has not heard of the keyspace, goes on without the two that made it.
+    // The third one, which has not learned of the keyspace, goes on without the two that made it.
     sites.lab.part_site(0);
     sites.lab.part_site(1);
     let recover = Body::RecoverRegistry { without: vec![SiteId(1), SiteId(2)], accept: true };
@@ -279,7 +279,7 @@ fn a_site_that_joined_beyond_the_end_of_a_term_has_not_left() {
         panic!("not registered")
     };
     sites.ask(3, Body::Write(Command::Enter { site: id, registry })).unwrap();
-    // The third one goes on without those that it knows of, and does not know of this one.
+    // The third one goes on without those in its registry, which does not have this one.
     [0, 1, 3].into_iter().for_each(|site| sites.lab.part_site(site));
     let recover = Body::RecoverRegistry { without: vec![SiteId(1), SiteId(2)], accept: true };
     assert!(sites.view(2, recover).recovered);
@@ -323,7 +323,7 @@ fn a_recovery_that_ended_half_way_is_asked_for_again() {
 #[test]
 fn a_site_learns_the_registry_that_a_request_rests_on_before_it_is_served() {
     let mut sites = Sites::new(3);
-    // b hears nothing of what a and c agree on.
+    // b receives nothing of what a and c agree on.
     sites.lab.hold_sites(0, 1);
     sites.lab.hold_sites(2, 1);
     let made = sites.made(0, change(create("new")));
