@@ -2,8 +2,8 @@
 //!
 //! A copy is complete: all that its owner had at one moment of an epoch, or all of the epoch. It lies
 //! under generations of its own and is not served, stale reads apart. The backup stream of the owner
-//! may *feed* it ([`super::mirrors`]); then its position is the stream's. What it is a copy of, and when
-//! it may go, is for [`crate::global::ownership`] to say.
+//! may *feed* it ([`super::mirrors`]); then its position is the stream's. What it is a copy of, and
+//! when it may go, is decided in [`crate::global::ownership`].
 //!
 //! ```text
 //! B bucket        → (0 | 1 ‖ epoch ‖ generation ‖ origin ‖ position, varints) of each slot (slot_rows.rs)
@@ -67,7 +67,7 @@ impl Copies {
         Ok(all)
     }
 
-    /// The generations under which copies lie, and whose they are.
+    /// The generations under which copies lie, and their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.by_slot.iter().flat_map(|(slot, here)| {
             let owner = |keyspace| Owner::Copied { keyspace, slot: *slot };
@@ -243,7 +243,7 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// The time of a copied record has come. Whoever owns the slot tells others.
+    /// A copied record expires here. Only the slot's owner reports that to other sites.
     pub(super) fn expire_copied(&mut self, keyspace: KeyspaceId, slot: Slot, key: &[u8]) {
         if let Some(store) = self.copied_store(keyspace, slot) {
             self.overlay.remove(tables::record(store.generation, key));

@@ -10,7 +10,7 @@
 //! l keyspace                       → what its change log still holds             (changes.rs)
 //! u keyspace name                  → position of a consumer's cursor
 //! h keyspace revision ordinal      → change
-//! q client                         → what is known of a client                   (requests.rs)
+//! q client                         → what is remembered of a client              (requests.rs)
 //! a client sequence                → the answer it got
 //! s keyspace slot                  → where a global keyspace's slot lies             (stores.rs)
 //! T bucket                         → the right to serve each of 128 slots           (tokens.rs, slot_rows.rs)
@@ -27,11 +27,11 @@
 //! y slot                           → the same of one slot, by an earlier version
 //! m from part                      → a mirror of another site                   (mirrors.rs)
 //! n from keyspace slot             → where what it mirrors lies
-//! d m                              → who keeps the mirror of this site        (mirroring.rs)
+//! d m                              → the site that keeps this one's mirror    (mirroring.rs)
 //! d d, d f, d p, d r, d x          → the deployment; the ring's pointers
 //! R                                → what it promised and accepted of the registry  (registrar.rs)
 //! W bucket                         → until when keys of it were written that are gone  (removals.rs)
-//! Q [whose] slot client            → what is known of a client, about a slot        (requests.rs)
+//! Q [whose] slot client            → what is remembered of a client, about a slot   (requests.rs)
 //! A slot client sequence           → revision ‖ the answer it got
 //! A whose slot client sequence     → the same of copies and of what comes            (lineage.rs)
 //! v number                         → what an earlier version kept of a move          (kept.rs)
@@ -59,11 +59,11 @@ pub(super) const MEMBERS: &[u8] = b"zm";
 
 /// The key of the deployment.
 pub(super) const DEPLOYMENT: &[u8] = b"dd";
-/// The key that says that this site began the deployment.
+/// The key that marks that this site began the deployment.
 pub(super) const FOUNDER: &[u8] = b"df";
-/// The key of the slots that stay here whatever the hash says.
+/// The key of the slots that stay here whatever their home.
 pub(super) const PINNED: &[u8] = b"dp";
-/// The key that says that this site is fenced: it serves no slot.
+/// The key that marks that this site is fenced: it serves no slot.
 pub(super) const FENCED: &[u8] = b"dx";
 /// The key of the ring's pointers.
 pub(super) const RING: &[u8] = b"dr";
@@ -71,7 +71,7 @@ pub(super) const RING: &[u8] = b"dr";
 /// The key of what this site promised and accepted of the registry.
 pub(super) const REGISTRAR: &[u8] = b"R";
 
-/// The key of who keeps this site's mirror.
+/// The key of the site that keeps this one's mirror.
 pub(super) const OWN_MIRROR: &[u8] = b"dm";
 
 /// The first bytes of the tables' keys.
@@ -111,7 +111,7 @@ pub(super) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
     ([table], [table + 1])
 }
 
-/// The key of what a table says about a keyspace.
+/// The key of a table's row about a keyspace.
 pub(super) fn of_keyspace(table: u8, keyspace: KeyspaceId) -> Vec<u8> {
     let mut key = Vec::with_capacity(5);
     key.push(table);
@@ -173,7 +173,7 @@ pub(super) fn expiry(expires_ms: u64, generation: u64, key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the key of an expiry says: when, in which generation, and the user's key.
+/// What the key of an expiry contains: when, in which generation, and the user's key.
 pub(super) fn parse_expiry(key: &Bytes) -> Option<(u64, u64, Bytes)> {
     let expires_ms = u64::from_be_bytes(key.get(1..9)?.try_into().ok()?);
     let (generation, len) = take_varint(&key[9..])?;
@@ -351,7 +351,7 @@ pub(super) fn parse_number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }
 
-/// The key of what a table says about a move that brings slots.
+/// The key of a table's row about a move that brings slots.
 pub(super) fn of_move(table: u8, id: MoveId) -> Vec<u8> {
     let mut key = Vec::with_capacity(19);
     key.push(table);
