@@ -420,8 +420,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.gate.set(gate);
     }
 
-    /// Whether this node knows, without asking, that nobody else leads: by what gate its reads could
-    /// go if its state were as far as its log.
+    /// Whether it is certain, without a question, that no other node leads: by what gate this
+    /// node's reads could go if its state were as far as its log.
     pub(super) fn leads_for_sure(&self) -> ReadGate {
         let only_voter =
             self.members.voters == [self.options.node.0] && self.members.voters_outgoing.is_empty();

@@ -1,5 +1,5 @@
-//! Copies of keys that other sites hold ([`crate::global::cache`]): this node's, and what it tells the
-//! nodes of others about the keys that are here.
+//! Copies of keys that other sites hold ([`crate::global::cache`]): this node's, and the validators
+//! that it sends to the nodes of other sites for the keys that are here.
 
 use super::machine::tokens::Token;
 use super::reads::WaitingRead;
@@ -40,8 +40,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         is_answered
     }
 
-    /// What goes along with a request to another site: what is known here of its key, if that may be
-    /// copied.
+    /// What goes along with a request to another site: the validator of this node's copy of its
+    /// key, if that may be copied.
     pub(super) fn known_copy(&mut self, id: u64) -> Option<across::Validator> {
         if !matches!(self.routing.origin(id)?, Origin::Client(_)) {
             return None;

@@ -1,12 +1,12 @@
 //! This site's part in its deployment: what its leader does, all of it from durable state.
 //!
 //! - A site that is to begin a deployment begins it.
-//! - The registry reaches every site: whoever made a new version tells the others at once, and everybody
-//!   tells somebody now and then which one it has ([`super::versions`]).
-//! - The registry says where this site's nodes are.
-//! - Slots go to the site that they belong to by the hash ([`crate::global::homes`]), unless somebody
-//!   has moved them on purpose; a site that is to leave gives all of them away, and then is gone.
-//! - Slots that are to leave are carried ([`crate::global::handover`]).
+//! - The registry reaches every site: the maker of a new version sends it to the others at once,
+//!   and every site sends its version to another one now and then ([`super::versions`]).
+//! - The registry has the addresses of this site's nodes.
+//! - Slots go to their home ([`crate::global::homes`]), unless an operator has moved them; a site
+//!   that is to leave gives all of them away, and then is gone.
+//! - Slots that are to leave are handed over ([`crate::global::handover`]).
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
@@ -24,32 +24,32 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::across::AcrossSay;
 
-/// How often this node tells somebody which registry it has.
+/// How often this node sends its registry's version to another site.
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
-/// How often what this site says of itself is compared with the registry.
+/// How often this site's description is compared with the registry.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Moves that a site begins by itself at once.
 const OWN_MOVES_MAX: usize = 4;
 
-/// What this node has told, and when it looks again.
+/// What this node has sent, and when it looks again.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// The version that the shell knows.
+    /// The version that the shell has.
     known: Option<Ballot>,
     next_gossip: Duration,
     next_look: Duration,
-    /// Whose turn it is to be told.
+    /// The turn of the next site to send to.
     turn: usize,
     next_founding: Duration,
-    /// The term in which it has told everybody that it leads.
+    /// The term in which it has notified all sites that it leads.
     led_in: Option<u64>,
     /// The version of the registry by which nothing is to be handed over; `None`: tokens have changed since.
     balanced: Option<Ballot>,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// What was applied may have changed what this site holds, and what it knows of others.
+    /// What was applied may have changed what this site holds, and its records of others.
     pub(super) fn follow_deployment(&mut self) {
         let changed = self.machine.take_changed_tokens();
         if !changed.is_empty() {
@@ -86,13 +86,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let has_left = registry.site(own).is_none() && !joins;
         self.outputs.push_back(Output::Deployment { own, registry, has_left });
         self.routing.wake();
-        // Whoever made it tells everybody; the others hear of it by any message if they miss that.
+        // Its maker sends it to all sites; one that misses that learns of it by any message.
         if self.leads() && version.site == own && !is_first {
             self.tell_everybody(true);
         }
     }
 
-    /// A site whose deployment has no other one has nobody to talk to.
+    /// Whether there is no other site in the deployment.
     pub(super) fn is_alone(&self) -> bool {
         match self.machine.membership() {
             Some(member) => member.registry.sites.len() <= 1 && self.is_well_described(),
@@ -175,7 +175,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         entry.is_none_or(|entry| entry.nodes == self.described_nodes())
     }
 
-    /// Sees to it that the registry says what this site, and this node, is like.
+    /// Keeps the registry's entries of this site and this node up to date.
     fn describe(&mut self) {
         let Some(member) = self.machine.membership() else { return };
         if self.members.nodes.is_empty() || self.is_well_described() {
@@ -356,17 +356,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (all, used)
     }
 
-    /// The registry as this replica knows it; `None`: its site belongs to no deployment.
+    /// This replica's copy of the registry; `None`: its site belongs to no deployment.
     pub fn registry(&self) -> Option<std::sync::Arc<model::Registry>> {
         self.machine.membership().map(|member| member.registry.clone())
     }
 
-    /// What this site knows of its right to a slot.
+    /// This site's record of its right to a slot.
     pub fn token(&self, slot: Slot) -> Token {
         self.machine.token(slot)
     }
 
-    /// The epoch at which this site serves a slot, as far as this replica knows; `None`: it does not.
+    /// The epoch at which this site serves a slot, by this replica's state; `None`: it does not.
     pub fn serves(&self, slot: Slot) -> Option<model::Epoch> {
         self.machine.serves(slot).then(|| self.machine.token(slot).epoch())
     }

@@ -36,7 +36,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         leads && self.gate.now() != ReadGate::Closed && self.has_applied_all()
     }
 
-    /// Looks at the answers whose index is applied.
+    /// Looks at the answers with an applied index.
     pub(super) fn hand_out_answers(&mut self) {
         let now = self.now.monotonic;
         while let Some((id, told)) = self.routing.next_told(self.reads.indexes_applied()) {

@@ -2,8 +2,8 @@
 //!
 //! A client may ask any node. A write goes to the leader with an id of this node's own (unless the
 //! client numbered it itself), so that it can be sent again, to the same leader or to the next one,
-//! and is still applied once. A request that cannot be told from its own repetition (clearing
-//! everything, say) is sent once; if its leader is lost, its outcome is unknown.
+//! and is still applied once. A request that cannot be numbered (clearing everything, say) is sent
+//! once; if its leader is lost, its outcome is unknown.
 
 use super::Origin;
 use super::writes::{Settled, forgotten_is_unknown, unknown};
@@ -17,12 +17,12 @@ struct Outstanding {
     origin: Origin,
     body: Body,
     deadline: Duration,
-    /// To whom it went, in which term; `None`: to nobody yet.
+    /// The leader it was sent to, and the term; `None`: it was not sent yet.
     sent: Option<(NodeId, u64)>,
     not_before: Duration,
 }
 
-/// What this node has forwarded and not heard of.
+/// What this node has forwarded and has no answer to.
 pub(super) struct Forwarding {
     client: ClientId,
     outstanding: BTreeMap<u64, Outstanding>,
@@ -39,7 +39,7 @@ impl Forwarding {
         Forwarding { client, outstanding, last_id: 0, unsent: 0, taken_from: None }
     }
 
-    /// Takes in a request for whoever leads.
+    /// Takes in a request for the leader.
     #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
     pub(super) fn push(
         &mut self,
@@ -129,7 +129,8 @@ impl Forwarding {
         }
     }
 
-    /// What became of a request. A leader that says it leads no more did nothing: ask the next.
+    /// The outcome of a request. A leader that answers that it leads no more did nothing: ask the
+    /// next.
     pub(super) fn answered(
         &mut self,
         id: u64,
@@ -138,7 +139,7 @@ impl Forwarding {
         patience: Duration,
         settled: &mut Vec<Settled>,
     ) {
-        // On the wire numbers begin where this process says: an answer that was meant for an
+        // On the wire numbers begin at one of this process: an answer that was meant for an
         // earlier process of this node must not be taken for one to this one's request.
         let id = id.wrapping_sub(self.client.0);
         if outcome == Err(Failure::NoLeader)

@@ -17,11 +17,11 @@ pub enum ReadGate {
     /// Stale ones, and until this moment (monotonic) linearizable ones of keyspaces with lease
     /// reads.
     Lease(Duration),
-    /// All: this node is the only voter, so nobody else can have acknowledged anything.
+    /// All: this node is the only voter, so no other node can have acknowledged anything.
     Open,
 }
 
-/// The gate of a core, and what its shell has been told of it.
+/// The gate of a core, and the gate that its shell has.
 ///
 /// The shell performs outputs in order, and reads pass the core by meanwhile. So the gate *narrows*
 /// before anything else leaves: before the message that lets another node lead or acknowledge, and
@@ -46,12 +46,12 @@ impl Gate {
         self.now = gate;
     }
 
-    /// What the shell is to be told before it performs anything else.
+    /// The gate that the shell is to receive before it performs anything else.
     pub(super) fn narrowed(&mut self) -> Option<ReadGate> {
         (self.now < self.told).then(|| self.tell())
     }
 
-    /// What the shell is to be told when it has performed everything else.
+    /// The gate that the shell is to receive when it has performed everything else.
     pub(super) fn moved(&mut self) -> Option<ReadGate> {
         (self.now != self.told).then(|| self.tell())
     }
@@ -104,7 +104,7 @@ impl ReadGate {
             // The core waits for the entry that makes it so for everybody.
             Err(Stopped::Due(_)) => None,
             Err(Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
-            // The core meets the same error and says what happens next.
+            // The core meets the same error and decides what happens next.
             Err(Stopped::Failed(_)) => None,
         }
     }

@@ -1,8 +1,8 @@
-//! Leadership on its way to another node, and whoever asked for that.
+//! Leadership on its way to another node, and the requests for that.
 //!
-//! Handing over is a wish: the other node must hold the whole log first, and then win an election
-//! that this node only gives it a head start in. So whoever asked is answered when it is known who
-//! leads, and not before.
+//! A transfer may fail: the other node must hold the whole log first, and then win an election that
+//! this node only gives it a head start in. So the request is answered when the next leader is
+//! known, and not before.
 
 use super::Origin;
 use super::writes::{Settled, unknown};
@@ -17,7 +17,7 @@ pub(super) struct Asked {
     pub(super) deadline: Duration,
 }
 
-/// Those who wait to hear how a handover ends.
+/// The requests that wait for the end of a transfer.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
     asked: Vec<Asked>,

@@ -1,24 +1,24 @@
-//! Log time: what expiry and the memory for retries are judged by, and who vouches for it.
+//! Log time: the clock of expiry and of the memory for retries, and what it is derived from.
 //!
-//! Every entry of the log bears a log time, and a state's own is the latest of any entry that it has
-//! applied. The leader gives it, and it vouches for **elapsed time**, never for what a clock shows:
+//! Every entry of the log bears a log time, and a state's own is the latest of any entry that it
+//! has applied. The leader gives it, and it measures **elapsed time**, never what a clock shows:
 //!
 //! - log time goes on by what the leader's monotonic clock measures, and at a change of leader by what
 //!   the next leader's measured since it last received the time of the one before;
 //! - it is *steered* towards the leader's wall clock by at most one part in [`STEERING`] of the time
-//!   that passes. So no jump of a wall clock moves it by more, and two nodes whose wall clocks differ by
-//!   hours give the same durations;
+//!   that passes. So no jump of a wall clock moves it by more, and two nodes with wall clocks that
+//!   differ by hours give the same durations;
 //! - one entry moves it by at most [`LEAP_MS`]. An idle leader proposes an entry each
-//!   [`IDLE_MS`], so only a leader that was asleep or had no quorum meets that bound: time for which
-//!   nobody vouches is not counted, and keys live longer for it, never shorter;
+//!   [`IDLE_MS`], so only a leader that was asleep or had no quorum meets that bound: time that no
+//!   leader measured is not counted, and keys live longer for it, never shorter;
 //! - a site that has never had a log time begins with the leader's wall clock.
 //!
 //! Wall clocks come in where people name a moment: an absolute expiry is translated by the leader's
 //! wall clock when it is proposed ([`super::moments`]), which waits until the leader has applied an entry
-//! of its own term and so knows log time, and back when it is asked for. Followers are
-//! told both clocks with every heartbeat and every read index of their leader. The latter also says
-//! up to when keys are *due*: a linearizable read that meets a key that is due though no entry has said
-//! so yet waits for the entry that does ([`super::reads`]).
+//! of its own term and so has log time, and back when it is asked for. Followers receive
+//! both clocks with every heartbeat and every read index of their leader. The latter also has
+//! the time up to which keys are *due*: a linearizable read that meets a key that is due though no
+//! entry has removed it yet waits for the entry that does ([`super::reads`]).
 
 use super::Site;
 use super::machine::Pace;
@@ -29,7 +29,7 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::peer;
 
-/// etcd's numbers of the messages that tell what time it is: heartbeats and read indexes.
+/// etcd's numbers of the messages with the time: heartbeats and read indexes.
 const TELLS_TIME: [u32; 2] = [8, 16];
 
 /// Log time differs from elapsed time by at most one part in so many.
@@ -41,7 +41,7 @@ const IDLE_MS: u64 = 60_000;
 /// As near the wall clock is shown as it is: it has no finer steps.
 const NEAR_MS: u64 = 1;
 
-/// Log time as one node knows it now.
+/// Log time at one node.
 #[derive(Clone, Debug)]
 pub(super) struct LogClock {
     /// Log time when the monotonic clock showed `at`.
@@ -53,7 +53,7 @@ pub(super) struct LogClock {
     wall_ahead_ms: i64,
     /// The latest log time of an entry that was applied or proposed here; 0: there is none yet.
     last_ms: u64,
-    /// The term's leader has said so.
+    /// The clock that the term's leader has sent.
     heard: Option<(u64, peer::Clock)>,
     /// A bug, for a trial: log time is what the wall clock shows.
     by_wall: bool,
@@ -118,7 +118,7 @@ impl LogClock {
             return;
         }
         let is_first = std::mem::replace(&mut self.last_ms, log_time_ms) == 0;
-        // A wall clock that nobody has proposed counts for nothing.
+        // A wall clock that was never proposed counts for nothing.
         let latest = if is_first { 0 } else { LEAP_MS };
         let (first, last) = (log_time_ms, log_time_ms.saturating_add(latest));
         // What was shown may be that little ahead of what was measured, and is not measured again: or
@@ -128,7 +128,7 @@ impl LogClock {
         self.shown_ms = self.shown_ms.clamp(first, last);
     }
 
-    /// The leader of this term says what time it is.
+    /// The leader of this term has sent its clock.
     pub(super) fn hear(&mut self, term: u64, clock: peer::Clock) {
         // A connection that broke may bring what is older.
         let known_ms =
@@ -142,8 +142,8 @@ impl LogClock {
         self.wall_ahead_ms = clock.wall_ahead_ms;
     }
 
-    /// The time up to which the leader of this term has let it be known that keys are due; `None`: it
-    /// cannot propose an entry now, or has said nothing.
+    /// The time up to which keys are due, by the leader of this term; `None`: it cannot propose an
+    /// entry now, or has sent no time.
     pub(super) fn heard_ms(&self, term: u64) -> Option<u64> {
         let (of, clock) = self.heard?;
         (of == term && clock.moves).then_some(clock.log_time_ms)
@@ -164,7 +164,7 @@ impl LogClock {
         (self.last_ms > 0).then(|| self.last_ms.saturating_add(IDLE_MS))
     }
 
-    /// What a leader tells its followers.
+    /// The clock that a leader sends to its followers.
     pub(super) fn word(&self, moves: bool) -> peer::Clock {
         peer::Clock { log_time_ms: self.shown_ms, wall_ahead_ms: self.wall_ahead_ms, moves }
     }
@@ -188,8 +188,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.leads() && self.disk_full.is_none() && !self.options.witness
     }
 
-    /// The log time by which a read that is looked at now tells that a key is due. `None`: nothing can
-    /// be proposed now, and what was applied must do.
+    /// The log time by which a key is due for a read that is looked at now. `None`: nothing can be
+    /// proposed now, and what was applied must do.
     pub(super) fn due_by_ms(&self) -> Option<u64> {
         match self.leads() {
             true => self.moves_time().then(|| self.log_clock.now_ms()),

@@ -3,12 +3,12 @@
 //! An absolute expiry comes in as a moment by the wall clock. The leader turns it into log time when it
 //! proposes the write, by the difference of the two clocks then; so what is left of it counts as
 //! elapsed time from there on, like any other expiry, and a clock that jumps later changes nothing.
-//! Who asks for it is told the moment by the wall clock again, and how much is left.
+//! A query for it returns the moment by the wall clock again, and how much is left.
 
 use model::{Answer, Command, Expiring, Expiry, Mirroring, Receiving, Step, Write};
 
 /// Turns the moments in a command into log time, as it goes into the log. Doing it again changes
-/// nothing, whoever leads by then.
+/// nothing, under any leader.
 pub(super) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
     match command {
         Command::Write { write, .. } => of_write(write, wall_ahead_ms),

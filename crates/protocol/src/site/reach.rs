@@ -1,7 +1,7 @@
 //! Which other sites answer.
 //!
-//! Whoever is asked something and says nothing for the patience, from any of its nodes, is silent
-//! until it says something again. While somebody is silent all its nodes are asked whether they are
+//! A site that was asked something and sends nothing for the patience, from any of its nodes, is
+//! silent until its next message. While it is silent all its nodes are asked whether they are
 //! there, so that this does not last longer than it must.
 
 use super::Site;
@@ -14,13 +14,13 @@ use storage::snapshot::Snapshots;
 use storage::state::State;
 use wire::across::{AcrossSay, Alive};
 
-/// A site that was asked and has said nothing for this long cannot be reached: what was sent there and
-/// may be done once only is in doubt.
+/// A site that was asked and has sent nothing for this long cannot be reached: what was sent there
+/// and may be done once only is in doubt.
 const LOST_AFTER: Duration = Duration::from_secs(5);
-/// How often a site that says nothing is asked whether it is there.
+/// How often a silent site is asked whether it is there.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What was heard from whom.
+/// When each site's last message came, and since when it has not answered.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     heard: BTreeMap<SiteId, Duration>,
@@ -30,7 +30,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// A site says something.
+    /// A message of a site has come.
     pub(super) fn heard(&mut self, site: SiteId, now: Duration) {
         self.heard.insert(site, now);
         self.asked.remove(&site);
@@ -41,29 +41,29 @@ impl Reach {
         self.asked.entry(site).or_insert(now);
     }
 
-    /// Whether a site was asked and has said nothing for the patience.
+    /// Whether a site was asked and has sent nothing for the patience.
     pub(super) fn is_silent(&self, site: SiteId, now: Duration) -> bool {
         self.asked.get(&site).is_some_and(|since| *since + PATIENCE <= now)
     }
 
-    /// The sites that cannot be reached: each was asked several times and has said nothing at all.
+    /// The sites that cannot be reached: each was asked several times and has sent nothing at all.
     pub(super) fn lost(&self, now: Duration) -> BTreeSet<SiteId> {
         let lost = self.asked.iter().filter(|(_, since)| **since + LOST_AFTER <= now);
         lost.map(|(site, _)| *site).collect()
     }
 
-    /// The sites that say nothing at the moment.
+    /// The sites that are silent at the moment.
     pub(super) fn silent(&self, now: Duration) -> BTreeSet<SiteId> {
         let silent = self.asked.iter().filter(|(_, since)| **since + PATIENCE <= now);
         silent.map(|(site, _)| *site).collect()
     }
 
-    /// Whether a site has said something since then.
+    /// Whether a message of a site has come since then.
     pub(super) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
         self.heard.get(&site).is_some_and(|at| *at >= since)
     }
 
-    /// Whether a site said something lately.
+    /// Whether a message of a site has come lately.
     pub(super) fn is_heard(&self, site: SiteId, now: Duration) -> bool {
         self.heard.get(&site).is_some_and(|at| *at + PATIENCE > now)
     }

@@ -5,28 +5,29 @@
 //! is applied here. The next round gathers while one is under way. A round that gets no answer
 //! (a message was lost, the leader is new) is asked again under a new number.
 //!
-//! A round that the *leader* completes also is a lease: its followers will not vote for anybody
-//! else for an election timeout after the heartbeats it was made of were sent. Keyspaces that say so
-//! may read by it, less [`LEASE_MARGIN`] for clocks that run at different rates; others never do.
-//! A lease says who leads, and nothing of how far the leader's own state is: entries are committed by
+//! A round that the *leader* completes also is a lease: its followers will not vote for another
+//! node for an election timeout after the heartbeats it was made of were sent. Keyspaces with lease
+//! reads may read by it, less [`LEASE_MARGIN`] for clocks that run at different rates; others never
+//! do. A lease proves leadership, not how far the leader's own state is: entries are committed by
 //! the followers' acknowledgements while the leader's disk still writes them, the leader applies only
 //! what its own disk has, and a follower that is ahead may have answered already. So a read by lease
 //! waits, as any other, until the commit index of its arrival is applied here.
 //!
-//! A read that meets a key which is *due* (its time has come by the leader's clock, and no entry has
-//! said so yet) waits for the entry that does, as no clock's word is to be believed twice: once the key
-//! was gone for one read it must be gone for all. By what time keys are due is settled when the read is
-//! first looked at, so that it waits for one tick and not for ever. The leader proposes that tick by
-//! itself; a follower has heard the time together with the read index, so it is never too early.
+//! A read that meets a key which is *due* (its time has come by the leader's clock, and no entry
+//! has removed it yet) waits for the entry that does: once the key was gone for one read it must be
+//! gone for all, and a clock alone does not ensure that. By what time keys are due is settled when
+//! the read is first looked at, so that it waits for one tick and not for ever. The leader proposes
+//! that tick by itself; a follower receives the time together with the read index, so it is never
+//! too early.
 //!
 //! A request that goes to another site takes a read index of this site beside it ([`Reads::want_index`]):
 //! all that leave until the next round begins share that round's index, with reads of this site's own if
 //! there are any, so that it costs a message for each of its round trips and not for each request.
 //!
-//! Two more things keep a lease true. A node that has just started votes for nobody for an election
-//! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun to
-//! hand leadership over has no lease for the rest of its term, since the word that lets the other
-//! stand at once may still be on its way.
+//! Two more things keep a lease true. A node that has just started grants no vote for an election
+//! timeout, since it may have forgotten a heartbeat that it answered. And a leader that has begun
+//! to hand leadership over has no lease for the rest of its term, since the message that lets the
+//! other stand at once may still be on its way.
 
 use super::Origin;
 use model::{ClientId, KeyspaceId, Query, limits};
@@ -47,7 +48,7 @@ pub(super) struct WaitingRead {
     pub(super) due: Due,
 }
 
-/// By what time a read tells that a key is due.
+/// The time by which a key is due for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// By log time as it was applied here: nothing is due that is not gone.
@@ -92,8 +93,8 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// None yet. Rounds are numbered from where `process`, drawn at its start, says: an answer that
-    /// was meant for an earlier process of this node must not be taken for one to this one's.
+    /// None yet. Rounds are numbered from `process`, drawn at its start: an answer that was meant
+    /// for an earlier process of this node must not be taken for one to this one's.
     pub(super) fn new(process: ClientId) -> Reads {
         Reads { rounds: process.0, ..Reads::default() }
     }

@@ -5,8 +5,8 @@
 //! snapshot when the power failed. Whatever it is, afterwards it is a prefix of the log, and the
 //! rest is applied again as it is found committed.
 //!
-//! What cannot be mended here is said loudly: a log that lost entries the state has seen, or a
-//! state to be rebuilt whose snapshot is gone.
+//! What cannot be mended here is an error: a log that lost entries which the state has applied, or
+//! a state to be rebuilt without its snapshot.
 
 use super::machine::{self, Committed, Machine, MachineError};
 use model::{Bytes, Revision};
@@ -110,7 +110,7 @@ pub fn begin_site<S: State>(
     Ok(writer.restart(LogStart { index: 1, term: 1 })?)
 }
 
-/// Makes log, snapshot and state agree. `warn` is told of every rebuild and why.
+/// Makes log, snapshot and state agree. `warn` receives every rebuild and its cause.
 pub fn recover<S: State>(
     recovered: &mut Recovered,
     writer: &mut impl LogWriter,
@@ -169,7 +169,7 @@ fn rebuild<S: State>(
     }
     let mut machine = Machine::open(state.clone())?;
     if let Some(head) = snapshot.filter(|head| machine.applied().index < head.index) {
-        // A witness's: it holds nothing but what it is of, and that is said by its head.
+        // A witness's: it holds nothing but what it is of, and that is in its head.
         let applied = machine::Applied { index: head.index, term: head.term };
         machine.skip_to(applied, head.members.clone())?;
     }

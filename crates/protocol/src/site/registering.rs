@@ -1,11 +1,11 @@
 //! Slots that are not at home: their holder registers them, so that a lookup on the ring finds
 //! them.
 //!
-//! A lookup ends at the ring's successor of a slot ([`Homes::registrar`]), which sends whoever asks
-//! to the slot's home, unless it knows better. Who holds a slot that an operator has moved tells it
-//! so, when that changes and now and then: what was told is lost with a message, and who is to be
-//! told changes with the registry. What nobody was told yet is found by asking one site after the
-//! other.
+//! A lookup ends at the ring's successor of a slot ([`Homes::registrar`]), which redirects to the
+//! slot's home, unless another holder is registered. The holder of a slot that an operator has
+//! moved registers it there, when that changes and now and then: a message may be lost, and the
+//! registrar of a slot changes with the registry. A slot that is not registered yet is found by
+//! asking one site after the other.
 //!
 //! [`Homes::registrar`]: crate::global::homes::Homes::registrar
 
@@ -20,12 +20,12 @@ use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 
-/// How often a site is told again what it was told.
+/// How often slots are registered again.
 const TELL_AGAIN: Duration = Duration::from_secs(30);
 /// How long it is tried.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Whom this leader has told of which slots.
+/// The slots that this leader has registered, by registrar.
 #[derive(Debug, Default)]
 pub(super) struct Registering {
     told: BTreeMap<SiteId, SlotEpochs>,
@@ -33,7 +33,7 @@ pub(super) struct Registering {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Tells whoever is to know which slots are here although their home is elsewhere.
+    /// Registers the slots that are here although their home is elsewhere.
     pub(super) fn register_slots(&mut self) {
         if !self.leads() {
             self.registering = Registering::default();

@@ -1,4 +1,4 @@
-//! Snapshots: made when the log is long, served to those who lag, taken in when this node does.
+//! Snapshots: made when the log is long, served to nodes that lag, taken in when this node does.
 
 use super::transfer::{Incoming, Taking};
 use super::{Output, Site, machine};
@@ -11,7 +11,7 @@ use storage::snapshot::{Chunk, SnapshotError, SnapshotHead, Snapshots};
 use storage::state::State;
 use wire::peer::{self, Say};
 
-/// A snapshot that somebody has taken a piece of so lately is not replaced by a newer one.
+/// A snapshot that a node has taken a piece of so lately is not replaced by a newer one.
 const SNAPSHOT_IN_USE: Duration = Duration::from_secs(10);
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -93,7 +93,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.send(from, Say::SnapshotChunk(chunk));
     }
 
-    /// The leader says that we need a snapshot.
+    /// The leader's message that this node needs a snapshot.
     pub(super) fn take_snapshot_offer(&mut self, from: NodeId, message: peer::Raft) {
         let Some(index) = message.snapshot.as_ref().map(|head| head.index) else { return };
         if message.term < self.raft.term() {
@@ -118,8 +118,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// A leader offers a snapshot again to a node that has not asked for a piece of it for long: the
-    /// offer, or the word that it was taken in, may have been lost.
+    /// A leader offers a snapshot again to a node that has not asked for a piece of it for long:
+    /// the offer, or the report that it was taken in, may have been lost.
     pub(super) fn offer_again(&mut self) {
         let now = self.now.monotonic;
         let patience = 2 * self.options.election_timeout();
@@ -210,7 +210,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         taken
     }
 
-    /// The state is that of a snapshot now: raft and everybody who waits are told.
+    /// The state is that of a snapshot now: raft and all waiting requests follow.
     pub(super) fn take_effect(&mut self, head: SnapshotHead) {
         let Some(Incoming { mut message, .. }) = self.incoming.take() else { return };
         self.applied = head.index;

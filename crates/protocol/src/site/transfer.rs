@@ -1,9 +1,9 @@
 //! A snapshot on its way to a node that lags.
 //!
-//! Raft only says that a follower needs one and of which index; the content is pulled by the
+//! Raft only determines that a follower needs one and of which index; the content is pulled by the
 //! follower, piece after piece, each asked for when the one before is on its disk. So one slow
 //! receiver holds one piece in memory, a broken link costs one piece, and a leader that has made a
-//! newer snapshot meanwhile says that the old one is gone and starts over.
+//! newer snapshot meanwhile answers that the old one is gone and starts over.
 
 use model::NodeId;
 use std::time::Duration;

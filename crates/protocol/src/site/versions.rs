@@ -30,7 +30,7 @@ pub(super) struct Versions {
     ahead_bytes: usize,
     /// The version that waiting messages were last compared with.
     looked_at: Option<Ballot>,
-    /// The version that each site is known to have.
+    /// The version that each site has reported.
     known: BTreeMap<SiteId, Ballot>,
     sent: BTreeMap<SiteId, (Ballot, Duration)>,
     wanted: BTreeMap<SiteId, (Ballot, Duration)>,
@@ -93,7 +93,7 @@ impl Versions {
         is_due
     }
 
-    /// Whether a site is known to have a version, or a later one of its term. Those of later terms need
+    /// Whether a site has reported a version, or a later one of its term. Those of later terms need
     /// not contain it.
     pub(super) fn has(&self, site: SiteId, version: Ballot) -> bool {
         let has = |known: &Ballot| known.term == version.term && *known >= version;

@@ -1,11 +1,11 @@
 //! Writes on their way through the log.
 //!
-//! A write waits until no append is on its way to disk; then all that wait become one entry. Who
-//! asked is kept beside the entry's index and term: when that index is applied with the same term,
-//! the entry's answers are theirs; with another term, another leader's entry stands there and ours
-//! is known never to happen, so its writes simply wait again. Before that nothing is known: an entry
-//! that was cut from this node's log may lie in another's and be committed yet. Only a write whose
-//! entry's fate is open when its deadline comes is answered as unknown.
+//! A write waits until no append is on its way to disk; then all that wait become one entry. Their
+//! origins are kept beside the entry's index and term: when that index is applied with the same
+//! term, the entry's answers are theirs; with another term, another leader's entry stands there and
+//! ours is certain never to be applied, so its writes simply wait again. Before that nothing is
+//! certain: an entry that was cut from this node's log may lie in another's and be committed yet.
+//! Only a write with an entry that is still open at its deadline is answered as unknown.
 
 use super::{Origin, moments};
 use model::{
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     pub(super) deadline: Duration,
 }
 
-/// Who waits for a write that is in the log.
+/// The origin that waits for a write in the log.
 #[derive(Debug)]
 struct Asker {
     origin: Origin,
@@ -69,7 +69,7 @@ impl Proposed {
     }
 }
 
-/// Who is to be told what.
+/// An outcome, and its origin.
 pub(super) type Settled = (Origin, Result<Answer, Failure>);
 
 /// The writes of one node.
@@ -95,7 +95,7 @@ impl Writes {
         }
     }
 
-    /// Takes in a write, or says that too many wait.
+    /// Takes in a write, or refuses it as too many wait.
     #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
     pub(super) fn push(&mut self, write: Waiting) -> Result<(), Settled> {
         let too_many = self.waiting.len() >= limits::WRITES_WAITING_MAX;
@@ -161,7 +161,7 @@ impl Writes {
         }
     }
 
-    /// Remembers whose writes an entry carries.
+    /// Remembers the origins of an entry's writes.
     pub(super) fn proposed(&mut self, index: u64, term: u64, writes: Proposed) {
         self.proposed_count += writes.askers.len();
         self.proposed.insert((index, term), writes);
@@ -200,8 +200,8 @@ impl Writes {
         }
     }
 
-    /// A snapshot took the place of all entries up to `index`: what became of ours among them
-    /// cannot be told any more.
+    /// A snapshot took the place of all entries up to `index`: the outcome of ours among them
+    /// cannot be found any more.
     pub(super) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
         let later = self.proposed.split_off(&(index + 1, 0));
         for writes in std::mem::replace(&mut self.proposed, later).into_values() {
@@ -265,9 +265,9 @@ impl Writes {
     }
 }
 
-/// The outcome of a write that this node numbered itself: whoever asked never heard of a number, and
-/// a site that has forgotten it may have applied the write. A client that numbers its writes knows
-/// better what that says to it, and is told as it is.
+/// The outcome of a write that this node numbered itself: its client never saw the number, and a
+/// site that has forgotten it may have applied the write. A client that numbers its writes receives
+/// the outcome as it is.
 pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<Answer, Failure> {
     match outcome {
         Err(Failure::Refused(Refusal::RequestForgotten)) => {
@@ -277,7 +277,7 @@ pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<A
     }
 }
 
-/// A write whose fate is open.
+/// A write with an unknown outcome.
 pub(super) fn unknown(why: &'static str) -> Failure {
     Failure::Unknown { why }
 }

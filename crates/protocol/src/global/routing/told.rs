@@ -84,7 +84,7 @@ impl Routing {
         }
     }
 
-    /// The next answer whose index is applied.
+    /// The next answer with an applied index.
     pub(crate) fn next_told(&mut self, indexes_applied: u64) -> Option<(u64, Teller)> {
         loop {
             let (index, id) = *self.told.first().filter(|(index, _)| *index <= indexes_applied)?;

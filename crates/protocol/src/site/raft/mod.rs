@@ -1,7 +1,7 @@
 //! Raft, behind a small façade.
 //!
 //! The consensus itself is the crate `raft` (TiKV's; etcd's contract). This module is the only one
-//! that knows it. It narrows the library to what a site needs: propose a payload, change the
+//! that uses it. It narrows the library to what a site needs: propose a payload, change the
 //! membership, ask for a read index, hand over leadership; and it turns the library's `Ready` into
 //! one value, [`Effects`].
 //!
@@ -14,8 +14,8 @@
 //!   thread's generator; the façade overwrites each with one that is a function of seed, node and
 //!   term.
 //! - **Votes go by term and log alone.** The library also compares priorities with the log's length,
-//!   which can leave two nodes that refuse each other for good. All nodes have one priority here; who
-//!   is to stand back waits longer before it stands ([`Raft::stand_back`]).
+//!   which can leave two nodes that refuse each other for good. All nodes have one priority here; a
+//!   node that is to stand back waits longer before it stands ([`Raft::stand_back`]).
 //! - **A node without other voters does not stand while it makes entries durable.** It would be
 //!   elected at once, and the library demands that an elected node's log is on disk.
 //!
@@ -40,8 +40,8 @@ use storage::snapshot::SnapshotHead;
 use store::Store;
 use wire::peer;
 
-/// Everybody's priority in elections. What nodes of earlier versions say of themselves, so that those
-/// who still compare refuse nobody.
+/// The priority of all nodes in elections. It is that of nodes of earlier versions, so that those
+/// that still compare refuse no vote.
 const PRIORITY: i64 = 1;
 /// How many election timeouts a node that stands back waits before it stands. All others have stood
 /// by then.
@@ -50,11 +50,11 @@ const STANDS_BACK_TIMEOUTS: usize = 2;
 /// How a replica behaves in time, counted in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks {
-    /// A leader is heard of this often.
+    /// A leader sends heartbeats this often.
     pub heartbeat: usize,
     /// Without a leader for at least this long, and less than twice that, a node stands for
     /// election (later, if it [stands back](Raft::stand_back)). Also how long a node refuses votes
-    /// after having heard of a leader.
+    /// after a heartbeat of a leader.
     pub election: usize,
 }
 
@@ -89,7 +89,7 @@ pub enum Content {
     Members(peer::MembersChange),
 }
 
-/// Something to make durable; [`Raft::persisted`] with its number says that it is.
+/// Something to make durable; [`Raft::persisted`] with its number reports that it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Persist {
     /// 1, 2, 3, …, not all of them used. Done in order.
@@ -229,7 +229,7 @@ impl<R: LogReader> Raft<R> {
         if elects && self.must_not_stand() {
             return true;
         }
-        // A witness of an earlier version says that it has a lower one.
+        // A witness of an earlier version sends a lower one.
         if !self.planted.is(Bug::WitnessPriority) {
             message.priority = PRIORITY;
         }
@@ -345,8 +345,8 @@ impl<R: LogReader> Raft<R> {
         self.fix_election_timeout();
     }
 
-    /// Tells the library about persists that are done: those up to `number`, and those behind them
-    /// that had nothing to write.
+    /// Reports to the library the persists that are done: those up to `number`, and those behind
+    /// them that had nothing to write.
     fn settle_persisted(&mut self, number: u64) {
         let mut done = None;
         while let Some((first, nothing_to_write, _)) = self.persisting.front() {
@@ -431,7 +431,7 @@ impl<R: LogReader> Raft<R> {
         self.node.report_unreachable(node.0);
     }
 
-    /// The term of the entry at `index`, if the log (or its start) still knows it.
+    /// The term of the entry at `index`, if the log (or its start) still has it.
     pub fn term_of(&self, index: u64) -> Option<u64> {
         let unstable = self.node.raft.raft_log.term(index).ok();
         unstable.filter(|term| *term > 0).or_else(|| self.node.store().term_of(index))
@@ -446,7 +446,7 @@ impl<R: LogReader> Raft<R> {
         }
     }
 
-    /// Who leads, as far as this node knows.
+    /// The leader, as far as this node has learned.
     pub fn leader(&self) -> Option<NodeId> {
         Some(self.node.raft.leader_id).filter(|id| *id != INVALID_ID).map(NodeId)
     }
@@ -488,7 +488,7 @@ impl<R: LogReader> Raft<R> {
         self.node.raft.lead_transferee.is_some()
     }
 
-    /// For a leader: how far `node` is known to hold the log, and whether it was heard of lately.
+    /// For a leader: how far `node` has acknowledged the log, and whether it has answered lately.
     pub fn progress(&self, node: NodeId) -> Option<(u64, bool)> {
         let progress = self.node.raft.prs().get(node.0)?;
         Some((progress.matched, progress.recent_active))

@@ -125,8 +125,8 @@ impl<R: LogReader> Store<R> {
         self.members = members.clone();
     }
 
-    /// Whether the latest snapshot is of a time when `node` was a member in the life that it lives
-    /// now. An older one would make it believe what its last life was: the site's only voter, perhaps.
+    /// Whether the latest snapshot is of a time when `node` was a member in its present life. An
+    /// older one would give it the role of its last life: the site's only voter, perhaps.
     fn snapshot_knows(&self, node: u64) -> bool {
         let life = |members: &peer::Members| {
             let member = members.nodes.iter().find(|member| member.node == node);
