@@ -142,7 +142,7 @@ pub enum Expiring {
     Never,
     /// At this log time (milliseconds since 1970): what a state says, and what earlier versions said.
     AtMs(u64),
-    /// As whoever keeps the time there says it to others, whose clocks may be other ones.
+    /// As the leader there sends it to other sites, which may have other clocks.
     At {
         /// The moment by the wall clock there, milliseconds since 1970.
         wall_ms: u64,

@@ -29,7 +29,7 @@ pub struct Backups {
     pub returned: Vec<(SiteId, Revision)>,
 }
 
-/// A site was lost, and its backup took over what nobody else held.
+/// A site was lost, and its backup took over what no other site held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     /// Who was lost.
@@ -227,8 +227,8 @@ impl Loss {
     }
 }
 
-/// How far epochs are moved on when a lost site's slots are taken: further than it and whom nobody
-/// could ask can have moved them on unseen.
+/// How far epochs are moved on when a lost site's slots are taken: further than the lost site, and
+/// the sites that could not be asked, can have moved them on unseen.
 const EPOCHS_SKIPPED: u64 = 1 << 20;
 /// How far the registry's version and the revision are moved on then, for the same reason.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
@@ -236,7 +236,7 @@ pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 pub const IDS_SKIPPED: u32 = 1 << 10;
 
 impl Epoch {
-    /// One that cannot have been given unseen to whoever knew this one.
+    /// One so far on that no site can have reached it unseen from this one.
     #[must_use]
     pub fn far_on(self) -> Epoch {
         Epoch { count: self.count.saturating_add(EPOCHS_SKIPPED), ..self }

@@ -193,7 +193,7 @@ pub enum RegistryError {
     /// There are as many as there may be.
     #[error("a deployment has at most {max} sites", max = limits::SITES_MAX)]
     TooManySites,
-    /// Nobody would be left.
+    /// No site would be left.
     #[error("{0} is the last site that stays; it cannot leave")]
     LastSite(SiteName),
     /// One failover at a time, and no site leaves meanwhile.

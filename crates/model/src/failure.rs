@@ -214,7 +214,7 @@ pub enum MembershipError {
     /// The site is full.
     #[error("a site has at most {max} nodes", max = limits::NODES_MAX)]
     TooManyNodes,
-    /// Nobody would be left.
+    /// No voter would be left.
     #[error("{0} is the last voter of this site and cannot be removed")]
     LastVoter(NodeId),
     /// A leader must keep state.

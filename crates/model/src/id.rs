@@ -50,8 +50,8 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Whoever numbers requests so that a retry is applied once: a client program, or a node that
-/// forwards for clients which do not number theirs. Drawn at random (64 bits) at its start.
+/// A process that numbers requests so that a retry is applied once: a client program, or a node
+/// that forwards for clients which do not number theirs. Drawn at random (64 bits) at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 

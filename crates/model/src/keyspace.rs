@@ -16,7 +16,7 @@ pub enum Consistency {
     Eventual,
 }
 
-/// Among whom the promise holds.
+/// The scope of the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The nodes of one site.
@@ -49,7 +49,7 @@ pub struct KeyspaceSpec {
     pub prefix: Bytes,
     /// The promise.
     pub consistency: Consistency,
-    /// Among whom.
+    /// The scope of it.
     pub scope: Scope,
     /// Meaningful with [`Scope::Global`] only.
     pub placement: Placement,
@@ -103,7 +103,7 @@ pub enum KeyspaceError {
         name: String,
         /// What it asks for.
         consistency: Consistency,
-        /// Among whom.
+        /// The scope of it.
         scope: Scope,
     },
 }
@@ -138,7 +138,7 @@ impl KeyspaceSpec {
     }
 
     /// Whether the statement can be served. The default keyspace's empty prefix is not allowed
-    /// here, as nobody creates it.
+    /// here, as it is never created.
     pub fn check(&self) -> Result<(), KeyspaceError> {
         let starts_well = self.name.starts_with(|c: char| c.is_ascii_lowercase());
         let all_well = self

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A moment, as told to a core by whoever runs it: a real clock in `server`, a virtual one in the
+/// A moment, as a core receives it from its shell: a real clock in `server`, a virtual one in the
 /// lab. Protocol code never reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
@@ -10,7 +10,7 @@ pub struct Time {
     /// Timeouts are measured with it.
     pub monotonic: Duration,
     /// Milliseconds since 1970 by the machine's clock. May jump, and nothing is measured with it: it
-    /// only says what moment somebody means, and where log time is steered to.
+    /// only translates moments that people name, and log time is steered towards it.
     pub wall_ms: u64,
 }
 

@@ -165,7 +165,7 @@ impl SiteLoop {
             Event::SlotMap(asker) => {
                 // Moves are shown beside it and must be as new.
                 self.publish(now);
-                // Whoever asked may have gone.
+                // The asking task may have gone.
                 let _ = asker.send(self.site.map_view());
                 return None;
             }

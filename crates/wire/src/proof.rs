@@ -55,7 +55,7 @@ pub struct Refused {
     pub why: String,
 }
 
-/// What a join token says; whoever made it vouches for it.
+/// The content of a join token; its maker vouches for it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TokenClaims {
     /// The site that its bearer may become a node of; empty: the bearer may begin a site of the

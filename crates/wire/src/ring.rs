@@ -1,8 +1,8 @@
-//! What sites say to each other to keep their ring: protobuf messages.
+//! The messages between sites that keep their ring: protobuf.
 //!
-//! A question carries a number that its answer repeats. [`Notify`] and [`Leave`] are statements that
-//! nobody answers: the first is said again and again, and what the second says would otherwise be
-//! found out by asking. Points of the ring are evenly spread over 64 bits, so they are written as
+//! A question carries a number that its answer repeats. [`Notify`] and [`Leave`] have no answer:
+//! the first is sent again and again, and what the second reports would otherwise be found out by
+//! asking. Points of the ring are evenly spread over 64 bits, so they are written as
 //! eight bytes rather than as varints.
 
 /// One message between two sites.

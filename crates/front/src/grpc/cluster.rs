@@ -105,7 +105,7 @@ impl v1::cluster_server::Cluster for Callee {
             let body = self.keyspace_change(RegistryChange::CreateKeyspace(spec), id);
             match self.ask(model::Request { body, deadline_ms, redirect: false }).await? {
                 Answer::Keyspace(made) => {
-                    // Another site may have made it; whoever asked wants to use it here, next.
+                    // Another site may have made it; the client may use it here, next.
                     self.handle.wait_for_keyspace(made.id).await;
                     Ok(convert::keyspace(&made))
                 }

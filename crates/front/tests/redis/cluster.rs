@@ -124,7 +124,7 @@ fn whoever_the_ring_leads_to_hears_of_slots_that_are_not_at_home() {
         deployment.give(&key, 1);
         unheard.push((2 - from, key));
     }
-    // Nobody asked there, and it hears of some: of those that it keeps the ring's register of.
+    // No client asked there, and it learns of some: of those that it registers on the ring.
     until(|| unheard.iter().any(|(other, key)| holder(*other, key) == to));
 }
 
@@ -198,7 +198,7 @@ fn clients_are_sent_to_the_leader_and_others_of_its_site_answer_too() {
         assert!(line.contains(&format!(" {role} ")), "{myself} in {nodes}");
         until(|| client.raw("CLUSTER NODES").contains(&format!("myself,{role}")));
     }
-    // The others hear of it when a leader is lost, though nobody asks it any more.
+    // The others learn of it when a leader is lost, though no client asks it any more.
     let left: Vec<SocketAddr> = [1, 3].map(|node| deployment.address_of(0, node)).to_vec();
     let leader = deployment.stop(0, 2);
     let address = left[leader / 2].to_string();

@@ -77,7 +77,7 @@ impl Connect {
         self.run_within(Options::default().deadline, command)
     }
 
-    /// The same, for a command that gives up after `deadline` if nobody says otherwise.
+    /// The same, for a command that gives up after `deadline` by default.
     pub(crate) fn run_within<F>(
         self,
         deadline: Duration,

@@ -473,7 +473,7 @@ impl World {
         }
         match attempt.recovery.is_some() {
             true => facts.asked.iter().all(|site| is_open(*site)),
-            // Whoever has answered is not asked again.
+            // A site that has answered is not asked again.
             false => facts.needs.are_met(|site| is_open(site) || !facts.asked.contains(&site)),
         }
     }

@@ -43,7 +43,7 @@ fn the_holder_says_whether_a_copy_is_still_right() {
     assert_eq!(sites.counted(EAST), (0, 3, 4));
     sites.put(WEST, &key, "fourth");
     assert_eq!(sites.get(EAST, &key).0, some("fourth"));
-    // Nobody copies what is here.
+    // No copy is made of what is here.
     assert_eq!(sites.get(WEST, &key).0, some("fourth"));
     assert_eq!((sites.counted(WEST), sites.status(EAST).copies.copies), ((0, 0, 0), 1));
 }
@@ -55,7 +55,7 @@ fn a_young_copy_answers_stale_reads_without_asking() {
     sites.put(WEST, &key, "first");
     assert_eq!(sites.get_stale(EAST, &key), (some("first"), WAY));
     assert_eq!(sites.get_stale(EAST, &key), (some("first"), Duration::ZERO));
-    // Written elsewhere: seen at once by whoever must, by others when the copy is old.
+    // Written elsewhere: linearizable reads see it at once, others when the copy is old.
     sites.put(WEST, &key, "second");
     assert_eq!(sites.get_stale(EAST, &key), (some("first"), Duration::ZERO));
     assert_eq!(sites.get(EAST, &key), (some("second"), WAY));

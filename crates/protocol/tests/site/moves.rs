@@ -1,9 +1,10 @@
 //! Golden scripts of several sites: how slots change hands, step by step, and what a crash, a lost
 //! message or an operator in between does to that. `UPDATE_GOLDENFILES=1` rewrites them.
 //!
-//! Shown is what sites say to each other (⇒; ⇥ what is held, ✗ what is lost), what their leaders put
-//! into their logs about a move, whom slots belong to, clients, and crashes. What nodes of one site say
-//! to each other is left out, and so are the ring and the registry. Links between sites take 10 ms.
+//! Shown are the messages between sites (⇒; ⇥ what is held, ✗ what is lost), what their leaders put
+//! into their logs about a move, the owners of slots, clients, and crashes. Messages between the
+//! nodes of one site are left out, and so are the ring and the registry. Links between sites take
+//! 10 ms.
 //!
 //! | command | what it does |
 //! | --- | --- |

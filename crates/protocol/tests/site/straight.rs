@@ -54,7 +54,7 @@ fn a_read_that_nobody_answers_goes_on_with_the_core() {
     let key = sites.key_at(WEST, "a");
     sites.put(WEST, &key, "here");
     sites.get(EAST, &key);
-    // It is lost on the way, and nobody hears of it.
+    // It is lost on the way, and no site receives it.
     sites.lab.hold_sites(WEST, EAST);
     let read = model::Query::Get { key: super::pair::bytes(&key) };
     let body = sites.read(read, model::ReadConsistency::Linearizable);

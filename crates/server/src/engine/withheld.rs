@@ -1,12 +1,12 @@
-//! What a site on etcd has decided and may not say yet, and who waits for it.
+//! The outputs of a site on etcd that may not be released yet, and the requests that wait for them.
 //!
 //! The core's outputs gather here with what the state's recorder has seen, until no round is on its way;
 //! then all of it is the next round, and leaves when that is durable. Because a round is as old as the
 //! last thing in it, and begins when everything in it is there, an answer always leaves after a look at
 //! the fence that came after its question.
 //!
-//! Somebody who waits past the deadline is told so, while the round may wait on: a write's outcome is
-//! unknown then, and what the round says of it later is dropped. The core knows requests by numbers of
+//! A request past its deadline is answered so, while the round may wait on: a write's outcome is
+//! unknown then, and the round's later answer to it is dropped. The core has requests by numbers of
 //! this module's, which are never used again: the ticket of a call that has all its answers is given to
 //! another call, for which an answer that comes late must not be taken.
 
@@ -121,10 +121,10 @@ impl<V> Withheld<V> {
     /// Takes an output in. What comes back is for now.
     pub(crate) fn take(&mut self, output: Output<V>) -> Option<Output<V>> {
         match output {
-            // The log is no more than the core's memory, and nobody is told of a snapshot.
+            // The log is no more than the core's memory, and no other node needs a snapshot.
             Output::Persist(_) | Output::CutLog(_) | Output::Fatal(_) => Some(output),
             Output::WriteSnapshot { .. } | Output::InstallSnapshot { .. } => Some(output),
-            // Nobody but the loop may answer: what is in the state may not be in etcd yet.
+            // Only the loop may answer: what is in the state may not be in etcd yet.
             Output::Gate(ReadGate::Closed) => Some(output),
             Output::Gate(_) => Some(Output::Gate(ReadGate::Stale)),
             output => {
@@ -206,7 +206,7 @@ impl<V> Withheld<V> {
         Some((asked.ticket, Err(failure)))
     }
 
-    /// When somebody waits no longer.
+    /// The next deadline of a waiting request.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.due.first().map(|(deadline, _)| *deadline)
     }

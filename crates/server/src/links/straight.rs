@@ -1,8 +1,8 @@
 //! Reads past the site's thread, at both ends: [`protocol::global::straight`] put on threads.
 //!
 //! A desk's task offers what has gathered there before it goes to the site's thread; what may go straight
-//! is encoded on the front's thread and laid into the links. The links' thread answers what other sites
-//! ask, hands answers out, and gives back to the site's thread what nobody has answered.
+//! is encoded on the front's thread and laid into the links. The links' thread answers what other
+//! sites ask, hands answers out, and gives back to the site's thread what has no answer.
 
 use super::Links;
 use super::across::Remote;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use wire::across::{Across, AcrossSay, AnsweredAcross};
 use wire::peer::{Forward, ForwardedRequest};
 
-/// How often it is looked whether somebody is silent, while anything is on its way.
+/// How often it is checked whether a node is silent, while anything is on its way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The reads of a node's clients that went straight to other sites.
@@ -112,7 +112,7 @@ impl Links {
         self.go_on(|reads, now, came| reads.lost(now, place, came));
     }
 
-    /// Gives back what was sent to somebody who is silent, for as long as the runtime runs.
+    /// Gives back what was sent to a silent node, for as long as the runtime runs.
     pub(crate) async fn turn_from_silent(self) {
         let Some(straight) = self.0.straight.get() else { return };
         loop {

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 /// The metadata key of a failure's [`Reason`].
 pub const FAILURE_KEY: &str = "portolan-failure";
 
-/// A request that breaks a rule before anybody has looked at the state.
+/// A request that breaks a rule, whatever the state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A field that must be there is not.

@@ -16,8 +16,8 @@ const SPANS_KEPT: usize = 64;
 
 /// One command as it arrived: its name and arguments, all slices of one piece of memory.
 ///
-/// That memory is the buffer of the connection that the command came in. Whoever keeps an argument
-/// beyond the command's execution must copy it, or a key of ten bytes keeps 16 KiB alive.
+/// That memory is the buffer of the connection that the command came in. An argument that outlives
+/// the command's execution must be copied, or a key of ten bytes keeps 16 KiB alive.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     bytes: Bytes,
@@ -100,8 +100,8 @@ fn push_span(bytes: &mut Vec<u8>, arg: &[u8]) -> Span {
     Span { start, end: bytes.len() as u32 }
 }
 
-/// What a client sent is no RESP, or is past a limit. The connection cannot go on: nobody knows
-/// where the next command would start. The texts are Redis's.
+/// What a client sent is no RESP, or is past a limit. The connection cannot go on: where the next
+/// command would start is unknown. The texts are Redis's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each says in its text what it is")]
 pub enum ProtocolError {

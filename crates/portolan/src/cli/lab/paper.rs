@@ -210,7 +210,7 @@ fn run_all(points: &[Point]) -> Result<Results, Failed> {
 fn tell(done: usize, all: usize, began: Instant, point: &Point) {
     let seconds = began.elapsed().as_secs();
     let mut out = std::io::stderr().lock();
-    // Whoever cannot be told goes on all the same.
+    // If it cannot be printed the run goes on all the same.
     let _ = match out.is_terminal() {
         true => write!(out, "\r\x1b[K{done} of {all}, {seconds} s: {point}"),
         false => writeln!(out, "{done} of {all}, {seconds} s: {point}"),

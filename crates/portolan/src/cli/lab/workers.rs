@@ -81,7 +81,7 @@ fn used_s() -> f64 {
 pub(super) enum Said {
     /// It did what it was told.
     Told(Told),
-    /// It ended, or said what nobody understands.
+    /// It ended, or sent a line that cannot be parsed.
     Ended(String),
 }
 

@@ -92,7 +92,7 @@ fn what_was_written_through_this_node_is_seen_in_its_copies() {
     keep(&mut cache, &query, at(2, 7), &value("old", 7), ms(10));
     keep(&mut cache, &length, at(2, 7), &Answer::Integer(3), ms(10));
     keep(&mut cache, &get("car:12"), at(2, 5), &value("other", 5), ms(10));
-    // A read is under way when somebody writes; its answer comes afterwards.
+    // A read is under way when a write goes through; its answer comes afterwards.
     let before = asked(&mut cache, &query, ms(20));
     cache.written(CARS, &put("car:1"));
     assert_eq!(cache.known(&before.place), None);

@@ -1,6 +1,6 @@
 //! Commands to changes: one log entry after the other, all of them one batch of the state.
 //!
-//! Before the commands of an entry, time does its share: what has expired goes, what nobody needs
+//! Before the commands of an entry, time does its share: what has expired goes, what is not needed
 //! any more is trimmed, idle clients are forgotten. Each within a bound, so that no entry takes
 //! long; what is left goes with the entries that follow, or with a tick.
 

@@ -20,7 +20,7 @@ use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
 const FORMAT: u8 = 1;
-/// No change is kept: nobody is interested any more, and what is in the table waits to be trimmed.
+/// No change is kept: there is no consumer any more, and what is in the table waits to be trimmed.
 const NOTHING: u64 = u64::MAX;
 
 /// The logs that keyspaces have, and those that they had and that are still to be trimmed.
@@ -104,7 +104,7 @@ impl Log {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// Says that a key changed, if anybody wants to know.
+    /// Logs that a key changed, if there is a consumer.
     pub(super) fn log_change(&mut self, id: KeyspaceId, key: &[u8], kind: ChangeKind) {
         if !self.known.logs.has_readers(id) {
             return;
@@ -140,7 +140,7 @@ impl<S: State> Applying<'_, S> {
         logs.cursors += usize::from(is_new);
         let log = logs.logs.entry(id).or_default();
         if log.cursors.is_empty() {
-            // Whatever is still in the table belongs to nobody, and it is not all there was.
+            // What is still in the table has no consumer, and it is not all there was.
             log.kept_after = revision.0;
             log.trims = true;
         }
@@ -174,7 +174,7 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Removes changes that nobody needs, up to an entry's share.
+    /// Removes changes that are not needed any more, up to an entry's share.
     pub(super) fn trim_changes(&mut self) -> Result<(), MachineError> {
         let mut left = limits::CHANGES_TRIMMED_PER_ENTRY_MAX as u64;
         let ids: Vec<_> = self.known.logs.logs.keys().copied().collect();

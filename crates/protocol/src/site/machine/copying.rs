@@ -6,8 +6,8 @@
 //! up to the freeze, the receiver has exactly what the slots hold. The same goes for what clients
 //! were answered, which has an order by revision of its own.
 //!
-//! A [`Position`] travels with every piece and comes back from the receiver, so that whoever leads
-//! next goes on from what the receiver has.
+//! A [`Position`] travels with every piece and comes back from the destination, so that the next
+//! leader goes on from what the destination has.
 
 use super::super::trial::Bug;
 use super::giving::{self, Move};

@@ -320,7 +320,8 @@ impl<S: State> Applying<'_, S> {
 }
 
 impl super::Known {
-    /// Who holds a slot, as far as this site knows: itself, whom it gave it to, or who has said so.
+    /// The owner of a slot in this site's records: itself, the destination of its own handover, or
+    /// a site that registered the slot here.
     pub(super) fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
         let own = self.deployment.member.as_ref()?.own;
         let by_token = match self.slots.token(slot) {

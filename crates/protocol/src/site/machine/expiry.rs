@@ -148,7 +148,7 @@ impl<S: State> Applying<'_, S> {
             let (ms, generation, key) = parse(&at)?;
             self.remove_expiry(ms, generation, &key);
             let place = match self.known.keyspaces.owner(generation) {
-                // The records of a generation that nobody has any more are removed as garbage.
+                // The records of a generation without an owner are removed as garbage.
                 None => continue,
                 Some(Owner::Staged { id, keyspace, slot }) => {
                     self.expire_staged(id, keyspace, slot, &key);

@@ -95,7 +95,7 @@ impl<S: State> Applying<'_, S> {
         Ok(self.opened(Cell { place, at, record }))
     }
 
-    /// Reads a key for somebody who does not ask what it holds: the payload seems empty.
+    /// Reads a key for a command that does not need its payload, which seems empty.
     pub(super) fn cell_unread(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
         check_key(key)?;
         let at = tables::record(place.generation, key);

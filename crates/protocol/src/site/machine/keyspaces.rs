@@ -132,7 +132,7 @@ impl Keyspaces {
         globals.map(|space| space.keyspace.id).collect()
     }
 
-    /// All that somebody made, ordered by id.
+    /// All keyspaces that were made, ordered by id.
     pub(super) fn made(&self) -> Vec<Keyspace> {
         let made = self.spaces.values().filter(|space| space.keyspace.id != KeyspaceId::DEFAULT);
         made.map(|space| space.keyspace.clone()).collect()
@@ -399,7 +399,7 @@ impl<S: State> Applying<'_, S> {
         generation
     }
 
-    /// What lies under a generation belongs to nobody from here on.
+    /// What lies under a generation has no owner from here on.
     pub(super) fn discard(&mut self, generation: u64) {
         self.known.keyspaces.garbage.insert(generation);
         self.overlay.put(tables::garbage(generation), model::Bytes::new());

@@ -33,7 +33,7 @@ const CHANGES_MAX: usize = 4_096;
 /// Where this site's mirror is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnMirror {
-    /// By whom.
+    /// The site that keeps it.
     pub to: SiteId,
     /// Its number: the revision at which it began.
     pub number: u64,

@@ -118,8 +118,8 @@ impl<S: State> Reader<S> {
         self.query_by(keyspace, query, None)
     }
 
-    /// The same for somebody to whom keys that are due by this log time must not be shown, though no
-    /// entry has said so yet. Asked only for keys that expire.
+    /// The same for a read that must not see keys that are due by this log time, though no entry
+    /// has removed them yet. Asked only for keys that expire.
     ///
     /// # Errors
     /// [`Stopped::Due`] if there is such a key; as [`Reader::query`].

@@ -188,7 +188,7 @@ impl<S: State> Applying<'_, S> {
         Place { keyspace, slot: Some(slot), generation }
     }
 
-    /// Gives a slot's records another place, or none; what was there before belongs to nobody.
+    /// Gives a slot's records another place, or none; what was there before has no owner.
     pub(super) fn set_store(&mut self, keyspace: KeyspaceId, slot: Slot, store: Option<Store>) {
         let slots = &mut self.known.slots;
         slots.news.stores.insert((keyspace, slot));
