@@ -10,6 +10,7 @@
 mod answer;
 mod backup;
 mod ballot;
+mod by_slot;
 mod cache;
 mod catalog;
 mod change;
@@ -38,6 +39,7 @@ pub use backup::{
     Reached,
 };
 pub use ballot::{Ballot, RegistrarSet, Registrars, Term};
+pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;

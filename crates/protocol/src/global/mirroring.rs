@@ -17,10 +17,10 @@ use crate::site::machine::Machine;
 use crate::site::machine::copying::must_begin_anew;
 use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
 use model::{
-    Answer, BackupError, Body, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring, Reached,
-    Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet, limits,
+    Answer, BackupError, Body, BySlot, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring,
+    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet, limits,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use storage::state::State;
 
@@ -81,10 +81,10 @@ struct Carried {
     /// What the backup has for sure.
     known: Told,
     /// Slots that this site holds.
-    held: BTreeMap<Slot, Epoch>,
+    held: BySlot<Epoch>,
     held_set: SlotSet,
     /// The slots that were sent whole.
-    whole: BTreeMap<Slot, Epoch>,
+    whole: BySlot<Epoch>,
     /// To be copied.
     queue: VecDeque<Slot>,
     /// Where the first of them goes on.
@@ -340,7 +340,7 @@ impl MirrorDriver {
         let carried = self.carried.as_ref().filter(|carried| carried.own == own)?;
         let (sequence, position) = carried.safe.filter(|safe| safe.0 >= carried.whole_since)?;
         debug_assert!(sequence < carried.sequence);
-        let whole = slots.iter().filter_map(|slot| Some((slot, *carried.whole.get(&slot)?)));
+        let whole = slots.iter().filter_map(|slot| Some((slot, *carried.whole.get(slot)?)));
         Some((SlotEpochs::gather(whole), own.number, position))
     }
 
@@ -386,9 +386,9 @@ impl Carried {
             lacks: false,
             told: Told::default(),
             known: Told::default(),
-            held: BTreeMap::new(),
+            held: BySlot::default(),
             held_set: SlotSet::default(),
-            whole: BTreeMap::new(),
+            whole: BySlot::default(),
             queue: VecDeque::new(),
             at: None,
             copied: Vec::new(),
@@ -405,13 +405,7 @@ impl Carried {
     }
 
     /// The backup has reported what it has.
-    fn go_on_from(
-        &mut self,
-        pieces: u64,
-        resume: &[u8],
-        whole: &SlotEpochs,
-        held: BTreeMap<Slot, Epoch>,
-    ) {
+    fn go_on_from(&mut self, pieces: u64, resume: &[u8], whole: &SlotEpochs, held: BySlot<Epoch>) {
         self.stage = Stage::Telling;
         (self.whole_since, self.safe) = (pieces, None);
         self.sequence = pieces;
@@ -421,15 +415,15 @@ impl Carried {
         self.known = self.told.clone();
         self.whole = whole.iter().collect();
         (self.queue, self.at) = (VecDeque::new(), None);
-        (self.copied, self.gone, self.held) = (Vec::new(), Vec::new(), BTreeMap::new());
+        (self.copied, self.gone, self.held) = (Vec::new(), Vec::new(), BySlot::default());
         self.follow(held);
         // What the backup has of slots that this site does not hold, or holds anew.
-        let is_old = |(slot, epoch): &(&Slot, &Epoch)| self.held.get(slot) != Some(epoch);
-        let old: Vec<Slot> = self.whole.iter().filter(is_old).map(|(slot, _)| *slot).collect();
+        let is_old = |(slot, epoch): &(Slot, &Epoch)| self.held.get(*slot) != Some(epoch);
+        let old: Vec<Slot> = self.whole.iter().filter(is_old).map(|(slot, _)| slot).collect();
         for slot in old {
-            self.whole.remove(&slot);
+            self.whole.remove(slot);
             self.gone.push(slot);
-            if self.held.contains_key(&slot) {
+            if self.held.contains(slot) {
                 // It was not queued, as the backup has it; at another epoch, though.
                 self.queue.push_back(slot);
             }
@@ -437,22 +431,24 @@ impl Carried {
     }
 
     /// Follows which slots are held.
-    fn follow(&mut self, held: BTreeMap<Slot, Epoch>) {
-        let is_other = |(slot, epoch): &(&Slot, &Epoch)| held.get(slot) != Some(epoch);
-        let gone: BTreeSet<Slot> = self.held.iter().filter(is_other).map(|(s, _)| *s).collect();
-        if self.queue.front().is_some_and(|slot| gone.contains(slot)) {
+    fn follow(&mut self, held: BySlot<Epoch>) {
+        let is_other = |(slot, epoch): &(Slot, &Epoch)| held.get(*slot) != Some(epoch);
+        let gone: SlotSet = self.held.iter().filter(is_other).map(|(slot, _)| slot).collect();
+        if self.queue.front().is_some_and(|slot| gone.contains(*slot)) {
             self.at = None;
         }
-        self.whole.retain(|slot, _| !gone.contains(slot));
-        self.copied.retain(|slot| !gone.contains(slot));
-        self.queue.retain(|slot| !gone.contains(slot));
-        self.gone.extend(gone);
-        for (slot, epoch) in &held {
-            if self.held.get(slot) != Some(epoch) && !self.whole.contains_key(slot) {
-                self.queue.push_back(*slot);
+        for slot in gone.iter() {
+            self.whole.remove(slot);
+        }
+        self.copied.retain(|slot| !gone.contains(*slot));
+        self.queue.retain(|slot| !gone.contains(*slot));
+        self.gone.extend(gone.iter());
+        for (slot, epoch) in held.iter() {
+            if self.held.get(slot) != Some(epoch) && !self.whole.contains(slot) {
+                self.queue.push_back(slot);
             }
         }
-        self.held_set = held.keys().copied().collect();
+        self.held_set = held.slots().collect();
         self.held = held;
     }
 
@@ -508,7 +504,7 @@ impl Carried {
         self.queue.drain(..copied.len());
         self.copied.append(&mut copied);
         let reached = is_all.then(|| {
-            let epoch = |slot: Slot| Some((slot, *self.held.get(&slot)?));
+            let epoch = |slot: Slot| Some((slot, *self.held.get(slot)?));
             let whole: Vec<_> = self.copied.drain(..).filter_map(epoch).collect();
             self.whole.extend(whole.iter().copied());
             Reached {

@@ -23,8 +23,8 @@ use crate::global::backups::backup_of;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use model::{
-    Answer, Body, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving, RegistryChange,
-    SiteId, Slot, SlotEpochs, SlotSet, limits,
+    Answer, Body, BySlot, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving,
+    RegistryChange, SiteId, Slot, SlotEpochs, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             told.keys().map(|site| (*site, Holding::default())).collect();
         for slot in Slot::all() {
             let mine = self.machine.holding(slot);
-            let mut theirs = others.get(&slot).cloned().unwrap_or_default();
+            let mut theirs = others.get(slot).cloned().unwrap_or_default();
             if leaving::may_leave(own, &mine, &theirs, Planted::none()) {
                 receivers.extend(leaving::kept_by(&mine, &theirs, Planted::none()));
                 continue;
@@ -274,15 +274,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 }
 
 /// What other sites record of each slot, by their inventories.
-fn holdings(
-    own: SiteId,
-    told: &BTreeMap<SiteId, Inventory>,
-) -> BTreeMap<Slot, Vec<(SiteId, Holding)>> {
-    let mut all: BTreeMap<(Slot, SiteId), Holding> = BTreeMap::new();
+fn holdings(own: SiteId, told: &BTreeMap<SiteId, Inventory>) -> BySlot<Vec<(SiteId, Holding)>> {
+    let mut all = BySlot::default();
     for (site, inventory) in told {
         for (owner, slots) in &inventory.owners {
             for (slot, epoch) in slots.iter() {
-                all.entry((slot, *site)).or_default().token = match owner == site {
+                holding_of(&mut all, slot, *site).token = match owner == site {
                     true => Right::Held(epoch),
                     false => Right::Gone { epoch, to: *owner },
                 };
@@ -290,19 +287,27 @@ fn holdings(
         }
         for run in &inventory.copies {
             for slot in run.slots.iter() {
-                all.entry((slot, *site)).or_default().copy = Some(run.copy);
+                holding_of(&mut all, slot, *site).copy = Some(run.copy);
             }
         }
         for (to, slots) in &inventory.frozen {
             for slot in slots.iter().filter(|_| *to == own) {
                 let epoch = Epoch::default();
-                all.entry((slot, *site)).or_default().token = Right::Frozen { epoch, to: *to };
+                holding_of(&mut all, slot, *site).token = Right::Frozen { epoch, to: *to };
             }
         }
     }
-    let mut by_slot: BTreeMap<Slot, Vec<(SiteId, Holding)>> = BTreeMap::new();
-    for ((slot, site), holding) in all {
-        by_slot.entry(slot).or_default().push((site, holding));
+    all
+}
+
+/// What a site knows of a slot; the sites come one after the other.
+fn holding_of(all: &mut BySlot<Vec<(SiteId, Holding)>>, slot: Slot, site: SiteId) -> &mut Holding {
+    if !all.contains(slot) {
+        all.insert(slot, Vec::new());
     }
-    by_slot
+    let of_slot = all.get_mut(slot).expect("it was inserted just now");
+    if of_slot.last().is_none_or(|(last, _)| *last != site) {
+        of_slot.push((site, Holding::default()));
+    }
+    &mut of_slot.last_mut().expect("it was added just now").1
 }

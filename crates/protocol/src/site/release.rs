@@ -9,8 +9,7 @@
 use super::machine::tokens::Token;
 use super::{Origin, Site};
 use model::{BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet, limits};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::collections::BTreeMap;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -28,10 +27,10 @@ const SAFE: u32 = 1;
 const OWNED: u32 = 2;
 
 /// The slots to ask about next: those behind where the last share ended, and from the beginning again.
-fn share(slots: &BTreeSet<Slot>, ended_at: Option<Slot>) -> Vec<Slot> {
-    let behind = slots.range((ended_at.map_or(Unbounded, Excluded), Unbounded));
-    let before = ended_at.into_iter().flat_map(|ended_at| slots.range(..=ended_at));
-    behind.chain(before).take(SLOTS_MAX).copied().collect()
+fn share(slots: &SlotSet, ended_at: Option<Slot>) -> Vec<Slot> {
+    let is_before = |slot: &Slot| ended_at.is_some_and(|ended_at| *slot <= ended_at);
+    let behind = slots.iter().filter(|slot| !is_before(slot));
+    behind.chain(slots.iter().filter(is_before)).take(SLOTS_MAX).collect()
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -64,7 +63,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         // Their destination is gone: the asked site may have a record of the owner by now.
         let frozen: BTreeMap<Slot, Epoch> = frozen.into_iter().collect();
-        let asked = share(&frozen.keys().copied().collect(), self.backups.frozen_asked_to);
+        let asked =
+            share(&frozen.keys().copied().collect::<SlotSet>(), self.backups.frozen_asked_to);
         self.backups.frozen_asked_to = asked.last().copied();
         for slot in asked {
             if let Some(site) = turn {
@@ -197,16 +197,16 @@ mod tests {
 
     #[test]
     fn every_slot_gets_its_turn() {
-        let all: BTreeSet<Slot> = Slot::all().take(SLOTS_MAX + 100).collect();
+        let all: SlotSet = Slot::all().take(SLOTS_MAX + 100).collect();
         let first = share(&all, None);
         assert_eq!(first.len(), SLOTS_MAX);
         let second = share(&all, first.last().copied());
         assert_eq!(second.len(), SLOTS_MAX);
-        let both: BTreeSet<Slot> = first.into_iter().chain(second).collect();
+        let both: SlotSet = first.into_iter().chain(second).collect();
         assert_eq!(both, all);
-        let few: BTreeSet<Slot> = Slot::all().take(3).collect();
-        let again = share(&few, few.last().copied());
-        assert_eq!(again.into_iter().collect::<BTreeSet<_>>(), few, "all of few, each time");
-        assert!(share(&BTreeSet::new(), Slot::new(5)).is_empty());
+        let few: SlotSet = Slot::all().take(3).collect();
+        let again = share(&few, few.iter().last());
+        assert_eq!(again.into_iter().collect::<SlotSet>(), few, "all of few, each time");
+        assert!(share(&SlotSet::default(), Slot::new(5)).is_empty());
     }
 }

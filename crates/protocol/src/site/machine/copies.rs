@@ -16,7 +16,7 @@ use super::lineage::Whose;
 use super::slot_rows::{self, Stale, Value};
 use super::stores::Store;
 use super::{MachineError, tables};
-use model::{KeyspaceId, SiteId, Slot, SlotCopy, Tag};
+use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotSet, Tag};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
@@ -35,9 +35,9 @@ pub struct CopyHere {
 /// All copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Copies {
-    pub(super) by_slot: BTreeMap<Slot, CopyHere>,
+    pub(super) by_slot: BySlot<CopyHere>,
     /// Those that no stream feeds.
-    pub(super) unfed: BTreeSet<Slot>,
+    pub(super) unfed: SlotSet,
     /// Those that a version without copies wrote, and that have no rows of their own yet.
     pub(super) unwritten: BTreeSet<Slot>,
     rows: Stale,
@@ -58,7 +58,7 @@ impl Copies {
                 let (keyspace, slot) = tables::parse_store(&key)?;
                 let (generation, len) = take_varint(&row)?;
                 let (count, _) = take_varint(&row[len..])?;
-                let here = all.by_slot.get_mut(&slot)?;
+                let here = all.by_slot.get_mut(slot)?;
                 here.stores.insert(keyspace, Store { generation, count });
                 Some(())
             })();
@@ -70,7 +70,7 @@ impl Copies {
     /// The generations under which copies lie, and their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
         self.by_slot.iter().flat_map(|(slot, here)| {
-            let owner = |keyspace| Owner::Copied { keyspace, slot: *slot };
+            let owner = move |keyspace| Owner::Copied { keyspace, slot };
             here.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
         })
     }
@@ -121,8 +121,8 @@ fn encode_store(store: Store) -> Vec<u8> {
 impl super::Known {
     /// The copy of a slot, as far as it has come.
     pub(super) fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
-        let mut copy = self.copies.by_slot.get(&slot)?.copy;
-        if !self.copies.unfed.contains(&slot)
+        let mut copy = self.copies.by_slot.get(slot)?.copy;
+        if !self.copies.unfed.contains(slot)
             && let Some(mirror) = self.mirrors.0.get(&copy.origin)
         {
             copy.position = mirror.revision;
@@ -157,13 +157,14 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn unfeed(&mut self, slots: impl IntoIterator<Item = Slot>) {
         for slot in slots {
             let Some(copy) = self.known.copy_of(slot) else { continue };
-            if self.known.copies.unfed.insert(slot) {
+            if !self.known.copies.unfed.contains(slot) {
+                self.known.copies.unfed.insert(slot);
                 self.known.copies.rows.note(slot);
-                if let Some(here) = self.known.copies.by_slot.get_mut(&slot) {
+                if let Some(here) = self.known.copies.by_slot.get_mut(slot) {
                     here.copy = copy;
                 }
                 if let Some(mirror) = self.known.mirrors.0.get_mut(&copy.origin)
-                    && mirror.whole.remove(&slot).is_some()
+                    && mirror.whole.remove(slot).is_some()
                 {
                     self.known.mirrors.1.insert(copy.origin);
                 }
@@ -174,7 +175,7 @@ impl<S: State> Applying<'_, S> {
     /// Brings what an older version wrote into rows of this one.
     pub(super) fn copy_mirrored(&mut self) {
         for slot in std::mem::take(&mut self.known.copies.unwritten) {
-            let Some(CopyHere { copy, stores }) = self.known.copies.by_slot.get(&slot).cloned()
+            let Some(CopyHere { copy, stores }) = self.known.copies.by_slot.get(slot).cloned()
             else {
                 continue;
             };
@@ -189,14 +190,19 @@ impl<S: State> Applying<'_, S> {
     /// Brings the copies that changed into the state.
     pub(super) fn write_copies(&mut self) {
         let Copies { rows, by_slot, .. } = &mut self.known.copies;
-        rows.write(&mut self.overlay, None, |slot| by_slot.get(&slot).map(|here| here.copy));
+        rows.write(&mut self.overlay, None, |slot| by_slot.get(slot).map(|here| here.copy));
     }
 
     /// Takes a copy away, without its records and what is remembered with them.
     pub(super) fn remove_copy(&mut self, slot: Slot) -> BTreeMap<KeyspaceId, Store> {
-        self.unfeed([slot]);
-        let Some(here) = self.known.copies.by_slot.remove(&slot) else { return BTreeMap::new() };
-        self.known.copies.unfed.remove(&slot);
+        let Some(here) = self.known.copies.by_slot.remove(slot) else { return BTreeMap::new() };
+        if self.known.copies.unfed.contains(slot) {
+            self.known.copies.unfed.remove(slot);
+        } else if let Some(mirror) = self.known.mirrors.0.get_mut(&here.copy.origin)
+            && mirror.whole.remove(slot).is_some()
+        {
+            self.known.mirrors.1.insert(here.copy.origin);
+        }
         self.known.copies.rows.note(slot);
         for (keyspace, store) in &here.stores {
             self.overlay.remove(tables::copied(*keyspace, slot));
@@ -214,7 +220,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Where a fed copy has a keyspace's records.
     pub(super) fn copied_store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
-        self.known.copies.by_slot.get(&slot)?.stores.get(&keyspace).copied()
+        self.known.copies.by_slot.get(slot)?.stores.get(&keyspace).copied()
     }
 
     /// Gives a keyspace's records of a copy another place, or none, or counts them anew.
@@ -224,7 +230,7 @@ impl<S: State> Applying<'_, S> {
         slot: Slot,
         store: Option<Store>,
     ) {
-        let Some(here) = self.known.copies.by_slot.get_mut(&slot) else { return };
+        let Some(here) = self.known.copies.by_slot.get_mut(slot) else { return };
         let old = match store {
             Some(store) => here.stores.insert(keyspace, store),
             None => here.stores.remove(&keyspace),
@@ -254,9 +260,9 @@ impl<S: State> Applying<'_, S> {
 
     /// A keyspace is dropped.
     pub(super) fn drop_copied(&mut self, keyspace: KeyspaceId) {
-        let with = |(_, here): &(&Slot, &CopyHere)| here.stores.contains_key(&keyspace);
+        let with = |(_, here): &(Slot, &CopyHere)| here.stores.contains_key(&keyspace);
         let slots: Vec<Slot> =
-            self.known.copies.by_slot.iter().filter(with).map(|(slot, _)| *slot).collect();
+            self.known.copies.by_slot.iter().filter(with).map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.set_copied_store(keyspace, slot, None));
     }
 }
@@ -268,7 +274,7 @@ impl<S: State> super::Machine<S> {
     }
 
     /// The slots of which this site has a copy that no stream feeds.
-    pub fn unfed(&self) -> &BTreeSet<Slot> {
+    pub fn unfed(&self) -> &SlotSet {
         &self.known.copies.unfed
     }
 
@@ -276,7 +282,7 @@ impl<S: State> super::Machine<S> {
     pub fn copies(&self) -> impl Iterator<Item = (Slot, SlotCopy, u64)> + '_ {
         self.known.copies.by_slot.iter().filter_map(|(slot, here)| {
             let keys = here.stores.values().map(|store| store.count).sum();
-            Some((*slot, self.known.copy_of(*slot)?, keys))
+            Some((slot, self.known.copy_of(slot)?, keys))
         })
     }
 }

@@ -110,7 +110,7 @@ impl<S: State> Machine<S> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let first = from.as_ref().map(|(slot, ..)| *slot);
         for slot in slots.iter().filter(|slot| first.is_none_or(|first| *slot >= first)) {
-            let Some(here) = self.known.copies.by_slot.get(&slot) else { continue };
+            let Some(here) = self.known.copies.by_slot.get(slot) else { continue };
             let at = from.as_ref().filter(|(of, ..)| *of == slot);
             if at.is_none() {
                 // An earlier version remembered what belongs to a copy as the site's own.

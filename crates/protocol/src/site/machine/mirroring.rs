@@ -17,8 +17,8 @@ use super::lineage::Whose;
 use super::tokens::Token;
 use super::{Machine, MachineError, Stopped, changes, tables};
 use model::{
-    Answer, Bytes, ChangeKind, Epoch, KeyspaceId, Revision, SiteId, Slot, SlotSet, StagedItem,
-    limits,
+    Answer, BySlot, Bytes, ChangeKind, Epoch, KeyspaceId, Revision, SiteId, Slot, SlotSet,
+    StagedItem, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -154,7 +154,7 @@ impl<S: State> Machine<S> {
     }
 
     /// The slots that this site holds, those on their way from it among them.
-    pub fn held(&self) -> BTreeMap<Slot, Epoch> {
+    pub fn held(&self) -> BySlot<Epoch> {
         let held = |slot: Slot| match self.known.slots.token(slot) {
             Token::Held(epoch) | Token::Leaving { epoch, .. } => Some((slot, epoch)),
             Token::Never | Token::Gone { .. } => None,

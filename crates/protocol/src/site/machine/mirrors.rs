@@ -30,8 +30,8 @@ use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use model::{
-    Answer, BackupError, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached, Refusal,
-    Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotSet, Spread, StagedItem, Tag,
+    Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached,
+    Refusal, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotSet, Spread, StagedItem, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -55,7 +55,7 @@ pub struct Mirror {
     /// How many slots the original held then.
     pub holds: u32,
     /// The slots that it feeds, at the original's epochs.
-    pub whole: BTreeMap<Slot, Epoch>,
+    pub whole: BySlot<Epoch>,
     resume: Bytes,
     /// Where slots grow.
     pub(super) stores: BTreeMap<(KeyspaceId, Slot), Store>,
@@ -100,7 +100,7 @@ impl Mirror {
 
     fn encode_whole(&self) -> Vec<u8> {
         let mut row = Vec::new();
-        let whole = SlotEpochs::gather(self.whole.iter().map(|(slot, epoch)| (*slot, *epoch)));
+        let whole = SlotEpochs::gather(self.whole.iter().map(|(slot, epoch)| (slot, *epoch)));
         put_epochs(&whole, &mut row);
         row
     }
@@ -143,17 +143,22 @@ impl Mirrors {
     /// those that grow: they become copies here, and are written as such when they change.
     pub(super) fn bind(&mut self, copies: &mut Copies) {
         for (from, mirror) in &mut self.0 {
-            for (slot, epoch) in &mirror.whole {
+            for (slot, epoch) in mirror.whole.iter() {
                 let tag = Tag { epoch: *epoch, generation: mirror.number };
                 let copy = SlotCopy { tag, origin: *from, position: mirror.revision };
-                let here = copies.by_slot.entry(*slot).or_insert_with(|| {
-                    let of_slot = mirror.stores.keys().filter(|(_, of)| of == slot);
-                    let keyspaces: Vec<KeyspaceId> = of_slot.map(|(id, _)| *id).collect();
-                    copies.unwritten.insert(*slot);
-                    let take = |id| Some((id, mirror.stores.remove(&(id, *slot))?));
-                    CopyHere { copy, stores: keyspaces.into_iter().filter_map(take).collect() }
-                });
-                if here.copy.tag == tag && here.copy.origin == *from {
+                let here = match copies.by_slot.get(slot) {
+                    Some(here) => here.copy,
+                    None => {
+                        let of_slot = mirror.stores.keys().filter(|(_, of)| *of == slot);
+                        let keyspaces: Vec<KeyspaceId> = of_slot.map(|(id, _)| *id).collect();
+                        let take = |id| Some((id, mirror.stores.remove(&(id, slot))?));
+                        let stores = keyspaces.into_iter().filter_map(take).collect();
+                        copies.unwritten.insert(slot);
+                        copies.by_slot.insert(slot, CopyHere { copy, stores });
+                        copy
+                    }
+                };
+                if here.tag == tag && here.origin == *from {
                     copies.unfed.remove(slot);
                 }
             }
@@ -221,7 +226,7 @@ impl<S: State> Applying<'_, S> {
 
     fn mirrored(&self, from: SiteId, with_slots: bool) -> Answer {
         let mirror = &self.known.mirrors.0[&from];
-        let whole = mirror.whole.iter().map(|(slot, epoch)| (*slot, *epoch));
+        let whole = mirror.whole.iter().map(|(slot, epoch)| (slot, *epoch));
         let whole = if with_slots { SlotEpochs::gather(whole) } else { SlotEpochs::default() };
         Answer::Mirrored { pieces: mirror.pieces, resume: mirror.resume.clone(), whole }
     }
@@ -247,7 +252,7 @@ impl<S: State> Applying<'_, S> {
         }
         if !gone.is_empty() {
             self.forget_parts(from, |slot| gone.contains(slot));
-            let is_fed = |slot: &Slot| self.known.mirrors.0[&from].whole.contains_key(slot);
+            let is_fed = |slot: &Slot| self.known.mirrors.0[&from].whole.contains(*slot);
             let fed: Vec<Slot> = gone.iter().filter(is_fed).collect();
             self.unfeed(fed);
         }
@@ -300,7 +305,7 @@ impl<S: State> Applying<'_, S> {
         }
         // It is fed already: what was sent of it came into the copy itself.
         let mirror = self.known.mirrors.0.get(&from);
-        if mirror.is_some_and(|mirror| mirror.whole.get(&slot) == Some(&epoch)) {
+        if mirror.is_some_and(|mirror| mirror.whole.get(slot) == Some(&epoch)) {
             return;
         }
         let mut stores = BTreeMap::new();
@@ -331,7 +336,7 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Clock { .. } => return Ok(()),
             StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
             StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
-                let is_fed = self.known.mirrors.0[&from].whole.contains_key(slot);
+                let is_fed = self.known.mirrors.0[&from].whole.contains(*slot);
                 let whose = if is_fed { Whose::Copied } else { Whose::Mirrored(from) };
                 let asker = Asker { whose, slot: Some(*slot), client: *client };
                 let seen_ms = elsewhere.moment(*seen_ms);
@@ -349,7 +354,7 @@ impl<S: State> Applying<'_, S> {
             return Ok(());
         }
         let at = (keyspace, Slot::of_key(key));
-        if self.known.mirrors.0[&from].whole.contains_key(&at.1) {
+        if self.known.mirrors.0[&from].whole.contains(at.1) {
             return self.take_fed_item(at, key, row.as_ref());
         }
         let store = match self.known.mirrors.0[&from].stores.get(&at) {
@@ -407,7 +412,7 @@ impl<S: State> Applying<'_, S> {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
         let stores: Vec<_> =
             mirror.stores.keys().filter(|(of, _)| *of == keyspace).copied().collect();
-        let fed: Vec<Slot> = mirror.whole.keys().copied().collect();
+        let fed: Vec<Slot> = mirror.whole.slots().collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
         fed.into_iter().for_each(|slot| self.set_copied_store(keyspace, slot, None));
     }
@@ -436,7 +441,7 @@ impl<S: State> Applying<'_, S> {
     /// Ends a stream: what it fed stays, what grew goes.
     pub(super) fn forget_mirror(&mut self, from: SiteId) {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
-        let fed: Vec<Slot> = mirror.whole.keys().copied().collect();
+        let fed: Vec<Slot> = mirror.whole.slots().collect();
         self.unfeed(fed);
         self.forget_parts(from, |_| true);
         self.known.mirrors.0.remove(&from);
@@ -450,7 +455,7 @@ impl<S: State> Applying<'_, S> {
         let sites = self.known.mirrors.0.keys().copied();
         let others: Vec<SiteId> = sites.filter(|site| !fed_here.contains(site)).collect();
         for site in others {
-            let fed: Vec<Slot> = self.known.mirrors.0[&site].whole.keys().copied().collect();
+            let fed: Vec<Slot> = self.known.mirrors.0[&site].whole.slots().collect();
             self.forget_mirror(site);
             if self.planted.is(Bug::DropMirror) {
                 fed.into_iter().for_each(|slot| self.drop_copy(slot));
@@ -501,7 +506,7 @@ impl<S: State> Machine<S> {
     /// How many keys are in the copies that a mirror feeds.
     pub fn mirrored_keys(&self, from: SiteId) -> u64 {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return 0 };
-        let copies = mirror.whole.keys().filter_map(|slot| self.known.copies.by_slot.get(slot));
+        let copies = mirror.whole.slots().filter_map(|slot| self.known.copies.by_slot.get(slot));
         copies.flat_map(|here| here.stores.values()).map(|store| store.count).sum()
     }
 
@@ -522,7 +527,7 @@ impl<S: State> Machine<S> {
                 return Err(Refusal::NotGlobal("do this without naming a key").into());
             }
         };
-        let here = self.known.copies.by_slot.get(&slot);
+        let here = self.known.copies.by_slot.get(slot);
         let here = here.filter(|here| here.copy.origin == from);
         let here = here.ok_or(Refusal::NotHeld(slot))?;
         let store = here.stores.get(&keyspace);
@@ -558,7 +563,10 @@ mod tests {
             in_step_ms: 8,
             holds: 9,
             resume: Bytes::from_static(b"xy"),
-            whole: [1, 2, 9].map(|slot| (Slot::new(slot).unwrap(), Epoch::counted(3))).into(),
+            whole: [1, 2, 9]
+                .map(|slot| (Slot::new(slot).unwrap(), Epoch::counted(3)))
+                .into_iter()
+                .collect(),
             stores: BTreeMap::new(),
         };
         let row = mirror.encode();

@@ -300,7 +300,7 @@ impl<S: State> Applying<'_, S> {
 
     fn keys_of(&self, slot: Slot, own: bool) -> u64 {
         if !own {
-            let here = self.known.copies.by_slot.get(&slot);
+            let here = self.known.copies.by_slot.get(slot);
             return here.map_or(0, |here| here.stores.values().map(|store| store.count).sum());
         }
         let globals = self.known.keyspaces.globals();
@@ -333,7 +333,7 @@ impl<S: State> Applying<'_, S> {
         }
         let copies = self.known.copies.by_slot.iter();
         let of_site = copies.filter(|(_, here)| here.copy.origin == of);
-        let slots: Vec<Slot> = of_site.map(|(slot, _)| *slot).collect();
+        let slots: Vec<Slot> = of_site.map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.drop_copy(slot));
         // Its stream begins anew, if that site is there after all: what it has sent is not here any
         // more.
