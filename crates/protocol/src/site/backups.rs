@@ -146,6 +146,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.backups.next_news = now + NEWS_INTERVAL;
         self.ask_for_copies();
+        self.reclaim();
         let Some(progress) = self.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);

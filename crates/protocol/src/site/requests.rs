@@ -440,6 +440,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
                 Origin::Leaving(id) => self.leaving_answered(id, outcome),
+                Origin::Stranded(id) => self.stranded_answered(id, outcome),
                 Origin::Mirror(id) => self.mirror_answered(id, outcome),
                 Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),
