@@ -37,7 +37,8 @@ pub enum Body {
         /// What.
         command: Box<Command>,
     },
-    /// Has a site's backup take over from it, or tells what that would lose. [`crate::Answer::Loss`].
+    /// Has a site's backup take over from it ([`crate::Answer::Loss`]), or tells what that would lose
+    /// ([`crate::Answer::Foretold`]).
     Promote {
         /// Who is lost.
         lost: SiteId,

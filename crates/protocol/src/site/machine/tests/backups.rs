@@ -124,6 +124,7 @@ impl Three {
             by: B,
             without: without.to_vec(),
             accept,
+            told: None,
             id: None,
             deadline: Duration::from_secs(1_000_000),
         };
@@ -158,7 +159,9 @@ impl Three {
                         let outcome = self.change(B, &change).map_err(Failure::Refused);
                         answers.push((id, outcome));
                     }
-                    Effect::Settle(_, Ok(Answer::Loss(loss))) => return Ok(*loss),
+                    Effect::Settle(_, Ok(Answer::Loss(loss) | Answer::Foretold { loss, .. })) => {
+                        return Ok(*loss);
+                    }
                     Effect::Settle(_, outcome) => return Err(outcome.unwrap_err()),
                 }
             }
