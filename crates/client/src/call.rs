@@ -31,10 +31,9 @@ const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 pub(crate) enum Repeat {
     /// Repeat it, and its outcome is never unknown: it changes nothing.
     Read,
-    /// Repeat it: it is a write with a request id. Until an answer arrives its outcome is unknown.
+    /// Repeat it: it has a request id, or done twice is done once. Until an answer arrives its outcome is
+    /// unknown.
     Numbered,
-    /// Do not repeat it: it would be applied twice, or be refused because it was applied.
-    Never,
 }
 
 /// Calls the nodes of one site.
@@ -113,7 +112,6 @@ impl Caller {
                         _ if never_sent => {}
                         Repeat::Read => {}
                         Repeat::Numbered => perhaps_done = true,
-                        Repeat::Never => return Err(Error::Unknown(tries.why())),
                     }
                 }
             }

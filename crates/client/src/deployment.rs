@@ -118,6 +118,9 @@ impl Deployment {
         let message = v1::RecoverRegistryRequest { without: without.to_vec(), accept };
         let recover =
             |channel, request| async move { deployment(channel).recover_registry(request).await };
-        Ok(self.caller.call(Repeat::Never, message, recover).await?.into_inner())
+        // It needs no number: what a recovery is to bring about is seen from the registry, and a second one
+        // goes on from all that the first one chose.
+        let repeat = if accept { Repeat::Numbered } else { Repeat::Read };
+        Ok(self.caller.call(repeat, message, recover).await?.into_inner())
     }
 }

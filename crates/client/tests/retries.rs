@@ -473,7 +473,7 @@ async fn a_read_leaves_nothing_in_doubt() {
 }
 
 #[tokio::test]
-async fn what_has_no_id_is_not_sent_twice() {
+async fn a_recovery_is_asked_for_again_and_is_unknown_without_an_answer() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -485,10 +485,10 @@ async fn what_has_no_id_is_not_sent_twice() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let deployment = Client::connect([&address, &address], patient()).unwrap().deployment();
+    let deployment = Client::connect([&address, &address], impatient()).unwrap().deployment();
     let error = deployment.recover_registry(&[], true).await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert!(calls.load(Ordering::Relaxed) > 1);
 }
 
 #[tokio::test]

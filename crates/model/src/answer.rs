@@ -2,7 +2,7 @@
 
 use crate::{
     Ballot, Bytes, Inventory, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry, RegistryView,
-    Revision, SiteId, SlotEpochs,
+    Revision, SiteId, SlotEpochs, Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -92,6 +92,13 @@ pub enum Answer {
     Inventory(Box<Inventory>),
     /// What may be lost by a promotion, or was.
     Loss(Box<Loss>),
+    /// What a promotion would lose, and what it would take.
+    Foretold {
+        /// What would be lost.
+        loss: Box<Loss>,
+        /// Who would take which slots, and from where each goes on.
+        taken: Vec<Taken>,
+    },
     /// What came of a step of a registrar.
     Registrar(RegistrarAnswer),
     /// What came of an operator's order to hand slots over.

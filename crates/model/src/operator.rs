@@ -1,6 +1,6 @@
 //! What an operator asks of a site under a number, so that asking again does it once.
 
-use crate::{NodeId, SiteId};
+use crate::{NodeId, SiteId, Taken};
 
 /// A command of an operator. Its number and what came of it are remembered where it takes effect: in the
 /// list of the site's members, or in the registry.
@@ -25,7 +25,8 @@ pub enum OperatorCommand {
         force: bool,
     },
     /// Has others take over from a site that is lost; what is lost with it is accepted.
-    /// [`crate::Answer::Loss`].
+    /// [`crate::Answer::Loss`]. It is refused if any slot goes on from less than sites tell before it is
+    /// opened.
     Promote {
         /// The lost site.
         lost: SiteId,
@@ -34,4 +35,26 @@ pub enum OperatorCommand {
         /// Sites that are not asked, whatever they may hold.
         without: Vec<SiteId>,
     },
+    /// The same; what the operator was told would be taken: it is refused if any slot goes on from less.
+    PromoteAsTold {
+        /// Who is lost.
+        lost: SiteId,
+        /// Who takes over what there is no copy of; `None`: its backup.
+        by: Option<SiteId>,
+        /// Sites that are not asked, whatever they may hold.
+        without: Vec<SiteId>,
+        /// Of [`crate::Answer::Foretold`].
+        told: Vec<Taken>,
+    },
+}
+
+impl OperatorCommand {
+    /// Whose failover it is, and who takes what there is no copy of.
+    pub fn promotes(&self) -> Option<(SiteId, Option<SiteId>)> {
+        match self {
+            OperatorCommand::Promote { lost, by, .. }
+            | OperatorCommand::PromoteAsTold { lost, by, .. } => Some((*lost, *by)),
+            _ => None,
+        }
+    }
 }

@@ -59,6 +59,17 @@ impl Registry {
         self.changes += u64::from(IDS_SKIPPED);
     }
 
+    /// Whether a site was listed and has left for good. One that joined beyond the end of a term does not
+    /// count: it is listed again when it hands that in.
+    pub fn has_left(&self, site: SiteId) -> bool {
+        let may_return = |began: &TermBegan| {
+            let skipped = began.site_next..began.site_next.saturating_add(IDS_SKIPPED);
+            skipped.contains(&site.0)
+        };
+        let was_listed = site.0 < self.site_next && !self.began.iter().any(may_return);
+        was_listed && self.site(site).is_none()
+    }
+
     /// The registrars, chosen from the sites that answered a recovery; current registrars come
     /// first.
     pub fn choose_registrars(&self, there: &[SiteId]) -> RegistrarSet {
@@ -220,6 +231,18 @@ mod tests {
         next.recover(&[]);
         next.version = at(number, 0);
         next
+    }
+
+    #[test]
+    fn a_site_that_may_hand_its_join_in_has_not_left() {
+        let mut own = registry();
+        entry(&mut own);
+        own.sites.remove(0);
+        assert!(own.has_left(SiteId(1)) && !own.has_left(SiteId(3)) && !own.has_left(SiteId(4)));
+        let next = recovered(&own, 1);
+        assert!(next.has_left(SiteId(1)));
+        assert!(!next.has_left(SiteId(4)), "it may have joined at a site that was not asked");
+        assert!(next.site_next > 4);
     }
 
     #[test]

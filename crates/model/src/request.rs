@@ -38,8 +38,8 @@ pub enum Body {
         /// What.
         command: Box<Command>,
     },
-    /// Has a site's backup take over from it, or returns what that would lose.
-    /// [`crate::Answer::Loss`].
+    /// Has a site's backup take over from it ([`crate::Answer::Loss`]), or returns what that would lose
+    /// ([`crate::Answer::Foretold`]).
     Promote {
         /// The lost site.
         lost: SiteId,

@@ -22,6 +22,13 @@ pub const PROTOCOL_WITHOUT_PROOF: u32 = 1;
 /// The oldest version it still understands.
 pub const PROTOCOL_OLDEST: u32 = 1;
 
+/// The rules by which this build decides the owner of a slot. 1: epochs have failovers in them. A build
+/// without them misreads such epochs, and what is built on them: a link needs both ends to follow rules that
+/// the other one has.
+pub const RULES: u32 = 1;
+/// The oldest rules it still understands. 0 were those of builds that did not name any.
+pub const RULES_OLDEST: u32 = 1;
+
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hello {
@@ -52,6 +59,9 @@ pub struct Hello {
     /// Whether it asks for a proof.
     #[prost(bool, tag = "141")]
     pub asks_proof: bool,
+    /// The rules of ownership that it follows ([`RULES`]); 0: it does not say, and is older.
+    #[prost(uint32, tag = "220")]
+    pub rules: u32,
 }
 
 /// A life of a node: what is between an empty disk and the loss of that disk.

@@ -10,6 +10,7 @@ use model::{
 use server::{MapView, Owned, Standing, backup_of};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
+use wire::entry;
 use wire::grpc::{Invalid, request_id, status, v1};
 
 #[async_trait]
@@ -224,15 +225,30 @@ impl v1::deployment_server::Deployment for Callee {
             let without = asked.without.iter().map(|name| site_named(&registry, name));
             let without = without.collect::<Result<Vec<_>, _>>()?;
             let id = request_id(asked.request)?.filter(|_| asked.accept_loss);
-            let body = match id {
-                Some(id) => {
+            let told = match asked.accepted.is_empty() || !asked.accept_loss {
+                true => None,
+                false => Some(entry::decode_taken(asked.accepted).map_err(|_| {
+                    Status::invalid_argument("`accepted` is not what a site has foretold")
+                })?),
+            };
+            let body = match (id, told) {
+                (Some(id), None) => {
                     Body::Operator { id, command: OperatorCommand::Promote { lost, by, without } }
                 }
-                None => Body::Promote { lost, by, without, accept: asked.accept_loss },
+                (Some(id), Some(told)) => {
+                    let command = OperatorCommand::PromoteAsTold { lost, by, without, told };
+                    Body::Operator { id, command }
+                }
+                (None, None) => Body::Promote { lost, by, without, accept: asked.accept_loss },
+                (None, Some(_)) => {
+                    return Err(Status::invalid_argument("`accepted` needs `request`, too"));
+                }
             };
             let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
-            let Answer::Loss(loss) = answer else {
-                unreachable!("a promotion is answered with what is lost")
+            let (loss, foretold) = match answer {
+                Answer::Loss(loss) => (loss, bytes::Bytes::new()),
+                Answer::Foretold { loss, taken } => (loss, entry::encode_taken(&taken)),
+                _ => unreachable!("a promotion is answered with what is lost"),
             };
             let now_ms = self.handle.clock().now().wall_ms;
             Ok(v1::PromoteBackupResponse {
@@ -246,6 +262,7 @@ impl v1::deployment_server::Deployment for Callee {
                 answers: loss.answers,
                 silent: loss.silent.iter().map(|site| name_of(&registry, *site)).collect(),
                 empty: loss.empty,
+                foretold,
             })
         })
         .await

@@ -131,6 +131,8 @@ pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
         Refusal::Overflow => "ERR increment or decrement would overflow".into(),
         Refusal::CrossSlot => Refused::CROSS_SLOT.0,
         Refusal::NotHeld(_) => format!("TRYAGAIN {refusal}").into(),
+        // It may have been applied when it was first asked.
+        Refusal::RequestForgotten => format!("UNKNOWN the outcome is unknown ({refusal})").into(),
         other => format!("ERR {other}").into(),
     }
 }
@@ -171,6 +173,8 @@ mod tests {
     #[test]
     fn what_may_have_happened_is_never_said_to_be_tried_again() {
         let text = failure_text(&Failure::Unknown { why: "the deadline passed" });
+        assert!(text.starts_with("UNKNOWN the outcome is unknown"), "{text}");
+        let text = failure_text(&Failure::Refused(Refusal::RequestForgotten));
         assert!(text.starts_with("UNKNOWN the outcome is unknown"), "{text}");
         let text = failure_text(&Failure::DiskFull("no space left".into()));
         assert!(text.starts_with("MISCONF the disk refuses writes"), "{text}");

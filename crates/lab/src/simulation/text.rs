@@ -202,6 +202,9 @@ fn command(command: &Command) -> String {
             Giving::Release => format!("give {number} release"),
             Giving::Forget => format!("give {number} forget"),
             Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
+            Giving::Reclaim { slots } => {
+                format!("give {number} take back {}, nobody's", slots.slots())
+            }
             Giving::TakeBack { refused: false } => format!("give {number} take back"),
         },
         Command::Register { holder, slots } => {

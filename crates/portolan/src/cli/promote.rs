@@ -32,6 +32,9 @@ pub(crate) struct Backup {
 #[command(
     after_help = "Promote only a site that is dead or cut off for good: until it hears of it, it may go on \
                   answering clients that still reach it, and what it acknowledges to them is lost.\n\n\
+                  What may be lost is asked of all sites, and printed; then it is to be agreed to, by an answer or \
+                  by --accept-loss. Agreed to is what this call has printed, not what an earlier one has: nothing is \
+                  done if any slot would be lost besides, or go on from an older copy.\n\n\
                   Examples:\n  portolan site promote pier-39                 tells what may be lost, and asks\n  \
                   portolan site promote pier-39 --accept-loss   does it"
 )]
@@ -41,7 +44,7 @@ pub(crate) struct Promote {
     /// The site that takes over, instead of its backup
     #[arg(long, value_name = "SITE")]
     at: Option<String>,
-    /// Do it: what is named as lost may be lost
+    /// Do it without asking: what this call prints may be lost, and no more
     #[arg(long)]
     accept_loss: bool,
     /// Do not ask this other site, which cannot be reached. Slots that the lost site handed to it
@@ -70,14 +73,13 @@ impl Promote {
         let Promote { name, at, accept_loss, without, connect } = self;
         let at = at.unwrap_or_default();
         connect.run(|client| async move {
-            let ask = |accept_loss| v1::PromoteBackupRequest {
+            let preview = v1::PromoteBackupRequest {
                 site: name.clone(),
-                at: at.clone(),
+                at,
                 without: without.clone(),
-                accept_loss,
-                request: None,
+                ..Default::default()
             };
-            let loss = client.deployment().promote_backup(ask(false)).await?;
+            let loss = client.deployment().promote_backup(preview.clone()).await?;
             show::print(told(&name, &loss, &without))?;
             if client.deployment().sites().await?.sites.len() == 2 {
                 show::print(format!(
@@ -103,7 +105,10 @@ impl Promote {
                 let what = "nothing was done; say --accept-loss to do it".to_owned();
                 return Err(Failed::no(Some(what)));
             }
-            let done = client.deployment().promote_backup(ask(true)).await?;
+            // What was printed is accepted, and nothing that is worse.
+            let accepted = loss.foretold.clone();
+            let decision = v1::PromoteBackupRequest { accept_loss: true, accepted, ..preview };
+            let done = client.deployment().promote_backup(decision).await?;
             let (by, mirrored, empty) = (&done.by, done.mirrored, done.empty);
             let mut text = format!("{by} has taken over {mirrored} slots of {name}");
             if empty > 0 {

@@ -70,7 +70,10 @@ struct Failover {
     request: Option<RequestId>,
     deadline: Duration,
     stage: Stage,
-    /// What would be taken of each slot, by the reports from before it was opened.
+    /// What the operator was shown would be taken.
+    told: Option<Vec<Taken>>,
+    /// From what each slot goes on at least: by what the operator was shown, or else by the reports from
+    /// before it was opened.
     accepted: BTreeMap<Slot, Option<(Epoch, u64)>>,
 }
 
@@ -83,6 +86,9 @@ pub(crate) struct Wanted {
     pub(crate) by: SiteId,
     pub(crate) without: Vec<SiteId>,
     pub(crate) accept: bool,
+    /// What the operator was shown would be taken; `None`: whatever the reports before it is opened say is
+    /// accepted.
+    pub(crate) told: Option<Vec<Taken>>,
     /// The operator's number for it: a repetition under it returns the outcome.
     pub(crate) id: Option<RequestId>,
     pub(crate) deadline: Duration,
@@ -112,7 +118,7 @@ pub(crate) struct FailoverJobs {
 impl FailoverJobs {
     /// An operator asks.
     pub(crate) fn want(&mut self, wanted: Wanted, view: &View<'_>) -> Vec<Effect> {
-        let Wanted { origin, lost, by, without, accept, id: request, deadline } = wanted;
+        let Wanted { origin, lost, by, without, accept, told, id: request, deadline } = wanted;
         let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
         if let Some(known) = request.and_then(|id| view.registry.outcome(id)) {
             let outcome = match known {
@@ -133,8 +139,8 @@ impl FailoverJobs {
             return vec![refuse(origin, BackupError::Answers(lost))];
         }
         if let Some(one) = self.under_way.get_mut(&lost) {
-            if (one.accept, &one.without) != (accept, &without) || one.origins.len() >= WAITING_MAX
-            {
+            let is_same = (one.accept, &one.without, &one.told) == (accept, &without, &told);
+            if !is_same || one.origins.len() >= WAITING_MAX {
                 return vec![refuse(origin, BackupError::Fenced(view.own))];
             }
             one.origins.push(origin);
@@ -144,7 +150,8 @@ impl FailoverJobs {
         let stage = Stage::Calling { since: view.now, until: view.now + CALL };
         let origins = vec![origin];
         let accepted = BTreeMap::new();
-        let one = Failover { origins, loss, without, accept, request, deadline, stage, accepted };
+        let one =
+            Failover { origins, loss, without, accept, request, deadline, stage, told, accepted };
         let calls = view.registry.sites.iter().map(|site| site.id);
         let calls = calls.filter(|site| *site != view.own).map(Effect::Call).collect();
         self.under_way.insert(lost, one);
@@ -261,10 +268,13 @@ impl FailoverJobs {
         let all_asked = one.without.is_empty();
         let taken = plan(told, &mut one.loss, all_asked, is_listed, view.planted);
         let Some(opened) = opened else {
-            one.accepted = by_slot(&taken);
             if !one.accept {
-                let answer = Answer::Loss(Box::new(one.loss.clone()));
-                return self.end(lost, view, Ok(answer));
+                let loss = Box::new(one.loss.clone());
+                return self.end(lost, view, Ok(Answer::Foretold { loss, taken }));
+            }
+            one.accepted = by_slot(one.told.as_ref().unwrap_or(&taken));
+            if is_worse(&one.accepted, &by_slot(&taken)) {
+                return self.end(lost, view, Err(failed(BackupError::Worse)));
             }
             one.stage = Stage::Opening;
             let change = RegistryChange::OpenFailover { lost, without: one.without.clone() };
@@ -577,6 +587,7 @@ mod tests {
             by: B,
             without: Vec::new(),
             accept,
+            told: None,
             deadline: now + 10 * second,
             id: None,
         };
@@ -627,5 +638,64 @@ mod tests {
             }
         }
         panic!("it was not opened");
+    }
+
+    /// The operator was told that B has a copy up to 7; meanwhile that is gone.
+    #[test]
+    fn a_failover_is_not_opened_if_more_would_be_lost_than_its_operator_was_told() {
+        let registry = registry();
+        let outcome = |told: Option<Vec<Taken>>, position: u64| {
+            let mut jobs = FailoverJobs::default();
+            let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
+            let heard_since = |site: SiteId, _| site != LOST;
+            let view = |now| View {
+                now,
+                own: B,
+                registry: &registry,
+                in_step_ms: 0,
+                heard_since: &heard_since,
+                planted: Planted::none(),
+            };
+            let wanted = Wanted {
+                origin: Origin::Nobody,
+                lost: LOST,
+                by: B,
+                without: Vec::new(),
+                accept: true,
+                told,
+                deadline: now + 10 * second,
+                id: None,
+            };
+            jobs.want(wanted, &view(now));
+            now += 2 * second;
+            let effects = jobs.poll(LOST, &view(now));
+            let inventory = Inventory {
+                owners: vec![(LOST, slots("0-16383", 2))],
+                copies: vec![mirror("0-16383", 2, position)],
+                ..Inventory::default()
+            };
+            let mut last = Vec::new();
+            for site in [B, C] {
+                let told = Ok(Answer::Inventory(Box::new(inventory.clone())));
+                last = jobs.answered(asked_of(&effects, site), told, &view(now));
+            }
+            last.pop().expect("an effect")
+        };
+        let told = || {
+            let from = Some((Epoch::counted(2), 7));
+            Some(vec![Taken { by: B, slots: "0-16383".parse().unwrap(), from }])
+        };
+        let is_opened = |effect: &Effect| {
+            let Effect::Change { change, .. } = effect else { return false };
+            matches!(change, RegistryChange::OpenFailover { .. })
+        };
+        assert!(is_opened(&outcome(told(), 7)) && is_opened(&outcome(told(), 8)));
+        let worse = outcome(told(), 6);
+        let is_refused = matches!(
+            &worse,
+            Effect::Settle(_, Err(Failure::Refused(Refusal::Backup(BackupError::Worse))))
+        );
+        assert!(is_refused, "{worse:?}");
+        assert!(is_opened(&outcome(None, 6)), "nothing else was told");
     }
 }

@@ -19,7 +19,8 @@
 //! (`crate::site::release`).
 //!
 //! Nothing fails on the way, and a crash of either side at any step leaves a state from which the
-//! same steps go on. A frozen move is aborted only when the destination has refused it for ever.
+//! same steps go on. A frozen move is taken back only when the destination has refused it for ever, or has
+//! left and no site owns the slots.
 
 use crate::site::machine::Machine;
 use crate::site::machine::copying::{self, Position};
@@ -239,13 +240,16 @@ impl Handovers {
     ) {
         let number = id.number;
         let Some(carried) = self.carried.get_mut(&number) else { return };
-        // The destination left before the move reached it: there is no site to ask. It does not
-        // leave while a frozen move waits for its answer.
+        // The destination left before the move reached it: there is no site to ask. What is frozen
+        // may have been taken all the same: the other sites are asked (crate::site).
         let is_gone = machine.membership().is_none_or(|own| own.registry.site(one.to).is_none());
-        if is_gone && one.frozen.is_none() {
+        if is_gone {
             carried.not_before = now + PATIENCE;
-            let step = Giving::TakeBack { refused: false };
-            return wishes.push(Wish::Propose(Command::Giving { number, step }));
+            if one.frozen.is_none() {
+                let step = Giving::TakeBack { refused: false };
+                wishes.push(Wish::Propose(Command::Giving { number, step }));
+            }
+            return;
         }
         match carried.stage {
             Stage::Asking | Stage::Installing => {}

@@ -618,7 +618,10 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
             ..
         }
         | Body::Promote { .. }
-        | Body::Operator { command: OperatorCommand::Promote { .. }, .. } => true,
+        | Body::Operator {
+            command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
+            ..
+        } => true,
         Body::Write(command) => matches!(
             command,
             Command::Write { .. }

@@ -8,10 +8,7 @@ use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, Told, may_come_across};
 use crate::global::straight::Moved;
-use model::{
-    Answer, Body, Command, Epoch, Failure, NodeId, OperatorCommand, Refusal, SiteId, Slot, Spread,
-    limits,
-};
+use model::{Answer, Body, Command, Epoch, Failure, NodeId, Refusal, SiteId, Slot, Spread, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -52,12 +49,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             {
                 Spread::of_transaction(guards, steps)
             }
-            Body::Promote { lost, by, .. }
-            | Body::Operator { command: OperatorCommand::Promote { lost, by, .. }, .. } => {
-                let target = self.target_of_promotion(*lost, *by)?;
-                let own = self.machine.membership().map(|member| Target::Site(member.own));
-                return Ok(Some(target).filter(|target| Some(*target) != own));
-            }
+            Body::Promote { lost, by, .. } => return self.asked_to_promote(*lost, *by),
+            Body::Operator { command, .. } => match command.promotes() {
+                Some((lost, by)) => return self.asked_to_promote(lost, by),
+                None => return Ok(None),
+            },
             _ => return Ok(None),
         };
         match spread {
@@ -66,6 +62,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             // About what this site holds of it.
             Spread::Nowhere => Ok(None),
         }
+    }
+
+    fn asked_to_promote(
+        &self,
+        lost: SiteId,
+        by: Option<SiteId>,
+    ) -> Result<Option<Target>, Refusal> {
+        let target = self.target_of_promotion(lost, by)?;
+        let own = self.machine.membership().map(|member| Target::Site(member.own));
+        Ok(Some(target).filter(|target| Some(*target) != own))
     }
 
     /// A request of a client that goes where its keys are by itself: it is redirected, unless the

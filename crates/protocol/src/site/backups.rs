@@ -15,7 +15,7 @@ use crate::global::ownership::takeover;
 use crate::global::routing::Target;
 use model::{
     Answer, Ballot, Body, Failure, KeyspaceId, Query, Refusal, RegistryChange, RequestId, Revision,
-    SiteId, Slot, limits,
+    SiteId, Slot, Taken, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub(super) struct Promotion {
     pub(super) without: Vec<SiteId>,
     /// Otherwise the answer is what would be lost.
     pub(super) accept: bool,
+    /// What it was told would be taken, if it says so.
+    pub(super) told: Option<Vec<Taken>>,
     pub(super) id: Option<RequestId>,
 }
 
@@ -146,6 +148,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.backups.next_news = now + NEWS_INTERVAL;
         self.ask_for_copies();
+        self.reclaim();
         let Some(progress) = self.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);
@@ -317,14 +320,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         promotion: Promotion,
         deadline: Duration,
     ) {
-        let Promotion { lost, by, without, accept, id } = promotion;
+        let Promotion { lost, by, without, accept, told, id } = promotion;
         let Some(member) = self.machine.membership() else {
             return self.settle(vec![(origin, Err(Refusal::NoDeployment.into()))]);
         };
         let taker = by.or_else(|| backup_of(&member.registry, lost));
         let taker = taker.filter(|site| *site != lost && !without.contains(site));
         let by = taker.unwrap_or(member.own);
-        let wanted = Wanted { origin, lost, by, without, accept, id, deadline };
+        let wanted = Wanted { origin, lost, by, without, accept, told, id, deadline };
         let mut effects = Vec::new();
         self.with_failovers(lost, |jobs, view| effects = jobs.want(wanted, view));
         effects.into_iter().for_each(|effect| self.perform_failover(effect));

@@ -56,6 +56,7 @@ mod requests;
 mod ring;
 mod snapshots;
 mod status;
+mod stranded;
 mod transfer;
 pub mod trial;
 mod versions;
@@ -100,6 +101,7 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
+use stranded::Stranded;
 use transfer::Incoming;
 use trial::{Bug, Planted, Rare};
 use versions::Versions;
@@ -131,6 +133,8 @@ pub(crate) enum Origin {
     Handover(u64),
     /// What another site has is asked for, as this one leaves.
     Leaving(u64),
+    /// What another site has is asked for, as slots are frozen here for one that has left.
+    Stranded(u64),
     /// This site's mirror.
     Mirror(u64),
     /// A failover that this site drives.
@@ -380,6 +384,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     outbox: Outbox,
     news: News,
     leaving: Leaving,
+    stranded: Stranded,
     membership: Membership,
     handover: Handover,
     heard: Heard,
@@ -476,6 +481,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             outbox: Outbox::default(),
             news: News::default(),
             leaving: Leaving::default(),
+            stranded: Stranded::default(),
             membership: Membership::default(),
             handover: Handover::default(),
             heard: Heard::default(),

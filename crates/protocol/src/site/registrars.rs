@@ -440,12 +440,33 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             if !accept {
                 let answer = Answer::RegistryView(Box::new(view));
                 self.settle(vec![(origin, Ok(answer))]);
+            } else if self.is_recovered(&without, &view) {
+                let answer =
+                    Answer::RegistryView(Box::new(RegistryView { recovered: true, ..view }));
+                self.settle(vec![(origin, Ok(answer))]);
             } else if let Some(error) = self.objection(&without, &view) {
                 self.settle(vec![(origin, Err(Refusal::from(error).into()))]);
             } else {
                 self.want(origin, Work::Recover { without }, deadline);
             }
         }
+    }
+
+    /// Whether the registry goes on without these sites already, by a recovery: whoever asked for that, and
+    /// did not hear of its outcome, asks again.
+    fn is_recovered(&self, without: &[SiteId], view: &RegistryView) -> bool {
+        let Some(registry) = self.machine.registry() else { return false };
+        let set = registry.registrars.set;
+        let is_other_term = registry.version.term != Ballot::FIRST.term;
+        let is_without = !without.is_empty() && !without.iter().any(|site| set.contains(*site));
+        let is_over = view.has_majority && !self.has_begun_a_term(registry);
+        is_other_term && is_without && is_over && view.answering.is_empty()
+    }
+
+    /// Whether a recovery is known here to have begun that has not come to its end.
+    fn has_begun_a_term(&self, registry: &Registry) -> bool {
+        let promised = self.machine.acceptor().map(|acceptor| acceptor.promised().term);
+        promised.max(Some(self.changes.driver.above().term)) > Some(registry.version.term)
     }
 
     /// Why the registry is not to be recovered so.
@@ -455,9 +476,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let set = registry.registrars.set;
         // One that ended half-way holds changes up for good, whichever sites are back by now: it
         // may be asked for again.
-        let promised = self.machine.acceptor().map(|acceptor| acceptor.promised().term);
-        let is_begun =
-            promised.max(Some(self.changes.driver.above().term)) > Some(registry.version.term);
+        let is_begun = self.has_begun_a_term(registry);
         let has_majority = set.has_majority(|site| !without.contains(&site));
         if !registry.is_of_before() && !is_begun && has_majority {
             return Some(RegistryError::NoRecovery);

@@ -39,7 +39,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(member) = self.machine.membership() else { return };
         let own = member.own;
         let is_leaving = member.registry.site(own).is_some_and(|site| site.leaving);
-        let frozen = self.frozen_to_nobody();
+        let frozen: BTreeMap<Slot, Epoch> = self.stranded().into_values().flatten().collect();
         if self.machine.unfed().is_empty() && frozen.is_empty()
             || member.registry.failovers.open.is_some()
         {
@@ -62,7 +62,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         // Their destination is gone: the asked site may have a record of the owner by now.
-        let frozen: BTreeMap<Slot, Epoch> = frozen.into_iter().collect();
         let asked =
             share(&frozen.keys().copied().collect::<SlotSet>(), self.backups.frozen_asked_to);
         self.backups.frozen_asked_to = asked.last().copied();
@@ -84,16 +83,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let slots = entry::encode_slots(&slots);
             self.say_copies(owner, CopiesSay { slots, kind: ASKED, ..CopiesSay::default() });
         }
-    }
-
-    /// Slots that are frozen here for a site that is not listed any more.
-    fn frozen_to_nobody(&self) -> Vec<(Slot, Epoch)> {
-        let Some(member) = self.machine.membership() else { return Vec::new() };
-        let is_gone = |site| member.registry.site(site).is_none();
-        let moves = self.machine.giving().values();
-        let moves = moves.filter(|one| one.frozen.is_some() && is_gone(one.to));
-        let slots = moves.flat_map(|one| one.slots.iter());
-        slots.map(|slot| (slot, self.machine.token(slot).epoch())).collect()
     }
 
     fn say_copies(&mut self, site: SiteId, say: CopiesSay) {
@@ -154,6 +143,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         match say.kind {
             ASKED => self.answer_for_copies(site, &slots),
             SAFE => self.supersede(slots, say.generation, say.position),
+            // Who has left owns nothing any more, and its slots may be served again where they came from.
+            OWNED if member.registry.has_left(SiteId(say.owner)) => {}
             OWNED => {
                 let news =
                     |(slot, epoch): &(Slot, Epoch)| self.machine.token(*slot).epoch() < *epoch;

@@ -207,7 +207,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return self.take_join(origin, member, (true, None), deadline);
             }
             Body::Promote { lost, by, without, accept } => {
-                let promotion = Promotion { lost, by, without, accept, id: None };
+                let promotion = Promotion { lost, by, without, accept, told: None, id: None };
                 return self.take_promotion(origin, promotion, deadline);
             }
             Body::Operator { id, command } => match command {
@@ -220,7 +220,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.take_removal(origin, node, (force, Some(id)), deadline)
                 }
                 OperatorCommand::Promote { lost, by, without } => {
-                    let promotion = Promotion { lost, by, without, accept: true, id: Some(id) };
+                    let (accept, told, id) = (true, None, Some(id));
+                    let promotion = Promotion { lost, by, without, accept, told, id };
+                    return self.take_promotion(origin, promotion, deadline);
+                }
+                OperatorCommand::PromoteAsTold { lost, by, without, told } => {
+                    let (accept, told, id) = (true, Some(told), Some(id));
+                    let promotion = Promotion { lost, by, without, accept, told, id };
                     return self.take_promotion(origin, promotion, deadline);
                 }
             },
@@ -440,6 +446,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 Origin::Handover(id) => self.handover_answered(id, outcome),
                 Origin::Leaving(id) => self.leaving_answered(id, outcome),
+                Origin::Stranded(id) => self.stranded_answered(id, outcome),
                 Origin::Mirror(id) => self.mirror_answered(id, outcome),
                 Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),

@@ -60,6 +60,12 @@ fn a_move_and_a_leave() {
 }
 
 #[test]
+fn two_moves_and_a_leave() {
+    holds(bounds([1, 2, 0, 0, 1]));
+    holds(Bounds { sites: 4, ..bounds([0, 2, 0, 0, 1]) });
+}
+
+#[test]
 #[ignore = "millions of states"]
 fn a_move_a_failover_and_a_leave() {
     holds(bounds([1, 1, 1, 0, 1]));
@@ -114,12 +120,14 @@ fn bugs_of_leaving_are_found() {
     finds(Bug::NothingHandedOn, bounds([1, 1, 1, 1, 1]));
     finds(Bug::OwnersRecordsCount, bounds([1, 1, 1, 0, 1]));
     finds(Bug::OlderPositionCounts, bounds([1, 1, 1, 0, 1]));
+    // What has the slot from the site that left, and its copy, are two sites.
+    finds(Bug::ReclaimedUnasked, Bounds { sites: 4, ..bounds([0, 2, 0, 0, 1]) });
 }
 
 #[test]
 fn every_bug_is_looked_for() {
     // Those above, by name.
-    assert_eq!(Bug::ALL.len(), 6 + 1 + 4 + 3);
+    assert_eq!(Bug::ALL.len(), 6 + 1 + 4 + 4);
 }
 
 // ---- counterexamples -------------------------------------------------------------------------------
@@ -198,4 +206,22 @@ fn a_copy_that_is_handed_on_counts_only_if_it_has_come_as_far() {
     assert!(!world.offers(&state, "leave b"));
     let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &["handon b>c"]].concat());
     assert!(world.offers(&state, "leave b"));
+}
+
+#[test]
+fn what_is_frozen_for_a_site_that_left_is_served_again() {
+    // a cannot be reached as c leaves.
+    let steps = ["freeze a>c", "leave c", "learn a"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &steps);
+    assert!(!world.offers(&state, "reclaim a"), "b may have had it from c");
+    let (mut world, state) = play(bounds(ALL_MOVES), &[&steps[..], &["learn b"]].concat());
+    assert!(world.offers(&state, "reclaim a"));
+    let refused = ["freeze a>c", "refuse c", "hear b", "leave c", "learn a", "learn b"];
+    let (mut world, state) = play(bounds(ALL_MOVES), &refused);
+    assert!(world.offers(&state, "reclaim a"));
+    let four = Bounds { sites: 4, ..bounds(ALL_MOVES) };
+    let handed_on = ["freeze a>c", "install c", "freeze c>b", "install b", "release c"];
+    let left = ["handon c>d", "leave c", "learn a", "learn b", "learn d"];
+    let (mut world, state) = play(four, &[&handed_on[..], &left].concat());
+    assert!(!world.offers(&state, "reclaim a"), "b owns it");
 }

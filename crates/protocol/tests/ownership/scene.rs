@@ -185,6 +185,12 @@ impl Scene {
         matches!(site.holding.token, Token::Held(_)) && !is_fenced && self.is_there(at)
     }
 
+    /// Whether the slot is frozen here for a site that has left.
+    pub(crate) fn is_stranded(&self, at: usize) -> bool {
+        let token = self.sites[at].holding.token;
+        matches!(token, Token::Frozen { to, .. } if !self.is_there(place(to)))
+    }
+
     /// A site takes the registry over.
     pub(crate) fn learn(&mut self, at: usize, planted: Planted) {
         let registry = self.global.registry.clone();
@@ -244,7 +250,9 @@ impl Scene {
     pub(crate) fn inventory(&mut self, at: usize) {
         let lost = self.global.registry.failovers.open.as_ref().expect("one is open").lost;
         let site = &self.sites[at];
-        let report = site.holding.report(id(at), lost);
+        let left = site.registry.left;
+        let is_away = |to: SiteId| to == lost || has(left, place(to));
+        let report = site.holding.report(id(at), is_away);
         let global = &mut self.global;
         let before = global.found.copy;
         global.found.add(id(at), &report);

@@ -3,9 +3,9 @@
 //! Being away is taking no step. Installs are kept for ever and come at any time, late or again; every
 //! other message brings a fact that stays true.
 
-use super::scene::{Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id};
+use super::scene::{Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id, place};
 use super::search::{Explore, hash};
-use model::{Ballot, Epoch, Failovers, OpenFailover, SlotCopy, Tag};
+use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotCopy, Tag};
 use protocol::global::ownership::trial::{Bug, Planted};
 use protocol::global::ownership::{Found, Holding, Records, Token, leaving};
 use std::collections::HashMap;
@@ -70,6 +70,7 @@ enum Verb {
     Decide,
     Forget,
     LateFence,
+    Reclaim,
 }
 
 pub(crate) struct World {
@@ -237,6 +238,37 @@ impl World {
             }
         }
         self.leave(scene, at, out);
+        self.reclaim(scene, at, out);
+    }
+
+    /// What is frozen for a site that has left is served again when nobody owns it.
+    fn reclaim(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+        let site = &scene.sites[at];
+        let Token::Frozen { epoch, to } = site.holding.token else { return };
+        let left = site.registry.left;
+        let has_left = |site: SiteId| has(left, place(site));
+        let others = (0..scene.sites.len()).filter(|one| *one != at && !has(left, *one));
+        let others: Vec<usize> = others.collect();
+        let version = site.registry.version;
+        let all_tell = others.iter().all(|one| scene.sites[*one].registry.version >= version);
+        let is_open = site.registry.failovers.open.is_some();
+        let unasked = self.planted.is(Bug::ReclaimedUnasked);
+        if !has_left(to) || !(all_tell || unasked) || is_open {
+            return;
+        }
+        let reports = others.iter().map(|one| {
+            let other = &scene.sites[*one];
+            other.holding.report(id(*one), |to| has(other.registry.left, place(to)))
+        });
+        let Some(again) = leaving::reclaims(id(at), epoch, reports, has_left, self.planted) else {
+            return;
+        };
+        let mut next = scene.clone();
+        next.step(at, self.planted, |holding, fences| {
+            holding.reclaim(again, fences);
+            Records::Stay
+        });
+        out.push((next, (Verb::Reclaim, at, 0)));
     }
 
     fn leave(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
@@ -248,8 +280,15 @@ impl World {
             return;
         }
         let others = (0..scene.sites.len()).filter(|one| *one != at && scene.is_there(*one));
+        // Those that can be reached.
         let others: Vec<_> = others.map(|one| (id(one), scene.sites[one].holding)).collect();
-        if !leaving::may_leave(id(at), &scene.sites[at].holding, &others, self.planted) {
+        let own = &scene.sites[at].holding;
+        let may = |mask: u8| {
+            let told = others.iter().filter(|(site, _)| has(mask, place(*site))).copied();
+            let told: Vec<_> = told.collect();
+            !told.is_empty() && leaving::may_leave(id(at), own, &told, self.planted)
+        };
+        if !(1..bit(scene.sites.len())).any(may) {
             return;
         }
         let mut next = scene.clone();
@@ -542,7 +581,8 @@ impl World {
             let mut steps = Vec::new();
             self.steps(&scene, &mut steps);
             let goes_on = |(verb, at, _): (Verb, usize, usize)| {
-                matches!(verb, Verb::Install | Verb::Release | Verb::Resume) && up.contains(&at)
+                let ends = [Verb::Install, Verb::Release, Verb::Resume, Verb::Reclaim];
+                ends.contains(&verb) && up.contains(&at)
             };
             match steps.into_iter().find(|(_, step)| goes_on(*step)) {
                 Some((next, _)) => scene = next,
@@ -557,6 +597,8 @@ impl World {
         match (serving.next(), serving.next()) {
             // The loss took a slot of which no safe write existed.
             (None, _) if lost.is_some() && must == 0 => None,
+            // It waits for the lost site, which is listed yet.
+            (None, _) if lost.is_some() && up.iter().any(|at| scene.is_stranded(*at)) => None,
             (None, _) => Some(what),
             (Some(_), Some(_)) => Some("two sites serve after all have met"),
             (Some(at), None) if must & !scene.sites[*at].records != 0 => Some(match lost {

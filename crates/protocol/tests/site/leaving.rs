@@ -3,9 +3,9 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentId, Expiry, Failure,
-    KeyspaceId, KeyspaceSpec, Loss, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot,
-    Write,
+    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentId, Epoch, Expiry, Failure,
+    Giving, KeyspaceId, KeyspaceSpec, Loss, Query, ReadConsistency, RegistryChange, Request,
+    SiteId, Slot, SlotEpochs, Write,
 };
 use std::time::Duration;
 
@@ -167,4 +167,74 @@ fn what_is_given_up_by_name_is_handed_to_nobody() {
     let loss = sites.promote(C, Vec::new());
     assert!(loss.done && loss.empty > 0 && loss.mirrored < loss.holds, "{loss:?}");
     assert!(sites.found(D) < KEYS);
+}
+
+/// A freezes a slot of this key for C, which has not heard of it; then A cannot be reached, and C leaves.
+fn strand(sites: &mut Sites, key: &str) -> Slot {
+    let slot = Slot::of_key(key.as_bytes());
+    sites.lab.part_site(C);
+    let slots = [slot].into_iter().collect();
+    let begin = Giving::Begin { slots, to: SiteId(3), pinned: true };
+    let Answer::Done(number) = sites.write(A, Command::Giving { number: 0, step: begin }) else {
+        panic!("not begun")
+    };
+    sites.write(A, Command::Giving { number: number.0, step: Giving::Freeze });
+    sites.lab.part_site(A);
+    sites.lab.rejoin_site(C);
+    sites.write(B, Command::ChangeRegistry(RegistryChange::Leave(SiteId(3))));
+    let has_left = |lab: &Simulation| !Sites::is_listed(lab, B, 3);
+    assert!(sites.lab.run_until(MS * 180_000, has_left), "{:?}", sites.lab.failure);
+    slot
+}
+
+fn key_of_a(sites: &Sites) -> String {
+    let held = sites.lab.held_slots(A).0;
+    (0..KEYS).map(key).find(|key| held.contains(&Slot::of_key(key.as_bytes()))).unwrap()
+}
+
+#[test]
+fn what_is_frozen_for_a_site_that_has_left_is_served_again() {
+    let mut sites = Sites::new(4);
+    let key = key_of_a(&sites);
+    let slot = strand(&mut sites, &key);
+    // A needs the word of all others.
+    sites.lab.part_site(D);
+    sites.lab.rejoin_site(A);
+    sites.lab.run(MS * 20_000);
+    assert!(!Sites::is_listed(&sites.lab, A, 3));
+    assert!(!sites.lab.held_slots(A).0.contains(&slot), "d may own it");
+    sites.lab.rejoin_site(D);
+    let is_held = |lab: &Simulation| lab.held_slots(A).0.contains(&slot);
+    assert!(sites.lab.run_until(MS * 20_000, is_held), "{:?}", sites.lab.failure);
+    sites.lab.run(MS * 5_000);
+    assert_eq!(sites.found(D), KEYS);
+}
+
+#[test]
+fn what_the_site_that_left_had_handed_on_is_not_served_again() {
+    let mut sites = Sites::new(4);
+    let key = key_of_a(&sites);
+    let slot = strand(&mut sites, &key);
+    // As if C had taken it, and given it to B, which D has heard of.
+    let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
+    sites.write(D, Command::Register { holder: SiteId(2), slots });
+    sites.lab.rejoin_site(A);
+    sites.lab.run(MS * 30_000);
+    assert!(!Sites::is_listed(&sites.lab, A, 3));
+    assert!(!sites.lab.held_slots(A).0.contains(&slot), "b owns it");
+}
+
+#[test]
+fn what_was_lost_with_a_site_that_was_removed_is_served_again_where_it_came_from() {
+    let mut sites = Sites::new(4);
+    let key = key_of_a(&sites);
+    let slot = strand(&mut sites, &key);
+    // As if C had taken it, and been removed after a failover that could not ask A.
+    let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
+    sites.write(D, Command::Register { holder: SiteId(3), slots });
+    sites.lab.rejoin_site(A);
+    let is_held = |lab: &Simulation| lab.held_slots(A).0.contains(&slot);
+    assert!(sites.lab.run_until(MS * 30_000, is_held), "{:?}", sites.lab.failure);
+    sites.lab.run(MS * 5_000);
+    assert_eq!(sites.found(D), KEYS);
 }

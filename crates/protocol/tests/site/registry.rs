@@ -207,6 +207,9 @@ fn of_two_sites_one_is_lost_and_the_registry_goes_on() {
     assert!(!view.recovered && view.silent.is_empty() && view.answering.is_empty());
     let view = sites.view(1, recover(true));
     assert!(view.recovered && view.version.term.number == 1, "{view:?}");
+    // The answer was lost, and it is asked for again.
+    let again = sites.view(1, recover(true));
+    assert!(again.recovered && again.version.term.number == 1, "{again:?}");
     let made = sites.made(1, change(create("y")));
     // The other one has not learned of it, and comes back.
     sites.lab.rejoin_site(0);

@@ -93,7 +93,10 @@ impl<V> Withheld<V> {
             | Body::Write(_)
             | Body::AtSite { .. }
             | Body::Promote { .. }
-            | Body::Operator { command: OperatorCommand::Promote { .. }, .. }
+            | Body::Operator {
+                command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
+                ..
+            }
             | Body::Registry { .. }
             | Body::ShowRegistry
             | Body::RecoverRegistry { .. } => self.is_full(),

@@ -89,6 +89,9 @@ impl Connection {
         if !(peer::PROTOCOL_OLDEST..=peer::PROTOCOL).contains(&hello.protocol) {
             return Err(LinkError::Protocol { found: hello.protocol });
         }
+        if !(peer::RULES_OLDEST..=peer::RULES).contains(&hello.rules) {
+            return Err(LinkError::Rules { found: hello.rules });
+        }
         if hello.site == own.site && hello.node == own.node {
             return Err(LinkError::OwnId(NodeId(own.node)));
         }

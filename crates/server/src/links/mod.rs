@@ -62,6 +62,7 @@ impl Identity {
             site: self.site.to_string(),
             node: self.node.0,
             incarnation: self.incarnation,
+            rules: peer::RULES,
             ..Hello::default()
         }
     }
@@ -474,6 +475,13 @@ pub(crate) enum LinkError {
     Stopping,
     #[error("it speaks protocol {found}; this node speaks {oldest} to {newest}", oldest = peer::PROTOCOL_OLDEST, newest = peer::PROTOCOL)]
     Protocol { found: u32 },
+    #[error(
+        "it decides who owns a slot by rules {found}, this node by rules {oldest} to {newest}: they would \
+         misread each other; run one version at both ends",
+        oldest = peer::RULES_OLDEST,
+        newest = peer::RULES
+    )]
+    Rules { found: u32 },
     #[error("it belongs to site {found:?}, not {own:?}; check --site and --join")]
     OtherSite { found: String, own: String },
     #[error(transparent)]

@@ -31,6 +31,7 @@ code_enum!(Answer as "answer" {
     100 => Registrar(answer),
     101 => RegistryView(view),
     160 => Ordered(ordered),
+    220 => Foretold { loss, taken },
 });
 
 code_struct!(Versioned { value, version });

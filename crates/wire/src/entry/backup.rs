@@ -242,6 +242,7 @@ impl Code for Promotion {
 mod tests {
     use super::super::{decode_command, encode_command};
     use super::super::{decode_registry, decode_reply, encode_registry, encode_reply};
+    use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
         Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, Refusal, Registrars,
@@ -381,12 +382,16 @@ mod tests {
             copies: vec![CopyRun { copy, slots: "7".parse().unwrap(), keys: 300 }],
             frozen: vec![(lost, "8".parse().unwrap())],
         };
+        let slots_taken = "7".parse().unwrap();
+        let taken = vec![Taken { by, slots: slots_taken, from: Some((Epoch::counted(2), 9)) }];
+        assert_eq!(decode_taken(encode_taken(&taken)), Ok(taken.clone()));
         for answer in [
             Answer::FromBackup { outcome: Box::new(Ok(Answer::Value(None))), in_step_ms: 5 },
             Answer::FromBackup { outcome: Box::new(Err(Refusal::WrongType)), in_step_ms: 5 },
             Answer::Mirrored { pieces: 1, resume: Bytes::new(), whole: slots() },
             Answer::Inventory(Box::new(inventory)),
             Answer::Loss(Box::new(Loss { silent: vec![SiteId(3)], ..Loss::of(lost, by) })),
+            Answer::Foretold { loss: Box::new(Loss::of(lost, by)), taken },
         ] {
             assert_eq!(decode_reply(encode_reply(&Ok(answer.clone()))), Ok(Ok(answer)));
         }

@@ -247,6 +247,7 @@ code_enum!(OperatorCommand as "command of an operator" {
     1 => AddNode { node, address, witness, force },
     2 => RemoveNode { node, force },
     3 => Promote { lost, by, without },
+    220 => PromoteAsTold { lost, by, without, told },
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -69,6 +69,7 @@ code_enum!(Giving as "step of giving slots" {
     5 => Pause(paused),
     6 => Forget,
     160 => Order { id, slots, to },
+    220 => Reclaim { slots },
 });
 
 code_struct!(Ordered { moves, refused, holdings });
@@ -255,6 +256,7 @@ mod tests {
             Command::Giving { number: 5, step: begin },
             Command::Giving { number: 5, step: Giving::TakeBack { refused: true } },
             Command::Giving { number: 0, step: order() },
+            Command::Giving { number: 5, step: Giving::Reclaim { slots: slots() } },
             Command::Receiving {
                 id,
                 step: Receiving::Begin { slots: slots(), open_from: 5, pinned: false },
@@ -293,6 +295,8 @@ mod tests {
         assert_eq!(&encode_command(&command)[..], b"\x01\x10\x01\x05\x02\x02\x00\x01\x82\xac\x02");
         let order = encode_command(&Command::Giving { number: 0, step: order() });
         assert_eq!(&order[..], b"\x01\x0f\x00\xa0\xac\x02\x04\x03\x01\x00\x09\x02");
+        let reclaim = Command::Giving { number: 5, step: Giving::Reclaim { slots: slots() } };
+        assert_eq!(&encode_command(&reclaim)[..], b"\x01\x0f\x05\xdc\x01\x02\x00\x03\x09\x09\x02");
         let found = Command::Found { deployment: DeploymentId(7), site: site() };
         let expected = b"\x01\x09\x07\x02\x04pier\xac\x02\x64\x00\x01\x01\x03p:1\x03c:2";
         assert_eq!(&encode_command(&found)[..], expected);

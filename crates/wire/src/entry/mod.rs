@@ -32,7 +32,7 @@ pub use deployment::{put_epoch, take_epoch};
 use compact::{Code, Input};
 use model::{
     Answer, Ballot, Body, Bytes, Command, Failure, Kept, Keyspace, Query, Receiving, Refusal,
-    Registry, Request, SlotEpochs, StagedItem, limits,
+    Registry, Request, SlotEpochs, StagedItem, Taken, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -255,6 +255,19 @@ pub fn encode_slots(slots: &SlotEpochs) -> Bytes {
 /// # Errors
 /// They are none.
 pub fn decode_slots(bytes: Bytes) -> Result<SlotEpochs, EntryError> {
+    decode_value(bytes)
+}
+
+/// Writes what a failover would take.
+pub fn encode_taken(taken: &Vec<Taken>) -> Bytes {
+    encode_value(taken)
+}
+
+/// Reads what a failover would take.
+///
+/// # Errors
+/// It is none.
+pub fn decode_taken(bytes: Bytes) -> Result<Vec<Taken>, EntryError> {
     decode_value(bytes)
 }
 

@@ -2,10 +2,10 @@
 
 use super::*;
 use model::{
-    Body, Cache, ClientId, Condition, Consistency, Expiring, Expiry, ExpiryCondition, Guard, Item,
-    Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId,
+    Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry, ExpiryCondition, Guard,
+    Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId,
     OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter,
-    Scope, SiteId, Step, Versioned, Write,
+    Scope, SiteId, Step, Taken, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -217,6 +217,12 @@ fn operator_command() -> impl Strategy<Value = OperatorCommand> {
             .prop_map(|(node, force)| OperatorCommand::RemoveNode { node, force }),
         (site(), option::of(site()), vec(site(), 0..3))
             .prop_map(|(lost, by, without)| OperatorCommand::Promote { lost, by, without }),
+        (site(), option::of(site()), vec(site(), 0..3), option::of((0u64..9, any::<u64>())))
+            .prop_map(|(lost, by, without, from)| {
+                let from = from.map(|(count, position)| (Epoch::counted(count), position));
+                let told = vec![Taken { by: lost, slots: "0-9,12".parse().unwrap(), from }];
+                OperatorCommand::PromoteAsTold { lost, by, without, told }
+            }),
     ]
 }
 

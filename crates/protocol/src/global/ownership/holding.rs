@@ -120,6 +120,17 @@ impl Holding {
         may
     }
 
+    /// Serves a frozen slot again after its destination has left and nobody owns the slot. Returns
+    /// whether it did.
+    pub fn reclaim(&mut self, epoch: Epoch, fences: &Fences<'_>) -> bool {
+        let Token::Frozen { epoch: frozen, .. } = self.token else { return false };
+        let may = epoch > frozen && !fences.are_up();
+        if may {
+            self.token = Token::Held(epoch);
+        }
+        may
+    }
+
     /// Releases a frozen slot: its destination is known to have owned it.
     pub fn release(&mut self, fences: &Fences<'_>) -> Records {
         let Token::Frozen { epoch, to } = self.token else { return Records::Stay };

@@ -1,8 +1,9 @@
 //! Whether a site may leave: no record that only this site has may be lost.
 
 use super::holding::{Holding, Token};
+use super::takeover::Report;
 use super::trial::{Bug, Planted};
-use model::{SiteId, SlotCopy};
+use model::{Epoch, SiteId, SlotCopy};
 
 /// Whether another site's copy, or the records it serves, replaces a copy that would go.
 fn stands_for(
@@ -45,7 +46,7 @@ pub fn may_receive(own: &Holding, (site, other): (SiteId, &Holding)) -> bool {
 }
 
 /// Whether a site may go, as far as one slot is concerned: `own` is what it knows of it, `others` are
-/// all other sites. No failover is open, no other site freezes towards it any more.
+/// other sites, as many as can be reached. No failover is open, none of them freezes towards it any more.
 pub fn may_leave(
     leaver: SiteId,
     own: &Holding,
@@ -73,10 +74,40 @@ pub fn may_leave(
     own.token == Token::Never || others.iter().any(knows)
 }
 
+/// At which epoch a slot is served again that is frozen here, at `own`, for a site that has left; `None`:
+/// not, or not yet. `reports` are those of all other listed sites, by a registry without the destination.
+///
+/// Whoever owns a slot does not leave, so if the destination took it some listed site knows a later owner
+/// that is listed. If the latest owner has left, a failover has removed it: nobody owns the slot, unless a
+/// copy of its epoch is left, which is better than what is here.
+pub fn reclaims(
+    own: SiteId,
+    frozen: Epoch,
+    reports: impl IntoIterator<Item = Report>,
+    has_left: impl Fn(SiteId) -> bool,
+    planted: Planted,
+) -> Option<Epoch> {
+    // The destination may have had the next epoch, unknown to anybody.
+    let mut latest = (frozen.next(), own);
+    for Report { owner, copy } in reports {
+        if planted.is(Bug::ReclaimedUnasked) {
+            break;
+        }
+        if copy.is_some_and(|copy| copy.tag.epoch > frozen) {
+            return None;
+        }
+        // An owner of just that epoch is the destination, or who had the slot from it.
+        if let Some(owner) = owner.filter(|owner| owner.0 >= latest.0) {
+            latest = owner;
+        }
+    }
+    (latest.1 == own || has_left(latest.1)).then_some(latest.0.next())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Epoch, Tag};
+    use model::Tag;
 
     const LEAVER: SiteId = SiteId(1);
     const OWNER: SiteId = SiteId(2);
@@ -139,5 +170,30 @@ mod tests {
         let token = Token::Frozen { epoch: Epoch::counted(1), to: LEAVER };
         assert!(!goes(&Holding::default(), &[(OTHER, Holding { token, copy: None })]));
         assert!(goes(&Holding::default(), &[(OTHER, held)]));
+    }
+
+    #[test]
+    fn what_is_frozen_for_a_site_that_left_is_served_again_if_nobody_owns_it() {
+        let (frozen, next) = (Epoch::counted(3), Epoch::counted(4));
+        // LEAVER has left, OTHER and OWNER are listed.
+        let reclaimed = |reports: &[Report]| {
+            let has_left = |site| site == LEAVER;
+            reclaims(OWNER, frozen, reports.iter().copied(), has_left, Planted::none())
+        };
+        let owned = |epoch, owner| Report { owner: Some((epoch, owner)), copy: None };
+        let later = Some(Epoch::counted(5));
+        assert_eq!(reclaimed(&[owned(frozen, OWNER)]), later, "above what LEAVER may have had");
+        assert_eq!(reclaimed(&[owned(next, OWNER)]), later, "it had refused");
+        assert_eq!(reclaimed(&[owned(next, LEAVER)]), later, "it is lost with what it had");
+        assert_eq!(reclaimed(&[owned(next, LEAVER), owned(next.next(), OTHER)]), None);
+        assert_eq!(reclaimed(&[owned(next, OTHER)]), None);
+        let joined = SiteId(9);
+        assert_eq!(reclaimed(&[owned(next.next(), joined)]), None, "it is not listed here yet");
+        let copy = |epoch| {
+            let tag = Tag { epoch, generation: 1 };
+            Report { owner: None, copy: Some(SlotCopy { tag, origin: LEAVER, position: 2 }) }
+        };
+        assert_eq!(reclaimed(&[copy(frozen)]), later);
+        assert_eq!(reclaimed(&[owned(next, LEAVER), copy(next)]), None, "it is better");
     }
 }

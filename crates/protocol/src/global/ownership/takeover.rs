@@ -19,14 +19,14 @@ pub struct Report {
 }
 
 impl Holding {
-    /// What this site, `own`, reports in a failover of `lost`.
-    pub fn report(&self, own: SiteId, lost: SiteId) -> Report {
+    /// What this site, `own`, reports in a failover. `is_away`: the failed site, and any that has left.
+    pub fn report(&self, own: SiteId, is_away: impl Fn(SiteId) -> bool) -> Report {
         let (owner, frozen) = match self.token {
             Token::Never => (None, None),
             Token::Held(epoch) => (Some((epoch, own)), None),
-            // Only the failed site knows whether the slot has arrived.
-            Token::Frozen { epoch, to } if to == lost => {
-                (Some((epoch.next(), lost)), Some(SlotCopy::retained(epoch, own)))
+            // Only that site knows whether the slot has arrived.
+            Token::Frozen { epoch, to } if is_away(to) => {
+                (Some((epoch.next(), to)), Some(SlotCopy::retained(epoch, own)))
             }
             Token::Frozen { epoch, .. } => (Some((epoch, own)), None),
             Token::Gone { epoch, to } => (Some((epoch, to)), None),
@@ -118,7 +118,7 @@ mod tests {
     fn found(holdings: &[(SiteId, Holding)]) -> Found {
         let mut found = Found::default();
         for (site, holding) in holdings {
-            found.add(*site, &holding.report(*site, LOST));
+            found.add(*site, &holding.report(*site, |to| to == LOST));
         }
         found
     }

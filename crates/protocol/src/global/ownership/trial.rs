@@ -31,11 +31,13 @@ pub enum Bug {
     OlderPositionCounts,
     /// A fence is a command that may arrive late, and stays.
     LateFence,
+    /// What is frozen for a site that has left is served again, whoever owns it.
+    ReclaimedUnasked,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::ForgottenOnReturn,
         Bug::ForgottenOnceTaken,
         Bug::AbortUnasked,
@@ -50,6 +52,7 @@ impl Bug {
         Bug::OwnersRecordsCount,
         Bug::OlderPositionCounts,
         Bug::LateFence,
+        Bug::ReclaimedUnasked,
     ];
 }
 

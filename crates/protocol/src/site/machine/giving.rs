@@ -5,7 +5,7 @@
 //! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
 //! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer, and what lay
 //! here stays as a copy ([`super::copies`]). A frozen slot is taken back only if the
-//! receiver has refused the move, durably and for ever.
+//! receiver has refused the move, durably and for ever, or has left and nobody owns the slot.
 //!
 //! ```text
 //! o number → format 1 ‖ to (varint) ‖ flags ‖ frozen at (varint; 0: not) ‖ ranges of slots
@@ -17,6 +17,7 @@ use super::apply::Applying;
 use super::ownership::FAILOVER_OPEN;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
+use crate::global::ownership::Records;
 use model::{
     Answer, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
     limits,
@@ -114,8 +115,8 @@ impl<S: State> Applying<'_, S> {
                 self.set_move(number, one);
             }
             // It may be lost, and what it received would be unknown: it gets nothing until that is
-            // settled.
-            Giving::Freeze if self.is_parted_from(one.to) => {
+            // settled. And nothing is given to a site that has left.
+            Giving::Freeze if self.is_parted_from(one.to) || self.has_left(one.to) => {
                 return Err(MoveError::NoReceiver.into());
             }
             Giving::Freeze => {
@@ -148,6 +149,25 @@ impl<S: State> Applying<'_, S> {
                 }
                 self.pin(&leaving, false);
                 self.end_giving(number);
+            }
+            Giving::Reclaim { slots } => {
+                if one.frozen.is_none() || !self.has_left(one.to) {
+                    return Err(MoveError::NotReady("its receiver is listed").into());
+                }
+                if self.known.is_failover_open() {
+                    return Err(FAILOVER_OPEN.into());
+                }
+                for (slot, epoch) in slots.iter() {
+                    if self.is_leaving_by(number, slot) {
+                        self.step(slot, |holding, fences| {
+                            holding.reclaim(epoch, fences);
+                            Records::Stay
+                        });
+                    }
+                }
+                if !one.slots.iter().any(|slot| self.is_leaving_by(number, slot)) {
+                    self.end_giving(number);
+                }
             }
             Giving::TakeBack { refused } => {
                 // What is frozen may be installed already, unless the receiver has promised not to.

@@ -44,6 +44,12 @@ impl Known {
         Some((member.own, member.registry.clone()))
     }
 
+    /// Whether a failover is under way.
+    pub(super) fn is_failover_open(&self) -> bool {
+        let member = self.deployment.member.as_ref();
+        member.is_some_and(|member| member.registry.failovers.open.is_some())
+    }
+
     /// Whether this site is taken for lost by a failover that is open: it serves nothing.
     pub(super) fn is_fenced(&self) -> bool {
         let member = self.deployment.member.as_ref();
@@ -140,6 +146,8 @@ impl<S: State> Applying<'_, S> {
         // A site that handed copies on and is gone has completed that, or handed them to another
         // site.
         self.forget_copies_of(|from| registry.site(from).is_none());
+        // Nor is anything installed that a site gave which has left since: its slots may be served again.
+        self.refuse_arrivals(|id| registry.has_left(id.from));
         let known: BTreeSet<Ballot> =
             before.failovers.decided.iter().map(|one| one.decided).collect();
         for one in registry.failovers.decided.iter().filter(|one| !known.contains(&one.decided)) {
@@ -267,12 +275,15 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::Registry(RegistryError::NoFailover).into());
             }
         }
+        // A site that leaves asks who relies on it; others, what there is.
+        let leaves = registry.site(lost).is_some_and(|site| site.leaving) && failover.is_none();
+        let is_away = |to: SiteId| to == lost || !leaves && registry.has_left(to);
         let mut owners: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
         let mut copies: BTreeMap<(Tag, u64, SiteId), (Vec<Slot>, u64)> = BTreeMap::new();
         let mut frozen: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
         for slot in Slot::all() {
             let holding = self.known.holding(slot);
-            let report = holding.report(own, lost);
+            let report = holding.report(own, is_away);
             if let Some((epoch, owner)) = report.owner {
                 owners.entry(owner).or_default().push((slot, epoch));
             }

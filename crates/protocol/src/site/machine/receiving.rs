@@ -389,12 +389,10 @@ impl<S: State> Applying<'_, S> {
         self.overlay.put(tables::staged(id, keyspace, slot), row);
     }
 
-    /// Whether a site was listed and is not any more.
+    /// Whether a site was listed and has left for good.
     pub(super) fn has_left(&self, site: SiteId) -> bool {
         let member = self.known.deployment.member.as_ref();
-        member.is_some_and(|member| {
-            site.0 < member.registry.site_next && member.registry.site(site).is_none()
-        })
+        member.is_some_and(|member| member.registry.has_left(site))
     }
 
     /// A move is off, for ever.

@@ -161,6 +161,7 @@ fn hello(protocol: u32, challenge: usize) -> Hello {
         node: 9,
         incarnation: 5,
         challenge: vec![7; challenge].into(),
+        rules: peer::RULES,
         ..Hello::default()
     }
 }
@@ -219,6 +220,40 @@ async fn an_older_version_is_refused_in_its_own_words() {
     older.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
     let heard = tokio::task::spawn_blocking(move || open.events.recv()).await.unwrap();
     assert!(matches!(heard, Ok(Event::Message { from: NodeId(9), .. })));
+}
+
+/// The hello of a build that knew no failovers in epochs.
+#[derive(Clone, PartialEq, prost::Message)]
+struct OlderHello {
+    #[prost(uint32, tag = "1")]
+    protocol: u32,
+    #[prost(string, tag = "2")]
+    site: String,
+    #[prost(uint64, tag = "3")]
+    node: u64,
+}
+
+#[tokio::test]
+async fn a_build_with_other_rules_of_ownership_is_refused() {
+    let site = peer(1, PeersConfig::default()).await;
+    let older = OlderHello { protocol: 1, site: "pier".into(), node: 9 };
+    let mut stranger = Stranger(TcpStream::connect(&site.address).await.unwrap());
+    stranger.send(&older).await;
+    stranger.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
+    assert_eq!(stranger.all().await.len(), 1, "its hello, and nothing else");
+    assert!(site.events.try_recv().is_err(), "the site's thread was told something");
+    // Whoever dials such a node is told why there is no link.
+    let listens = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listens.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut stream, _) = listens.accept().await.unwrap();
+        let mut frame = BytesMut::new();
+        peer::encode_frame(&older, &mut frame);
+        stream.write_all(&frame).await.unwrap();
+        let _ = stream.read_buf(&mut frame).await;
+    });
+    let refused = site.links.dial_any(&at).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("rules 0") && refused.contains("one version"), "{refused}");
 }
 
 #[tokio::test]

@@ -124,6 +124,7 @@ impl Three {
             by: B,
             without: without.to_vec(),
             accept,
+            told: None,
             id: None,
             deadline: Duration::from_secs(1_000_000),
         };
@@ -158,7 +159,9 @@ impl Three {
                         let outcome = self.change(B, &change).map_err(Failure::Refused);
                         answers.push((id, outcome));
                     }
-                    Effect::Settle(_, Ok(Answer::Loss(loss))) => return Ok(*loss),
+                    Effect::Settle(_, Ok(Answer::Loss(loss) | Answer::Foretold { loss, .. })) => {
+                        return Ok(*loss);
+                    }
                     Effect::Settle(_, outcome) => return Err(outcome.unwrap_err()),
                 }
             }
@@ -679,4 +682,72 @@ fn what_an_earlier_version_kept_of_a_move_is_a_copy() {
     let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
     three.at(A).run(Command::Supersede { slots, generation: 1, position: 1 }).unwrap();
     assert_eq!(three.sites[&A].machine.copy_of(slot("x")), None);
+}
+
+#[test]
+fn a_failover_takes_what_was_frozen_for_a_site_that_left_meanwhile() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.mirror();
+    three.give("x", A, C, "frozen");
+    three.promote(true, &[], &[]).unwrap();
+    assert_eq!(three.held(B, "x"), Ok(Some("1".into())));
+    three.change(B, &RegistryChange::Remove(C)).unwrap();
+    three.hears(A);
+    let owned = three.sites[&A].machine.token(slot("x"));
+    assert!(matches!(owned, Token::Gone { to: B, .. }), "{owned:?}");
+    let copy = three.sites[&A].machine.copy_of(slot("x"));
+    assert_eq!(copy, Some(SlotCopy::retained(Epoch::counted(1), A)));
+    assert!(three.sites[&A].machine.giving().is_empty());
+}
+
+#[test]
+fn what_is_frozen_is_served_again_only_when_its_receiver_has_left() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    let number = three.give("x", A, C, "frozen");
+    let again = Epoch::counted(3);
+    let slots = SlotEpochs::gather([(slot("x"), again)]);
+    let reclaim = Command::Giving { number, step: Giving::Reclaim { slots } };
+    assert!(three.at(A).run(reclaim.clone()).is_err(), "it may install it");
+    three.change(B, &RegistryChange::Remove(C)).unwrap();
+    let open = RegistryChange::OpenFailover { lost: A, without: Vec::new() };
+    three.change(B, &open).unwrap();
+    three.hears(A);
+    assert!(three.at(A).run(reclaim.clone()).is_err(), "a failover may take it");
+    let opened = three.sites[&B].machine.registry().unwrap().failovers.open.clone().unwrap();
+    three.change(B, &RegistryChange::CloseFailover(opened.opened)).unwrap();
+    three.hears(A);
+    three.at(A).run(reclaim.clone()).unwrap();
+    assert_eq!(three.sites[&A].machine.token(slot("x")), Token::Held(again));
+    assert_eq!(three.held(A, "x"), Ok(Some("1".into())));
+    assert!(three.at(A).run(reclaim).is_err(), "it is over");
+}
+
+#[test]
+fn what_is_frozen_for_a_site_that_left_does_not_begin_empty_in_a_failover() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.mirror();
+    // B gives it on to C, which leaves: all that is left is what B has frozen.
+    three.give("x", A, B, "released");
+    three.give("x", B, C, "frozen");
+    three.change(B, &RegistryChange::Remove(C)).unwrap();
+    let told = three.promote(false, &[], &[]).unwrap();
+    assert_eq!(told.empty, 0, "{told:?}");
+    three.promote(true, &[], &[]).unwrap();
+    assert!(matches!(three.sites[&B].machine.token(slot("x")), Token::Held(_)));
+    assert!(three.sites[&B].machine.giving().is_empty());
+}
+
+#[test]
+fn what_a_site_was_giving_when_it_was_removed_is_not_installed_any_more() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    let number = three.give("x", A, C, "frozen");
+    three.change(B, &RegistryChange::Remove(A)).unwrap();
+    three.hears(C);
+    let step = three.install(A, 0);
+    let late = three.at(C).run(Command::Receiving { id: MoveId { from: A, number }, step });
+    assert_eq!(late, Err(Refusal::Move(model::MoveError::Refused)));
 }

@@ -1,0 +1,160 @@
+//! Slots that are frozen for a site which has left are served again.
+//!
+//! A site that could not be reached, or that a failover named, learns afterwards that the destination of
+//! what it had frozen is not listed any more: nobody is there to install it, or to refuse it. It asks all
+//! sites that are listed for their inventories, which also brings them the registry without the destination,
+//! so that none of them takes anything from there any more. If one knows a later owner that is listed, that
+//! one owns the slot, and what is here is a copy of former times ([`super::release`] asks for that, too);
+//! else the slot is served here again, at an epoch above all that are known. The rule is
+//! [`leaving::reclaims`].
+//!
+//! What a site has told stays true: an owner that nobody has told of cannot come to be while the slot is
+//! frozen here. So who has told is not asked again under the same registry.
+
+use super::machine::tokens::Token;
+use super::{Origin, Site};
+use crate::global::ownership::trial::Planted;
+use crate::global::ownership::{Report, leaving};
+use model::{
+    Answer, Ballot, Body, Command, Epoch, Failure, Giving, Inventory, Registry, SiteId, Slot,
+    SlotEpochs, limits,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+
+/// How long inventories are waited for before they are asked for again.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// When all have told, and some slot is not to be served here, they are asked again after so long.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a leader knows of what others have, as slots are frozen here for a site that has left.
+#[derive(Debug, Default)]
+pub(super) struct Stranded {
+    /// The registry by which they were asked: who was listed then need not be any more.
+    version: Ballot,
+    not_before: Option<Duration>,
+    missing: BTreeMap<u64, SiteId>,
+    told: BTreeMap<SiteId, Inventory>,
+    last_id: u64,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Slots that are frozen here for a site that has left, by their moves.
+    pub(super) fn stranded(&self) -> BTreeMap<u64, Vec<(Slot, Epoch)>> {
+        let Some(member) = self.machine.membership() else { return BTreeMap::new() };
+        let moves = self.machine.giving().iter();
+        let moves =
+            moves.filter(|(_, one)| one.frozen.is_some() && member.registry.has_left(one.to));
+        let frozen = moves.map(|(number, one)| {
+            let is_left = |slot: Slot| match self.machine.token(slot) {
+                Token::Leaving { epoch, number: of, .. } if of == *number => Some((slot, epoch)),
+                _ => None,
+            };
+            (*number, one.slots.iter().filter_map(is_left).collect())
+        });
+        frozen.collect()
+    }
+
+    /// Goes on with slots that are frozen for a site that has left: asks who owns them, and serves again
+    /// what nobody does.
+    pub(super) fn reclaim(&mut self) {
+        let stranded = self.stranded();
+        let Some(member) = self.machine.membership().filter(|_| !stranded.is_empty()) else {
+            self.stranded = Stranded { last_id: self.stranded.last_id, ..Stranded::default() };
+            return;
+        };
+        let (own, registry) = (member.own, member.registry.clone());
+        if self.stranded.version != registry.version {
+            let last_id = self.stranded.last_id;
+            self.stranded = Stranded { version: registry.version, last_id, ..Stranded::default() };
+        }
+        if registry.failovers.open.is_some() {
+            return;
+        }
+        // What others have taken from under a move is not waited for.
+        for number in
+            stranded.iter().filter(|(_, slots)| slots.is_empty()).map(|(number, _)| number)
+        {
+            self.propose_reclaimed(*number, SlotEpochs::default());
+        }
+        if stranded.values().all(Vec::is_empty) {
+            return;
+        }
+        let others = registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
+        let missing: Vec<SiteId> =
+            others.filter(|site| !self.stranded.told.contains_key(site)).collect();
+        let now = self.now.monotonic;
+        if missing.is_empty() {
+            let told = std::mem::take(&mut self.stranded.told);
+            self.stranded.not_before = Some(now + ASK_AGAIN);
+            return self.reclaim_of(own, &registry, &stranded, &told);
+        }
+        if self.stranded.not_before.is_some_and(|at| now < at) {
+            return;
+        }
+        self.stranded.not_before = Some(now + PATIENCE);
+        self.stranded.missing.clear();
+        for site in missing {
+            self.stranded.last_id += 1;
+            let id = self.stranded.last_id;
+            self.stranded.missing.insert(id, site);
+            let registry = Box::new((*registry).clone());
+            let command = Box::new(Command::Inventory { registry, lost: own, failover: None });
+            let body = Body::AtSite { site, command };
+            self.take_any(Origin::Stranded(id), body, now + PATIENCE);
+        }
+    }
+
+    pub(super) fn stranded_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
+        let Some(site) = self.stranded.missing.remove(&id) else { return };
+        if let Ok(Answer::Inventory(inventory)) = outcome {
+            self.stranded.told.insert(site, *inventory);
+        }
+    }
+
+    /// Every listed site has told what it has.
+    fn reclaim_of(
+        &mut self,
+        own: SiteId,
+        registry: &Registry,
+        stranded: &BTreeMap<u64, Vec<(Slot, Epoch)>>,
+        told: &BTreeMap<SiteId, Inventory>,
+    ) {
+        let mut reports: BTreeMap<Slot, Vec<Report>> = BTreeMap::new();
+        for inventory in told.values() {
+            for (owner, slots) in &inventory.owners {
+                for (slot, epoch) in slots.iter() {
+                    let owner = Some((epoch, *owner));
+                    reports.entry(slot).or_default().push(Report { owner, copy: None });
+                }
+            }
+            for run in &inventory.copies {
+                for slot in run.slots.iter() {
+                    let copy = Some(run.copy);
+                    reports.entry(slot).or_default().push(Report { owner: None, copy });
+                }
+            }
+        }
+        for (number, slots) in stranded {
+            let again = slots.iter().filter_map(|(slot, frozen)| {
+                let reports = reports.get(slot).map_or(&[][..], |all| all).iter().copied();
+                let has_left = |site| registry.has_left(site);
+                let at = leaving::reclaims(own, *frozen, reports, has_left, Planted::none())?;
+                Some((*slot, at))
+            });
+            let again = SlotEpochs::gather(again.collect::<Vec<_>>());
+            if !again.0.is_empty() {
+                self.propose_reclaimed(*number, again);
+            }
+        }
+    }
+
+    fn propose_reclaimed(&mut self, number: u64, slots: SlotEpochs) {
+        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
+        let command = Command::Giving { number, step: Giving::Reclaim { slots } };
+        self.take_write(Origin::Nobody, command, deadline);
+    }
+}
