@@ -27,7 +27,7 @@ fn is_of_copies(arrival: &Arrival) -> bool {
 
 impl<S: State> Applying<'_, S> {
     pub(super) fn begin_copies(&mut self, id: MoveId, slots: &SlotSet) -> Result<Answer, Stopped> {
-        self.forget_copies_of(|from| from == id.from);
+        self.forget_copies_of(id.from);
         let member = self.member()?;
         let stays = member.registry.staying().any(|site| site.id == member.own);
         if !stays || self.has_left(id.from) {
@@ -89,10 +89,17 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Throws away copies that have not come to their end.
-    pub(super) fn forget_copies_of(&mut self, is_one: impl Fn(SiteId) -> bool) {
+    fn forget_copies_of(&mut self, from: SiteId) {
         let all = self.known.arrivals.under_way.iter();
-        let of_copies = all.filter(|(id, one)| is_one(id.from) && is_of_copies(one));
+        let of_copies = all.filter(|(id, one)| id.from == from && is_of_copies(one));
         let ids: Vec<MoveId> = of_copies.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.forget_arrival(id));
+    }
+
+    /// Forgets whatever is on its way here from such sites.
+    pub(super) fn forget_arrivals_of(&mut self, is_one: impl Fn(SiteId) -> bool) {
+        let ids = self.known.arrivals.under_way.keys().copied();
+        let ids: Vec<MoveId> = ids.filter(|id| is_one(id.from)).collect();
         ids.into_iter().for_each(|id| self.forget_arrival(id));
     }
 }

@@ -137,8 +137,9 @@ impl<S: State> Applying<'_, S> {
             // It is gone for the others, and what it still held is theirs.
             self.give_up_all(registry.sites.first().map_or(own, |site| site.id));
         }
-        // Whoever handed copies on and is gone has handed them to their end, or to somebody else.
-        self.forget_copies_of(|from| registry.site(from).is_none());
+        // Whoever is gone has handed over what it had, or nothing of it; what it began here late, behind its
+        // own taking back, nobody would ever end.
+        self.forget_arrivals_of(|from| registry.site(from).is_none());
         let known: BTreeSet<Ballot> =
             before.failovers.decided.iter().map(|one| one.decided).collect();
         for one in registry.failovers.decided.iter().filter(|one| !known.contains(&one.decided)) {
