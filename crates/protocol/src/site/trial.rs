@@ -76,15 +76,17 @@ pub enum Bug {
     RetainNothing,
     /// Slots are taken from copies of the lost site's, whoever owns them by now.
     IgnoreHighestEpoch,
-    /// A site takes a slot back without asking whom it hands it to.
+    /// A site takes a slot back from a silent site that it hands it to, without its word.
     AbortUnasked,
     /// Sites tell each other which slots have changed hands, and never compare their maps.
     MapsUncompared,
+    /// A site is asked for those of an operator's slots only that the asked node's map gives it.
+    MoveByMap,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 33] = [
+    pub const ALL: [Bug; 34] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -118,6 +120,7 @@ impl Bug {
         Bug::IgnoreHighestEpoch,
         Bug::AbortUnasked,
         Bug::MapsUncompared,
+        Bug::MoveByMap,
     ];
 
     /// Its name on a command line.
@@ -156,6 +159,7 @@ impl Bug {
             Bug::IgnoreHighestEpoch => "ignore-highest-epoch",
             Bug::AbortUnasked => "abort-unasked",
             Bug::MapsUncompared => "maps-uncompared",
+            Bug::MoveByMap => "move-by-map",
         }
     }
 }
@@ -169,7 +173,6 @@ pub(crate) fn of_rules(planted: Planted) -> rules::Planted {
         (Bug::ForgetFailover, rules::Bug::ForgottenOnReturn),
         (Bug::RetainNothing, rules::Bug::NothingRetained),
         (Bug::IgnoreHighestEpoch, rules::Bug::HighestEpochIgnored),
-        (Bug::AbortUnasked, rules::Bug::AbortUnasked),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(rules::Planted::none(), |(_, rule)| rules::Planted::of(rule))
