@@ -5,8 +5,9 @@ use lab::explore::{one, shrink};
 use lab::run::{Bug, Options};
 use lab::world::ready;
 
-/// Which bug, in which world it shows, the first seed, and how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 32] = [
+/// Which bug, in which world it shows, the first seed (the first that shows it, where many before it do not), and
+/// how many seeds it may take.
+const BUGS: [(Bug, &str, u64, u64); 33] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -33,12 +34,13 @@ const BUGS: [(Bug, &str, u64, u64); 32] = [
     (Bug::TimeByWallClock, "witness", 1, 200),
     (Bug::TrustOldDisks, "three-sites", 1, 10),
     (Bug::EvictTheLiving, "three-sites", 1, 10),
-    (Bug::ForgetFailover, "mixed", 1, 100),
-    (Bug::DropMirror, "mixed", 1, 40),
-    (Bug::RetainNothing, "mixed", 1, 40),
+    (Bug::ForgetFailover, "failovers", 17, 60),
+    (Bug::DropMirror, "failovers", 5, 40),
+    (Bug::RetainNothing, "failovers", 12, 40),
     (Bug::IgnoreHighestEpoch, "mixed", 1, 40),
-    (Bug::AbortUnasked, "mixed", 1, 100),
+    (Bug::AbortUnasked, "failovers", 16, 40),
     (Bug::MapsUncompared, "global", 1, 20),
+    (Bug::MoveByMap, "failovers", 3, 40),
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
@@ -112,16 +114,13 @@ found! {
     a_wall_clock_that_is_believed: TimeByWallClock,
     an_old_disk_that_is_trusted: TrustOldDisks,
     a_second_machine_that_evicts_the_first: EvictTheLiving,
-    #[ignore = "many seeds of a large world: by hand"]
     a_failover_that_is_forgotten_too_soon: ForgetFailover,
-    #[ignore = "many seeds of a large world: by hand"]
     a_mirror_that_goes_with_its_backup: DropMirror,
-    #[ignore = "many seeds of a large world: by hand"]
     a_giver_that_keeps_nothing: RetainNothing,
     an_owner_that_is_not_asked: IgnoreHighestEpoch,
-    #[ignore = "many seeds of a large world: by hand"]
     a_handover_that_is_broken_off_unasked: AbortUnasked,
     maps_that_are_never_compared: MapsUncompared,
+    an_order_that_goes_by_a_map: MoveByMap,
 }
 
 #[test]

@@ -80,6 +80,11 @@ fn everything_at_once_breaks_no_promise() {
     explore_some("mixed", SEEDS_OF_MANY_SITES);
 }
 
+#[test]
+fn no_order_of_losses_and_returns_breaks_a_promise() {
+    explore("failovers");
+}
+
 /// All other ready worlds run too, for a while and with their faults.
 #[test]
 fn all_ready_worlds_run_and_keep_their_promises() {

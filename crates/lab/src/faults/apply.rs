@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::{
-    BackupChoice, Body, ClientId, Command, Giving, NodeId, RegistryChange, Request, RequestId,
-    SiteId, SlotSet, limits,
+    BackupChoice, Body, Command, Giving, NodeId, RegistryChange, Request, SiteId, SlotSet, limits,
 };
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
 use super::{Fault, Kind, lives, lose, promote};
 use crate::random::Random;
+use crate::simulation::orders::Wanted;
 use crate::simulation::presence::{self, Presence};
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
 
@@ -336,15 +336,11 @@ fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
 /// An operator has every site asked for the slots, as only holders know what they hold; and once more
 /// by way of another site, under the same number, as if the first one had not answered.
 fn order_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, slots: &SlotSet, to: SiteId) {
-    let id = RequestId { client: ClientId(fault.draw), sequence: 1, acknowledged_below: 0 };
-    let sites: Vec<SiteId> = simulation.sites.iter().filter_map(|site| site.id).collect();
+    let wanted = Wanted { operator: fault.draw, slots: slots.clone(), to };
     for asked in [fault.site, fault.other_site] {
         let Some(asked) = simulation.leader(asked) else { continue };
-        for site in &sites {
-            let step = Giving::Order { id, slots: slots.clone(), to };
-            let command = Box::new(Command::Giving { number: 0, step });
-            let body = Body::AtSite { site: *site, command };
-            simulation.ask(asked, Request { body, deadline_ms: Some(5_000), redirect: false });
+        for site in 0..simulation.sites.len() {
+            simulation.ask_order(asked, site, &wanted);
         }
     }
 }

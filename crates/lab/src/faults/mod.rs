@@ -12,6 +12,7 @@
 //! `docs/reliability.md` asks of an operator too: a disk that lied is a disk lost.
 
 pub mod apply;
+pub mod besides;
 pub mod lives;
 pub mod lose;
 pub mod plan;

@@ -2,8 +2,9 @@
 //! without naming the others, at any site; they only look; they ask twice, and call it off. Lost sites come
 //! back in any order, or not before the end.
 //!
-//! Nothing is waited for: mirrors lag, slots are on their way, another failover is open. What a promotion
-//! loses is what its decision says, which the run declares ([`crate::run`]).
+//! Nothing is waited for: mirrors lag, slots are on their way, another failover is open. And operators do
+//! other things around a loss: [`super::besides`]. What a promotion loses is what its decision says, which
+//! the run declares ([`crate::run`]).
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use storage::disk::memory::Survival;
 
 use super::Fault;
 use super::apply::Begun;
+use super::besides::{self, Besides};
 use crate::random::Random;
 use crate::simulation::presence::Presence;
 use crate::simulation::{Down, Simulation};
@@ -28,18 +30,50 @@ const LENGTH_MAX: Duration = Duration::from_secs(40);
 const LOST_MAX: usize = 3;
 
 /// A site that is lost with the fault.
-struct Lost {
-    site: usize,
+pub(super) struct Lost {
+    pub(super) site: usize,
     /// With its power, or only from all other sites.
     with_power: bool,
-    /// `None`: not before the end.
+    /// How long it is lost; `None`: until the end.
     back: Option<Duration>,
+}
+
+/// When what is done about a loss.
+struct Course {
+    besides: Besides,
+    /// How many looks after the beginning sites are lost.
+    lost_at: u64,
+    /// How many looks after that operators ask first, and how many after each time they call it off.
+    first: u64,
+    calls_off: Option<u64>,
+    /// How many looks after the loss they do what else they do.
+    besides_at: u64,
+}
+
+fn course(fault: &Fault) -> Course {
+    let mut random = Random::new(fault.draw ^ 2);
+    let (first, calls_off, after) = (4 + random.below(8), random.chance(300), 1 + random.below(8));
+    let besides = Besides::draw(&mut random);
+    Course {
+        besides,
+        lost_at: match besides {
+            // They have time to hand over and to serve what they were given.
+            Besides::Island => 3 + random.below(4),
+            Besides::TakesSlots => 1 + random.below(5),
+            _ => 0,
+        },
+        first,
+        calls_off: calls_off.then_some(after),
+        besides_at: random.below(first),
+    }
 }
 
 /// Which sites a fault loses.
 fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
     let mut random = Random::new(fault.draw);
     let count = [1, 1, 1, 1, 2, 2, 2, 3][random.below(8) as usize];
+    let is_island = course(fault).besides == Besides::Island;
+    let count = if is_island { count.max(2) } else { count };
     let mut sites = vec![fault.site];
     for _ in 1..count.min(simulation.sites.len().saturating_sub(2)) {
         let other = random.below(simulation.sites.len() as u64) as usize;
@@ -50,7 +84,12 @@ fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
     let mut lost = Vec::new();
     for site in sites {
         let with_power = random.chance(500);
-        let back = LOOK + fault.span.mul_f64(random.fraction());
+        let mut fraction = random.fraction();
+        // Mostly what they did among themselves is heard of when the promotion is long over.
+        if is_island && random.chance(700) {
+            fraction = if site == fault.site { fraction / 2.0 } else { 0.6 + fraction };
+        }
+        let back = LOOK + fault.span.mul_f64(fraction);
         let back = (!random.chance(150)).then_some(back);
         lost.push(Lost { site, with_power, back });
     }
@@ -58,7 +97,7 @@ fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
 }
 
 /// Whether nobody outside a site hears it now.
-fn is_away<C>(simulation: &Simulation<C>, site: usize) -> bool {
+pub(super) fn is_away<C>(simulation: &Simulation<C>, site: usize) -> bool {
     let nodes = &simulation.sites[site].nodes;
     simulation.is_parted(site) || nodes.iter().all(|node| !simulation.nodes[*node].up)
 }
@@ -70,6 +109,15 @@ pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     if simulation.sites[fault.site].id.is_none() || away.count() >= LOST_MAX {
         return Begun::Skipped;
     }
+    let course = course(fault);
+    match course.lost_at {
+        0 => lose(simulation, fault),
+        _ => besides::begin(simulation, course.besides, fault, &lost(simulation, fault)),
+    }
+    Begun::For(LOOK)
+}
+
+fn lose<C>(simulation: &mut Simulation<C>, fault: &Fault) {
     let mut random = Random::new(fault.draw ^ 1);
     for one in lost(simulation, fault) {
         if !simulation.is_there(one.site) {
@@ -83,34 +131,48 @@ pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             simulation.part_site(one.site);
         }
     }
-    Begun::For(LOOK)
 }
 
 /// Goes on: sites come back when it is time, and operators ask.
 pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
-    let lost = lost(simulation, fault);
+    let (course, lost) = (course(fault), lost(simulation, fault));
+    let lost_after = LOOK * course.lost_at as u32;
+    if since <= lost_after && course.lost_at > 0 {
+        if since == lost_after {
+            lose(simulation, fault);
+            besides::end(simulation, course.besides, fault, &lost);
+        }
+        return Begun::For(LOOK);
+    }
+    let since = since - lost_after;
     let before = since.saturating_sub(LOOK);
     for one in &lost {
         let is_due = one.back.is_some_and(|back| (before..since).contains(&back));
         if is_due && simulation.is_there(one.site) {
             bring_back(simulation, one);
         }
+        let was_due = one.back.map(|back| back + LOOK);
+        if was_due.is_some_and(|back| (before..since).contains(&back)) {
+            besides::order(simulation, fault, one.site);
+        }
     }
     let look = (since.as_micros() / LOOK.as_micros()) as u64;
     let mut random = Random::new(fault.draw ^ (look << 20));
-    let mut course = Random::new(fault.draw ^ 2);
-    let (first, calls_off, after) = (4 + course.below(8), course.chance(300), 1 + course.below(8));
-    if look >= first {
-        let turn = (look - first) % ATTEMPT_LOOKS;
+    if look == course.besides_at {
+        besides::follow(simulation, course.besides, fault, &mut random);
+    }
+    if look >= course.first {
+        let turn = (look - course.first) % ATTEMPT_LOOKS;
         if turn == 0 {
             ask(simulation, fault, &lost, &mut random);
-        } else if turn == after && calls_off {
+        } else if course.calls_off == Some(turn) {
             call_off(simulation, &mut random);
         }
     }
+    let is_busy = besides::see_to(simulation, course.besides);
     let all_back = lost.iter().all(|one| one.back.is_none_or(|back| back < since));
     let is_over = since >= LENGTH_MAX || (all_back && since >= fault.span + 2 * ATTEMPT);
-    if is_over { Begun::Over } else { Begun::For(LOOK) }
+    if is_over && !is_busy { Begun::Over } else { Begun::For(LOOK) }
 }
 
 fn bring_back<C>(simulation: &mut Simulation<C>, one: &Lost) {

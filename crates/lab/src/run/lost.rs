@@ -90,7 +90,7 @@ impl Run<'_> {
         let keys = global_keys(history, &self.world.keyspaces);
         for promoted in self.lab.promotions() {
             let ids = std::iter::once(&promoted.failover.lost).chain(&promoted.failover.without);
-            let heard = ids.map(|id| promoted.heard.get(id).copied().unwrap_or(self.lab.now()));
+            let heard = ids.map(|id| self.lab.heard_by(promoted, *id));
             let until_us = heard.max().unwrap_or_default().as_micros() as u64;
             let mut spans: BTreeMap<u64, Vec<String>> = BTreeMap::new();
             for (slot, keys) in &keys {
@@ -116,6 +116,8 @@ impl Run<'_> {
             let behind = owner.map(|owner| self.last_at(owner.id, position));
             later.into_iter().chain(behind).min().unwrap_or(promoted.at)
         });
+        // A stale owner that has written nothing more reads what is old once another one serves.
+        let named = named.min(promoted.at);
         named.max(self.certain_until(promoted, slot).unwrap_or_default())
     }
 
@@ -138,14 +140,17 @@ impl Run<'_> {
         let mut known = known.filter(|one| one.site == lost && one.at <= promoted.at);
         // Of backups that it had before, the last one.
         let backup = known.find_map(|one| one.in_step);
-        match backup.filter(|(_, at)| *at >= owner.since) {
-            Some((to, at)) => is_asked(to).then_some(at),
+        let (at, is_kept) = match backup.filter(|(_, at)| *at >= owner.since) {
+            Some((to, at)) => (at, is_asked(to)),
             // Who handed it over has it as it was then.
             None => {
-                let (_, giver) = owners.next().filter(|(_, giver)| is_asked(giver.id))?;
-                (giver.id != lost).then_some(owner.since)
+                let (_, giver) = owners.next()?;
+                (owner.since, is_asked(giver.id) && giver.id != lost)
             }
-        }
+        };
+        // An owner that is to have no backup does without all copies there are.
+        let is_done_without = self.lab.was_without_backup(lost, at);
+        (is_kept && !is_done_without).then_some(at)
     }
 }
 

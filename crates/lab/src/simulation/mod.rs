@@ -34,6 +34,7 @@ mod connections;
 mod lives;
 pub mod network;
 pub mod node;
+pub mod orders;
 pub mod presence;
 pub mod promoted;
 mod queue;
@@ -238,6 +239,8 @@ pub struct Simulation<C = ()> {
     /// Whether somebody's pointers on the ring have changed since somebody looked.
     pub ring_changed: bool,
     promoted: Vec<Promoted>,
+    /// Until when sites knew that an operator wants no backup for them; the last time of each.
+    without_backup: BTreeMap<SiteId, Duration>,
     chain: chain::Chain,
     /// Outputs performed so far, by all nodes.
     pub outputs: u64,
@@ -255,6 +258,8 @@ pub struct Simulation<C = ()> {
     random: Random,
     between: Between,
     errands: BTreeMap<Ticket, Errand>,
+    /// Operators' orders that are not answered.
+    orders: BTreeMap<Ticket, orders::Asked>,
     queue: Queue<Event<C>>,
     last_ticket: u64,
     traced_at: Duration,
@@ -275,6 +280,7 @@ impl<C> Simulation<C> {
             held: Vec::new(),
             ring_changed: false,
             promoted: Vec::new(),
+            without_backup: BTreeMap::new(),
             chain: chain::Chain::default(),
             outputs: 0,
             events: 0,
@@ -286,6 +292,7 @@ impl<C> Simulation<C> {
             random: Random::stream(seed, "simulation", 0),
             between: Between::new(seed),
             errands: BTreeMap::new(),
+            orders: BTreeMap::new(),
             queue: Queue::new(),
             last_ticket: 0,
             traced_at: Duration::MAX,

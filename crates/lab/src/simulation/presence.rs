@@ -235,6 +235,7 @@ impl<C> Simulation<C> {
             self.nodes[node].retire();
         }
         self.sites[site].presence = Presence::Outside;
+        self.sites[site].id.into_iter().for_each(|id| self.note_stopped(id));
     }
 
     // ---- what operators ask ------------------------------------------------------------------------

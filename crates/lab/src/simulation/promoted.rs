@@ -2,7 +2,8 @@
 //! of the registry, before anybody looks.
 
 use super::Simulation;
-use model::{Ballot, DecidedFailover, Registry, SiteId};
+use super::presence::Presence;
+use model::{BackupChoice, Ballot, DecidedFailover, Registry, SiteId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -48,6 +49,32 @@ impl<C> Simulation<C> {
                 one.heard.entry(own).or_insert(self.now);
             }
         }
+        match registry.backups.choice(own) {
+            BackupChoice::Off => drop(self.without_backup.insert(own, Duration::MAX)),
+            _ => {
+                let until = self.without_backup.get_mut(&own);
+                until.into_iter().for_each(|until| *until = self.now.min(*until));
+            }
+        }
+    }
+
+    /// The nodes of a site are stopped for good: it serves nothing that others have taken.
+    pub(super) fn note_stopped(&mut self, id: SiteId) {
+        for one in &mut self.promoted {
+            one.heard.entry(id).or_insert(self.now);
+        }
+    }
+
+    /// When a site heard of a decision, or could serve nothing any more; if neither, now.
+    pub fn heard_by(&self, promoted: &Promoted, id: SiteId) -> Duration {
+        let runs = |site: &super::Group| site.id == Some(id) && site.presence != Presence::Outside;
+        let otherwise = if self.sites.iter().any(runs) { self.now } else { promoted.at };
+        promoted.heard.get(&id).copied().unwrap_or(otherwise)
+    }
+
+    /// Whether a site has known since then that an operator wants no backup for it.
+    pub fn was_without_backup(&self, site: SiteId, since: Duration) -> bool {
+        self.without_backup.get(&site).is_some_and(|until| *until >= since)
     }
 
     /// All decisions that were heard of, in that order.

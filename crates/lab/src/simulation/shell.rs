@@ -192,6 +192,7 @@ impl<C> Simulation<C> {
         if !expected {
             return self.fail(format!("{} answers #{} twice", self.name(node), ticket.0));
         }
+        self.judge_order(ticket, &outcome);
         if let Some(outcome) = self.hear(ticket, outcome) {
             self.answered.push(Answered { ticket, outcome });
         }

@@ -25,6 +25,7 @@
 use crate::site::machine::Machine;
 use crate::site::machine::copying::{self, Position};
 use crate::site::machine::giving::Move;
+use crate::site::trial::{Bug, Planted};
 use model::{
     Answer, Body, Command, Failure, Giving, MoveError, MoveId, Receiving, Refusal, Registry,
     SiteId, limits,
@@ -148,12 +149,13 @@ pub(crate) struct Handovers {
     last_id: u64,
     /// Bytes a second that all moves together may send; 0: as many as go.
     bytes_per_s_max: u64,
+    planted: Planted,
 }
 
 impl Handovers {
     /// None yet. All together send so many bytes a second at most; 0: as many as go.
-    pub(crate) fn new(bytes_per_s_max: u64) -> Handovers {
-        Handovers { bytes_per_s_max, ..Handovers::default() }
+    pub(crate) fn new(bytes_per_s_max: u64, planted: Planted) -> Handovers {
+        Handovers { bytes_per_s_max, planted, ..Handovers::default() }
     }
 
     /// Nothing is carried.
@@ -250,6 +252,12 @@ impl Handovers {
                 wishes.push(Wish::Propose(Command::Giving { number, step }));
             }
             return;
+        }
+        let is_silent = carried.frozen.is_some_and(|frozen| frozen + PATIENCE <= now);
+        if is_silent && self.planted.is(Bug::AbortUnasked) {
+            carried.not_before = now + PATIENCE;
+            let step = Giving::TakeBack { refused: true };
+            return wishes.push(Wish::Propose(Command::Giving { number, step }));
         }
         match carried.stage {
             Stage::Asking | Stage::Installing => {}

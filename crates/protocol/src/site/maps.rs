@@ -9,7 +9,7 @@ use super::machine::tokens::Token;
 use super::trial::Bug;
 use crate::global::map::exchange::{compare, handle, push};
 use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};
-use model::{NodeId, SiteId, Slot, SlotSet};
+use model::{Command, Giving, NodeId, SiteId, Slot, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
@@ -182,6 +182,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let (answer, raised) = handle(&mut self.routing.map, site, say.step?, self.now.monotonic);
         self.routing.follow_map(&raised);
         answer.filter(|_| !self.options.planted.is(Bug::MapsUncompared))
+    }
+
+    /// A planted bug: a site gets only those slots of an operator's order that are its own by this node's map.
+    pub(super) fn narrow_order(&self, site: SiteId, command: &mut Command) {
+        if let Command::Giving { step: Giving::Order { slots, .. }, .. } = command
+            && self.options.planted.is(Bug::MoveByMap)
+        {
+            let facts = self.slot_facts();
+            let is_there = |slot: &Slot| facts.of(*slot).is_some_and(|fact| fact.owner == site);
+            *slots = slots.iter().filter(is_there).collect();
+        }
     }
 
     // ---- what is shown ---------------------------------------------------------------------------

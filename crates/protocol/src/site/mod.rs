@@ -466,7 +466,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarding: Forwarding::new(options.client),
             routing: Routing::new(options.client),
             cache: Cache::default(),
-            handovers: Handovers::new(options.handover_bytes_per_s_max),
+            handovers: Handovers::new(options.handover_bytes_per_s_max, options.planted),
             mirror: MirrorDriver::new(options.handover_bytes_per_s_max),
             backup: None,
             backups: Backups::default(),

@@ -49,7 +49,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request of any origin: it goes where its keys are.
     pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let body = match as_change(body, self.machine.membership().is_some()) {
-            Body::AtSite { site, command } => {
+            Body::AtSite { site, mut command } => {
+                self.narrow_order(site, &mut command);
                 let body = Body::Write(*command);
                 match self.machine.membership().is_some_and(|member| member.own == site) {
                     true => return self.take_here(origin, body, deadline),

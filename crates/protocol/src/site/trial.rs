@@ -77,15 +77,17 @@ pub enum Bug {
     RetainNothing,
     /// Slots are taken from copies of the lost site's, though another site may own them by now.
     IgnoreHighestEpoch,
-    /// A site takes a slot back without asking its destination.
+    /// A source takes a slot back from a silent destination, without its answer.
     AbortUnasked,
     /// Sites push facts about slots that change hands, and never compare their maps.
     MapsUncompared,
+    /// A site is asked only for those slots of an order that are its own by the asked node's map.
+    MoveByMap,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 33] = [
+    pub const ALL: [Bug; 34] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -119,6 +121,7 @@ impl Bug {
         Bug::IgnoreHighestEpoch,
         Bug::AbortUnasked,
         Bug::MapsUncompared,
+        Bug::MoveByMap,
     ];
 
     /// Its name on a command line.
@@ -157,6 +160,7 @@ impl Bug {
             Bug::IgnoreHighestEpoch => "ignore-highest-epoch",
             Bug::AbortUnasked => "abort-unasked",
             Bug::MapsUncompared => "maps-uncompared",
+            Bug::MoveByMap => "move-by-map",
         }
     }
 }
@@ -170,7 +174,6 @@ pub(crate) fn of_rules(planted: Planted) -> rules::Planted {
         (Bug::ForgetFailover, rules::Bug::ForgottenOnReturn),
         (Bug::RetainNothing, rules::Bug::NothingRetained),
         (Bug::IgnoreHighestEpoch, rules::Bug::HighestEpochIgnored),
-        (Bug::AbortUnasked, rules::Bug::AbortUnasked),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(rules::Planted::none(), |(_, rule)| rules::Planted::of(rule))

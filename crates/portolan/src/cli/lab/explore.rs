@@ -13,8 +13,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The worlds that are explored by default.
-const WORLDS: [&str; 8] =
-    ["three-sites", "one-site", "witness", "pairs", "leases", "elections", "global", "mixed"];
+const WORLDS: [&str; 9] = [
+    "three-sites",
+    "one-site",
+    "witness",
+    "pairs",
+    "leases",
+    "elections",
+    "global",
+    "mixed",
+    "failovers",
+];
 /// Runs that making a failed one small may take.
 const SHRINK_RUNS_MAX: usize = 150;
 /// A seed that takes longer than this hangs.

@@ -538,6 +538,32 @@ fn a_site_that_the_others_have_removed_serves_nothing() {
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
 }
 
+/// The source took the move back, its request arrived late, and it left: no other site would end what it
+/// began, and a site with an open arrival does not leave.
+#[test]
+fn what_a_site_began_that_has_left_ends() {
+    let mut three = Three::new();
+    let slots: SlotSet = [slot("x")].into_iter().collect();
+    let begin = Giving::Begin { slots, to: C, pinned: false };
+    let number = match three.at(A).run(Command::Giving { number: 0, step: begin }).unwrap() {
+        Answer::Done(number) => number.0,
+        other => panic!("{other:?}"),
+    };
+    let one = three.sites[&A].machine.giving()[&number].clone();
+    let slots = three.sites[&A].machine.epochs_to_give(&one);
+    let taken_back = Giving::TakeBack { refused: false };
+    three.at(A).run(Command::Giving { number, step: taken_back }).unwrap();
+    let begin = Receiving::Begin { slots, open_from: number, pinned: false };
+    let id = MoveId { from: A, number };
+    three.at(C).run(Command::Receiving { id, step: begin.clone() }).unwrap();
+    assert_eq!(three.sites[&C].machine.arrivals().len(), 1);
+    three.change(B, &RegistryChange::Remove(A)).unwrap();
+    three.hears(C);
+    assert_eq!(three.sites[&C].machine.arrivals().len(), 0);
+    let again = three.at(C).run(Command::Receiving { id, step: begin });
+    assert_eq!(again, Err(Refusal::Move(model::MoveError::Refused)));
+}
+
 impl Three {
     /// B hands its copy of a key on to C, piece by piece.
     fn hand_on(&mut self, key: &str) {

@@ -4,6 +4,7 @@ use super::super::copying::Position;
 use super::super::tokens::Token;
 use super::*;
 use crate::global::handover::{Handovers, Wish};
+use crate::site::trial::Planted;
 use model::{
     Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, MoveError, MoveId,
     Receiving, Registry, RegistryChange, Slot, SlotEpochs, SlotSet,
@@ -452,7 +453,7 @@ fn what_has_expired_with_its_giver_does_not_come_back_with_its_receiver() {
     a.entry(puts.collect());
     let slots: SlotSet = [slot("t")].into_iter().collect();
     let number = a.begin_move(&slots);
-    let mut driver = Handovers::new(0);
+    let mut driver = Handovers::new(0, Planted::default());
     // All is copied, long before it expires.
     for round in 0..30 {
         carry(&mut driver, &a, &mut b, round);
