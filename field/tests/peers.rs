@@ -92,10 +92,16 @@ fn frame(message: &[u8]) -> Vec<u8> {
     [&u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
 }
 
-/// What the first versions say who join as node 9 of the site `field`: a hello, and a request.
+/// The messages of a node 9 of the site `field` that joins without a proof: a hello, and a request.
 fn says_that_it_is_a_node() -> Vec<u8> {
-    let hello =
-        [&[0x08, 1][..], &bytes_field(2, b"field"), &[0x18, 9], &[0x21, 5, 0, 0, 0, 0, 0, 0, 0]];
+    let hello = [
+        &[0x08, 1][..],
+        &bytes_field(2, b"field"),
+        &[0x18, 9],
+        &[0x21, 5, 0, 0, 0, 0, 0, 0, 0],
+        // The rules of ownership, field 220: without them it is refused before any proof is asked for.
+        &[0xe0, 0x0d, 1],
+    ];
     let member = [&[0x08, 9][..], &bytes_field(2, b"127.0.0.1:9"), &[0x19, 5, 0, 0, 0, 0, 0, 0, 0]];
     let request = [&[0x08, 5][..], &bytes_field(3, &member.concat())].concat();
     let forward = bytes_field(2, &bytes_field(1, &request));
@@ -295,7 +301,7 @@ fn loopback_without_any_configuration_is_as_easy_as_ever() {
     let second = options.start();
     let mut client = Client::connect(second.options.redis, LIMIT).unwrap();
     client.call(&["SET", "key", "value"]).unwrap();
-    // A node of a version before proofs joins as ever.
+    // So does a node that cannot prove anything.
     let mut older = TcpStream::connect(first.options.peer).unwrap();
     older.write_all(&says_that_it_is_a_node()).unwrap();
     eventually(LIMIT, || match first.status()?.members.len() {

@@ -510,7 +510,8 @@ impl LinkError {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
-            LinkError::NotProved(_)
+            LinkError::Rules { .. }
+                | LinkError::NotProved(_)
                 | LinkError::RefusedBy(_)
                 | LinkError::Token(_)
                 | LinkError::TokenNotKnown
