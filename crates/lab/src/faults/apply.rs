@@ -38,7 +38,7 @@ fn index<C>(simulation: &Simulation<C>, fault: &Fault, place: usize) -> NodeInde
     simulation.sites[fault.site].nodes[place]
 }
 
-/// Whether a site can spare a node's disk: a leader knows that all others are voters and have on
+/// Whether a site can spare a node's disk: by a leader's view, all others are voters and have on
 /// disk whatever is committed, and whatever that node alone may have helped to commit.
 pub(super) fn can_spare<C>(simulation: &Simulation<C>, site: usize, node: NodeIndex) -> bool {
     let group = &simulation.sites[site];
@@ -72,8 +72,8 @@ pub(super) fn all_vote<C>(simulation: &Simulation<C>, site: usize) -> bool {
         })
 }
 
-/// Finds out whom a fault is about that is aimed at whoever leads. Most of what can go wrong goes
-/// wrong at the leader.
+/// Resolves the node of a fault that is aimed at whichever node leads. Most of what can go wrong
+/// goes wrong at the leader.
 pub fn aim<C>(simulation: &Simulation<C>, fault: &mut Fault) {
     let nodes = &simulation.sites[fault.site].nodes;
     let leader = simulation.leader(fault.site).filter(|_| fault.at_leader);
@@ -219,7 +219,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::MoveSlots => return move_slots(simulation, fault, &mut random),
         Kind::SitesLoss => return lose_sites(simulation, fault, &mut random),
         Kind::LeaveSite => {
-            // Some operators wait until nobody uses a site any more, and some do not.
+            // Some operators wait until no client uses a site any more, and some do not.
             let runs_on = if random.chance(500) { RUNS_ON } else { Duration::ZERO };
             return match simulation.leave(fault.site, runs_on) {
                 true => Begun::For(presence::STEP),
@@ -322,7 +322,7 @@ fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     Begun::Over
 }
 
-/// An operator says which site is to be a site's backup.
+/// An operator sets the backup of a site.
 fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
     let id = |site: usize| simulation.sites[site].id;
     let Some(site) = id(fault.site) else { return Begun::Skipped };
@@ -333,8 +333,9 @@ fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     Begun::Over
 }
 
-/// An operator has every site asked for the slots, as only holders know what they hold; and once more
-/// by way of another site, under the same number, as if the first one had not answered.
+/// An operator has every site asked for the slots, as only a slot's owner is certain to have it;
+/// and once more by way of another site, under the same number, as if the first one had not
+/// answered.
 fn order_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, slots: &SlotSet, to: SiteId) {
     let wanted = Wanted { operator: fault.draw, slots: slots.clone(), to };
     for asked in [fault.site, fault.other_site] {
@@ -345,7 +346,7 @@ fn order_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, slots: &SlotSet
     }
 }
 
-/// Goes on with a fault that lasts: ends it, or says when to go on again. `since`: how long ago it
+/// Goes on with a fault that lasts: ends it, or returns when to continue. `since`: how long ago it
 /// began.
 pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
     let node = index(simulation, fault, fault.node);
@@ -509,7 +510,7 @@ fn crash<C>(simulation: &mut Simulation<C>, node: NodeIndex, down: &Down, fault:
     Begun::Over
 }
 
-/// The pairs of nodes on different sides: the first side is as many as the draw says, beginning
+/// The pairs of nodes on different sides: the first side has the drawn number of nodes, beginning
 /// with the fault's node.
 fn each_pair(fault: &Fault, nodes: &[NodeIndex], mut done: impl FnMut(u64, u64)) {
     let count = nodes.len();
@@ -525,7 +526,7 @@ fn each_pair(fault: &Fault, nodes: &[NodeIndex], mut done: impl FnMut(u64, u64))
 }
 
 /// Flips a bit in the first half of one of the log's files: not in the record that was written
-/// last, which cannot be told from a torn one.
+/// last, which cannot be distinguished from a torn one.
 fn flip<C>(simulation: &Simulation<C>, node: NodeIndex, random: &mut Random) {
     let disk = &simulation.nodes[node].disk;
     let folder = Path::new("log");

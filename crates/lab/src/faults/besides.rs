@@ -1,5 +1,5 @@
 //! What else is done around the loss of a site that is promoted: the orders that hurt a store which keeps too
-//! little, or which forgets too soon.
+//! little, or which drops too soon.
 //!
 //! Slots are handed to a site that is lost before its backup has them; sites that are cut off together go on
 //! among themselves; the lost site's backup is changed, or leaves, before the promotion.
@@ -33,7 +33,7 @@ pub(super) enum Besides {
     Island,
     /// Another site is to be the lost one's backup, before it is promoted.
     BackupChanges,
-    /// The lost site's backup is told to leave, before the promotion.
+    /// The lost site's backup is ordered to leave, before the promotion.
     BackupLeaves,
 }
 
@@ -50,7 +50,7 @@ impl Besides {
 }
 
 /// The site, of those that are there, that is the backup of another one by that one's registry, or by that of
-/// whoever is not away.
+/// a site that is not cut off.
 fn backup<C>(simulation: &Simulation<C>, site: usize) -> Option<usize> {
     let id = simulation.sites[site].id?;
     let others = (0..simulation.sites.len()).filter(|other| !is_away(simulation, *other));
@@ -166,8 +166,8 @@ pub(super) fn follow<C>(
     }
 }
 
-/// Now and then an operator asks a site that is just back, and knows only what was so before, to have slots
-/// of all sites moved.
+/// Now and then an operator asks a site that is just back, and has only an old registry, to have
+/// slots of all sites moved.
 pub(super) fn order<C>(simulation: &mut Simulation<C>, fault: &Fault, asked: usize) {
     let mut random = Random::stream(fault.draw, "orders", asked as u64);
     let Some(leader) = simulation.leader(asked).filter(|_| random.chance(ORDERS_PERMILLE)) else {

@@ -1,6 +1,6 @@
-//! Two lives of one node: an old disk comes back, and an id is given twice.
+//! Two incarnations of one node: an old disk comes back, and an id is given twice.
 //!
-//! Neither may harm anybody. The old disk is refused, and the one that took its place is put in again;
+//! Neither may do harm. The old disk is refused, and the one that took its place is put in again;
 //! the second machine is not taken in while the first one answers.
 
 use std::time::Duration;
@@ -53,12 +53,12 @@ pub(super) fn go_on<C>(
     Begun::For(fault.span)
 }
 
-/// Which life the second machine is.
+/// The incarnation of the second machine.
 fn second_life(fault: &Fault) -> u64 {
     fault.draw | 1
 }
 
-/// Whom the second machine poses as, while that one is well.
+/// The node whose id the second machine uses, while that node is well.
 fn first_machine<C>(simulation: &Simulation<C>, fault: &Fault) -> Option<NodeIndex> {
     let node = simulation.sites[fault.site].nodes[fault.node];
     simulation.is_well(node).then_some(node)
@@ -74,8 +74,9 @@ pub(super) fn ask_as_another<C>(simulation: &mut Simulation<C>, fault: &Fault) -
     Begun::For(LOOK_AGAIN)
 }
 
-/// Goes on: it asks again while the first one is well, and must not have taken its place. The next look
-/// comes sooner than a silence can make the site believe that the first one is lost.
+/// Goes on: it sends its request again while the first one is well, and must not have taken its
+/// place. The next look comes sooner than the time after which the site takes the first one for
+/// lost.
 pub(super) fn look_who_is_there<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,

@@ -1,4 +1,4 @@
-//! A site is lost, its backup is promoted, and it comes back as a ghost.
+//! A site is lost, its backup is promoted, and it comes back as a stale owner.
 //!
 //! That is the one fault that may lose what was acknowledged, so it is done with care: while all other
 //! sites are well, the site's mirror is whole, and no other site is lost. How far the mirror lags is what
@@ -65,7 +65,7 @@ pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     Begun::For(NOTICED)
 }
 
-/// Whether any other site knows that this one was promoted and has not come back.
+/// Whether this site is lost, and not back, by the registry of any other site.
 fn is_promoted<C>(simulation: &Simulation<C>, site: usize) -> bool {
     let Some(id) = simulation.sites[site].id else { return false };
     let others = (0..simulation.sites.len()).filter(|other| *other != site);
@@ -84,7 +84,8 @@ fn bring_back<C>(simulation: &mut Simulation<C>, fault: &Fault) {
     }
 }
 
-/// Goes on: the operator asks until it is done; then the site comes back; then it hears of it.
+/// Goes on: the operator asks until it is done; then the site comes back; then it learns of the
+/// failover.
 pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
     let comes_back = fault.span.max(NOTICED + ATTEMPT);
     let promoted = is_promoted(simulation, fault.site);
@@ -94,8 +95,8 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
         return Begun::For(LOOK_AGAIN);
     }
     if is_back {
-        // A ghost, until the last has heard that it knows; or somebody else has brought it back, and
-        // what the operator asked for may still be done.
+        // A stale owner, until every site has confirmed that it has learned of the failover; or
+        // another order has brought it back, and what the operator asked for may still be done.
         let may_be_promoted = since < BACK_MAX + 2 * ATTEMPT;
         return if promoted || may_be_promoted { Begun::For(LOOK_AGAIN) } else { Begun::Over };
     }

@@ -36,7 +36,7 @@ pub enum Kind {
     Crash,
     /// All nodes of the site lose power at once.
     SiteLoss,
-    /// A process stands still for the span, and does not know.
+    /// A process stands still for the span, and does not notice.
     Pause,
     /// A node's clocks run up to 9 % fast or slow for the span.
     ClockRate,
@@ -46,11 +46,11 @@ pub enum Kind {
     Isolate,
     /// The site falls into two parts that do not reach each other.
     Halves,
-    /// One node's words do not reach another; the other's do reach it.
+    /// Messages from one node do not reach another; those of the other do reach it.
     OneWay,
-    /// A node hears nobody, and all hear it.
+    /// A node receives nothing, and its messages reach all others.
     Deaf,
-    /// Nobody hears a node, and it hears all.
+    /// A node's messages reach no other, and it receives all of theirs.
     Mute,
     /// Two halves reach each other through one node only.
     Bridge,
@@ -68,7 +68,7 @@ pub enum Kind {
     FullDisk,
     /// A bit flips in a node's log while it is down.
     FlippedBit,
-    /// An fsync does nothing and says it did; then the power goes.
+    /// An fsync does nothing and reports success; then the power goes.
     LostSync,
     /// The state's engine finds its files damaged at the next start.
     DamagedState,
@@ -82,7 +82,7 @@ pub enum Kind {
     PartSite,
     /// Two sites do not reach each other.
     PartSites,
-    /// One site's words do not reach another site; the other's do reach it.
+    /// Messages from one site do not reach another site; those of the other do reach it.
     HalfPartSites,
     /// All links of the site to other sites become slow.
     SlowSites,
@@ -112,12 +112,12 @@ pub enum Kind {
     /// A second machine is given the id of a node that is well, and asks to be taken in for the span.
     SameId,
     /// The site is lost, alone or with others, with power or from all other sites. Operators ask any site to
-    /// promote it, with and without naming the others, ask again, only look, call it off; those that are
-    /// lost come back in any order within the span, or not before the end. What a decision gives up is
-    /// declared lost. Only where it is asked for.
+    /// promote it, with and without naming the others, repeat the order, only look, call it off;
+    /// those that are lost come back in any order within the span, or not before the end. What a
+    /// decision gives up is declared lost. Only where it is asked for.
     PromoteSite,
-    /// An operator says which site is to be the site's backup, that it is to be the next one on the ring,
-    /// or that there is to be none. Only where it is asked for.
+    /// An operator sets which site is to be the site's backup, that it is to be the next one on the
+    /// ring, or that there is to be none. Only where it is asked for.
     SetBackup,
     /// The site's clients do not reach it, and it does not reach them. Only where it is asked for.
     CutClients,
@@ -167,7 +167,7 @@ impl Kind {
         Kind::CutClients,
     ];
 
-    /// Those that come where a world does not say which: all that lose nothing, and end.
+    /// Those that come where a world names none: all that lose nothing, and end.
     pub fn by_default() -> impl Iterator<Item = Kind> {
         let asked_for = |kind: &Kind| {
             matches!(
@@ -398,9 +398,9 @@ pub struct Fault {
     /// The site, by its place in the world.
     pub site: usize,
     /// The node it is about, by its place in the site. One in two of those that are drawn is aimed
-    /// at whoever leads when it begins: see [`apply::aim`].
+    /// at the node that leads when it begins: see [`apply::aim`].
     pub node: usize,
-    /// Whether it is aimed at whoever leads.
+    /// Whether it is aimed at the node that leads.
     pub at_leader: bool,
     /// Another one of the same site, where it takes two; the same one in a site of one.
     pub other: usize,

@@ -1,10 +1,10 @@
-//! Sites are lost, alone or together, and operators do what they can think of: they promote one, with and
+//! Sites are lost, alone or together, and operators do what is possible: they promote one, with and
 //! without naming the others, at any site; they only look; they ask twice, and call it off. Lost sites come
 //! back in any order, or not before the end.
 //!
 //! Nothing is waited for: mirrors lag, slots are on their way, another failover is open. And operators do
-//! other things around a loss: [`super::besides`]. What a promotion loses is what its decision says, which
-//! the run declares ([`crate::run`]).
+//! other things around a loss: [`super::besides`]. What a promotion loses is what its decision
+//! gives up, which the run declares ([`crate::run`]).
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
     for site in sites {
         let with_power = random.chance(500);
         let mut fraction = random.fraction();
-        // Mostly what they did among themselves is heard of when the promotion is long over.
+        // Mostly the others learn long after the promotion what these did among themselves.
         if is_island && random.chance(700) {
             fraction = if site == fault.site { fraction / 2.0 } else { 0.6 + fraction };
         }
@@ -96,7 +96,7 @@ fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
     lost
 }
 
-/// Whether nobody outside a site hears it now.
+/// Whether a site's messages reach no other site now.
 pub(super) fn is_away<C>(simulation: &Simulation<C>, site: usize) -> bool {
     let nodes = &simulation.sites[site].nodes;
     simulation.is_parted(site) || nodes.iter().all(|node| !simulation.nodes[*node].up)
@@ -189,7 +189,7 @@ fn bring_back<C>(simulation: &mut Simulation<C>, one: &Lost) {
 fn ask<C>(simulation: &mut Simulation<C>, fault: &Fault, lost: &[Lost], random: &mut Random) {
     let id = |site: usize| simulation.sites[site].id;
     let Some(of) = id(fault.site) else { return };
-    // Mostly the others that are lost; also nobody, and now and then somebody who is well.
+    // Mostly the others that are lost; also none, and now and then a site that is well.
     let named = |one: &&Lost| one.site != fault.site;
     let mut without: Vec<SiteId> = match random.below(4) {
         0 => Vec::new(),
@@ -205,7 +205,7 @@ fn ask<C>(simulation: &mut Simulation<C>, fault: &Fault, lost: &[Lost], random: 
     ask_anywhere(simulation, body, random);
 }
 
-/// An operator calls off whatever failover is open, as far as some site knows.
+/// An operator calls off any failover that is open, by the registry of some site.
 fn call_off<C>(simulation: &mut Simulation<C>, random: &mut Random) {
     let leaders = (0..simulation.sites.len()).filter_map(|site| simulation.leader(site));
     let mut registries = leaders.filter_map(|leader| simulation.registry(leader));
@@ -216,7 +216,7 @@ fn call_off<C>(simulation: &mut Simulation<C>, random: &mut Random) {
     }
 }
 
-/// Asks the leader of some site that is up, whether or not others hear it.
+/// Asks the leader of some site that is up, whether or not its messages reach others.
 pub(super) fn ask_anywhere<C>(simulation: &mut Simulation<C>, body: Body, random: &mut Random) {
     let is_in = |site: &usize| simulation.sites[*site].presence == Presence::Inside;
     let sites = (0..simulation.sites.len()).filter(is_in);

@@ -15,7 +15,7 @@ pub enum HistoryError {
     Read {
         /// The last line that was fine; 0 is none.
         line: usize,
-        /// What the reader said.
+        /// The reader's error.
         source: io::Error,
     },
     /// A line is not one of a history.
@@ -26,10 +26,10 @@ pub enum HistoryError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The history is of a version that is not known.
+    /// The history is of an unknown version.
     #[error("the history is of format {found}; this program reads up to {FORMAT}")]
     Format {
-        /// What its header says.
+        /// The version in its header.
         found: u32,
     },
 }
@@ -115,7 +115,7 @@ impl History {
 /// Reads a history. Empty lines are passed over.
 ///
 /// # Errors
-/// As [`HistoryError`] says; for a bad line, its number.
+/// See [`HistoryError`]; for a bad line, its number.
 pub fn read(mut from: impl BufRead) -> Result<History, HistoryError> {
     let mut history = History::default();
     let (mut text, mut number, mut begun) = (String::new(), 0, false);
@@ -157,8 +157,8 @@ pub fn read(mut from: impl BufRead) -> Result<History, HistoryError> {
     }
 }
 
-/// What must hold for any text: it is refused with a sentence that says where, or it is a history that
-/// is written and read again as the same. For fuzzing.
+/// What must hold for any text: it is refused with a sentence that names the place, or it is a
+/// history that is written and read again as the same. For fuzzing.
 ///
 /// # Panics
 /// If it is neither.

@@ -1,10 +1,10 @@
 //! What was lost with a site whose backup was promoted.
 //!
-//! A promotion loses what the lost site had acknowledged and its backup had not heard; an operator is
-//! told so and accepts it. Whoever writes a history declares it by a line: from when to when, and of
-//! which keys. A judge then takes of those keys and that time nobody's word: a write that was answered
-//! may have been done or not, and what was read counts for nothing. Everything else is judged as ever: all
-//! keys before and after, and all other keys.
+//! A promotion loses what the lost site had acknowledged and its backup had not received; an
+//! operator is told so and accepts it. The writer of a history declares it by a line: from when to
+//! when, and of which keys. A judge then trusts no answer about those keys in that time: a write
+//! that was answered may have been done or not, and what was read counts for nothing. Everything
+//! else is judged as ever: all keys before and after, and all other keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use super::{Action, History, Operation, Outcome};
 pub struct Lost {
     /// The backup had everything up to here.
     pub from_us: u64,
-    /// The lost site knew here at last that it was lost.
+    /// By this time the lost site had learned of its failover.
     pub until_us: u64,
     /// The keys that it may have held.
     pub keys: Vec<String>,
@@ -31,7 +31,7 @@ impl Lost {
 }
 
 impl History {
-    /// This history without what nobody's word counts for; `None`: nothing was lost.
+    /// This history without the answers that do not count; `None`: nothing was lost.
     #[must_use]
     pub fn without_lost(&self) -> Option<History> {
         if self.lost.is_empty() {

@@ -1,8 +1,8 @@
 //! What clients asked and what came back: the one format that verdicts judge.
 //!
 //! A history is a text file of JSON lines, written by the lab, by tests with real processes and by
-//! the demo alike, and by anybody else who wants a verdict. It holds what could be seen from outside
-//! and nothing else, so a judge cannot excuse a store by looking inside.
+//! the demo alike, and by any other program whose user wants a verdict. It holds what could be seen
+//! from outside and nothing else, so a judge cannot excuse a store by looking inside.
 //!
 //! ```text
 //! {"type":"header","format":1,"source":"lab","world":"three-sites","seed":7,"promises":["linearizable","durable"]}
@@ -17,13 +17,13 @@
 //! {"type":"lost","from_us":4000,"until_us":9000,"keys":["car:7"]}
 //! ```
 //!
-//! | line | what it says |
+//! | line | what it contains |
 //! | --- | --- |
 //! | `header` | first, once: the version of the format, where the history comes from, what was promised |
 //! | `op` | one operation on one key, from its call to its return |
-//! | `owner` | somebody acted as the owner of a unit at an epoch (a leader in its term, a holder of a slot) |
+//! | `owner` | a node or site acted as the owner of a unit at an epoch (a leader in its term, a holder of a slot) |
 //! | `state` | what a replica held at the end: replicas of one group must agree |
-//! | `ring` | what a virtual node of the ring knew at the end: who is before and who is after it |
+//! | `ring` | the pointers of a virtual node of the ring at the end: its predecessor and its successors |
 //! | `lost` | a site was lost and its backup promoted: of these keys, what was answered in this time may be lost |
 //! | `mark` | something happened: a fault, and the moment at which all faults had ended |
 //!
@@ -32,9 +32,9 @@
 //! name (`a:k7`). An operation without `return_us` never came back. An outcome of `unknown` may have
 //! taken effect at any time after its call, or never; `failed` certainly had none.
 //!
-//! Verdicts want to tell writes apart, so the values that a generator puts should be unique for
-//! their key; each verdict says what it does where they are not. A `version` is the position of a
-//! write in its key's order, as the store tells it; only verdicts of sessions need it.
+//! Verdicts have to distinguish writes, so the values that a generator puts should be unique for
+//! their key; each verdict describes what it does where they are not. A `version` is the position
+//! of a write in its key's order, as the store reports it; only verdicts of sessions need it.
 //!
 //! Left out: operations on several keys at once, and scans.
 
@@ -56,11 +56,11 @@ pub struct History {
     pub header: Header,
     /// What clients did.
     pub operations: Vec<Operation>,
-    /// Who acted as whose owner.
+    /// Which node or site acted as the owner of what.
     pub owners: Vec<Owner>,
     /// What replicas held in the end.
     pub states: Vec<ReplicaState>,
-    /// What virtual nodes of the ring knew in the end.
+    /// The pointers of virtual nodes of the ring in the end.
     pub rings: Vec<RingMember>,
     /// What was lost with sites whose backups were promoted.
     pub lost: Vec<Lost>,
@@ -76,7 +76,7 @@ pub enum Line {
     Header(Header),
     /// An operation.
     Op(Operation),
-    /// Somebody acted as an owner.
+    /// A node or site acted as an owner.
     Owner(Owner),
     /// A replica's state.
     State(ReplicaState),
@@ -125,17 +125,17 @@ impl Default for Header {
 pub enum Promise {
     /// Each key behaves as one copy, in real time.
     Linearizable,
-    /// Nobody sees an effect before its cause.
+    /// No client sees an effect before its cause.
     Causal,
     /// A session sees its own writes.
     ReadYourWrites,
     /// A session never sees a key go back.
     MonotonicReads,
-    /// A session's writes take effect in its order, for whoever sees them.
+    /// A session's writes take effect in its order, for every reader.
     MonotonicWrites,
-    /// Who sees a write sees what its writer had read before.
+    /// A reader of a write also sees what its writer had read before.
     WritesFollowReads,
-    /// Replicas that have heard everything hold the same.
+    /// Replicas that have received everything hold the same.
     Convergent,
     /// A unit has one owner at an epoch.
     OneOwner,
@@ -192,9 +192,9 @@ impl std::fmt::Display for Promise {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operation {
-    /// Who did it: one session.
+    /// The client: one session.
     pub client: String,
-    /// The site it was asked at, where that is known.
+    /// The site that received it, if the history names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// The key, with its scope.
@@ -277,17 +277,17 @@ pub enum Outcome {
     Conflict,
     /// It was not answered as asked, and nothing was done.
     Failed {
-        /// What was said.
+        /// The error.
         why: String,
     },
-    /// Nobody knows: it may take effect at any time after its call, or never.
+    /// The outcome is unknown: it may take effect at any time after its call, or never.
     Unknown {
-        /// What was said.
+        /// The reason.
         why: String,
     },
 }
 
-/// Somebody acted as the owner of a unit.
+/// A node or site acted as the owner of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
@@ -297,7 +297,7 @@ pub struct Owner {
     pub unit: String,
     /// At which epoch (or term).
     pub epoch: u64,
-    /// Who.
+    /// The owner.
     pub owner: String,
 }
 
@@ -307,7 +307,7 @@ pub struct Owner {
 pub struct ReplicaState {
     /// When it was looked at.
     pub at_us: u64,
-    /// Whose replica: all of one group must hold the same.
+    /// The group of the replica: all of one group must hold the same.
     pub group: String,
     /// Which.
     pub replica: String,
@@ -315,8 +315,8 @@ pub struct ReplicaState {
     pub digest: String,
 }
 
-/// What a virtual node of the ring knew in the end. Points are written so that their order as text is
-/// their order on the ring.
+/// The pointers of a virtual node of the ring in the end. Points are written so that their order as
+/// text is their order on the ring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingMember {
@@ -324,12 +324,12 @@ pub struct RingMember {
     pub at_us: u64,
     /// Its point.
     pub point: String,
-    /// Whose it is.
+    /// Its site.
     pub site: String,
-    /// Who is before it, as far as it knows.
+    /// Its predecessor, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<String>,
-    /// Who comes after it, as far as it knows, in their order.
+    /// Its successors, in their order.
     pub successors: Vec<String>,
 }
 
@@ -341,7 +341,7 @@ pub struct Mark {
     pub at_us: u64,
     /// What kind of thing.
     pub kind: MarkKind,
-    /// What, in a few words.
+    /// A short description.
     pub text: String,
 }
 

@@ -13,7 +13,7 @@ use super::form::PATIENCE;
 use crate::history::{Owner, RingMember};
 use crate::verdict::{self, Verdict};
 
-/// Who was seen to hold a slot at an epoch.
+/// Which site was seen to own a slot at an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holder {
     /// By its place in the world.
@@ -27,7 +27,7 @@ pub(super) struct Holder {
 }
 
 impl Run<'_> {
-    /// Whether the sites of this world know each other.
+    /// Whether the sites of this world form a deployment.
     pub(super) fn is_deployment(&self) -> bool {
         self.world.is_deployment()
     }
@@ -61,7 +61,7 @@ impl Run<'_> {
         entry.ok_or_else(|| format!("{} is no name of a site", self.world.sites[site].name))
     }
 
-    /// Until every site knows the same registry, in which all nodes stand.
+    /// Waits until every site has the same registry, which lists all nodes.
     fn wait_for_registries(&mut self) -> Result<(), String> {
         let sites = self.sites_inside();
         let agreed = self.lab.run_until(PATIENCE, |lab| {
@@ -105,7 +105,7 @@ impl Run<'_> {
         Err(self.lab.failure.take().unwrap_or_else(|| "slots did not arrive".to_owned()))
     }
 
-    /// Writes down what the sites know of the ring, once it has come to rest, or should have.
+    /// Writes down the sites' pointers on the ring, once it has come to rest, or should have.
     pub(super) fn look_at_ring(&mut self) {
         if !self.is_deployment() || self.failure.is_some() {
             return;
@@ -149,7 +149,8 @@ impl Run<'_> {
         holders
     }
 
-    /// Writes down who holds slots from here on; once a slot and epoch, unless somebody else does.
+    /// Writes down the owners of slots from here on; once for each slot and epoch, and again for
+    /// another owner.
     pub(super) fn note_holders(&mut self) {
         for held in std::mem::take(&mut self.lab.held) {
             self.judge_owners(&held);

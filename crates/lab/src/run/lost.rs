@@ -1,9 +1,9 @@
 //! Sites that are lost and promoted in a run: what may be lost with them is written into its history.
 //!
-//! A decision says which slots are taken, and from copies of which epoch and position: what was written
-//! beyond that may be lost, until the last site that the failover fenced has heard of it. And it may not
-//! say more than it has to: what the lost site knew to be at a backup that is not fenced itself is there,
-//! and so is what a site handed to the lost one and still has.
+//! A decision names the slots that are taken, and from copies of which epoch and position: what was
+//! written beyond that may be lost, until the last site that the failover fenced has learned of it.
+//! And it may not give up more than it has to: what the lost site had recorded as being at a backup
+//! that is not fenced is there, and so is what a site handed to the lost one and still has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::faults::Kind;
 use crate::history::{History, Lost};
 use crate::simulation::promoted::Promoted;
 
-/// What a site's leader knew at some time.
+/// The state of a site's leader at some time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     at: Duration,
@@ -32,7 +32,7 @@ fn loses(kind: Kind) -> bool {
 }
 
 impl Run<'_> {
-    /// Notes what the sites know of their backups, where that may matter.
+    /// Notes the positions of the sites' backups, where that may matter.
     pub(super) fn note_backups(&mut self) {
         if !self.plan.iter().any(|fault| loses(fault.kind)) {
             return;
@@ -74,7 +74,7 @@ impl Run<'_> {
         let Some(id) = self.lab.sites[site].id else { return };
         let versions = self.lab.promotions_of(id, *began).map(|one| one.version);
         let version = versions.max().unwrap_or_default();
-        // Whoever was lost knows it, if nobody waits for that any more.
+        // The lost site has learned of it, if no site waits for that any more.
         let is_known = version > Ballot::default();
         let leaders = (0..self.world.sites.len()).filter_map(|site| self.lab.leader(site));
         let mut registries = leaders.filter_map(|leader| self.lab.registry(leader));
@@ -109,7 +109,7 @@ impl Run<'_> {
         let decided = Epoch::of_failover(promoted.failover.decided);
         let owners = || self.holders.range((slot, Epoch::default())..(slot, decided));
         let named = taken.from.map_or(Duration::ZERO, |(epoch, position)| {
-            // Somebody who was not asked may have owned it since.
+            // A site that was not asked may have owned it since.
             let later = owners().filter(|((_, of), who)| *of > epoch && promoted.fences(who.id));
             let later = later.map(|(_, who)| who.since).min();
             let owner = self.holders.get(&(slot, epoch)).filter(|_| position != SlotCopy::WHOLE);
@@ -127,7 +127,7 @@ impl Run<'_> {
         known.map(|one| one.at).max().unwrap_or_default()
     }
 
-    /// Until when what was written to a slot of the lost site must be with somebody who was asked.
+    /// Until when what was written to a slot of the lost site must be at a site that was asked.
     fn certain_until(&self, promoted: &Promoted, slot: Slot) -> Option<Duration> {
         let lost = promoted.failover.lost;
         let decided = Epoch::of_failover(promoted.failover.decided);
@@ -142,7 +142,7 @@ impl Run<'_> {
         let backup = known.find_map(|one| one.in_step);
         let (at, is_kept) = match backup.filter(|(_, at)| *at >= owner.since) {
             Some((to, at)) => (at, is_asked(to)),
-            // Who handed it over has it as it was then.
+            // The source of the handover has it as it was then.
             None => {
                 let (_, giver) = owners.next()?;
                 (owner.since, is_asked(giver.id) && giver.id != lost)

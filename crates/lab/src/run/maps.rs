@@ -1,4 +1,5 @@
-//! After all faults: once no slot moves any more, every node soon knows where all of them are.
+//! After all faults: once no slot moves any more, every node's map soon has the owners of all of
+//! them.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ impl Run<'_> {
         }
     }
 
-    /// Who owns which slots by the owners' own word; `None`: some are on their way.
+    /// The owner of each slot, as the owners themselves report it; `None`: some are on their way.
     fn owners_at_rest(&self) -> Option<Facts> {
         let mut owners = SlotMap::default();
         for site in self.sites_inside() {
@@ -58,7 +59,7 @@ impl Run<'_> {
         Some(owners.facts().clone())
     }
 
-    /// A node whose map says otherwise of a slot that somebody owns.
+    /// A node whose map has another owner for a slot that a site owns.
     fn wrong_map(&self, owners: &Facts) -> Option<String> {
         let nodes =
             self.sites_inside().into_iter().flat_map(|site| self.lab.sites[site].nodes.clone());

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! form        the sites are begun and their nodes taken in; keyspaces are made, keys loaded
-//! work        clients work and move, faults come and go         as long as the world says
+//! work        clients work and move, faults come and go         for as long as the world sets
 //! heal        all faults end; operators exchange what must be   16 s, if there were faults
 //! rest        clients finish, what stayed lost is back; every site must be whole again    as long as it takes, within limits
-//! audit       each key that was written is read once more       the last word of the history
+//! audit       each key that was written is read once more       the last lines of the history
 //! judge       the history, by the promises of the world's keyspaces
 //! ```
 //!
 //! `form` is the first of these, `audit` the last but one; what they ask of sites goes through `ask`.
 //!
-//! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] says so.
+//! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] shows it.
 
 mod ask;
 mod audit;
@@ -65,9 +65,9 @@ type Lab = Simulation<Call>;
 /// How to run a world.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What chance is drawn from; without it what the world says.
+    /// What chance is drawn from; without it the world's own seed.
     pub seed: Option<u64>,
-    /// How long clients work; without it as long as the world says.
+    /// How long clients work; without it for as long as the world sets.
     pub duration: Option<Duration>,
     /// Whether the world's random faults come.
     pub random_faults: bool,
@@ -77,8 +77,8 @@ pub struct Options {
     pub trace: bool,
     /// A bug to be found.
     pub bug: Option<Bug>,
-    /// Requests about global keys go over gateways, as EdgeKV's do, instead of straight to whoever
-    /// holds them.
+    /// Requests about global keys go over gateways, as EdgeKV's do, instead of straight to the site
+    /// that holds them.
     pub gateways: Option<Gateways>,
 }
 
@@ -89,7 +89,7 @@ pub struct Ran {
     pub seed: u64,
     /// What clients asked and what came back.
     pub history: History,
-    /// What the verdicts say, one a promise.
+    /// The verdicts, one for each promise.
     pub judged: Vec<Judged>,
     /// What must never happen at all, and did: a panic, a node that gave up, a site that did not
     /// recover.
@@ -108,7 +108,7 @@ pub struct Ran {
     pub trails: Vec<Trail>,
     /// How much happened.
     pub figures: Figures,
-    /// What happened, in words, if that was asked for.
+    /// A text trace of the run, if one was requested.
     pub trace: Option<String>,
 }
 
@@ -123,7 +123,7 @@ pub struct Figures {
     pub operations: u64,
     /// Faults done.
     pub faults: u64,
-    /// Times that somebody became leader.
+    /// Times that a node became leader.
     pub elections: u64,
     /// Bytes sent between sites while clients worked, over links that have a bandwidth.
     pub across_bytes: u64,
@@ -153,7 +153,7 @@ impl Ran {
     }
 }
 
-/// FNV-1a of 64 bits, in hex: tells runs and states apart, and is no defence against anybody.
+/// FNV-1a of 64 bits, in hex: distinguishes runs and states, and is no defence against attacks.
 fn digest(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
@@ -214,13 +214,13 @@ struct Run<'w> {
     holders: BTreeMap<(Slot, Epoch), deployment::Holder>,
     /// Sites that are lost one at a time, and since when.
     losing: BTreeMap<usize, Duration>,
-    /// What sites knew of their backups.
+    /// What sites recorded of their backups.
     known: Vec<lost::Known>,
     /// The highest term in which a node of each life of a site was seen to lead.
     terms: BTreeMap<(usize, u64), u64>,
     /// The ring while the clients work.
     pointers: pointers::Pointers,
-    /// Slots that somebody took while it could not be said who else has them.
+    /// Slots that a site took while the other sites that have them could not be determined.
     unsure: BTreeSet<Slot>,
     failure: Option<String>,
 }
@@ -342,7 +342,7 @@ impl<'w> Run<'w> {
 
     // ---- work ------------------------------------------------------------------------------------
 
-    /// Lets a span of time pass for everybody.
+    /// Lets a span of time pass for clients and nodes.
     fn pass(&mut self, span: Duration) {
         self.pass_unless(span, |_| false);
     }
@@ -481,7 +481,7 @@ impl<'w> Run<'w> {
         self.note_leaders();
     }
 
-    /// The nodes of a site in a few words each.
+    /// The nodes of a site, a short text each.
     fn describe(&self, site: usize) -> String {
         let nodes = self.lab.sites[site].nodes.iter().map(|node| {
             let name = self.lab.name(*node);

@@ -1,8 +1,8 @@
-//! Who serves a slot: never two sites, but for those that a failover took for lost and that have not heard
-//! of it; and in the end, when all sites are back, one.
+//! Which site serves a slot: never two sites, but for those that a failover took for lost and that
+//! have not learned of it; and in the end, when all sites are back, one.
 //!
-//! A site's word is that of a leader that has applied all that its site had committed before. Where no such
-//! leader is there it is asked later.
+//! What a site serves is read from a leader that has applied all that its site had committed
+//! before. Where no such leader is there, the site is looked at later.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::simulation::{Held, NodeIndex};
 /// Slots that are kept to be looked at again.
 const UNSURE_MAX: usize = 2_000;
 
-/// Who serves a slot, and at which epoch.
+/// The site that serves a slot, and at which epoch.
 type Serving = (SiteId, Epoch);
 
 impl Run<'_> {
-    /// A site was seen to hold slots: nobody else may serve them.
+    /// A site was seen to hold slots: no other site may serve them.
     pub(super) fn judge_owners(&mut self, held: &Held) {
         let slots: Vec<Slot> = held.slots.iter().map(|(slot, _)| slot).collect();
         self.judge_slots(&slots);
     }
 
-    /// Looks again at what could not be said.
+    /// Looks again at what could not be determined.
     pub(super) fn judge_unsure(&mut self) {
         let slots: Vec<Slot> = std::mem::take(&mut self.unsure).into_iter().collect();
         self.judge_slots(&slots);
@@ -75,7 +75,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether a failover that a site has not heard of has given a slot away that it serves.
+    /// Whether a failover that a site has not learned of has given a slot away that it serves.
     fn is_stale(&self, (site, epoch): Serving, later: Epoch) -> bool {
         self.lab.promotions().iter().any(|one| {
             let decided = Epoch::of_failover(one.failover.decided);
@@ -84,7 +84,7 @@ impl Run<'_> {
         })
     }
 
-    /// A leader of whom it is certain that no other one came after it.
+    /// A leader that is certainly the latest one.
     fn sure_leader(&self, site: usize) -> Option<NodeIndex> {
         let leader = self.lab.leader(site)?;
         let term = self.lab.standing(leader)?.term;

@@ -3,8 +3,9 @@
 //! It is promised as long as no site is wrongly taken for dead and fewer are lost at one time than a
 //! successor list is long ("How to make Chord correct", Zave 2012). So it is judged from when it is
 //! first as it should be, through joins, departures, crashes, losses of power and handovers of leadership, until a fault begins
-//! that lets living sites seem dead; and again when none of those is there any more and the ring has been
-//! seen as it should be. What becomes of it in the end is judged in any case ([`crate::verdict::ring`]).
+//! that makes running sites look failed; and again when none of those is there any more and the
+//! ring has been seen as it should be. What becomes of it in the end is judged in any case
+//! ([`crate::verdict::ring`]).
 
 use std::time::Duration;
 
@@ -12,15 +13,16 @@ use super::Run;
 use crate::faults::Kind;
 use crate::faults::apply::Begun;
 
-/// For so long after the last fault that lets a living site seem dead, one may still be taken for that.
+/// For so long after the last fault that makes a running site look failed, one may still be taken
+/// for failed.
 const SETTLES: Duration = Duration::from_secs(6);
 
-/// What may be said of the ring.
+/// What may be judged of the ring.
 #[derive(Debug)]
 pub(super) struct Pointers {
-    /// Faults under way that let living sites seem dead.
+    /// Faults under way that make running sites look failed.
     under_way: usize,
-    /// Until when one may be taken for dead; `None`: the ring has been well since.
+    /// Until when one may be taken for failed; `None`: the ring has been well since.
     disturbed_until: Option<Duration>,
 }
 
@@ -31,7 +33,7 @@ impl Default for Pointers {
     }
 }
 
-/// Whether a fault lets nobody who lives seem dead.
+/// Whether a fault makes no running site look failed.
 fn is_honest(kind: Kind) -> bool {
     matches!(
         kind,
@@ -77,7 +79,7 @@ impl Pointers {
 }
 
 impl Run<'_> {
-    /// Somebody's pointers have changed.
+    /// A site's pointers have changed.
     pub(super) fn judge_pointers(&mut self) {
         if !self.is_deployment() || self.lab.failure.is_some() {
             return;

@@ -2,7 +2,8 @@
 //!
 //! A link belongs to two sites; connections over it belong to two nodes. What goes wrong goes wrong
 //! for whole sites: they are cut off from all others or from one, or far away for a while. Chance is
-//! drawn from a stream of its own, so a world whose sites do not talk runs as if this was not there.
+//! drawn from a stream of its own, so a world whose sites exchange no messages runs as if this was
+//! not there.
 
 use super::connections::Connections;
 use super::{Event, NodeIndex, Simulation};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::peer::Message;
 
-/// One way between any two sites, when nobody says, ms.
+/// One way between any two sites, unless it is set, ms.
 const DELAY_MS: f64 = 10.0;
 
 /// A node and its site.
@@ -29,7 +30,7 @@ pub(super) struct Between {
     cut: BTreeSet<(usize, usize)>,
     /// Sites whose messages to and from others travel this much longer.
     slow: BTreeMap<usize, Duration>,
-    /// Directed pairs of sites whose messages wait until somebody lets them go.
+    /// Directed pairs of sites whose messages wait until they are released.
     held: BTreeSet<(usize, usize)>,
     waiting: Vec<(NodeIndex, NodeIndex, Message)>,
     random: Random,
@@ -85,8 +86,8 @@ impl Between {
         of(&a) + of(&b)
     }
 
-    /// Breaks the connection of two nodes; after how long each of them hears of it. `None`: there is
-    /// none.
+    /// Breaks the connection of two nodes; after how long each of them is notified. `None`: there
+    /// is none.
     fn break_one(&mut self, a: End, b: End) -> Option<[Duration; 2]> {
         let was_there = self.connections.break_one(a.0, b.0);
         was_there.then(|| {
@@ -144,7 +145,7 @@ impl<C> Simulation<C> {
         self.between.cut.remove(&(b, a));
     }
 
-    /// What a site says to others and hears from them travels this much longer.
+    /// Messages between a site and all others travel this much longer.
     pub fn slow_site(&mut self, site: usize, extra: Duration) {
         let ms = extra.as_millis();
         self.note_of_site(site, &format!("is {ms} ms further from other sites"));
@@ -158,7 +159,7 @@ impl<C> Simulation<C> {
         self.break_connections(site, None);
     }
 
-    /// What one site says to another waits from now on, for [`Self::deliver_held`],
+    /// Messages from one site to another wait from now on, for [`Self::deliver_held`],
     /// [`Self::drop_held`] or [`Self::release_sites`].
     pub fn hold_sites(&mut self, from: usize, to: usize) {
         self.between.held.insert((from, to));
@@ -301,7 +302,7 @@ mod tests {
         sites
     }
 
-    /// A message that is told by its number.
+    /// A message that is identified by its number.
     fn message(index: u64) -> Message {
         Say::SnapshotWanted(SnapshotWanted { index, offset: 0 }).into()
     }
@@ -314,7 +315,7 @@ mod tests {
             }
         }
 
-        /// What is heard of other sites within a span: after how many ms, and what.
+        /// What is received from other sites within a span: after how many ms, and what.
         fn heard(&mut self, span: Duration) -> Vec<(u64, String)> {
             let begin = self.now();
             let from = self.trace.as_ref().map_or(0, String::len);
@@ -486,7 +487,7 @@ mod tests {
         sites.say(A2, B, [2]);
         sites.say(C, A1, [3]);
         sites.crash(A1, &Down::Killed);
-        // One that is down hears nothing, and what comes to it is lost.
+        // One that is down receives nothing, and what comes to it is lost.
         sites.say(B, A1, [4]);
         let told = [(10, "a/n2 ⇒ b/n1  2"), (10, "b/n1 has lost a/n1"), (20, "c/n1 has lost a/n1")];
         assert_eq!(sites.heard(MS * 100), lines(&told));

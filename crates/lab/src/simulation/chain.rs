@@ -1,5 +1,6 @@
 //! Whether all nodes see one chain of registries: of two that have seen as many changes in one term, each
-//! says the same. Only registries that a majority has chosen are copies, so two that differ are a fork.
+//! has the same content. Only registries that a majority has chosen are copies, so two that differ
+//! are a fork.
 
 use super::Simulation;
 use model::{Registry, SiteId, Term};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Chain(BTreeMap<(Term, u64), Arc<Registry>>);
 
-/// Whether two registries say the same; what was asked for under which id aside.
+/// Whether two registries have the same content, apart from the ids of requests.
 fn is_same(a: &Registry, b: &Registry) -> bool {
     (&a.sites, &a.keyspaces, &a.backups, a.site_next, a.registrars.set)
         == (&b.sites, &b.keyspaces, &b.backups, b.site_next, b.registrars.set)

@@ -34,7 +34,7 @@ impl<E: Copy + Ord + Default> Connections<E> {
     }
 
     /// When a message of so many bytes sent at `now` arrives, and over which connection; `None`:
-    /// never. It takes so much longer than its link says.
+    /// never. This is added to the delay of its link.
     pub(super) fn send(
         &mut self,
         (from, to): (E, E),
@@ -68,7 +68,7 @@ impl<E: Copy + Ord + Default> Connections<E> {
         self.open.remove(&(a, b)).is_some()
     }
 
-    /// Those to whom one is connected.
+    /// The nodes that one is connected to.
     pub(super) fn of(&self, end: E) -> Vec<E> {
         let from = self.open.range((end, E::default())..);
         from.take_while(|((from, _), _)| *from == end).map(|((_, to), _)| *to).collect()

@@ -59,7 +59,7 @@ impl<C> Simulation<C> {
         self.after(ASK_AGAIN, Event::Ask { node: index, life });
     }
 
-    /// A node that asked to be taken in hears an answer.
+    /// A node that asked to be taken in receives an answer.
     pub(super) fn taken_in(&mut self, index: NodeIndex, message: Message) {
         let Some(Say::Answered(answered)) = message.say else { return };
         let id = self.nodes[index].incarnation;
@@ -151,7 +151,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// Which life of a node its site lists as a member, as its leader knows.
+    /// Which incarnation of a node its site's leader lists as a member.
     #[must_use]
     pub fn listed_life(&self, index: NodeIndex) -> Option<u64> {
         let status = self.status(self.leader(self.nodes[index].site)?)?;
@@ -168,7 +168,7 @@ impl<C> Simulation<C> {
         node.up
             && node.paused_until <= self.now
             && !node.is_on_old_disk()
-            // Without room on its disk it answers nobody.
+            // Without room on its disk it answers nothing.
             && node.process.as_ref().is_some_and(|process| !process.disk_full)
             && network.drop_permille == 0
             && others.into_iter().all(|other| {

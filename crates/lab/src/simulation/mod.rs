@@ -2,25 +2,25 @@
 //!
 //! It does what `server` does around a [`protocol::site::Site`], with a clock that jumps to whatever
 //! happens next. The cores, the log, the snapshots are the ones that `serve` runs; links, clocks,
-//! disks and the state's engine are the lab's, and go wrong when told to. Nothing here is left to
+//! disks and the state's engine are the lab's, and fail on demand. Nothing here is left to
 //! chance but what seeded generators decide, so the same seed gives the same trace, to the byte.
 //!
-//! Who uses it calls [`Simulation::step`] and looks at what has come: answers, requests that a crash
-//! took along, and its own calls ([`Simulation::call_after`]), by which clients and faults live in
-//! the same time. Whatever must never happen (a core that gives up, an answer given twice) stops the
-//! simulation with a [`Simulation::failure`].
+//! The user of this module calls [`Simulation::step`] and looks at what has come: answers, requests
+//! that a crash took along, and its own calls ([`Simulation::call_after`]), by which clients and
+//! faults live in the same time. Whatever must never happen (a core that gives up, an answer given
+//! twice) stops the simulation with a [`Simulation::failure`].
 //!
 //! | file | its one idea |
 //! | --- | --- |
 //! | `queue` | what happens next |
-//! | `clock` | what a node thinks the time is |
+//! | `clock` | the time as a node reads it |
 //! | `connections` | what passes between two nodes, in order, until it breaks |
 //! | [`network`] | links between the nodes of a site |
 //! | `between` | links between sites |
 //! | [`presence`] | sites that come and go |
 //! | [`node`] | a disk, clocks, and a process that comes and goes |
-//! | [`promoted`] | failovers that somebody has heard of |
-//! | `lives` | what happens to nodes and links from outside |
+//! | [`promoted`] | failovers that any node has learned of |
+//! | `lives` | what is done to nodes and links from outside |
 //! | `shell` | the outputs of a core, performed |
 //! | `text` | messages, requests and answers as one reads them in a trace |
 //!
@@ -60,7 +60,7 @@ use std::time::Duration;
 use storage::state::Read;
 use wire::peer::Message;
 
-/// How long a node that was not taken in waits before it asks again; how long a full disk rests.
+/// How long a node that was not taken in waits before it tries again; how long a full disk rests.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 /// The wall clock at the beginning of the world, ms.
 pub const EPOCH_MS: u64 = 1_000_000;
@@ -68,7 +68,7 @@ pub const EPOCH_MS: u64 = 1_000_000;
 /// A node's place in a simulation.
 pub type NodeIndex = usize;
 
-/// Something that is going to happen. `life`: only if the node still lives that life.
+/// Something that is going to happen. `life`: only if the node is still in that incarnation.
 enum Event<C> {
     Deliver { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
     LinkLost { node: NodeIndex, life: u64, other: u64 },
@@ -121,12 +121,12 @@ pub struct Answered {
     pub outcome: Result<Answer, Failure>,
 }
 
-/// Somebody was seen to lead.
+/// A node was seen to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Led {
     /// When, in true time.
     pub at: Duration,
-    /// Who.
+    /// The node.
     pub node: NodeIndex,
     /// In which term.
     pub term: u64,
@@ -203,7 +203,7 @@ pub struct Group {
     pub id: Option<SiteId>,
     /// Its nodes; node `n` stands at place `n − 1`.
     pub nodes: Vec<NodeIndex>,
-    /// Whether one of them was last told that the site has left its deployment.
+    /// Whether the last notice to one of them was that the site has left its deployment.
     pub has_left: bool,
     /// The links between them.
     pub network: Network,
@@ -211,7 +211,8 @@ pub struct Group {
     pub life: u64,
     /// Where it stands in its deployment.
     pub presence: Presence,
-    /// Clients do not reach it, and it does not reach them: for whoever has clients to look at.
+    /// Clients do not reach it, and it does not reach them: for users of this module that have
+    /// clients.
     pub clients_cut: bool,
     /// How much it should hold, relative to others: 100 is one share.
     pub capacity_percent: u32,
@@ -228,18 +229,18 @@ pub struct Simulation<C = ()> {
     pub nodes: Vec<Node>,
     /// Bytes that nodes have sent to other sites, over links that have a bandwidth.
     pub across_bytes: u64,
-    /// Answers that came since somebody took them.
+    /// Answers that came since they were last taken.
     pub answered: Vec<Answered>,
-    /// Requests that a crashed node had taken in: nobody knows what became of them.
+    /// Requests that a crashed node had taken in: their outcome is unknown.
     pub lost: Vec<Ticket>,
-    /// Who was seen to lead since somebody took it.
+    /// Nodes that were seen to lead since this was last taken.
     pub led: Vec<Led>,
-    /// Who was seen to hold slots since somebody took it.
+    /// Sites that were seen to own slots since this was last taken.
     pub held: Vec<Held>,
-    /// Whether somebody's pointers on the ring have changed since somebody looked.
+    /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
     promoted: Vec<Promoted>,
-    /// Until when sites knew that an operator wants no backup for them; the last time of each.
+    /// Until when sites had the operator's order to have no backup; the last time of each.
     without_backup: BTreeMap<SiteId, Duration>,
     chain: chain::Chain,
     /// Outputs performed so far, by all nodes.
@@ -249,7 +250,7 @@ pub struct Simulation<C = ()> {
     /// Instead of performing the output of this number, its node crashes, and starts again after a
     /// while.
     pub crash_at: Option<(u64, Down, Duration)>,
-    /// What happened, in words; `None`: nobody wants to know.
+    /// A text trace of what happened; `None`: not recorded.
     pub trace: Option<String>,
     /// What must never happen, and did: nothing happens any more.
     pub failure: Option<String>,
@@ -375,23 +376,23 @@ impl<C> Simulation<C> {
         Some(self.nodes.get(node)?.process.as_ref()?.site.standing())
     }
 
-    /// Which backup a node's site last knew to have everything, and how long ago that was, if the node
-    /// leads.
+    /// Which backup a node's site last recorded as having everything, and how long ago that was, if
+    /// the node leads.
     #[must_use]
     pub fn in_step(&self, node: NodeIndex) -> Option<(SiteId, Duration)> {
         let progress = self.nodes[node].process.as_ref()?.site.mirror_progress()?;
-        // As of when the node last heard anything, which is not long ago: it is woken all the time.
+        // As of the node's last event, which is not long ago: it is woken all the time.
         Some((progress.to, progress.in_step_ago?))
     }
 
-    /// Whether a node leads, as it thinks itself. Cheap.
+    /// Whether a node leads by its own state. Cheap.
     #[must_use]
     pub fn leads(&self, node: NodeIndex) -> bool {
         let process = self.nodes[node].process.as_ref();
         process.is_some_and(|process| process.site.leads_in().is_some())
     }
 
-    /// The node that leads a site, as it thinks itself.
+    /// The node that leads a site by its own state.
     #[must_use]
     pub fn leader(&self, site: usize) -> Option<NodeIndex> {
         let nodes = self.sites[site].nodes.iter().filter(|node| self.leads(**node));
@@ -401,8 +402,8 @@ impl<C> Simulation<C> {
         leads.max_by_key(|(_, one)| one.term).map(|(node, _)| node)
     }
 
-    /// Whether a site's leader knows of all its nodes as voters, and all of them have applied what
-    /// it has.
+    /// Whether all nodes of a site are voters by its leader's state, and all of them have applied
+    /// what it has.
     #[must_use]
     pub fn is_whole(&self, site: usize) -> bool {
         let Some(leader) = self.leader(site) else { return false };
@@ -421,7 +422,7 @@ impl<C> Simulation<C> {
             })
     }
 
-    /// The registry as a node knows it; `None`: it is down, or its site belongs to no deployment.
+    /// The registry that a node has; `None`: it is down, or its site belongs to no deployment.
     #[must_use]
     pub fn registry(&self, node: NodeIndex) -> Option<std::sync::Arc<model::Registry>> {
         self.nodes[node].process.as_ref()?.site.registry()
@@ -441,13 +442,13 @@ impl<C> Simulation<C> {
         process.map(|process| process.site.moves()).unwrap_or_default()
     }
 
-    /// The epoch at which a node's site serves a slot, as far as the node knows; `None`: it does not.
+    /// The epoch at which a node's site serves a slot, by the node's state; `None`: it does not.
     #[must_use]
     pub fn serves(&self, node: NodeIndex, slot: Slot) -> Option<Epoch> {
         self.nodes[node].process.as_ref()?.site.serves(slot)
     }
 
-    /// What a node knows of who owns which slots; `None`: it is down.
+    /// A node's map of the owners of slots; `None`: it is down.
     #[must_use]
     pub fn slot_facts(&self, node: NodeIndex) -> Option<&protocol::global::map::Facts> {
         Some(self.nodes[node].process.as_ref()?.site.slot_facts())
@@ -468,14 +469,15 @@ impl<C> Simulation<C> {
         Some(model::SlotEpochs::gather(held.map(epoch)))
     }
 
-    /// What a node's site knows of its right to a slot, in words.
+    /// The state of a slot at a node's site, as text.
     #[must_use]
     pub fn token(&self, node: NodeIndex, slot: Slot) -> Option<String> {
         let process = self.nodes[node].process.as_ref();
         process.map(|process| format!("{:?}", process.site.token(slot)))
     }
 
-    /// A node's pointers on the ring: of each virtual node its point, who is before and who after it.
+    /// A node's pointers on the ring: of each virtual node its point, its predecessor and its
+    /// successors.
     #[must_use]
     pub fn ring(&self, node: NodeIndex) -> Vec<(u64, Option<u64>, Vec<u64>)> {
         let Some(process) = &self.nodes[node].process else { return Vec::new() };
@@ -488,9 +490,9 @@ impl<C> Simulation<C> {
         pointers.collect()
     }
 
-    /// Whether the pointers of all sites together are as they must be at every moment, as long as nobody is
-    /// wrongly taken for dead; and whether those of every site that is there are as they are to be in the
-    /// end.
+    /// Whether the pointers of all sites together are as they must be at every moment, as long as
+    /// no site is wrongly taken for failed; and whether those of every site that is there are as
+    /// they are to be in the end.
     pub fn judge_ring(&self) -> (Result<(), invariant::Violation>, bool) {
         let leaders = (0..self.sites.len()).filter_map(|site| {
             let nodes = self.sites[site].nodes.iter().copied();
@@ -679,7 +681,7 @@ impl<C> Simulation<C> {
         let (life, paused_until) = (self.nodes[node].life, self.nodes[node].paused_until);
         self.note_of(node, || format!("asked #{} {}", ticket.0, text::request(&request)));
         if paused_until > self.now {
-            // It lies in a socket that nobody reads.
+            // It lies in a socket that no process reads.
             let request = Box::new(request);
             self.queue.push(paused_until, Event::Asked { node, life, ticket, request });
         } else {

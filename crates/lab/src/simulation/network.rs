@@ -52,7 +52,7 @@ impl Network {
         self.connections.holds(from, to, connection)
     }
 
-    /// How long word of a broken connection takes.
+    /// How long the notice of a broken connection takes.
     pub(super) fn delay(&self, random: &mut Random) -> Duration {
         self.link.latency.draw(random) + self.extra
     }

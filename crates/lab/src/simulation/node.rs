@@ -22,7 +22,7 @@ pub(super) type SimulatedSite = Site<MemoryState, Reader, Folder>;
 /// How a node goes down.
 #[derive(Clone, Debug)]
 pub enum Down {
-    /// The process dies, the machine does not: all that was written is there.
+    /// The process ends, the machine stays up: all that was written is there.
     Killed,
     /// The power goes: of what was not synced so much survives, and the state goes back to when
     /// its engine last made it durable by itself.
@@ -79,7 +79,7 @@ pub(super) struct Process {
     pub(super) tickets: BTreeSet<Ticket>,
 }
 
-/// Whether a node belongs to its site, as its identity file says.
+/// Whether a node belongs to its site, by its identity file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belongs {
     /// It begins the site.
@@ -117,11 +117,11 @@ pub struct Node {
     pub up: bool,
     /// Its disk takes this much longer for an fsync.
     pub slow: Duration,
-    /// Its next fsync does nothing and says it did.
+    /// Its next fsync does nothing and reports success.
     pub lies: bool,
     /// Its disk is to be exchanged: once it is down it does not start on this one any more.
     pub doomed: bool,
-    /// It does not start until somebody says so.
+    /// It does not start before an explicit order.
     pub stays_down: bool,
     /// Its links to the others of its site stay cut until then.
     pub stays_cut_off: bool,
@@ -187,7 +187,8 @@ impl Node {
         }
     }
 
-    /// Starts the process of a node that need not ask anybody. What was repaired is told to `warn`.
+    /// Starts the process of a node that needs no other's answer. What was repaired is reported to
+    /// `warn`.
     pub(super) fn start(
         &mut self,
         now: Time,
@@ -294,7 +295,7 @@ impl Node {
         self.aside.as_ref().is_some_and(|aside| aside.is_later)
     }
 
-    /// Its site is gone: nobody waits for its disk any more.
+    /// Its site is gone: nothing waits for its disk any more.
     pub(super) fn retire(&mut self) {
         (self.refused, self.doomed, self.lies) = (None, false, false);
     }

@@ -1,5 +1,5 @@
 //! Operators' orders to hand slots over, and whether the answers to them are about all slots that were asked
-//! for: a site that holds one of them all the time does not answer without a word of it.
+//! for: a site that holds one of them all the time does not answer without naming it.
 
 use super::{NodeIndex, Simulation};
 use model::{
@@ -20,7 +20,7 @@ pub(super) struct Asked {
     held: Vec<(Slot, Epoch)>,
 }
 
-/// What an operator wants.
+/// What an operator orders.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Under which number: the same one, whomever it is asked by way of.

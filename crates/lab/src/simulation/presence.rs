@@ -3,12 +3,12 @@
 //! A site *enters* as `portolan serve --join` has it: its nodes start on empty disks, any node of any
 //! other site is asked to let it in, and what that answers becomes a command in its own log. It
 //! *leaves* as `portolan site leave` has it: any node is asked, the site hands everything over, and its
-//! nodes are stopped when another site's registry no longer has it. Whoever comes back after that is a
-//! new site of the old name, on empty disks: another life, with another id.
+//! nodes are stopped when another site's registry no longer has it. A site that comes back after
+//! that is a new site of the old name, on empty disks: another incarnation, with another id.
 //!
-//! Who uses this calls [`Simulation::see_to`] every [`STEP`] until it says that nothing is left to do.
-//! What operators ask goes straight to a node, unless its site is cut off; now and then the answer is
-//! lost on its way back, so that they ask twice.
+//! The user of this module calls [`Simulation::see_to`] every [`STEP`] until it reports that
+//! nothing is left to do. What operators ask goes straight to a node, unless its site is cut off;
+//! now and then the answer is lost on its way back, so that they ask twice.
 
 use super::{NodeIndex, Simulation, node::Down};
 use model::{
@@ -34,13 +34,13 @@ pub enum Presence {
     Entering,
     /// It belongs to the deployment, or there is none.
     Inside,
-    /// It was told to leave, and hands everything over.
+    /// It was ordered to leave, and hands everything over.
     Leaving,
     /// It is out of the registry; its nodes are about to be stopped.
     Left,
 }
 
-/// What an operator has asked and not heard the end of.
+/// What an operator has asked and has no answer to.
 #[derive(Debug)]
 pub(super) struct Errand {
     outcome: Option<Result<Answer, Failure>>,
@@ -76,7 +76,7 @@ impl<C> Simulation<C> {
         !matches!(self.sites[site].presence, Presence::Inside | Presence::Outside)
     }
 
-    /// A site's name, and which of its lives if it is not the first.
+    /// A site's name, and its incarnation if it is not the first.
     #[must_use]
     pub fn label(&self, site: usize) -> String {
         let group = &self.sites[site];
@@ -123,7 +123,7 @@ impl<C> Simulation<C> {
         true
     }
 
-    /// A site is told to leave; its nodes run on for so long after it is out. `false`: it is not
+    /// A site is ordered to leave; its nodes run on for so long after it is out. `false`: it is not
     /// inside, or fewer than two others would stay.
     pub fn leave(&mut self, site: usize, runs_on: Duration) -> bool {
         let stay = |group: &&super::Group| group.presence == Presence::Inside && group.id.is_some();
@@ -170,7 +170,7 @@ impl<C> Simulation<C> {
         }
         let leader = self.leader(site);
         if leader.is_some_and(|leader| self.registry(leader).is_some()) {
-            // Clients are told of a site when all of its nodes serve for the deployment. A witness
+            // Clients find a site when all of its nodes serve for the deployment. A witness
             // holds no registry.
             let serves =
                 |node: &NodeIndex| self.nodes[*node].witness || self.registry(*node).is_some();
@@ -205,7 +205,7 @@ impl<C> Simulation<C> {
             self.sites[site].presence = Presence::Inside;
             return;
         }
-        // Somebody else's word counts: the operator asks any node.
+        // Another site's registry counts: the operator asks any node.
         let others = (0..self.sites.len()).filter(|other| *other != site && self.is_open(*other));
         let leaders: Vec<NodeIndex> = others.filter_map(|other| self.leader(other)).collect();
         let entries = leaders.into_iter().filter_map(|leader| {

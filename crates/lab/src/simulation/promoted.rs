@@ -1,5 +1,5 @@
 //! Which decisions of failovers any node has taken over, and when each site has. They may be over, and out
-//! of the registry, before anybody looks.
+//! of the registry, before the lab looks.
 
 use super::Simulation;
 use super::presence::Presence;
@@ -7,7 +7,7 @@ use model::{BackupChoice, Ballot, DecidedFailover, Registry, SiteId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A failover that a node knows to be decided.
+/// A failover that is decided by a node's registry.
 #[derive(Clone, Debug)]
 pub struct Promoted {
     /// When the first node did, in true time.
@@ -65,24 +65,24 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// When a site heard of a decision, or could serve nothing any more; if neither, now.
+    /// When a site learned of a decision, or could serve nothing any more; if neither, now.
     pub fn heard_by(&self, promoted: &Promoted, id: SiteId) -> Duration {
         let runs = |site: &super::Group| site.id == Some(id) && site.presence != Presence::Outside;
         let otherwise = if self.sites.iter().any(runs) { self.now } else { promoted.at };
         promoted.heard.get(&id).copied().unwrap_or(otherwise)
     }
 
-    /// Whether a site has known since then that an operator wants no backup for it.
+    /// Whether a site had an operator's order to have no backup, at that time or later.
     pub fn was_without_backup(&self, site: SiteId, since: Duration) -> bool {
         self.without_backup.get(&site).is_some_and(|until| *until >= since)
     }
 
-    /// All decisions that were heard of, in that order.
+    /// All decisions, in the order in which they were first seen.
     pub fn promotions(&self) -> &[Promoted] {
         &self.promoted
     }
 
-    /// Decisions about a lost site that were first heard of since then.
+    /// Decisions about a lost site that were first seen since then.
     pub fn promotions_of(
         &self,
         lost: SiteId,

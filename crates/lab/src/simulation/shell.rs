@@ -14,7 +14,7 @@ use storage::snapshot::Snapshots;
 use storage::state::memory::MemoryView;
 use wire::peer::{Message, Say};
 
-/// What every message carries besides what it says: frame and headers, in bytes.
+/// What every message carries besides its content: frame and headers, in bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 60;
 
 /// etcd's number for the message that lets another node stand for election at once.
@@ -43,7 +43,7 @@ impl<C> Simulation<C> {
         self.perform_all(node);
     }
 
-    /// Performs what a core wants done, and sees to it that it is woken in time.
+    /// Performs a core's effects, and wakes the core in time.
     pub(super) fn perform_all(&mut self, node: NodeIndex) {
         while let Some(output) = self.process(node).and_then(|process| process.site.poll()) {
             self.outputs += 1;
@@ -156,7 +156,7 @@ impl<C> Simulation<C> {
     }
 
     /// Whether a node stops because it is not to take part. The lab's links have no greeting, so an old
-    /// disk may hear the leader first, which counts on what the later one has.
+    /// disk may receive the leader's first, which counts on what the later one has.
     fn is_refusal(&self, node: NodeIndex, why: &str) -> bool {
         let is_trusted = self.settings.planted.is(Bug::TrustOldDisks);
         let is_old = self.nodes[node].is_on_old_disk() && !is_trusted;
@@ -211,7 +211,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// A line about a message, unless it is one that says nothing new.
+    /// A line about a message, unless the message contains nothing new.
     pub(super) fn note_message(
         &mut self,
         from: NodeIndex,
@@ -263,7 +263,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// A node hears that its connection to a node of another site is broken.
+    /// A node is notified that its connection to a node of another site is broken.
     pub(super) fn across_lost(&mut self, node: NodeIndex, other: NodeIndex) {
         if self.trace.is_some() {
             let line = format!("{} has lost {}", self.nodes[node].name, self.nodes[other].name);

@@ -54,7 +54,7 @@ impl<C> Simulation<C> {
         process.map_or((0, 0), |one| (one.straight.answered, one.straight.came_back))
     }
 
-    /// Says something to a node of another site, if there is one.
+    /// Sends a message to a node of another site, if there is one.
     pub(super) fn say_to(&mut self, node: NodeIndex, site: SiteId, other: NodeId, message: Across) {
         let group = self.sites.iter().find(|group| group.id == Some(site));
         let place = (other.0 as usize).wrapping_sub(1);
@@ -63,7 +63,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// What a node of another site says: what the core need not hear is dealt with here.
+    /// Takes a message from a node of another site: what the core does not need is handled here.
     pub(super) fn hear_across(
         &mut self,
         node: NodeIndex,
@@ -110,7 +110,7 @@ impl<C> Simulation<C> {
         self.settle_straight(node, came);
     }
 
-    /// Gives back to the core what was sent to somebody who is silent.
+    /// Gives back to the core what was sent to a node that does not answer.
     pub(super) fn turn_from_silent(&mut self, node: NodeIndex) {
         let (now, mut came) = (self.time(node).monotonic, Vec::new());
         if let Some(process) = &mut self.nodes[node].process {

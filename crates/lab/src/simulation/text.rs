@@ -30,7 +30,7 @@ pub(super) fn persist(persist: &Persist) -> String {
     format!("persists{restart} [{}] t{} vote n{}", entries.join(", "), state.term, state.vote)
 }
 
-/// A message in a line. `None`: a heartbeat that says nothing new, or its answer.
+/// A message in a line. `None`: a heartbeat that contains nothing new, or its answer.
 pub(super) fn message(message: &peer::Message) -> Option<String> {
     Some(match message.say.as_ref()? {
         Say::Raft(message) => return raft(message),
@@ -64,7 +64,7 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
     })
 }
 
-/// A message between sites in a line. `None`: it only tells a version.
+/// A message between sites in a line. `None`: it only contains a version.
 fn across(message: &Across) -> Option<String> {
     Some(match message.say.as_ref()? {
         AcrossSay::Forward(forward) => {
@@ -235,7 +235,7 @@ fn command(command: &Command) -> String {
     }
 }
 
-/// A request in a few words.
+/// A request as a short text.
 pub(super) fn request(request: &Request) -> String {
     match &request.body {
         Body::Read { query: Query::Get { key }, .. } => format!("get {}", text(key)),
@@ -252,7 +252,7 @@ pub(super) fn request(request: &Request) -> String {
     }
 }
 
-/// An outcome in a few words.
+/// An outcome as a short text.
 pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
     match outcome {
         Ok(Answer::Value(None)) => "nothing".to_owned(),
