@@ -1,6 +1,6 @@
 //! Many seeds, and a failed run made small.
 //!
-//! [`one`] runs a world with its random faults and says in a line what came of it: a line that a
+//! [`one`] runs a world with its random faults and reports the outcome in a line: a line that a
 //! process can print and another read, so that explorers run side by side. [`shrink`] takes a run
 //! that failed and looks for the shortest and the fewest faults with which it still fails, by
 //! Zeller's delta debugging (*Simplifying and isolating failure-inducing input*, 2002) over the

@@ -3,7 +3,7 @@
 //!
 //! | module | its one idea |
 //! | --- | --- |
-//! | [`world`] | one TOML file that says what there is, with errors that point at the line |
+//! | [`world`] | one TOML file that describes a world, with errors that point at the line |
 //! | [`geo`] | points on the earth, metres between them, a local grid of zones |
 //! | [`mobility`] | where a client is at a time: from a recorded trace or from a generator |
 //! | [`workload`] | what a client does next, and when |
@@ -11,7 +11,7 @@
 //! | [`relay`] | the same link between real sockets |
 //! | [`faults`] | what goes wrong, and when |
 //! | [`simulation`] | sites in virtual time: the shell around the cores |
-//! | [`clients`] | clients in the same time: they ask, wait, ask again, move on |
+//! | [`clients`] | clients in the same time: they send, wait, retry, move on |
 //! | [`run`] | a world and a seed, from the first node to the verdicts |
 //! | [`explore`] | many seeds, and a failed run made small |
 //! | [`history`] | what clients asked and what came back, as a file |
@@ -22,8 +22,8 @@
 //! | [`random`] | the only source of chance: one small generator, seeded |
 //!
 //! Everything here except [`relay`] is pure: time is a number that the caller passes in, and random
-//! numbers come from a generator that the caller seeds. [`simulation`] alone knows how a site works
-//! inside, for it runs the cores; what judges a run reads histories and nothing else.
+//! numbers come from a generator that the caller seeds. [`simulation`] alone depends on how a site
+//! works inside, for it runs the cores; what judges a run reads histories and nothing else.
 
 pub mod clients;
 pub mod explore;

@@ -5,7 +5,7 @@
 //! - *propagation*: a [`Latency`], drawn anew for each message;
 //! - *serialisation*: at most so many bits enter in a second, one message after the other. What has
 //!   to wait for its turn stands in a queue of bounded length;
-//! - *loss*: a packet that is lost is sent again. Whoever uses a connection sees that as a delay (the
+//! - *loss*: a packet that is lost is sent again. A user of a connection sees that as a delay (the
 //!   retransmission timer, RFC 6298: never below [`RETRANSMIT_MIN`]), not as a gap.
 //!
 //! And it keeps order as a TCP connection does: a late message holds back the ones behind it.
@@ -125,7 +125,7 @@ impl Link {
     }
 }
 
-/// One direction of one connection over a link: remembers when the last message leaves, so that none
+/// One direction of one connection over a link: keeps when the last message leaves, so that none
 /// overtakes another, whatever the jitter and even when the link becomes shorter on the way.
 #[derive(Debug, Clone, Default)]
 pub struct Pipe {

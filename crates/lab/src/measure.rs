@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Longest latency told apart from longer ones.
+/// Longest latency that is distinguished from longer ones.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
 /// Most rows of the timeline: one day. Later seconds only count in the totals.
 const SECONDS_MAX: usize = 86_400;
@@ -110,7 +110,7 @@ pub struct Counters {
 pub struct Event {
     /// When.
     pub at: Duration,
-    /// What, in a few words.
+    /// A short description.
     pub label: String,
 }
 

@@ -1,4 +1,4 @@
-//! The only source of chance in a run: a small generator, seeded by whoever runs it.
+//! The only source of chance in a run: a small generator, seeded by its user.
 //!
 //! SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, 2014): a
 //! counter and its finaliser. Its stream is fixed here and not by a library's version, so a seed
@@ -21,7 +21,8 @@ impl Random {
         Random(seed)
     }
 
-    /// The generator of one part of a run: `part` names it, `number` tells its like apart.
+    /// The generator of one part of a run: `part` names it, `number` distinguishes parts of one
+    /// name.
     #[must_use]
     pub fn stream(seed: u64, part: &str, number: u64) -> Random {
         // FNV-1a over the name; the finaliser of the first draw does the mixing.

@@ -1,4 +1,4 @@
-//! A TCP relay between real sockets that makes them as far apart as a [`Link`] says.
+//! A TCP relay between real sockets that makes them as far apart as a [`Link`] sets.
 //!
 //! Each chunk read from one side is stamped with the time at which the link delivers it, waits in a
 //! bounded queue, and is written to the other side then: order is kept, both directions are
@@ -16,7 +16,7 @@
 //! connection and refuses new ones until [`Relay::heal`].
 //!
 //! Where several callers at different distances dial one address, [`Relay::open_by_greeting`] gives each
-//! connection a link of its own, by what the caller says first.
+//! connection a link of its own, by what the caller sends first.
 //!
 //! Left out: delays finer than the runtime's timer, which rounds up to whole milliseconds.
 
@@ -49,7 +49,7 @@ pub const CHUNKS_MAX: usize = 64;
 pub const CHUNK_BYTES: usize = 16 * 1024;
 /// Most connections open at once through one relay; more wait in the listener's backlog.
 pub const CONNECTIONS_MAX: usize = 1_024;
-/// How long the real target may take to accept, and a caller to say who it is.
+/// How long the real target may take to accept, and a caller to identify itself.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The link of a connection whose first bytes are these; `None`: more of them are needed.
@@ -75,8 +75,8 @@ struct Shared {
 type Chunk = (Instant, Vec<u8>);
 
 impl Relay {
-    /// Opens a relay on a free port of 127.0.0.1. It leads nowhere, and resets who connects, until
-    /// [`Relay::set_target`]. `seed` decides the jitter.
+    /// Opens a relay on a free port of 127.0.0.1. It leads nowhere, and resets every connection,
+    /// until [`Relay::set_target`]. `seed` decides the jitter.
     ///
     /// # Errors
     /// No port could be opened.
@@ -150,8 +150,8 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// The link a connection has for itself, if it has one, with the bytes that told it. `Err`: the
-    /// caller ended, or did not say enough in time.
+    /// The link a connection has for itself, if it has one, with the bytes that showed it. `Err`:
+    /// the caller ended, or did not send enough in time.
     async fn greeted(&self, client: &mut TcpStream) -> io::Result<(Option<Link>, Vec<u8>)> {
         let Some(link_of) = &self.by_greeting else { return Ok((None, Vec::new())) };
         let mut said = Vec::new();
@@ -365,7 +365,7 @@ mod tests {
         let link_of = |said: &[u8]| match said {
             [] => None,
             [b'a'..=b'm', ..] => Some(Link::constant(1.0)),
-            // One byte is not enough to tell those.
+            // One byte is not enough to distinguish those.
             [_, rest @ ..] => (rest.len() > 1).then(|| Link::constant(30.0)),
         };
         let relay = Relay::open_by_greeting(link_of, 1).await.unwrap();
@@ -378,14 +378,15 @@ mod tests {
         far.write_all(b"y").await.unwrap();
         assert!(round_trip_of(&mut far, b"xpin", b"zyxpin").await >= Duration::from_millis(60));
         assert!(round_trip(&mut far).await >= Duration::from_millis(60));
-        // What others say first, and what is set for all, is nothing to a connection that has its own.
+        // What others send first, and what is set for all, is nothing to a connection that has its
+        // own.
         let mut near = TcpStream::connect(relay.addr()).await.unwrap();
         round_trip_of(&mut near, b"a", b"a").await;
         relay.set_link(Link::constant(1e9));
         round_trip(&mut near).await;
     }
 
-    /// Sends so many bytes, reads them back, and says how long that took.
+    /// Sends so many bytes, reads them back, and returns how long that took.
     async fn echoed(relay: &Relay, bytes: usize) -> Duration {
         let start = Instant::now();
         let (mut read, mut write) = TcpStream::connect(relay.addr()).await.unwrap().into_split();
@@ -424,7 +425,8 @@ mod tests {
         let link = Link { loss: 0.02, ..Link::constant(0.0) };
         let relay = relay(echo().await, link).await;
         echoed(&relay, 100_000).await;
-        // Small messages are late as often as chance says, and the pipe says the same of this seed.
+        // Small messages are late as often as chance draws it, and the pipe draws the same from
+        // this seed.
         let link = Link { loss: 0.5, ..link };
         relay.set_link(link);
         let mut random = Random::stream(1 + 1, "up", 0);

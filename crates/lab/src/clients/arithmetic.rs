@@ -1,6 +1,6 @@
 //! What an operation's latency should be by the arithmetic of its links, and what it was.
 //!
-//! A site-local operation takes, when nobody is in its way:
+//! A site-local operation takes, when nothing is in its way:
 //!
 //! - *get at the leader*: the client's round trip, and one round among the nodes by which the leader
 //!   makes sure that it leads;
@@ -25,7 +25,7 @@ use crate::geo::Point;
 use crate::link::{Latency, Link};
 use crate::world::World;
 
-/// Longest latency told apart, in microseconds: a minute.
+/// Longest latency that is distinguished, in microseconds: a minute.
 const LATENCY_MAX_US: u64 = 60_000_000;
 
 /// Latencies by the way that operations took.

@@ -63,7 +63,7 @@ pub(super) enum Next {
     Ended(Outcome),
 }
 
-/// A value that can be told from all others by its beginning, filled up to a size.
+/// A value that is unique by its beginning, filled up to a size.
 fn value(client: &mut Client, value_bytes: usize) -> (String, Bytes) {
     client.values += 1;
     let text = format!("{}.{}", client.name, client.values);
@@ -75,7 +75,7 @@ fn value(client: &mut Client, value_bytes: usize) -> (String, Bytes) {
     (text, filled.into())
 }
 
-/// The part of a value that tells it from all others.
+/// The part of a value that makes it unique.
 fn told(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     text.split(' ').next().unwrap_or_default().to_owned()
@@ -132,7 +132,7 @@ impl Doing {
                 (Some(Action::Add { delta }), Some(Write::Add { key: bytes(), delta }))
             }
             Deed::CompareAndSet { value_bytes } => match seen {
-                // One sets what one has seen; who has not looked looks.
+                // A client compares with what it has read; one that has read nothing reads first.
                 None => {
                     then = Some(deed);
                     (Some(Action::Get), None)
@@ -237,7 +237,7 @@ impl Client {
         Some(Request { body: doing.body.clone(), deadline_ms: Some(left.max(1)), redirect: false })
     }
 
-    /// What comes of what it is doing, as the site whose own keys it is about is gone.
+    /// The outcome of its operation, as the site of the local key that it is about is gone.
     pub(super) fn gone(&self) -> Outcome {
         let why = "the site has left".to_owned();
         match self.doing.as_ref().is_some_and(|doing| doing.doubt) {
@@ -252,12 +252,12 @@ impl Client {
             return Next::Ended(Outcome::Failed { why: "nothing is being done".to_owned() });
         };
         let failure = match outcome {
-            // How many keys a delete removed is not told in a history.
+            // How many keys a delete removed is not in a history.
             Ok(Answer::Integer(_)) if doing.action == Some(Action::Delete) => {
                 return Next::Ended(Outcome::Written { version: None });
             }
             Ok(answer) => return Next::Ended(understood(answer)),
-            // Who gives its writes no numbers is never told of one.
+            // A client that gives its writes no numbers never receives one.
             Err(Failure::Refused(Refusal::RequestForgotten)) if doing.repeat => {
                 doing.doubt = true;
                 Failure::Refused(Refusal::RequestForgotten)
@@ -266,7 +266,7 @@ impl Client {
         };
         doing.doubt |= matches!(failure, Failure::Unknown { .. }) && !doing.is_read();
         let is_over = matches!(failure, Failure::Refused(_)) || now >= doing.deadline;
-        // A read leaves nothing behind: any client asks again.
+        // A read leaves nothing behind: any client repeats it.
         if !is_over && (doing.repeat || doing.is_read()) {
             return Next::Again;
         }
@@ -278,7 +278,7 @@ impl Client {
     }
 }
 
-/// An answer in the words of a history.
+/// An answer in the form of a history.
 pub(crate) fn understood(answer: Answer) -> Outcome {
     match answer {
         Answer::Value(found) => match found {

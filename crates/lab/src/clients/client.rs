@@ -18,7 +18,7 @@ use crate::world::{Attach, World};
 
 /// Places of a trail that are kept.
 const TRAIL_MAX: usize = 300;
-/// Keys whose values a client remembers, for compare-and-set.
+/// Keys whose values a client keeps, for compare-and-set.
 const SEEN_MAX: usize = 64;
 
 /// Where a client was, and at which site.
@@ -226,7 +226,7 @@ impl Client {
         self.down.due(now, bytes, &self.link, &mut self.random) - now
     }
 
-    /// Remembers what an operation showed; the second half of a read-modify-write, if it was the
+    /// Stores what an operation returned; the second half of a read-modify-write, if it was the
     /// first.
     pub(super) fn saw(&mut self, done: &Doing, outcome: &Outcome) -> Option<Step> {
         let key = format!("{}#{}:{}", self.site, done.life, done.key);

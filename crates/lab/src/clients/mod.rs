@@ -4,7 +4,7 @@
 //! A client behaves as a program with our client library does, or, where its group says
 //! `repeat = false`, as one with any Redis client. The first numbers its writes and repeats them, at
 //! one node of its site after the other, until they are answered or [`OPERATION_MAX`] has passed; the
-//! second asks once. Both know the difference between *nothing was done* and *nobody knows*, and put
+//! second asks once. Both distinguish *nothing was done* from *outcome unknown*, and put
 //! it into the history.
 //!
 //! | file | its one idea |
@@ -17,7 +17,7 @@
 //! Where nodes take a while for each request ([`crate::world::file::NodeFile::request_ms`]), requests
 //! of clients wait for each other at the node that they reach first, and nowhere else.
 //!
-//! Every value that is put is told apart by its beginning (`car-3.17`), which is what the history
+//! Every value that is put is unique by its beginning (`car-3.17`), which is what the history
 //! keeps of it; the rest is padding. Keys belong to a site: in the history they carry its name.
 
 pub mod arithmetic;
@@ -186,7 +186,7 @@ impl<'w> Crowd<'w> {
         self.ways = Some(Ways::new(gateways, self.world.sites.len(), holders));
     }
 
-    /// Whether nobody has anything left to do.
+    /// Whether no client has anything left to do.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.is_idle() && !self.left.is_empty() && self.left.iter().all(|left| *left == Some(0))
@@ -197,7 +197,7 @@ impl<'w> Crowd<'w> {
         self.stopped = true;
     }
 
-    /// Whether nobody waits for anything.
+    /// Whether no client waits for anything.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.busy == 0

@@ -88,7 +88,7 @@ impl Commuter {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         let Self { morning_h, evening_h, deviation_h, .. } = *self;
         if !(0.0 <= morning_h && morning_h < evening_h && evening_h <= 24.0) {

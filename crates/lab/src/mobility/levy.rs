@@ -48,7 +48,7 @@ impl Levy {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         let Self { flight_min_m, flight_max_m, pause_min_s, pause_max_s, .. } = *self;
         for (name, exponent) in [("alpha", self.alpha), ("beta", self.beta)] {

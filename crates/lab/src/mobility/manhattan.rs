@@ -49,7 +49,7 @@ impl Manhattan {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         let Self { block_m, left_probability: left, right_probability: right, .. } = *self;
         if !(10.0..=100_000.0).contains(&block_m) {

@@ -1,17 +1,17 @@
 //! Where a vehicle is at a time.
 //!
 //! A [`Track`] is a series of fixes; between two of them the vehicle is on the straight line, unless
-//! they are more than [`GAP_MAX_S`] apart: then nobody knows where it was, and it is nowhere. Tracks
-//! come from a recorded trace or from a generator; nothing else in the lab knows which. [`Mobility`]
-//! is the choice among them, as a world file makes it.
+//! they are more than [`GAP_MAX_S`] apart: then its place is unknown, and it is nowhere. Tracks
+//! come from a recorded trace or from a generator; nothing else in the lab depends on which.
+//! [`Mobility`] is the choice among them, as a world file makes it.
 //!
-//! | model | who moves so |
+//! | model | what moves so |
 //! | --- | --- |
 //! | [`waypoint`] | a vehicle that drives straight to random places, at random speeds |
 //! | [`manhattan`] | a vehicle that keeps to the streets of a grid |
 //! | [`levy`] | a person on foot: many short ways, few long ones |
 //! | [`commuter`] | a person who goes to work and back each day |
-//! | [`trace`] | whoever was recorded |
+//! | [`trace`] | a recorded client |
 //!
 //! Left out: streets, but for those of [`manhattan`]. A straight line between reports a minute apart
 //! cuts corners by a block or two, which does not matter for choosing among sites kilometres apart.

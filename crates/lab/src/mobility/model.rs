@@ -1,4 +1,4 @@
-//! Which model moves a client: the part of a world file that says so.
+//! Which model moves a client: that part of a world file.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub enum Mobility {
     Levy(Levy),
     /// To work and back each day.
     Commuter(Commuter),
-    /// As somebody did who was recorded.
+    /// As a recorded trace does.
     Trace(Replay),
 }
 
@@ -68,7 +68,7 @@ impl Mobility {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Mobility::Still(still) => still.check(),

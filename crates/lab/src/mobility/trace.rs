@@ -1,5 +1,5 @@
 //! Reads a recorded trace: CSV with a header `cab,t_s,lat,lon` and any columns after those, plain or
-//! gzip (told by its first bytes, not by its name).
+//! gzip (recognized by its first bytes, not by its name).
 //!
 //! ```text
 //! cab,t_s,lat,lon,occ
@@ -37,7 +37,7 @@ pub enum TraceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The stream broke, or is damaged gzip, or is not UTF-8.
@@ -45,7 +45,7 @@ pub enum TraceError {
     Read {
         /// The last line that was fine; 0 is none.
         line: u64,
-        /// What the reader said.
+        /// The reader's error.
         source: csv::Error,
     },
     /// The first line is not the header.
@@ -70,7 +70,7 @@ pub enum TraceError {
 /// Reads a trace file into tracks, ordered by name (numbers by value).
 ///
 /// # Errors
-/// As [`TraceError`] says; for a bad line, its number.
+/// See [`TraceError`]; for a bad line, its number.
 pub fn load(path: &Path) -> Result<Vec<Track>, TraceError> {
     let file =
         File::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
@@ -80,7 +80,7 @@ pub fn load(path: &Path) -> Result<Vec<Track>, TraceError> {
 /// Reads a trace from a stream, plain or gzip, into tracks ordered by name (numbers by value).
 ///
 /// # Errors
-/// As [`TraceError`] says; for a bad line, its number.
+/// See [`TraceError`]; for a bad line, its number.
 pub fn read(mut stream: impl BufRead) -> Result<Vec<Track>, TraceError> {
     let start =
         stream.fill_buf().map_err(|error| TraceError::Read { line: 0, source: error.into() })?;

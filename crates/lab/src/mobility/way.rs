@@ -1,7 +1,7 @@
 //! A track in the making: straight legs and pauses, one after the other.
 //!
 //! A track has a gap where two fixes are far apart in time, so long legs and pauses are cut into
-//! pieces here, and no generator has to think of it. Generators that count in metres draw on a
+//! pieces here, and no generator has to handle it. Generators that count in metres draw on a
 //! [`Plane`].
 
 use super::{Fix, GAP_MAX_S, Track};

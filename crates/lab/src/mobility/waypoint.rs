@@ -31,7 +31,7 @@ impl Waypoint {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         check_speeds("waypoint", self.speed_min_kmh, self.speed_max_kmh)?;
         if !(0.0..=86_400.0).contains(&self.pause_max_s) {

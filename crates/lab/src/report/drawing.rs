@@ -1,4 +1,4 @@
-//! A drawing: paths, circles and words, each with the ink it is drawn with.
+//! A drawing: paths, circles and text, each with the ink it is drawn with.
 //!
 //! Plots and maps are made as drawings, and a drawing is written in one of three ways: as SVG inside
 //! the page, with the page's colours; as an SVG file that stands alone; or as pixels
@@ -107,7 +107,7 @@ impl Look {
     }
 }
 
-/// Which end of the words is at their place.
+/// Which end of the text is at their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -115,7 +115,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How words are drawn.
+/// How text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Lettering {
     pub(super) ink: Ink,

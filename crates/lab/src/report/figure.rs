@@ -1,4 +1,4 @@
-//! The figures of a report: which plots there are, and what is said about them.
+//! The figures of a report: which plots there are, and the text beside them.
 //!
 //! The page shows a figure's drawing with the legend as text; a file of its own has title and legend
 //! in the picture.
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::measure::{Measure, Second};
 
-/// A picture with what is said about it.
+/// A picture with its text.
 #[derive(Debug)]
 pub(super) struct Figure {
     /// The name of its files, without what follows the dot.
@@ -78,7 +78,7 @@ impl Figure {
     }
 }
 
-/// Size of the words of a legend.
+/// Size of the text of a legend.
 const LEGEND: f64 = 12.0;
 /// Length of the line before them.
 const SAMPLE: f64 = 14.0;

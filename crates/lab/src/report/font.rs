@@ -1,5 +1,5 @@
 //! The letters of pictures that are pixels: Noto Sans, inside the program, because a machine that
-//! runs experiments often has no fonts. Also how wide words are, which plots lay out by.
+//! runs experiments often has no fonts. Also how wide text is, which plots lay out by.
 //!
 //! Left out: kerning, and scripts that need shaping; a letter that the font lacks is a box.
 
@@ -25,14 +25,14 @@ fn glyphs(face: &'static Face<'static>, words: &str) -> impl Iterator<Item = (Gl
     })
 }
 
-/// How wide words are at a size.
+/// How wide text is at a size.
 pub(super) fn width(words: &str, size: f64, bold: bool) -> f64 {
     let face = face(bold);
     let units: f64 = glyphs(face, words).map(|(_, advance)| advance).sum();
     units * size / f64::from(face.units_per_em())
 }
 
-/// Adds the outlines of words that begin at a place.
+/// Adds the outlines of text that begins at a place.
 pub(super) fn outline(
     words: &str,
     size: f64,

@@ -96,8 +96,8 @@ fn tracks(drawing: &mut Drawing, projection: &Projection) {
     }
 }
 
-/// A ring for each node; the disc's area says how much of the work was done here. Where there are many
-/// sites the discs are smaller and have no names, which would cover each other.
+/// A ring for each node; the disc's area shows how much of the work was done here. Where there are
+/// many sites the discs are smaller and have no names, which would cover each other.
 fn draw_site(
     drawing: &mut Drawing,
     (x, y): (f64, f64),

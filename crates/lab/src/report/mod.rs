@@ -74,14 +74,14 @@ pub struct Tile {
     pub label: String,
     /// The figure with its unit.
     pub value: String,
-    /// A few words more.
+    /// A longer text.
     pub note: String,
     /// Whether to colour it.
     pub tone: Tone,
 }
 
 impl Tile {
-    /// A figure with its label and a few words more.
+    /// A figure with its label and a longer text.
     #[must_use]
     pub fn new(label: &str, value: String, note: String, tone: Tone) -> Tile {
         Tile { label: label.to_owned(), value, note, tone }
@@ -104,7 +104,7 @@ pub enum Tone {
 pub struct Verdict {
     /// What was promised.
     pub promise: String,
-    /// The verdict, in a word or two.
+    /// The verdict, as a short text.
     pub verdict: String,
     /// Whether it is good or bad.
     pub tone: Tone,
@@ -121,14 +121,14 @@ pub struct Fault {
     pub from: Duration,
     /// When it was over.
     pub to: Duration,
-    /// What it was, in a few words.
+    /// A short description.
     pub label: String,
 }
 
 /// Latencies of several things in one plot.
 #[derive(Debug, Clone)]
 pub struct Distribution {
-    /// What is told apart.
+    /// What is distinguished.
     pub title: String,
     /// A sentence on how to read it.
     pub about: String,
@@ -170,7 +170,7 @@ pub struct Map {
     pub sites: Vec<MapSite>,
     /// Where clients went, and which site served them there.
     pub strokes: Vec<Stroke>,
-    /// The ways of single clients, to be told apart; better few than many.
+    /// The ways of single clients, to be distinguished; better few than many.
     pub tracks: Vec<MapTrack>,
 }
 
@@ -519,7 +519,7 @@ pub(super) mod tests {
         }
         let files = fs::read_dir(directory.path().join("plots")).unwrap().count();
         assert_eq!(files, 10);
-        // Without a judge nothing says that there was one.
+        // Without a judge the report does not mention one.
         report(measure()).write(&directory.path().join("plain")).unwrap();
         assert!(!directory.path().join("plain/verdicts.csv").exists());
     }

@@ -41,7 +41,7 @@ pub(super) enum Ink {
 /// How many lines have a colour of their own.
 pub(super) const SERIES: usize = 8;
 
-/// Name, light, dark. The last eight are the lines of plots, told apart in print and by most
+/// Name, light, dark. The last eight are the lines of plots, distinguishable in print and by most
 /// colour-blind readers through their lightness too.
 const VARIABLES: [(&str, u32, u32); 18] = [
     ("paper", 0xf7f5f0, 0x11161c),
@@ -105,7 +105,7 @@ impl Ink {
         matches!(self, Ink::Series(index) if index >= SERIES)
     }
 
-    /// The colour as the page says it.
+    /// The colour as the page names it.
     pub(super) fn on_page(self) -> String {
         match self {
             Ink::Site(site) | Ink::Way(site) => {

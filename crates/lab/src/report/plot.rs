@@ -23,7 +23,7 @@ const AXIS: f64 = 170.0;
 const BOTTOM: f64 = 37.0;
 /// The part of a name's width that its bars take.
 const COLUMNS: f64 = 0.7;
-/// Size of the words beside axes.
+/// Size of the text beside axes.
 const WORDS: f64 = 12.0;
 /// Size of the labels of marks.
 const MARK_WORDS: f64 = 11.5;
@@ -214,7 +214,7 @@ impl Plot {
     }
 
     /// The bars of one series, beside those of the others. A dashed pen cannot fill: colours that come
-    /// again are told apart by their order.
+    /// again are distinguished by their order.
     fn columns(&self, drawing: &mut Drawing, place: usize, series: &Series) {
         let wide = COLUMNS / self.series.len() as f64;
         let left = (1.0 - COLUMNS) / 2.0 + wide * place as f64;

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// Lines of the comparison with arithmetic; of more, those that differ most.
 const LINES_MAX: usize = 60;
-/// Sites whose latencies are told apart in a plot.
+/// Sites whose latencies are distinguished in a plot.
 const SITES_TOLD_APART: usize = 8;
 
 impl Report {

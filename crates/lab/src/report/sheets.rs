@@ -1,4 +1,4 @@
-//! The report's numbers as CSV. Numbers have a point and their unit in the header; words are quoted
+//! The report's numbers as CSV. Numbers have a point and their unit in the header; text is quoted
 //! where they must be.
 
 use std::io;
@@ -8,7 +8,7 @@ use crate::measure::{Measure, Summary};
 
 const PERCENTILES: [&str; 4] = ["p50_ms", "p90_ms", "p99_ms", "max_ms"];
 
-/// Every sheet that has something to say, with the name of its file.
+/// Every sheet that has rows, with the name of its file.
 ///
 /// # Errors
 /// None is expected: a sheet is made in memory.

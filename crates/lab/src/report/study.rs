@@ -71,7 +71,7 @@ pub enum Across {
     Names(&'static str, Vec<String>),
 }
 
-/// A table: the first column says what a row is about.
+/// A table: the first column names what a row is about.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// The name of its file, without what follows the dot.
@@ -80,7 +80,7 @@ pub struct Table {
     pub heads: Vec<String>,
     /// Its rows, each as long as the heads.
     pub rows: Vec<Vec<Cell>>,
-    /// Whether it holds words and not numbers.
+    /// Whether it holds text and not numbers.
     pub words: bool,
 }
 

@@ -34,7 +34,7 @@ impl<E: Copy + Ord + Default> Connections<E> {
     }
 
     /// When a message of so many bytes sent at `now` arrives, and over which connection; `None`:
-    /// never. This is added to the delay of its link.
+    /// never. `extra` is added to the delay of its link.
     pub(super) fn send(
         &mut self,
         (from, to): (E, E),

@@ -35,7 +35,7 @@ impl Chord {
         self.points.len()
     }
 
-    /// Who answers for a position.
+    /// The gateway that is responsible for a position.
     #[must_use]
     pub fn owner(&self, position: u64) -> usize {
         self.points.partition_point(|point| *point < position) % self.points.len()
@@ -47,8 +47,8 @@ impl Chord {
         self.points[gateway]
     }
 
-    /// Whom a gateway asks one after the other until it knows who answers for a position; nobody, if
-    /// that is itself or the one after it.
+    /// The gateways that a gateway asks in turn until it has the one responsible for a position;
+    /// none, if that is itself or the one after it.
     #[must_use]
     pub fn way(&self, from: usize, position: u64) -> Vec<usize> {
         let mut asked = Vec::new();
@@ -115,7 +115,7 @@ mod tests {
             }
             hops += way.len();
         }
-        // Half of log₂ 1,000 is 5; the last step is known to the one before it.
+        // Half of log₂ 1,000 is 5; the last step follows from the pointers of the one before it.
         let mean = hops as f64 / 2_000.0;
         assert!((4.0..5.5).contains(&mean), "{mean}");
         let pointers: usize = (0..1_000).map(|of| ring.pointers(of)).sum();

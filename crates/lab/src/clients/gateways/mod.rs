@@ -7,9 +7,9 @@
 //! 2. from the node to the site's gateway and back: *is this key of this site?* If it is, the node
 //!    does it, among its own;
 //! 3. if not, once more to the gateway, now with the request;
-//! 4. from the gateway to others and back, until it knows whose the key is. Each one on the way is
-//!    asked twice, first for somebody nearer and then for who comes after it, as EdgeKV's program
-//!    does; no gateway remembers what it has learnt;
+//! 4. from the gateway to others and back, until it has the owner of the key. Each one on the way
+//!    is asked twice, first for a nearer one and then for its successor, as EdgeKV's program
+//!    does; no gateway stores what it was answered;
 //! 5. to the gateway of that site, and from there to the node that leads it, which does it;
 //! 6. the answer goes back over both gateways.
 //!
@@ -63,7 +63,7 @@ struct Leg {
 #[derive(Debug)]
 pub(super) struct Way {
     there: Vec<Leg>,
-    /// The node that is to do it; `None`: nobody leads its site.
+    /// The node that is to do it; `None`: its site has no leader.
     node: Option<NodeIndex>,
     back: Vec<(End, End)>,
 }

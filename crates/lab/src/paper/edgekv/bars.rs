@@ -35,7 +35,7 @@ pub(super) fn points(size: Size) -> Vec<Point> {
     usual.chain([alone(size)]).collect()
 }
 
-/// Nobody is in its way, and of a few keys everybody soon knows who holds them.
+/// Nothing is in its way, and of a few keys every site soon has the owners in its map.
 fn alone(size: Size) -> Point {
     let usual = Point::usual(Setting::Ours, size);
     let (records, operations) = (10, usual.operations / 4);

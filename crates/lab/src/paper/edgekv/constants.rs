@@ -1,10 +1,10 @@
 //! Which findings hang on the model's own constant: how long a node works on a request.
 //!
-//! The order of who slows down first (figures 11 and 12) is a question of what is busy, and in virtual
-//! time nothing is but nodes (0.1 ms a request) and disks. The same points with no work at all, and with
-//! four times as much, tell whether that constant decides. Figure 5's bend between half of the keys
-//! global and all does not hang on it: a mean over operations of two kinds is a straight line in the
-//! share of one of them, whatever each takes.
+//! The order in which setups slow down (figures 11 and 12) is a question of what is busy, and in
+//! virtual time nothing is but nodes (0.1 ms a request) and disks. The same points with no work at
+//! all, and with four times as much, show whether that constant decides. Figure 5's bend between
+//! half of the keys global and all does not hang on it: a mean over operations of two kinds is a
+//! straight line in the share of one of them, whatever each takes.
 
 use super::findings::change;
 use super::point::REQUEST_US;
@@ -48,7 +48,7 @@ pub(super) fn points(size: Size) -> Vec<Point> {
     REQUESTS_US.into_iter().flat_map(of).collect()
 }
 
-/// Its rows; of runs that are missing it says nothing.
+/// Its rows; runs that are missing are left out.
 #[must_use]
 pub fn rows(results: &Results, size: Size) -> Vec<[String; 6]> {
     let row = |request_us: u32| {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_mean_of_two_kinds_is_a_line_in_the_share_of_one() {
-        // Nobody waits for anybody: one thread, nothing to work on.
+        // No request waits for another: one thread, nothing to work on.
         let mean_ms = |global_percent| {
             let point = share(Setting::Edge, global_percent, 0, Size::Quick);
             Point { threads: 1, operations: 2_000, ..point }.run().unwrap().write_ms

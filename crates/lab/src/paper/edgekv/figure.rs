@@ -106,7 +106,7 @@ impl Figure {
         if size == Size::Paper { paper.to_vec() } else { quick.to_vec() }
     }
 
-    /// A place in words.
+    /// A place as text.
     #[must_use]
     pub fn place_words(self, place: u32) -> String {
         match self.across() {
@@ -124,7 +124,7 @@ impl Figure {
         }
     }
 
-    /// What is told apart. With local keys alone there is no way over gateways.
+    /// What is distinguished. With local keys alone there is no way over gateways.
     #[must_use]
     pub fn settings(self) -> &'static [Setting] {
         match self.across() {

@@ -5,10 +5,10 @@
 //! words have numbers too: "constant" and "minimal" are at most [`CONSTANT_MAX`] percent, "large" is at
 //! least [`LARGE_MIN`], "slightly" at most [`SLIGHTLY_MAX`], "linear" is an R² of at least [`LINEAR_MIN`]
 //! against the rate, and at least [`LINEAR_MIN`] of as many times more as there are clients. Which one
-//! is ahead, with another distance, is said apart from no.
+//! is ahead, with another distance, is listed separately from no.
 //!
-//! Of a rate that was not reached nothing is said: what waits grows for as long as the run lasts, and
-//! its latency tells how long that was.
+//! A rate that was not reached is not compared: what waits grows for as long as the run lasts, and
+//! its latency only shows how long that was.
 
 use super::figure::Figure;
 use super::{Keys, Measured, Results, Setting, Size};
@@ -31,7 +31,7 @@ const REACHED_MIN: f64 = 0.95;
 pub struct Finding {
     /// What is compared.
     pub what: &'static str,
-    /// What the paper says.
+    /// The paper's statement.
     pub published: &'static str,
     /// What the same comparison gives here, with the paper's way of requests.
     pub here: String,
@@ -50,12 +50,12 @@ pub enum CameOut {
     Direction,
     /// No.
     No,
-    /// The runs do not tell.
+    /// The runs do not show it.
     Untested,
 }
 
 impl CameOut {
-    /// In a word or two.
+    /// As a short text.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl CameOut {
 
 /// The line of one setting, from left to right.
 type Line = Vec<(u32, f64)>;
-/// What a comparison gives, in words, and whether it is what was published.
+/// What a comparison gives, as text, and whether it is what was published.
 type Told = (String, CameOut);
 
 /// What was published about a figure, and what came out.
@@ -212,7 +212,7 @@ fn is_constant(percent: f64) -> bool {
     percent.abs() <= CONSTANT_MAX
 }
 
-/// A ratio in words.
+/// A ratio as text.
 pub(super) fn change(ratio: f64) -> String {
     let percent = percent(ratio);
     match percent < 0.0 {
@@ -386,7 +386,7 @@ mod tests {
     use super::super::Point;
     use super::*;
 
-    /// Every point gets what `tell` says.
+    /// Every point gets what `tell` returns.
     fn results(figure: Figure, tell: impl Fn(&Point) -> (f64, f64)) -> Results {
         let measured = |point: Point| {
             let (write_ms, writes_s) = tell(&point);

@@ -1,11 +1,11 @@
-//! How long the way through a ring is, and how much each gateway must know for it, with ever more
+//! How long the way through a ring is, and how much each gateway must store for it, with ever more
 //! gateways.
 //!
 //! Two rings left in peace: Chord as EdgeKV's gateways use it, one point each; and
-//! [`protocol::global::ring`], which sites of ours ask when they do not know who holds a slot. A *hop*
-//! is another gateway, or site, that is asked until it is known whose the key is; the request itself
-//! then goes there. Ours does not ask at all while it remembers who holds a slot, or can tell from
-//! the registry.
+//! [`protocol::global::ring`], which sites of ours ask when their map has no owner for a slot. A
+//! *hop* is another gateway, or site, that is asked until the owner of the key is found; the
+//! request itself then goes there. Ours does not ask at all while its map has the owner of a slot,
+//! or can compute it from the registry.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn of(count: usize) -> Hops {
     Hops { count, chord, ours }
 }
 
-/// How many sites one asks until it knows whose a point is.
+/// How many sites one asks until it has the site of a point.
 fn way(rings: &BTreeMap<SiteId, Ring>, from: SiteId, target: Point) -> usize {
     let mut at = from;
     for asked in 0..STEPS_MAX {

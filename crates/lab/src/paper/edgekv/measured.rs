@@ -56,7 +56,7 @@ impl Measured {
     }
 }
 
-/// Not one of those who load and look at the end; and it was answered.
+/// Not one of the clients that load and look at the end; and it was answered.
 fn is_of_a_client(one: &Operation) -> bool {
     let failed = matches!(one.outcome, Outcome::Failed { .. } | Outcome::Unknown { .. });
     one.client.starts_with("client-") && one.return_us.is_some() && !failed

@@ -4,7 +4,7 @@
 //! Three groups of three store nodes, a gateway each, and a client machine with a hundred threads at
 //! each. Threads do half reads and half updates of 10,000 records of 100 bytes, one after the other
 //! (YCSB's workload A), 10,000 operations a machine. Every record is there twice, once among the
-//! group's own keys and once among everybody's; each operation is drawn to go to the one or the
+//! group's own keys and once among the global keys; each operation is drawn to go to the one or the
 //! other. The same is done in three settings:
 //!
 //! | [`Setting`] | links (Table 3) | requests about global keys go |
@@ -42,8 +42,8 @@
 //! more or less, by consistent hashing).
 //!
 //! *Copies* make no update faster: a validated one saves bytes and no way, a stale one the way of a read.
-//! Where figures tell of updates a second in closed loops, fast reads are seen as more updates. [`copies`]
-//! has the reads themselves, and the bytes between groups.
+//! Where figures show updates a second in closed loops, fast reads are seen as more updates.
+//! [`copies`] has the reads themselves, and the bytes between groups.
 //!
 //! | file | its one idea |
 //! | --- | --- |
@@ -54,7 +54,7 @@
 //! | [`constants`] | which findings hang on the model's own constant |
 //! | [`bars`] | what has been set as a goal, and what came out |
 //! | [`copies`] | what copies of remote keys are good for |
-//! | [`real`] | throughput in real time, for whoever measures it |
+//! | [`real`] | throughput in real time, measured outside the lab |
 //! | [`hops`] | ways through rings of up to 10,000 gateways |
 //! | [`shown`] | all of it as a report |
 

@@ -31,7 +31,7 @@ pub enum Setting {
     Edge,
     /// Far from its clients; global keys over gateways.
     Cloud,
-    /// Near its clients; global keys straight from whoever holds them.
+    /// Near its clients; global keys straight from their owners.
     Ours,
     /// As ours, with copies that their holders are asked about.
     Cached,
@@ -54,7 +54,7 @@ impl Setting {
         }
     }
 
-    /// Its name in a word.
+    /// Its short name.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,7 +1,8 @@
 //! Throughput measured in real time, beside that of virtual time and what was published.
 //!
-//! Whoever measures it ([`Measured`]) runs real nodes; here is what of it is compared and shown. Both
-//! times have the same number of threads, uniform keys, and requests that go straight to the holder.
+//! The caller that measures it ([`Measured`]) runs real nodes; here is what of it is compared and
+//! shown. Both times have the same number of threads, uniform keys, and requests that go straight
+//! to the holder.
 
 use super::findings::change;
 use super::{Keys, Point, Results, Setting, Size};
@@ -9,11 +10,11 @@ use crate::report::study::{Card, Cell, Table};
 
 /// Shares of global keys, in percent.
 pub const SHARES: [u32; 3] = [0, 50, 100];
-/// Threads at each group: few, since one machine is everybody's.
+/// Threads at each group: few, since all share one machine.
 pub const THREADS: usize = 50;
 /// What is measured: near clients and far ones.
 const SETTINGS: [Setting; 2] = [Setting::Ours, Setting::Cloud];
-/// What the paper says of half global keys (figure 6).
+/// The paper's figure for half global keys (figure 6).
 const PUBLISHED: &str = "19 % higher";
 
 /// What came out in real time.
