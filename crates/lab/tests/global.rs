@@ -117,7 +117,7 @@ fn requests_wait_for_each_other_where_a_node_works_on_them() {
         assert_eq!(ran.wrongs(), [""; 0]);
         ran.measure.summary().p50_ms
     };
-    // A hundred threads at three nodes: 33 at each, who wait for each other's 2 ms.
+    // A hundred threads at three nodes: 33 at each, which wait for each other's 2 ms.
     let (free, busy) = (latency_ms(0.0), latency_ms(2.0));
     assert!(free < 45.0 && (60.0..80.0).contains(&busy), "{free} {busy}");
 }

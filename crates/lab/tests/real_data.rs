@@ -1,5 +1,5 @@
 //! Worlds on real places, delays and traces, where those are at hand: they are not part of the
-//! project. Without them these tests say so and pass.
+//! project. Without them these tests report it and pass.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn clients_follow_recorded_cabs_over_measured_delays() {
     let path = folder.path().join("cabs.toml");
     std::fs::write(&path, text).unwrap();
     let world = World::load(&path, Some(&data)).unwrap();
-    // Half of the round trip that the first row's second number says.
+    // Half of the round trip in the first row's second number.
     assert_eq!(world.site_link(0, 1).latency.mean_ms(), 60.0);
     let ran = run(&world, &Options::default());
     assert_eq!(ran.wrongs(), [""; 0]);

@@ -1,7 +1,7 @@
-//! Replicas that have heard everything hold the same.
+//! Replicas that have received everything hold the same.
 //!
-//! **Judged**: of each group, the last state line of each replica has the same digest. Whoever writes
-//! the lines takes care that they are taken when everything has been heard; then this is the
+//! **Judged**: of each group, the last state line of each replica has the same digest. The writer
+//! of the lines takes them when everything has been received; then this is the
 //! convergence of strong eventual consistency (Shapiro, Preguiça, Baquero and Zawirski, *Conflict-free
 //! replicated data types*, 2011). Counted are the replicas.
 //!

@@ -17,8 +17,9 @@
 //! lost elements are judged in this way by Jepsen; the counter's bounds are those of its counter
 //! checker.
 //!
-//! Keys that nobody read in the end are not judged, so whoever writes a history reads all keys in the
-//! end. A key that was both added to and written otherwise cannot be judged. Counted are the keys.
+//! Keys that no operation read in the end are not judged, so the writer of a history reads all keys
+//! in the end. A key that was both added to and written otherwise cannot be judged. Counted are the
+//! keys.
 
 use std::collections::BTreeMap;
 
@@ -233,7 +234,7 @@ mod tests {
         holds("a x 0 1 put 1 ok\n a x 2 3 put 2 ok\n b x 4 5 get 2");
         // Writes at once, in either order.
         holds("a x 0 3 put 1 ok\n b x 2 5 put 2 ok\n b x 6 7 get 1");
-        // Nobody knows when, or whether, the unanswered one happened.
+        // When, or whether, the unanswered one happened is unknown.
         holds("a x 0 1 put 1 unknown\n a x 2 3 put 2 ok\n b x 4 5 get 1");
         holds("a x 0 1 put 1 unknown\n a x 2 3 put 2 ok\n b x 4 5 get 2");
         holds("a x 0 1 put 1 ok\n a x 2 3 delete unknown\n b x 4 5 get none");

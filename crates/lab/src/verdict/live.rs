@@ -2,7 +2,7 @@
 //!
 //! **Judged**: every operation that was called [`Options::live_grace_us`] or later after the last
 //! `healed` mark was answered as asked (a compare-and-set that found something else was, too), within
-//! [`Options::live_within_us`] of its call. Liveness proper says *eventually*, which no finite
+//! [`Options::live_within_us`] of its call. Liveness proper means *eventually*, which no finite
 //! history can break (Alpern and Schneider, *Defining liveness*, 1985); the two times make it a
 //! promise that can be judged. An operation that was never answered breaks it. If the history ends
 //! sooner than that after the call, that is the writer's fault: histories should be written until the

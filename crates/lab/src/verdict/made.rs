@@ -1,4 +1,4 @@
-//! Histories for tests: from a few words, and from a simulated store that is right.
+//! Histories for tests: from short text, and from a simulated store that is right.
 
 use crate::history::{Action, Header, History, Operation, Outcome};
 use crate::random::Random;
@@ -21,7 +21,7 @@ pub(super) const CAS: Mix = Mix { compare_and_set: 30, ..REGISTER };
 pub(super) const COUNTER: Mix = Mix { put: 0, add: 50, ..REGISTER };
 pub(super) const ALL: Mix = Mix { delete: 10, add: 10, ..CAS };
 
-/// Who does how much.
+/// How many clients, keys and operations.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) clients: u64,
@@ -136,8 +136,8 @@ impl Planned {
     }
 }
 
-/// A history in a few words a line: who, the key, the call, the return (or `-`), what was asked, and
-/// what came back.
+/// A history in short lines: the client, the key, the call, the return (or `-`), what was asked,
+/// and what came back.
 ///
 /// ```text
 /// a x 0 10 put 1 ok       b x 2 4 get 1@7         b x 2 4 get none

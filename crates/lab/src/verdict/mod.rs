@@ -1,16 +1,16 @@
 //! Whether a history keeps what was promised.
 //!
-//! Each [`Promise`] has a judge, in a module of its name; its head says which definition it judges
+//! Each [`Promise`] has a judge, in a module of its name; its head names the definition it judges
 //! and where that comes from. A judge sees a [`History`] and nothing else: not the protocol, not the
-//! simulation. Whoever can write a history can have it judged, and no judge can excuse a store
-//! because it knows what the store was trying to do.
+//! simulation. Any program that can write a history can have it judged, and no judge can excuse a
+//! store for what it was trying to do.
 //!
 //! | module | what it judges |
 //! | --- | --- |
 //! | [`linearizable`] | each key behaves as one copy, in real time |
-//! | [`causal`] | nobody sees an effect before its cause |
+//! | [`causal`] | no client sees an effect before its cause |
 //! | [`session`] | read your writes, monotonic reads, monotonic writes, writes follow reads |
-//! | [`convergent`] | replicas that have heard everything hold the same |
+//! | [`convergent`] | replicas that have received everything hold the same |
 //! | [`one_owner`] | a unit has one owner at an epoch |
 //! | [`ring`] | the ring in rest is one ring |
 //! | [`durable`] | what was acknowledged is there in the end |
@@ -40,12 +40,12 @@ use std::fmt::Write as _;
 
 use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise};
 
-/// What a judge says.
+/// A judge's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing speaks against it.
     Holds {
-        /// How many things were looked at: operations, or what the judge says it counts.
+        /// How many things were looked at: operations, or what the judge's head names.
         examined: u64,
     },
     /// The history shows that the promise was not kept.
@@ -90,12 +90,12 @@ impl Violation {
     }
 }
 
-/// A promise and what its judge says.
+/// A promise and its judge's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The promise.
     pub promise: Promise,
-    /// What its judge says.
+    /// Its judge's result.
     pub verdict: Verdict,
 }
 
@@ -103,7 +103,7 @@ pub struct Judged {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Most steps of a search for one key's order. A step is an operation taken up into an order
-    /// that is being tried, and takes a microsecond or a few; a key whose values are told apart
+    /// that is being tried, and takes a microsecond or a few; a key whose values are distinct
     /// takes little more than one for each of its operations.
     pub search_steps_max: u64,
     /// Whether a causal history must also be one that can converge.
@@ -171,7 +171,7 @@ pub fn judge(history: &History, promises: &[Promise], options: &Options) -> Vec<
     promises.iter().map(judged).collect()
 }
 
-/// The promises about which a history has anything to say: those of operations where it has
+/// The promises that can be judged from a history: those of operations where it has
 /// operations, those of sessions where answers carry versions, and so on.
 #[must_use]
 pub fn allowed(history: &History) -> Vec<Promise> {
@@ -236,8 +236,8 @@ fn misfit(at: usize, operation: &Operation) -> Option<String> {
     back.then(|| format!("operation {at} returned before it was called: {}", told(operation)))
 }
 
-/// Whether the operation is known to have been answered as asked. One that never returned was not,
-/// whatever its line says.
+/// Whether the operation was certainly answered as asked. One that never returned was not,
+/// whatever its line contains.
 fn answered(operation: &Operation) -> bool {
     operation.return_us.is_some()
         && !matches!(operation.outcome, Outcome::Failed { .. } | Outcome::Unknown { .. })
@@ -248,7 +248,7 @@ fn failed(operation: &Operation) -> bool {
     matches!(operation.outcome, Outcome::Failed { .. })
 }
 
-/// An operation, told to people.
+/// An operation, as text for people.
 #[must_use]
 pub fn told(operation: &Operation) -> String {
     let asked = match &operation.action {
@@ -275,7 +275,7 @@ pub fn told(operation: &Operation) -> String {
     format!("{} {asked} -> {got} ({when})", operation.client)
 }
 
-/// A value, told to people: quoted, and cut when it is long.
+/// A value, as text for people: quoted, and cut when it is long.
 fn shown(value: Option<&str>) -> String {
     const CHARS_MAX: usize = 60;
     match value {

@@ -1,10 +1,10 @@
-//! The ring in rest is one ring: each virtual node knows who is before and who is after it.
+//! The ring in rest is one ring: each virtual node has the right predecessor and successors.
 //!
 //! **Judged**: the last ring line of each point, all of them together. Ordered by their points, each
 //! one's first successor is the next one and its predecessor the one before, around the whole ring.
-//! This is the *ideal* state that a correct Chord reaches when nobody joins, leaves or fails any more
-//! (Zave, *Reasoning about identifier spaces: how to make Chord correct*, 2017). Whoever writes the
-//! lines takes care that they are written in rest. Counted are the points.
+//! This is the *ideal* state that a correct Chord reaches when no site joins, leaves or fails any
+//! more (Zave, *Reasoning about identifier spaces: how to make Chord correct*, 2017). The writer of
+//! the lines takes care that they are written in rest. Counted are the points.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(passed, "point 1 of s1 thinks that 3 comes next, and it is 2 of s2.");
         let behind = broken(&[("1", Some("2"), &["2"]), ("2", None, &["1"])]);
         assert_eq!(behind, "point 2 of s2 knows nobody who is before it.");
-        // Two rings that do not know each other.
+        // Two rings with no pointers to each other.
         let two = broken(&[
             ("1", Some("3"), &["3"]),
             ("3", Some("1"), &["1"]),

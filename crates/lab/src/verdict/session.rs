@@ -3,18 +3,19 @@
 //! A session is a client's operations, one after the other. The guarantees are those of Terry, Demers,
 //! Petersen, Spreitzer, Theimer and Welch (*Session guarantees for weakly consistent replicated data*,
 //! 1994). They speak of the writes that a server has taken up when it answers; from outside, the
-//! version that comes with an answer shows that: the writes of a key have an order, and who
-//! is given version 7 has all up to it. **Judged** is, for session `S`, key `x` and reads `r` of it:
+//! version that comes with an answer shows that: the writes of a key have an order, and a session
+//! that is given version 7 has all up to it. **Judged** is, for session `S`, key `x` and reads `r`
+//! of it:
 //!
 //! | promise | what must hold |
 //! | --- | --- |
 //! | read your writes | after `S` wrote `x`, each `r` of `S` finds that version or a later one |
 //! | monotonic reads | after `S` read `x`, each `r` of `S` finds that version or a later one |
-//! | monotonic writes | the versions of `S`'s writes of `x` increase; and who has seen a write of `S` and then reads `x` finds what `S` had written to `x` before it, or later |
-//! | writes follow reads | if `S` writes `x` after reading it, the new version is later than the one it read; and who has seen a write of `S` and then reads `x` finds what `S` had read of `x` before it, or later |
+//! | monotonic writes | the versions of `S`'s writes of `x` increase; and a session that has seen a write of `S` and then reads `x` finds what `S` had written to `x` before it, or later |
+//! | writes follow reads | if `S` writes `x` after reading it, the new version is later than the one it read; and a session that has seen a write of `S` and then reads `x` finds what `S` had read of `x` before it, or later |
 //!
-//! The last two are judged for who saw the write itself, by its version; what follows by going through
-//! others as well is the business of [`causal`](super::causal).
+//! The last two are judged for sessions that saw the write itself, by its version; what follows by
+//! going through others as well is the business of [`causal`](super::causal).
 //!
 //! Where nothing is found and no version is given, the version is 0; if the key may have been
 //! deleted by then, the read may have found any of these deletes, and is taken for the latest. Adds
@@ -109,7 +110,7 @@ struct Found {
     high: u64,
 }
 
-/// What the answers tell about versions.
+/// What the answers show about versions.
 #[derive(Debug, Default)]
 struct Seen<'h> {
     keys: HashMap<&'h str, KeySeen>,
@@ -187,7 +188,7 @@ fn before(marks: &[Mark], place: usize) -> Option<Mark> {
     count.checked_sub(1).map(|last| marks[last])
 }
 
-/// What an answer tells about versions.
+/// What an answer shows about versions.
 enum Told {
     Nothing,
     NoVersion,
@@ -308,7 +309,8 @@ impl<'h> Judge<'h> {
     /// Reads that miss what the writer of something seen before had written or read before that.
     fn reads_of_others(&self) -> Option<Violation> {
         for (reader, chain) in self.sessions.chains.iter().enumerate() {
-            // By writer: the last place of a write of its that was seen, the write, who saw it.
+            // By writer: the last place of a write of its that was seen, the write, the session
+            // that saw it.
             let mut known: Vec<Option<(usize, usize, usize)>> =
                 vec![None; self.sessions.chains.len()];
             for &index in chain {
@@ -452,7 +454,7 @@ mod tests {
         assert!(undecided("w x 0 1 put 1 ok@1\n r x 2 3 get 1"));
         assert!(undecided("w x 0 1 put 1 ok@1\n r x 2 3 put 2 ok@1"));
         assert!(undecided("w x 0 3 put 1 ok@1\n w x 2 5 put 2 ok@2"));
-        // What can be seen in spite of that is said.
+        // What can be seen in spite of that is reported.
         let history = made::history("w x 0 1 put 1 ok@1\n w x 2 3 get none\n r y 2 3 get 1");
         assert!(matches!(judge(&history, Promise::ReadYourWrites), Verdict::Broken(_)));
     }

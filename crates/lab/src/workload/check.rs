@@ -2,11 +2,11 @@
 //!
 //! A store breaks where operations meet: two writes of one key at a time, a delete under a
 //! compare-and-set, a read after a fault. So there are few keys, and some of them are asked for far
-//! more often than others. Numbers live on keys of their own, because an add and a put of one key say
-//! little about each other; reads go to both in proportion to their writes.
+//! more often than others. Numbers live on keys of their own, because an add and a put of one key
+//! show little about each other; reads go to both in proportion to their writes.
 //!
 //! Nothing is loaded: that a key was never written is one of the cases. The caller makes every value
-//! unique, so that a verdict can tell which write a read saw.
+//! unique, so that a verdict can determine which write a read saw.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

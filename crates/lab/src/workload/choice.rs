@@ -41,7 +41,7 @@ impl Choice {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         if let Choice::Hotspot { hot_keys, hot_operations } = self {
             for (name, part) in [("hot_keys", hot_keys), ("hot_operations", hot_operations)] {

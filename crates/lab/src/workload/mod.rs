@@ -1,18 +1,19 @@
 //! What clients do: which key, which operation, and when the next one.
 //!
-//! A workload says what to do next and does nothing itself: the same one drives the simulator, real
-//! sites, and other stores beside them. All chance comes from the generator that the caller seeds.
-//! Keys come without a scope; the caller puts the site's prefix before them, or whatever its world
-//! says. Values come as a size; the caller makes them, and makes each unique where it is judged.
+//! A workload decides what to do next and does nothing itself: the same one drives the simulator,
+//! real sites, and other stores beside them. All chance comes from the generator that the caller
+//! seeds. Keys come without a scope; the caller puts the site's prefix before them, or whatever its
+//! world says. Values come as a size; the caller makes them, and makes each unique where it is
+//! judged.
 //!
 //! | kind | what it is like |
 //! | --- | --- |
 //! | [`ycsb`] | the six core workloads of the Yahoo! Cloud Serving Benchmark |
-//! | [`portkey`] | six workloads of clients that move, whose keys are theirs, a region's, a group's, everyone's |
+//! | [`portkey`] | six workloads of clients that move, whose keys are theirs, a region's, a group's, or shared by all |
 //! | [`gesto`] | reads, writes and migrations between replicas |
 //! | [`check`] | a few hot keys and every operation: meant to find bugs, not to be fast |
 //!
-//! [`pace`] says when: in a closed loop with think times, or in an open one at a rate.
+//! [`pace`] decides when: in a closed loop with think times, or in an open one at a rate.
 //!
 //! ```
 //! use lab::{random::Random, workload::{Place, Spec, Workload}};
@@ -43,7 +44,7 @@ pub const KEYS_MAX: u64 = 10_000_000;
 /// Largest value of a workload, in bytes.
 pub const VALUE_BYTES_MAX: usize = model::limits::VALUE_BYTES_MAX;
 
-/// Who asks, and where it is now.
+/// The client, and where it is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Which client, from 0.
@@ -107,7 +108,7 @@ pub enum Deed {
 pub enum Spec {
     /// The core workloads of the Yahoo! Cloud Serving Benchmark.
     Ycsb(Ycsb),
-    /// Clients that move, with keys of their own, of a region, of a group, and of everyone.
+    /// Clients that move, with keys of their own, of a region, of a group, and shared by all.
     Portkey(Portkey),
     /// Reads, writes and migrations between replicas.
     Gesto(Gesto),
@@ -119,7 +120,7 @@ impl Spec {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Spec::Ycsb(ycsb) => ycsb.check(),

@@ -76,7 +76,7 @@ impl Pace {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// They do not; a sentence says what would.
+    /// They do not; a sentence names what would.
     pub fn check(&self) -> Result<(), String> {
         match *self {
             Pace::Closed { think } => think.check(),

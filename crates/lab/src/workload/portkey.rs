@@ -1,16 +1,17 @@
-//! The six workloads of Portkey: clients that move, and keys that belong to somebody.
+//! The six workloads of Portkey: clients that move, and keys that belong to a client, a region, a
+//! group or all.
 //!
 //! From Noor, Srivastava and Netravali, *Portkey: adaptive key-value placement over dynamic edge
 //! networks* (SoCC 2021), and its published traces. 32 clients make [`REQUESTS`] requests each; keys are of four classes, and
 //! inside what a client may touch of a class each key is as likely as any other. Clients are numbered
 //! c from 1, keys of a class from 0.
 //!
-//! | class | keys | whose |
+//! | class | keys | clients |
 //! | --- | --- | --- |
 //! | per-client | 512 | client c: those ≡ c − 1 modulo 32, 16 each |
-//! | regional | 128 | whoever is at site r: those ≡ r modulo 16; with the original's 15 sites 120 are used |
+//! | regional | 128 | those at site r: those ≡ r modulo 16; with the original's 15 sites 120 are used |
 //! | group | 128 | clients with c − 1 ≡ g modulo 8, four of them: those ≡ g modulo 8, 16 each |
-//! | global | 128 | everyone |
+//! | global | 128 | all |
 //!
 //! | variant | classes | reads |
 //! | --- | --- | --- |
@@ -57,7 +58,7 @@ pub enum Variant {
     B,
     /// The keys of a client's group, 90 % reads.
     C,
-    /// Everyone's keys, 90 % reads.
+    /// Keys of all clients, 90 % reads.
     D,
     /// All classes, many updates.
     E,

@@ -40,7 +40,7 @@ pub struct Ycsb {
     /// Size of a value in bytes.
     #[serde(default = "kilobyte")]
     pub value_bytes: usize,
-    /// Which key; without it what the variant says.
+    /// Which key; without it the variant's own.
     #[serde(default)]
     pub choice: Option<Choice>,
 }

@@ -93,7 +93,7 @@ fn each<A, B>(
         .collect()
 }
 
-/// Who shares a name cannot be told apart in a history.
+/// A history cannot distinguish those that share a name.
 fn unique<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), Wrong> {
     let mut seen = std::collections::BTreeSet::new();
     for (index, name) in names.enumerate() {
@@ -281,7 +281,7 @@ fn check_clients(
     })
 }
 
-/// The tracks of the trace that clients follow, of those who are there while it is replayed.
+/// The tracks of the trace that clients follow, of those that are there while it is replayed.
 fn tracks(group: &ClientsFile, files: &Files) -> Result<Vec<Track>, Wrong> {
     let Some(Mobility::Trace(replay)) = &group.mobility else { return Ok(Vec::new()) };
     let wrong = |why: String| Wrong::at("file", format!("mobility: {why}")).under("mobility");

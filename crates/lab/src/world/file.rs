@@ -2,8 +2,8 @@
 //! that point at a line.
 //!
 //! The file is read twice. Once into the types below, by which unknown and misspelt fields are
-//! refused; and once into a tree that remembers where everything stands. A check that fails names
-//! the place by its path ([`Wrong`]), and the tree knows the line.
+//! refused; and once into a tree that keeps where everything stands. A check that fails names
+//! the place by its path ([`Wrong`]), and the tree has the line.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub struct WorldFile {
     /// How long clients work, in seconds of virtual time.
     #[serde(default = "minute")]
     pub duration_s: f64,
-    /// What chance is drawn from, when the command line does not say.
+    /// What chance is drawn from, unless the command line sets it.
     #[serde(default = "one")]
     pub seed: u64,
     /// The part of the earth in which sites and clients are drawn and maps are shown.
@@ -51,7 +51,7 @@ pub struct WorldFile {
     /// Keyspaces besides the default one.
     #[serde(default)]
     pub keyspace: Vec<KeyspaceFile>,
-    /// Who uses it.
+    /// The clients.
     #[serde(default)]
     pub clients: Vec<ClientsFile>,
     /// Faults that come at random: `explore` always has them, `run` with `--faults`.
@@ -224,7 +224,7 @@ pub struct KeyspaceFile {
     /// What it promises: `linearizable`.
     #[serde(default = "linearizable")]
     pub consistency: String,
-    /// To whom: `site`, each for itself, or `global`, all of them together.
+    /// For which sites: `site`, each for itself, or `global`, all of them together.
     #[serde(default = "site")]
     pub scope: String,
     /// Whether a leader may answer reads by its lease.
@@ -274,7 +274,7 @@ pub struct ClientsFile {
     /// Another keyspace, to which some of their operations go, drawn one by one.
     pub also: Option<AlsoFile>,
     /// So many operations all of them do together, and then no more; without it they go on until the
-    /// time is over. A run in which nobody has anything left to do ends.
+    /// time is over. A run in which no client has anything left to do ends.
     pub operations: Option<u64>,
     /// Whether they number their writes and repeat them until they are answered, as our own client
     /// does. Without it a write that gets no answer is unknown, as with a plain Redis client.
@@ -283,7 +283,7 @@ pub struct ClientsFile {
     /// Whether their reads may be stale.
     #[serde(default)]
     pub stale_reads: bool,
-    /// What they put expires after so many seconds; at least 600, as a history knows of no expiry.
+    /// What they put expires after so many seconds; at least 600, as a history contains no expiry.
     pub expires_s: Option<f64>,
 }
 
@@ -379,7 +379,7 @@ pub struct Demo {
     pub look_hz: f64,
     /// Reports of a new one.
     pub report_hz: f64,
-    /// Who sees more than this many in a zone clears the oldest.
+    /// A vehicle that sees more than this many in a zone clears the oldest.
     pub zone_max: usize,
     /// Writes and reads of vehicles' own records, which are global keys.
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! A world: sites, links, clients and their work, faults; from one TOML file.
 //!
-//! A world says what exists and how far apart it is, in the units of its field names. It holds no
-//! behaviour: [`crate::mobility`] moves the clients, [`crate::link`] delays the bytes,
+//! A world describes what exists and how far apart it is, in the units of its field names. It holds
+//! no behaviour: [`crate::mobility`] moves the clients, [`crate::link`] delays the bytes,
 //! [`crate::simulation`] runs the sites. Unknown fields are refused, so that a misspelt one is never
 //! silently ignored, and every error points at its line.
 //!
@@ -54,13 +54,13 @@ pub struct World {
     pub title: String,
     /// How long clients work.
     pub duration: Duration,
-    /// What chance is drawn from, when nobody says.
+    /// What chance is drawn from, unless a run sets it.
     pub seed: u64,
     /// Where clients are drawn, and what maps show.
     pub area: Bounds,
     /// Sites in the file's order; at least one.
     pub sites: Vec<Site>,
-    /// Where the sites' places are from, where that is worth a word.
+    /// Where the sites' places are from, where that is worth a note.
     pub sites_note: Option<String>,
     /// How far apart things are.
     pub links: Links,
@@ -68,7 +68,7 @@ pub struct World {
     pub node: NodeFile,
     /// Keyspaces besides the default one.
     pub keyspaces: Vec<KeyspaceSpec>,
-    /// Who uses it.
+    /// The clients.
     pub clients: Vec<Clients>,
     /// Faults that come at random.
     pub chances: Option<Chances>,
@@ -286,7 +286,7 @@ impl World {
         move |a, b| links.between(a, b, (at[a], at[b]))
     }
 
-    /// Whether its sites know each other: some keyspace has the same keys at all of them.
+    /// Whether its sites form a deployment: some keyspace has the same keys at all of them.
     #[must_use]
     pub fn is_deployment(&self) -> bool {
         self.keyspaces.iter().any(model::KeyspaceSpec::is_global)

@@ -68,7 +68,7 @@ impl Files {
     }
 }
 
-/// All sites, and where they are from if that is worth a word.
+/// All sites, and where they are from if that is worth a note.
 pub(super) fn resolve(
     written: &WorldFile,
     files: &Files,

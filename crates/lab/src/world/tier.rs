@@ -10,7 +10,7 @@ use super::file::Wrong;
 use crate::link::{DELAY_MAX_MS, Latency, Link};
 
 /// What one tier of links is like. Exactly one of `base_ms`, `uniform_ms`, `normal_ms`, `bands` and
-/// `matrix` says how long a message travels, one way.
+/// `matrix` sets how long a message travels, one way.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TierFile {
@@ -168,7 +168,7 @@ impl std::fmt::Display for Tier {
 }
 
 impl TierFile {
-    /// The tier that this says; a matrix is read by `read`.
+    /// The tier that this describes; a matrix is read by `read`.
     pub(super) fn resolve(
         &self,
         read: &dyn Fn(&MatrixFile) -> Result<Matrix, String>,

@@ -10,7 +10,7 @@ use crate::verdict::{Violation, told};
 /// Most numbers that are kept: 200 MB of them.
 const NUMBERS_MAX: usize = 50_000_000;
 
-/// A place in a line: a session's operations, or one write of which nobody knows when it happened.
+/// A place in a line: a session's operations, or one write that happened at an unknown time.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     line: usize,

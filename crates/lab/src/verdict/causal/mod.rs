@@ -1,14 +1,14 @@
-//! Nobody sees an effect before its cause.
+//! No client sees an effect before its cause.
 //!
 //! A read is caused by the write whose value it found; an operation of a session is caused by all
 //! that the session did before. **Judged** is *causal consistency* in the sense of Bouajjani, Enea,
 //! Guerraoui and Hamza (*On verifying causal consistency*, 2017): each read can be explained by some
-//! order of the writes that caused it. They show that for histories whose values are told apart this
+//! order of the writes that caused it. They show that for histories with distinct values this
 //! is so if and only if none of four patterns is there:
 //!
 //! | pattern | what is seen |
 //! | --- | --- |
-//! | thin-air read | a value that nobody wrote |
+//! | thin-air read | a value that no operation wrote |
 //! | cyclic causes | operations of which each causes the next, and the last the first |
 //! | lost cause | nothing is found, though a write of the key is among the causes |
 //! | old cause | a value is found, though a write of the key that was itself caused by that value's write is among the causes |
@@ -17,16 +17,17 @@
 //! contradict causes. A write's version is later than those of all writes of its key that caused it,
 //! and a read finds none that is older than one of its causes. With
 //! [`Options::causal_convergence`], a history without versions is searched for their fifth pattern,
-//! cyclic conflicts: no order at all of each key's writes could be that of all replicas. (In their
-//! words, that is CCv instead of CC.)
+//! cyclic conflicts: no order at all of each key's writes could be that of all replicas. (The paper
+//! calls that CCv instead of CC.)
 //!
 //! What each operation was caused by is kept as a vector of one number for each session, how far it
 //! was caused by it, since a session's operations cause one another.
 //!
 //! # What is done about the rest
 //!
-//! - An *unanswered* write that nobody read is left out. One that was read happened after its call,
-//!   but who knows when: it is caused by its session and causes only those who read it.
+//! - An *unanswered* write that no operation read is left out. One that was read happened after its
+//!   call, at an unknown time: it is caused by its session and causes only the operations that read
+//!   it.
 //! - A *delete* is a write. Which delete a read found that found nothing is known from its version, or
 //!   not: then it is enough that some delete, or the beginning, can explain it.
 //! - A *compare-and-set* that succeeded is a read and a write; one that found something else is
@@ -71,7 +72,7 @@ pub fn judge(history: &History, options: &Options) -> Verdict {
 enum Source {
     /// What this operation wrote.
     Write(usize),
-    /// Nothing, and nobody knows what left it.
+    /// Nothing, and what left it is unknown.
     Nothing,
 }
 
@@ -85,7 +86,7 @@ struct Fact {
     writes: bool,
     /// Whether it left nothing.
     deletes: bool,
-    /// Whether nobody knows when it happened.
+    /// Whether it happened at an unknown time.
     loose: bool,
     version: Option<u64>,
 }
@@ -95,9 +96,9 @@ struct Fact {
 struct Facts {
     /// By operation; none for what is passed over.
     facts: Vec<Option<Fact>>,
-    /// By key: whether it may have been deleted without anybody knowing when.
+    /// By key: whether it may have been deleted at an unknown time.
     loose_delete: Vec<bool>,
-    /// A read that found what nobody wrote.
+    /// A read that found what no operation wrote.
     thin_air: Option<usize>,
     /// Whether all acknowledged writes have versions of their own.
     versions: bool,

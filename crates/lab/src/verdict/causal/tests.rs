@@ -44,7 +44,7 @@ fn an_effect_without_its_cause_is_found() {
         "a x 0 1 put 1 ok\n b x 2 3 get 1\n b y 4 5 put 2 ok\n c y 6 7 get 2\n c x 8 9 get none",
         "found nothing",
     );
-    // A session forgets what it wrote, and what it read.
+    // A session loses what it wrote, and what it read.
     broken("a x 0 1 put 1 ok\n a x 2 3 get none", "found nothing");
     broken("a x 0 1 put 1 ok\n b x 2 3 get 1\n b x 4 5 get none", "found nothing");
     // What had been overwritten before the cause.
@@ -65,11 +65,11 @@ fn what_is_not_a_cause_need_not_be_seen() {
     holds("");
     // Real time is no cause.
     holds("a x 0 1 put 1 ok\n b x 2 3 get none\n b x 4 5 get 1");
-    // Two that do not know of each other, seen in either order.
+    // Two of which neither causes the other, seen in either order.
     let two = "a x 0 1 put 1 ok\n b x 0 1 put 2 ok\n";
     holds(&format!("{two} c x 2 3 get 1\n c x 4 5 get 2\n d x 2 3 get 2\n d x 4 5 get 1"));
     holds(&format!("{two} a x 2 3 get 2\n b x 2 3 get 1"));
-    // The cause was overwritten by somebody who knew nothing of it.
+    // The cause was overwritten by an operation that it did not cause.
     holds("a x 0 1 put 1 ok\n a y 2 3 put 3 ok\n b x 0 1 put 2 ok\n c y 4 5 get 3\n c x 6 7 get 2");
     // A stale read promises nothing.
     let mut stale = made::history("a x 0 1 put 1 ok\n a x 2 3 get none");
@@ -130,7 +130,7 @@ fn nothing_may_be_what_a_delete_left() {
     holds("a x 0 1 put 1 ok\n b x 2 3 delete unknown\n a x 4 5 get none");
     broken("a x 0 1 delete ok\n a x 2 3 put 1 ok\n a x 4 5 get none", "no delete explains");
     broken("a x 2 3 put 1 ok\n a x 4 5 get none\n a x 6 7 delete ok", "no delete explains");
-    // The version tells which delete it was.
+    // The version shows which delete it was.
     let two = "a x 0 1 delete ok@1\n a x 2 3 put 1 ok@2\n b x 0 1 delete ok@3\n";
     holds(&format!("{two} a x 4 5 get none@3"));
     broken(&format!("{two} a x 4 5 get none@1"), "overwritten");
@@ -147,7 +147,7 @@ fn what_cannot_be_told_apart_is_not_decided() {
     holds("a x 0 1 put 1 failed\n a x 2 3 put 1 ok\n b x 4 5 get 1");
 }
 
-/// The four patterns, word by word, with the causes of everything as one table.
+/// The four patterns, as published, with the causes of everything as one table.
 fn patterns(history: &History) -> bool {
     let all = &history.operations;
     let count = all.len();
@@ -209,7 +209,7 @@ fn a_judge_that_compares_everything_says_the_same() {
             lines += &format!("c{client} k{key} {at} {} {what}\n", at + 1);
         }
         let mut history = made::history(&lines);
-        // Mostly values that somebody wrote; sometimes ones that nobody did.
+        // Mostly values that an operation wrote; sometimes ones that none did.
         let values: Vec<(String, String)> = history
             .operations
             .iter()
@@ -274,7 +274,7 @@ struct Sent {
     site: usize,
 }
 
-/// What a store says that has several sites, each with clients of its own. Writes go to the others
+/// The history of a store of several sites, each with clients of its own. Writes go to the others
 /// later; of two writes of a key the later version stays. With `patience`, a site takes up a write
 /// only after all that it may have been caused by, so that the store is causal.
 fn sites(seed: u64, operations: usize, patience: bool) -> History {

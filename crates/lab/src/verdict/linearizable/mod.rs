@@ -11,13 +11,13 @@
 //! another text it cannot succeed. An operation that `failed` never happened. One that is `unknown`,
 //! or never returned, happened at some time after its call, or never. Stale reads are left out.
 //!
-//! [`model`] says what operations do, [`search`] looks for the order. If there is none, the history is
-//! cut to the shortest beginning that has none. The operation that returned last in it is the one
-//! that cannot be: without its answer all others can be explained, and it is told what it could
-//! have found instead.
+//! [`model`] defines what operations do, [`search`] looks for the order. If there is none, the
+//! history is cut to the shortest beginning that has none. The operation that returned last in it
+//! is the one that cannot be: without its answer all others can be explained, and the violation
+//! names what it could have found instead.
 //!
 //! Deciding this is NP-complete in general (Gibbons and Korach, *Testing shared memories*, 1997). The
-//! search is quick where values are told apart, and gives up after
+//! search is quick where values are distinct, and gives up after
 //! [`Options::search_steps_max`] where it is not.
 
 mod model;
@@ -30,7 +30,7 @@ use self::search::{Found, Search};
 use super::{Options, Verdict, Violation, answered, shown, told};
 use crate::history::{Action, History, Outcome, Promise};
 
-/// Most values that are told of which an operation could have found any.
+/// Most values to name that an operation could have found.
 const COULD_FIND_MAX: usize = 4;
 
 /// Judges a history; counts its operations.
@@ -94,7 +94,7 @@ impl<'h> Key<'h> {
             return found;
         }
         // What breaks without the conflicts breaks with them, for leaving out what only reads
-        // leaves an order an order; and without them it is more often quickly said.
+        // leaves an order an order; and without them it is more often quickly decided.
         if conflicts
             && let (Found::NoOrder, true, _) =
                 run(Part { conflicts: false, ..part }, true, self.steps_max)

@@ -13,7 +13,7 @@ use crate::verdict::{answered, failed, shown};
 /// A state of a key: an index into [`KeyHistory::states`].
 pub(super) type State = u32;
 
-/// The state of a key that nobody has written.
+/// The state of a key that no operation has written.
 pub(super) const ABSENT: State = 0;
 /// The state in which an absent key is when 0 is added to it.
 pub(super) const ZERO: State = 1;
@@ -61,7 +61,8 @@ pub(super) enum Effect {
     Swap(State, State),
     /// Finds nothing or the number 0, and leaves this state.
     Begin(State),
-    /// Adds to whatever number it finds; only of open operations, since an answer tells the number.
+    /// Adds to whatever number it finds; only of open operations, since an answer contains the
+    /// number.
     Add(i64),
     /// Can never have happened: the number that came back is none that adding can give.
     Impossible,
@@ -104,8 +105,8 @@ pub(super) struct Open {
 /// Which part of a key's history is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<'h> {
-    /// What had been seen by the return of this operation, told by its time and its index: what
-    /// returned later is open, what was called later is not there.
+    /// What had been seen by the return of this operation, identified by its time and its index:
+    /// what returned later is open, what was called later is not there.
     pub(super) until: (u64, usize),
     /// Instead of what this operation did, let it have read this.
     pub(super) instead: Option<(usize, Held<'h>)>,
@@ -239,11 +240,11 @@ impl<'h> KeyHistory<'h> {
     /// Drops open operations that cannot matter, and makes those certain that must have happened.
     ///
     /// **Dropped** is an open put, delete or compare-and-set after which the key holds `v`, if no
-    /// other operation could tell: none that needs `v`, no conflict that allows it, no other open
-    /// operation that acts on it. In any order with it, the next operation after it that is not
-    /// itself without effect writes blindly or is not there at all, for every other kind would find
-    /// `v`. So the order without it explains the same history; and an order without it is one in
-    /// which it did not happen.
+    /// other operation could observe it: none that needs `v`, no conflict that allows it, no other
+    /// open operation that acts on it. In any order with it, the next operation after it that is
+    /// not itself without effect writes blindly or is not there at all, for every other kind would
+    /// find `v`. So the order without it explains the same history; and an order without it is one
+    /// in which it did not happen.
     ///
     /// **Certain** becomes an open put or compare-and-set after which the key holds `v`, if nothing
     /// else can make `v` and some certain operation needs it: in every order it happened, and before
@@ -329,7 +330,7 @@ impl<'h> KeyHistory<'h> {
         self.open.retain(|open| {
             let to = open.effect.makes().filter(|&to| makers[to as usize] == 1);
             match to.and_then(|to| needed_by_us[to as usize]) {
-                // What was seen before it was called was never made; the search will say so.
+                // What was seen before it was called was never made; the search will report it.
                 Some(return_us) if return_us >= open.call_us => {
                     let Open { call_us, effect } = *open;
                     certain.push(Certain { call_us, return_us, effect });

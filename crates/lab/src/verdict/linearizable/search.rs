@@ -6,10 +6,10 @@
 //! order of time, so taking an operation out and putting it back costs nothing. A *configuration*,
 //! which operations are in the order and what the key holds then, is not looked into twice (Lowe,
 //! *Testing for linearizability*, 2017). All operations called later than the first return that is
-//! left are left too, so the candidates tell the configuration: a handful of numbers, however long
-//! the history is.
+//! left are left too, so the candidates identify the configuration: a handful of numbers, however
+//! long the history is.
 //!
-//! Four rules keep the tree narrow. Each says why no explanation is lost.
+//! Four rules keep the tree narrow. Each states why no explanation is lost.
 //!
 //! 1. **A candidate that only reads, and finds what it needs, goes first.** In any order that goes
 //!    on from here it can be moved to the front: it changes nothing.
@@ -23,9 +23,9 @@
 //!    of it and put them in front. What needs a state of the way is on the way, so what is left needs
 //!    other states, and the operations that made those, and that stood before, are still there;
 //!    whatever follows the gaps writes blindly. So it is an order that explains the same. Where the
-//!    premise fails, the rule still guides the search, and a search without it has the last word.
-//! 4. **Of open operations that do the same, the one called first is taken first**: whoever takes
-//!    another one could exchange the two.
+//!    premise fails, the rule still guides the search, and a search without it decides.
+//! 4. **Of open operations that do the same, the one called first is taken first**: an order that
+//!    takes another one could exchange the two.
 //!
 //! For a key that is only written with values of its own and read, rules 2 and 3 leave nothing to
 //! choose: each write is either finished at once or a dead end at once.
@@ -105,7 +105,7 @@ pub(super) struct Search<'k, 'h> {
 }
 
 impl<'k, 'h> Search<'k, 'h> {
-    /// A search for an order; `finish` says whether rule 3 is followed.
+    /// A search for an order; `finish`: whether rule 3 is followed.
     pub(super) fn new(key: &'k mut KeyHistory<'h>, finish: bool) -> Search<'k, 'h> {
         let certain = std::mem::take(&mut key.certain);
         let mut classes: BTreeMap<Effect, Class> = BTreeMap::new();
@@ -144,7 +144,7 @@ impl<'k, 'h> Search<'k, 'h> {
         search
     }
 
-    /// Whether an answer of "no order" under rule 3 is to be believed.
+    /// Whether an answer of "no order" under rule 3 is certain.
     pub(super) fn is_exact(&self) -> bool {
         !self.finish || !self.restless
     }
@@ -560,7 +560,7 @@ impl<'k, 'h> Search<'k, 'h> {
         at
     }
 
-    /// What tells this configuration from others.
+    /// What distinguishes this configuration from others.
     fn configuration(&self) -> Box<[u32]> {
         let mut told = vec![self.state];
         let mut at = self.next[0];
@@ -584,7 +584,7 @@ enum End {
     Finished,
     /// Nowhere: no explanation begins with it.
     Dead,
-    /// Nobody knows.
+    /// Undecided.
     Unclear,
 }
 

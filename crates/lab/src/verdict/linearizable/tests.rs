@@ -33,7 +33,7 @@ fn what_one_copy_would_say_holds() {
     // Two writes at once, in either order.
     holds("a x 0 10 put 1 ok\n b x 0 10 put 2 ok\n c x 11 12 get 1");
     holds("a x 0 10 put 1 ok\n b x 0 10 put 2 ok\n c x 11 12 get 2");
-    // Keys do not know of each other.
+    // Keys are independent of each other.
     holds("a x 0 1 put 1 ok\n a y 2 3 get none");
     holds("a x 0 1 put 1 ok\n a x 2 3 delete ok\n a x 4 5 get none");
     holds(
@@ -68,7 +68,7 @@ fn what_no_copy_would_say_is_broken() {
     broken("a x 0 1 add 1 = 1\n b x 0 1 add 1 = 1");
     broken("a x 0 1 put z ok\n b x 2 3 add 1 = 1");
     broken("a x 0 1 add 9223372036854775807 = -2");
-    // Two win the same exchange, or one loses to nobody.
+    // Two win the same exchange, or one loses to none.
     broken("a x 0 9 cas none 1 ok\n b x 0 9 cas none 2 ok");
     broken("a x 0 1 cas none 1 conflict");
     // A deleted value comes back.
