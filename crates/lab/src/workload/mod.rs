@@ -3,7 +3,7 @@
 //! A workload decides what to do next and does nothing itself: the same one drives the simulator,
 //! real sites, and other stores beside them. All chance comes from the generator that the caller
 //! seeds. Keys come without a scope; the caller puts the site's prefix before them, or whatever its
-//! world says. Values come as a size; the caller makes them, and makes each unique where it is
+//! world sets. Values come as a size; the caller makes them, and makes each unique where it is
 //! judged.
 //!
 //! | kind | what it is like |
