@@ -1,15 +1,15 @@
 //! Slots that are frozen for a site which has left are served again.
 //!
-//! A site that could not be reached, or that a failover named, learns afterwards that the destination of
-//! what it had frozen is not listed any more: nobody is there to install it, or to refuse it. It asks all
-//! sites that are listed for their inventories, which also brings them the registry without the destination,
-//! so that none of them takes anything from there any more. If one knows a later owner that is listed, that
-//! one owns the slot, and what is here is a copy of former times ([`super::release`] asks for that, too);
-//! else the slot is served here again, at an epoch above all that are known. The rule is
-//! [`leaving::reclaims`].
+//! A site that could not be reached, or that a failover named, finds afterwards that the
+//! destination of what it had frozen is not listed any more: no site can install it, or refuse it.
+//! It asks all sites that are listed for their inventories, which also brings them the registry
+//! without the destination, so that none of them takes anything from there any more. If one reports
+//! a later owner that is listed, that one owns the slot, and what is here is a copy of former times
+//! ([`super::release`] asks for that, too); else the slot is served here again, at an epoch above
+//! all that are reported. The rule is [`leaving::reclaims`].
 //!
-//! What a site has told stays true: an owner that nobody has told of cannot come to be while the slot is
-//! frozen here. So who has told is not asked again under the same registry.
+//! What a site has reported stays true: an owner that no site has reported cannot come to be while
+//! the slot is frozen here. So a site that has answered is not asked again under the same registry.
 
 use super::machine::tokens::Token;
 use super::{Origin, Site};
@@ -25,15 +25,16 @@ use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 
-/// How long inventories are waited for before they are asked for again.
+/// How long inventories are waited for before they are requested again.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// When all have told, and some slot is not to be served here, they are asked again after so long.
+/// When all have answered, and some slot is not to be served here, they are requested again after
+/// so long.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What a leader knows of what others have, as slots are frozen here for a site that has left.
+/// What others have reported to a leader, as slots are frozen here for a site that has left.
 #[derive(Debug, Default)]
 pub(super) struct Stranded {
-    /// The registry by which they were asked: who was listed then need not be any more.
+    /// The registry by which they were asked: a site that was listed then need not be any more.
     version: Ballot,
     not_before: Option<Duration>,
     missing: BTreeMap<u64, SiteId>,
@@ -58,8 +59,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         frozen.collect()
     }
 
-    /// Goes on with slots that are frozen for a site that has left: asks who owns them, and serves again
-    /// what nobody does.
+    /// Goes on with slots that are frozen for a site that has left: asks for their owners, and
+    /// serves again those that no site owns.
     pub(super) fn reclaim(&mut self) {
         let stranded = self.stranded();
         let Some(member) = self.machine.membership().filter(|_| !stranded.is_empty()) else {
@@ -115,7 +116,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Every listed site has told what it has.
+    /// Every listed site has reported what it has.
     fn reclaim_of(
         &mut self,
         own: SiteId,

@@ -241,7 +241,7 @@ impl World {
         self.reclaim(scene, at, out);
     }
 
-    /// What is frozen for a site that has left is served again when nobody owns it.
+    /// What is frozen for a site that has left is served again when no site owns it.
     fn reclaim(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
         let site = &scene.sites[at];
         let Token::Frozen { epoch, to } = site.holding.token else { return };

@@ -19,13 +19,13 @@ fn set(sites: &[u32]) -> RegistrarSet {
     sites.iter().map(|site| SiteId(*site)).collect()
 }
 
-/// Which sites there are, who holds the registry first, and what commands make of that.
+/// Which sites there are, which site holds the registry first, and what commands make of that.
 #[derive(Clone)]
 struct Scene {
     sites: u32,
     registrars: &'static [u32],
     sets: &'static [(Number, &'static [u32])],
-    /// The first command of `sets` was chosen, and only the second site knows.
+    /// The first command of `sets` was chosen, and only the second site has that.
     second_knows: bool,
 }
 

@@ -8,7 +8,7 @@ pub(crate) trait Explore {
     /// A state, as it is kept.
     type State: Copy;
 
-    /// What a state is known by.
+    /// What identifies a state.
     fn key(&self, state: &Self::State) -> u64;
     /// Every step from a state.
     fn expand(&mut self, state: &Self::State, emit: &mut dyn FnMut(Self::State, &'static str));
@@ -60,7 +60,8 @@ pub(crate) fn hash(numbers: impl IntoIterator<Item = u32>) -> u64 {
     hash
 }
 
-/// Searches from a state on. `traced` keeps where each state came from, to tell how it came to a fault.
+/// Searches from a state on. `traced` keeps where each state came from, to show how it came to a
+/// fault.
 pub(crate) fn search<E: Explore>(
     world: &mut E,
     first: E::State,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// More commands than that a value does not take.
 const COMMANDS_MAX: usize = 5;
 
-/// A command. What it does is for [`Rules`] to say.
+/// A command. What it does is defined by [`Rules`].
 pub(crate) type Number = u8;
 /// What is applied, and the version that it got.
 pub(crate) type Applied = (Number, Ballot);

@@ -47,7 +47,7 @@ struct Attempt {
     recovery: Option<(Vec<SiteId>, Ballot)>,
     /// The acceptors that have accepted.
     acked: u8,
-    /// Its site knows that it is chosen.
+    /// Its site has learned that it is chosen.
     learned: bool,
     /// A site accepted it that had a copy of a higher term.
     outlived: bool,
@@ -100,7 +100,7 @@ pub(crate) struct World {
     /// The attempts that a site can begin, by its acceptor: that acceptor then, and the attempt.
     starts: HashMap<(u32, u32, bool), Starts>,
     pairs: HashMap<(u32, u32), Option<&'static str>>,
-    /// Whether an attempt can still get what it needs, by who may answer.
+    /// Whether an attempt can still get what it needs, by the sites that may answer.
     alive: HashMap<(u32, u8), bool>,
 }
 
@@ -203,7 +203,7 @@ impl World {
             asked: sites,
             needs,
         };
-        // 0 to 2 stand for none and for the dead.
+        // 0 to 2 stand for none and for dead attempts.
         let number = self.attempts.len() as u32 + DEAD_RECOVERY + 1;
         self.attempts.push((attempt, facts));
         self.attempt_numbers.insert(key, number);

@@ -20,7 +20,7 @@ fn the_holder_says_whether_a_copy_is_still_right() {
     sites.put(WEST, &key, &long);
     assert_eq!(sites.get(EAST, &key), (Some(long.clone()), WAY));
     let from = sites.lab.trace.as_ref().unwrap().len();
-    // It goes to the holder all the same, which says a word.
+    // It goes to the owner all the same, which answers briefly.
     assert_eq!(sites.get(EAST, &key), (Some(long.clone()), WAY));
     let trace = &sites.lab.trace.as_ref().unwrap()[from..];
     assert!(trace.contains("Answered unchanged"), "{trace}");
@@ -38,7 +38,7 @@ fn the_holder_says_whether_a_copy_is_still_right() {
     sites.write(WEST, delete);
     assert_eq!(sites.get(EAST, &key).0, None);
     assert_eq!(sites.counted(EAST), (0, 2, 4));
-    // That a key is absent is known, too, until it is there.
+    // That a key is absent is cached, too, until it is there.
     assert_eq!(sites.get(EAST, &key).0, None);
     assert_eq!(sites.counted(EAST), (0, 3, 4));
     sites.put(WEST, &key, "fourth");

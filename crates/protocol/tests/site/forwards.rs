@@ -128,8 +128,8 @@ impl Sites {
         self.ask(node, self.read()).map(value)
     }
 
-    /// West is lost, others take over from it, and the key is written anew; the follower, which knows
-    /// nothing of all that, reaches west again.
+    /// West is lost, others take over from it, and the key is written anew; the follower, which has
+    /// received nothing of all that, reaches west again.
     fn fail_over(&mut self) {
         self.lab.isolate(EAST, self.alone as u64);
         self.lab.part_site(WEST);

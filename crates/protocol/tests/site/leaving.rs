@@ -169,7 +169,8 @@ fn what_is_given_up_by_name_is_handed_to_nobody() {
     assert!(sites.found(D) < KEYS);
 }
 
-/// A freezes a slot of this key for C, which has not heard of it; then A cannot be reached, and C leaves.
+/// A freezes a slot of this key for C, which has not received the move; then A cannot be reached,
+/// and C leaves.
 fn strand(sites: &mut Sites, key: &str) -> Slot {
     let slot = Slot::of_key(key.as_bytes());
     sites.lab.part_site(C);
@@ -197,7 +198,7 @@ fn what_is_frozen_for_a_site_that_has_left_is_served_again() {
     let mut sites = Sites::new(4);
     let key = key_of_a(&sites);
     let slot = strand(&mut sites, &key);
-    // A needs the word of all others.
+    // A needs the inventories of all others.
     sites.lab.part_site(D);
     sites.lab.rejoin_site(A);
     sites.lab.run(MS * 20_000);
@@ -215,7 +216,7 @@ fn what_the_site_that_left_had_handed_on_is_not_served_again() {
     let mut sites = Sites::new(4);
     let key = key_of_a(&sites);
     let slot = strand(&mut sites, &key);
-    // As if C had taken it, and given it to B, which D has heard of.
+    // As if C had taken it, and given it to B, which D has learned of.
     let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
     sites.write(D, Command::Register { holder: SiteId(2), slots });
     sites.lab.rejoin_site(A);

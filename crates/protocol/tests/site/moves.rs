@@ -16,8 +16,8 @@
 //! | `put k1 v at=west/n1 [number=7]`, `add`, `get` | a client of a node asks; `number`: it numbers its write |
 //! | `hold west east`, `deliver west east [3]`, `lose west east [3]`, `release west east` | messages from west to east |
 //! | `refuse west east` | east is asked to refuse the last move that west began |
-//! | `leave west` | an operator tells a site to leave |
-//! | `sites_left` | the sites of the registry, as each one's leader knows it |
+//! | `leave west` | an operator orders a site to leave |
+//! | `sites_left` | the sites of the registry, as each one's leader has it |
 //! | `run 100`, `skip 100` | lets so many milliseconds pass; `skip` shows nothing of them |
 //! | `until west logs freeze` | lets time pass until a node of west puts that into its log |
 //! | `until east hears piece` | lets time pass until a message with that word reaches east |
@@ -63,7 +63,7 @@ struct Script {
 
 impl Script {
     fn new() -> Script {
-        // Mirrors would be told of all the while; they are another story.
+        // Mirrors would be notified all the while; they are not the subject here.
         let world = Simulation::new(1, Settings { mirrors: false, ..Settings::default() });
         Script { world, space: KeyspaceId::DEFAULT, shown: 0, at: None, logged: BTreeSet::new() }
     }
@@ -179,7 +179,7 @@ impl Script {
         shown
     }
 
-    /// Lets time pass until the trace says something new.
+    /// Lets time pass until the trace has something new.
     fn until(&mut self, is_it: impl Fn(&str) -> bool) -> Result<(), Failed> {
         let (until, mut seen) = (self.world.now() + PATIENCE, self.trace_len());
         while self.world.now() < until {

@@ -83,7 +83,7 @@ impl Sites {
         held.next().unwrap()
     }
 
-    /// Asks, and says how long it took.
+    /// Asks, and returns how long it took.
     pub(super) fn ask(&mut self, site: usize, body: Body) -> (Answer, Duration) {
         let before = self.lab.now();
         let (answers, took) = self.ask_all(site, vec![body]);

@@ -1,5 +1,5 @@
-//! Golden scripts: what nodes say to each other, as one reads it. `UPDATE_GOLDENFILES=1` rewrites
-//! them. Heartbeats that say nothing new are left out; links take 1 ms, an fsync 2 ms.
+//! Golden scripts: what nodes send to each other, as one reads it. `UPDATE_GOLDENFILES=1` rewrites
+//! them. Heartbeats that contain nothing new are left out; links take 1 ms, an fsync 2 ms.
 //!
 //! | command | what it does |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | `put k v at=n1`, `add k at=n1`, `get k at=n1` | a client of n1 asks |
 //! | `remove n2 at=n1 [force=true]`, `transfer n2 at=n1` | an operator asks n1 |
 //! | `run 100` | lets so many milliseconds pass |
-//! | `crash n1`, `restart n1`, `wipe n1` | a node dies, comes back, comes back with an empty disk |
+//! | `crash n1`, `restart n1`, `wipe n1` | a node crashes, comes back, comes back with an empty disk |
 //! | `aside n1`, `exchange n1` | … with an empty disk, and the old one is kept; the kept one is put in |
 //! | `second n1` | another machine with the id of n1 asks to be taken in |
 //! | `cut n1 n2`, `isolate n1`, `heal` | links |

@@ -1,4 +1,4 @@
-//! Clients of a world that know what they may believe.
+//! Clients of a world that track which answers are possible.
 //!
 //! Each client does one thing after the other, at whichever node it picks:
 //!
@@ -62,7 +62,7 @@ struct Client {
     not_before: Duration,
 }
 
-/// Clients and what they know.
+/// Clients and what is certain for them.
 pub(crate) struct Workload {
     clients: BTreeMap<u64, Client>,
     numbers: BTreeMap<Number, Bounds>,
@@ -223,7 +223,7 @@ impl Workload {
             (_, Err(Failure::Refused(refusal))) => {
                 panic!("#{}: a valid request is refused: {refusal}", ticket.0)
             }
-            // It goes on until it knows.
+            // It goes on until the outcome is certain.
             (doing @ (Doing::AddOwn | Doing::Put | Doing::Read { .. }), Err(_)) => {
                 client.doing = Some(doing);
             }

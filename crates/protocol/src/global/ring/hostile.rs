@@ -21,7 +21,7 @@ pub fn check_any_row(bytes: &[u8]) {
 }
 
 /// Any message is refused, or leaves a site with pointers that can be kept and read again. The first
-/// byte says who speaks.
+/// byte names the sender.
 pub fn check_any_say(bytes: &[u8]) {
     let Some((from, bytes)) = bytes.split_first() else { return };
     let Ok(say) = RingSay::decode(bytes) else { return };
@@ -60,7 +60,7 @@ fn question(say: &RingSay) -> Option<u64> {
     }
 }
 
-/// The same; an answer to this question, if it is an answer: to others nobody listens.
+/// The same; an answer to this question, if it is an answer: answers to others are ignored.
 fn answering(mut say: RingSay, id: u64) -> RingSay {
     match &mut say.say {
         Some(Say::Pointers(answer)) => answer.id = id,
@@ -78,7 +78,7 @@ mod tests {
     use wire::ring::{Find, Found, Gap, Leave, Member, Neighbours, Notify, Pointers, Way};
 
     fn member() -> impl Strategy<Value = Member> {
-        // Points of the ring that hears it, and any others.
+        // Points of the ring that receives it, and any others.
         let points = (1u32..=4).prop_flat_map(|site| {
             (0u32..2).prop_map(move |index| Point::of_virtual(SiteId(site), index).0)
         });

@@ -1,4 +1,4 @@
-//! The ring as it should be: all pointers of all sites, worked out from who is there.
+//! The ring as it should be: all pointers of all sites, computed from the members.
 //!
 //! No site can do this. It is what a ring that is left in peace becomes, so tests compare with it;
 //! and experiments with many sites begin with it instead of joining them one by one.

@@ -19,7 +19,7 @@ pub enum Violation {
     /// There are no living members at all.
     #[error("no site of the ring is alive")]
     NoRing,
-    /// A member has nobody alive in its successor list.
+    /// A member has no live member in its successor list.
     #[error("{0:?} knows no living member that comes after it")]
     NoSuccessor(Member),
     /// The living members go around in more than one ring; one of each.
@@ -48,8 +48,8 @@ fn nexts(rings: &[&Ring], live: &BTreeSet<SiteId>) -> Result<BTreeMap<Member, Me
 /// Whether the invariant holds: at least one ring, at most one ring, an ordered ring, connected
 /// appendages. (With one way on from each member, the last follows from the first two.)
 ///
-/// `live` are the sites that run and whose driver says `is_confirmed`: one that has come back counts
-/// as crashed until somebody has taken it in.
+/// `live` are the sites that run and whose driver `is_confirmed`: one that has come back counts
+/// as crashed until a site has taken it in.
 pub fn check(rings: &[&Ring], live: &BTreeSet<SiteId>) -> Result<(), Violation> {
     let nexts = nexts(rings, live)?;
     let Some(&start) = nexts.keys().next() else { return Err(Violation::NoRing) };
@@ -62,7 +62,7 @@ pub fn check(rings: &[&Ring], live: &BTreeSet<SiteId>) -> Result<(), Violation> 
         ring.push(at);
         at = nexts[&at];
     }
-    // Who leads to a member that leads to the ring leads to it too.
+    // One that leads to a member that leads to the ring leads to it too.
     let mut leads: BTreeSet<Member> = ring.iter().copied().collect();
     for member in nexts.keys() {
         let (mut way, mut at) = (BTreeSet::new(), *member);

@@ -3,7 +3,7 @@
 //! Any node of a site can do this, with the pointers in its copy of the site's state. Each question
 //! has a deadline; a site that does not answer is left out and the next best one asked. Lookups of
 //! one point at the same time are one lookup. What is found is a hint, as old as the pointers it was
-//! read from: whoever acts on it must be ready to hear "not here".
+//! read from: a caller that acts on it must expect the answer "not here".
 
 use super::point::Point;
 use super::pointers::Ring;
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::ring::{Found, RingSay, Say};
 
-/// How long a site that is asked the way may take, if nobody says otherwise.
+/// How long a site that is asked the way may take, unless it is set.
 pub const LOOKUP_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What the lookups want done or have found.
+/// The effects and results of the lookups.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LookupOutput {
     /// Send this to a node of that site.
@@ -37,7 +37,7 @@ pub enum LookupOutput {
         /// Messages to other sites that it took.
         hops: u32,
     },
-    /// Nobody that was asked knew, or too many are under way.
+    /// No site that was asked had the answer, or too many are under way.
     Failed {
         /// The lookup.
         id: u64,
@@ -80,7 +80,7 @@ impl Lookups {
         self.begin_without(now, target, &[], ring)
     }
 
-    /// The same without these sites, which are known not to answer. (A lookup of the point that is
+    /// The same without these sites, which certainly do not answer. (A lookup of the point that is
     /// under way may not leave them out; it finds out by itself.)
     pub fn begin_without(
         &mut self,
@@ -117,7 +117,7 @@ impl Lookups {
         true
     }
 
-    /// Does not wait any longer for a site that the shell knows to be out of reach.
+    /// Does not wait any longer for a site that the shell reports out of reach.
     pub fn unreachable(&mut self, now: Duration, site: SiteId, ring: &Ring) {
         self.give_up(now, ring, |lookup| lookup.walk.is_waiting_for(site));
     }

@@ -1,4 +1,4 @@
-//! Positions on the ring, and who stands there.
+//! Positions on the ring, and the virtual nodes there.
 //!
 //! The positions are the numbers of 64 bits in a circle, so every sum and difference wraps. (Chord
 //! programs have been wrong about this: a finger that starts past the end of the numbers is lost,
@@ -15,7 +15,7 @@ use model::{SiteId, Slot, limits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point(pub u64);
 
-/// What tells the number of a slot from that of a virtual node.
+/// What distinguishes the number of a slot from that of a virtual node.
 const SLOTS: u64 = 1 << 31;
 /// The same of a run of slots.
 const RUNS: u64 = 1 << 30;
@@ -59,7 +59,7 @@ impl Point {
 pub struct Member {
     /// Where it is.
     pub point: Point,
-    /// Whose it is.
+    /// Its site.
     pub site: SiteId,
 }
 
@@ -80,7 +80,8 @@ const VIRTUALS: f64 = 8.0;
 
 /// How many virtual nodes a site of this capacity has: its share of the ring is proportional to
 /// it. With eight, one site's share varies by about a third around that; what must be balanced
-/// better is not the ring's (slots have homes, and the ring only says who knows the holder).
+/// better is not the ring's (slots have homes, and the ring only finds the site that has registered
+/// the owner).
 pub fn virtual_count(capacity: f64) -> u32 {
     let wanted = (capacity * VIRTUALS).round();
     // A float becomes the nearest integer there is, and no number becomes 0.

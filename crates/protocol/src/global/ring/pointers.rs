@@ -1,13 +1,13 @@
-//! The pointers of one site: what its virtual nodes know of the others.
+//! The pointers of one site: from its virtual nodes to the others.
 //!
 //! Each virtual node has its own pointers, but all are read and changed together, which allows two
 //! things that Chord's nodes could not do.
 //!
-//! A **successor list** ends at the next virtual node of the same site. That one is alive whenever
-//! the list is read, so nothing after it is needed; and the rest is in *its* list. What others are
-//! told ([`Ring::told`]) is the lists strung together, since to them the whole site is one that may
-//! crash. Otherwise a list ends with the [`limits::RING_SUCCESSORS`]th other site; it holds whatever
-//! virtual nodes stand between (a list never skips a live member), and at most
+//! A **successor list** ends at the next virtual node of the same site. That one is up whenever
+//! the list is read, so nothing after it is needed; and the rest is in *its* list. What others
+//! receive ([`Ring::told`]) is the lists strung together, since to them the whole site is one that
+//! may crash. Otherwise a list ends with the [`limits::RING_SUCCESSORS`]th other site; it holds
+//! whatever virtual nodes stand between (a list never skips a live member), and at most
 //! [`limits::RING_LIST_MEMBERS_MAX`] of them, which only rings with very unequal sites reach.
 //!
 //! **Fingers** are kept a virtual node, not a site, and only up to the next virtual node of the same
@@ -21,12 +21,12 @@ use super::point::{Member, Point};
 use model::{SiteId, limits};
 use std::collections::BTreeMap;
 
-/// What one virtual node knows.
+/// The pointers of one virtual node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pointers {
-    /// Who comes after it, in order, nobody skipped as far as it knows. Never empty.
+    /// Its successors, in order, none skipped as far as it has found. Never empty.
     pub(super) successors: Vec<Member>,
-    /// Who comes before it. `None`: nobody has said so yet.
+    /// Its predecessor. `None`: no member has claimed that place yet.
     pub(super) predecessor: Option<Member>,
     /// The first member at each doubling of the distance, between the list's end and the site's
     /// next virtual node, in order.
@@ -56,7 +56,7 @@ impl Ring {
         Ring { site, virtuals: points.collect() }
     }
 
-    /// Whose pointers these are.
+    /// The site of these pointers.
     pub fn site(&self) -> SiteId {
         self.site
     }
@@ -77,17 +77,17 @@ impl Ring {
         waiting.map(|(point, _)| self.own(*point))
     }
 
-    /// Who comes after one of the site's virtual nodes, as far as it is known.
+    /// The successors of one of the site's virtual nodes, as far as they are known.
     pub fn successors(&self, point: Point) -> &[Member] {
         self.pointers(point).map_or(&[], |pointers| &pointers.successors)
     }
 
-    /// Who comes before one of them.
+    /// The predecessor of one of them.
     pub fn predecessor(&self, point: Point) -> Option<Member> {
         self.pointers(point)?.predecessor
     }
 
-    /// The far members that one of them knows.
+    /// The far members that one of them has pointers to.
     pub fn fingers(&self, point: Point) -> &[Member] {
         self.pointers(point).map_or(&[], |pointers| &pointers.fingers)
     }
@@ -102,7 +102,7 @@ impl Ring {
         !self.is_member()
     }
 
-    /// Everybody who is pointed to, some more than once.
+    /// All members that are pointed to, some more than once.
     pub fn known(&self) -> impl Iterator<Item = Member> + '_ {
         self.joined().flat_map(|(_, pointers)| {
             let near = pointers.successors.iter().chain(&pointers.predecessor);
@@ -110,7 +110,7 @@ impl Ring {
         })
     }
 
-    /// What others are told of who comes after a virtual node: its list, and where that ends at
+    /// What others receive of the successors of a virtual node: its list, and where that ends at
     /// another one of the site, that one's list, and so on, until enough other sites are named.
     pub fn told(&self, point: Point) -> Vec<Member> {
         let mut told = Vec::new();
@@ -127,7 +127,7 @@ impl Ring {
                 }
             }
             match self.successors(at).last() {
-                // Once around: said too, so that whoever is told knows that there is nobody else.
+                // Once around: named too, as this shows the receiver that there is no other member.
                 Some(last) if last.point == point => return told,
                 Some(last) if last.site == self.site && others.len() < limits::RING_SUCCESSORS => {
                     at = last.point;
@@ -177,9 +177,9 @@ impl Ring {
         before.next_back().map_or_else(last, |(other, _)| *other)
     }
 
-    /// Gives a member this successor list, which is cut as the module's head says: the site's own
-    /// next member takes the place of whatever is at or after it, and of an empty list. Points that
-    /// were the site's once are left out.
+    /// Gives a member this successor list, which is cut as the module's head describes: the site's
+    /// own next member takes the place of whatever is at or after it, and of an empty list. Points
+    /// that were the site's once are left out.
     pub(super) fn put(&mut self, point: Point, list: impl IntoIterator<Item = Member>) {
         let end = self.point_after(point);
         let (mut near, mut others) = (Vec::<Member>::new(), Vec::<SiteId>::new());
@@ -216,7 +216,7 @@ impl Ring {
         });
     }
 
-    /// Sets who comes before a member: not farther than the site's own member before it.
+    /// Sets the predecessor of a member: not farther than the site's own member before it.
     pub(super) fn set_predecessor(&mut self, point: Point, predecessor: Member) {
         let own = self.own(self.point_before(point));
         // A message may name another site at a point of this one: the point is this site's.
@@ -234,8 +234,8 @@ impl Ring {
         member.site == self.site && !self.is_joined(member.point)
     }
 
-    /// Makes a virtual node a member, with the list of the one after it and what that one said of
-    /// who comes before it.
+    /// Makes a virtual node a member, with the list of the one after it and that one's
+    /// predecessor.
     pub(super) fn insert(&mut self, point: Point, list: Vec<Member>, predecessor: Option<Member>) {
         self.virtuals.insert(point, Some(Pointers::default()));
         self.put(point, list);
@@ -269,9 +269,9 @@ impl Ring {
         self.virtuals.values_mut().for_each(|pointers| *pointers = None);
     }
 
-    /// Forgets members that are no more: they vanish from lists and fingers, and the members of
-    /// the site whose list that leaves empty are told. Who comes before is not changed: only who
-    /// takes its place can say that.
+    /// Drops members that are no more: they vanish from lists and fingers, and the members of
+    /// the site with a list that this leaves empty are returned. Predecessors are not changed: only
+    /// the one that takes a place replaces the predecessor there.
     pub(super) fn forget(&mut self, gone: impl Fn(&Member) -> bool) -> Vec<Point> {
         let mut lost = Vec::new();
         let site = self.site;
@@ -290,13 +290,13 @@ impl Ring {
         lost
     }
 
-    /// Learns who comes first at or after the point `2^exponent` after a member.
+    /// Sets the first member at or after the point `2^exponent` after a member.
     pub(super) fn set_finger(&mut self, point: Point, exponent: u32, found: Member) {
         let end = self.point_after(point);
         let reached = self.successors(point).last().map_or(0, |last| point.until(last.point));
         let Some(Some(pointers)) = self.virtuals.get_mut(&point) else { return };
         let (start, until) = ((1u64 << exponent) - 1, point.until(found.point));
-        // Nobody is between, and one a doubling is enough.
+        // No member is between, and one a doubling is enough.
         let doubling = exponent_of(until.max(start));
         let until_max = 1u64.checked_shl(doubling + 1).map_or(u64::MAX, |end| end - 1);
         pointers.fingers.retain(|finger| {

@@ -1,27 +1,28 @@
-//! One step of a lookup: what a site knows about the way to a point.
+//! One step of a lookup: what a site's pointers give on the way to a point.
 //!
-//! *Responsible* for a point is the first member at or after it. A site that is responsible knows it
-//! by its predecessor; one whose successor list reaches past the point knows who is; any other names
-//! the nearest member before the point that it knows, who knows more about that part of the ring.
+//! *Responsible* for a point is the first member at or after it. A site that is responsible finds
+//! that by its predecessor; one with a successor list that reaches past the point finds it there;
+//! any other names the nearest member before the point that it points to, which has more pointers
+//! to that part of the ring.
 //!
 //! Everything here reads and decides nothing for good: the pointers may be some messages old, and
-//! whoever is named may say otherwise. That a slot has one holder does not rest on it.
+//! the named site may answer otherwise. That a slot has one owner does not rest on it.
 
 use super::point::{Member, Point};
 use super::pointers::Ring;
 use model::SiteId;
 use wire::ring::{Find, Found, Way};
 
-/// What a site knows about the way to a point.
+/// What a site's pointers give on the way to a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It is responsible itself.
     Mine,
-    /// That site is responsible, as far as this one knows.
+    /// That site is responsible, by this one's pointers.
     At(SiteId),
     /// That site is nearer; ask it.
     Ask(SiteId),
-    /// It is not of the ring and knows nothing.
+    /// It is not of the ring and has no pointers.
     Nobody,
 }
 
@@ -45,7 +46,7 @@ impl Ring {
         self.step_without(target, &[])
     }
 
-    /// The next step, on which none of these sites (they do not answer, say) is named.
+    /// The next step, on which none of these sites (for instance as they do not answer) is named.
     pub fn step_without(&self, target: Point, without: &[SiteId]) -> Step {
         match self.route(target, without) {
             Route::Mine(_) => Step::Mine,
@@ -89,8 +90,9 @@ impl Ring {
             return Route::Mine(own);
         }
         let before = self.point_before(target);
-        // Nobody is between two neighbours of a list, so the list knows who is responsible. (For a
-        // virtual node of our own, its predecessor may know of somebody the list does not.)
+        // No member is between two neighbours of a list, so the list contains the responsible one.
+        // (For a virtual node of our own, its predecessor may point to a member that the list
+        // lacks.)
         let mut list = self.successors(before).iter().filter(|member| named(member));
         match list.find(|member| is_within(target, before, member.point)) {
             Some(next) if next.site != self.site => return Route::At(*next),
@@ -105,8 +107,8 @@ impl Ring {
         let others = || self.known().filter(|member| member.site != self.site && named(member));
         let nearer = |member: &Member| member.point.is_between(before, target);
         let nearest = others().filter(nearer).min_by_key(|member| member.point.until(target));
-        // All of the list is to be left out, and whoever else is before the point: somebody farther
-        // away, who knows a way around.
+        // All of the list is to be left out, and all others before the point: one farther
+        // away may have a way around.
         let farther = || others().min_by_key(|member| member.point.until(target));
         match nearest.or_else(farther) {
             Some(other) => Route::Ask(other),

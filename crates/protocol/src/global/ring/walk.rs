@@ -1,8 +1,8 @@
-//! One lookup, whoever asks the questions: where it is, whom it avoids, whom it asks next.
+//! One lookup, for any caller: where it is, which sites it avoids, which site it asks next.
 //!
 //! It goes on from answer to answer, always nearer to the point. A site that does not answer, is of
-//! no ring or leads astray is avoided from then on, by whoever is asked too, and the lookup begins
-//! again at home.
+//! no ring or redirects wrongly is avoided from then on, by the asked sites too, and the lookup
+//! begins again at its own site.
 
 use super::point::{Member, Point};
 use super::pointers::Ring;
@@ -30,13 +30,13 @@ pub(super) enum Next {
 }
 
 impl Walk {
-    /// A lookup of a point, whose answer is to be none of these sites'.
+    /// A lookup of a point, with an answer that is none of these sites.
     pub(super) fn new(target: Point, avoided: impl IntoIterator<Item = SiteId>) -> Walk {
         let avoided = avoided.into_iter().take(limits::RING_AVOIDED_MAX).collect();
         Walk { target, hops: 0, avoided, asked: None, until: None }
     }
 
-    /// Begins with what the site itself knows.
+    /// Begins with the site's own pointers.
     pub(super) fn begin(&mut self, ring: &Ring) -> Next {
         self.until = None;
         match ring.route(self.target, &self.avoided) {

@@ -18,18 +18,18 @@ pub(super) struct Asked {
     pub(super) about: About,
 }
 
-/// Why something is asked.
+/// The purpose of a question.
 #[derive(Clone, Debug)]
 pub(super) enum About {
-    /// A member wants its first successor's list.
+    /// A member requests its first successor's list.
     Stabilize { of: Point, first: Member },
-    /// A member has heard of a nearer successor from its first one.
+    /// A member has the name of a nearer successor from its first one.
     Nearer { of: Point, nearer: Member },
     /// A member has found a nearer successor by a seek.
     Merge { of: Point, nearer: Member },
-    /// A member wants to know whether its predecessor lives, or another one takes its place.
+    /// A member checks whether its predecessor is alive, or another one takes its place.
     Alive { of: Point, before: Member, instead: Member },
-    /// A virtual node wants to join before this member; `back`: so many were asked already.
+    /// A virtual node is to join before this member; `back`: so many were asked already.
     Copy { of: Point, after: Member, back: u32 },
     /// The way to a point.
     Way { walk: Walk, goal: Goal },
@@ -129,8 +129,8 @@ impl Driver {
         }
     }
 
-    /// Forgets members that are no more. Whose first successor is another one now stabilizes at
-    /// once; who has none left seeks one.
+    /// Drops members that are no more. A virtual node with another first successor now stabilizes
+    /// at once; one that has none left seeks one.
     pub(super) fn forget(&mut self, now: Duration, gone: impl Fn(&Member) -> bool) {
         let (before, me) = (self.firsts(), self.ring.site());
         let pointed: Vec<SiteId> = self.ring.known().map(|member| member.site).collect();

@@ -1,7 +1,7 @@
-//! Leaving: the neighbours are told who is on the other side, so that the gap closes at once.
+//! Leaving: each neighbour receives the name of the other one, so that the gap closes at once.
 //!
-//! It is said once. A neighbour that does not hear it finds that the site answers "no member of the
-//! ring", or does not answer at all, and goes on as after a crash.
+//! It is sent once. A neighbour that does not receive it finds that the site answers "no member of
+//! the ring", or does not answer at all, and goes on as after a crash.
 
 use super::Driver;
 use crate::global::ring::point::{Member, Point};

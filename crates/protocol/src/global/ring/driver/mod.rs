@@ -2,43 +2,43 @@
 //!
 //! This is Chord's maintenance as Pamela Zave corrected it:
 //!
-//! - **Join**: look up who comes after the new virtual node, go back from there while somebody nearer
+//! - **Join**: look up the successor of the new virtual node, go back from there while a nearer one
 //!   is known, and copy that one's whole list. Only then it is a member (`search`).
 //! - **Stabilize**: ask the first of the list for its pointers and take over its list; a dead first
 //!   one is dropped and the next one asked. If the first one's predecessor is nearer, ask *that one*,
-//!   and take its list only if it answers. Then tell the first of the list that one is before it
+//!   and take its list only if it answers. Then notify the first of the list that one is before it
 //!   (`stabilize`).
-//! - **Rectify**: whoever is told so takes the new predecessor if it is nearer than the old one, or
-//!   if the old one, asked, is dead.
+//! - **Rectify**: the notified member takes the new predecessor if it is nearer than the old one,
+//!   or if the old one, asked, is dead.
 //! - **Fingers** are refreshed one after another by lookups; they make ways short and nothing right.
 //!
-//! Beyond Chord there are three things, made of the same two steps: to look up who comes after one's
-//! own virtual node by way of some *other* site, and to take whoever is found if it is nearer and
-//! answers with its list, as a joining node would (a *seek*).
+//! Beyond Chord there are three things, made of the same two steps: to look up the successor of
+//! one's own virtual node by way of some *other* site, and to take the member that is found if it
+//! is nearer and answers with its list, as a joining node would (a *seek*).
 //!
 //! - **Merging.** Two halves of a cut network become two rings, each of which is whole for itself.
 //!   They merge again: now and then a site seeks by way of a site of the directory that it has no
-//!   pointer to ([`Driver::remind`]). If that finds somebody nearer, it seeks for all its virtual
+//!   pointer to ([`Driver::remind`]). If that finds a nearer member, it seeks for all its virtual
 //!   nodes at once. Until each site has done so, lookups may end at either half.
-//! - **Coming back.** A new driver with the pointers of a member cannot know whether the site was
-//!   away: only its leader may have changed. So it goes on with the old pointers, which lets lookups
-//!   pass, and stabilizes and seeks at once, for all its virtual nodes. But it is not *confirmed*,
-//!   and says so of its pointers, until it has taken over the list of a site that is; and who is
-//!   confirmed takes nothing over from who is not. For the ring that is a crash and a join. If all
-//!   were away together there is nobody to confirm anything: then they take over from each other,
-//!   and are confirmed when twice [`Options::suspicion`] has passed, the directory has been tried
-//!   [`Options::attempts`] times, and no seek has found anybody who is. If nobody lives that one of
-//!   its virtual nodes points to, it is no member any more and joins again, by way of the directory;
-//!   and only if no member is heard of there either, for as long, it is a ring by itself, as a site
-//!   is that is cut off.
+//! - **Coming back.** A new driver with the pointers of a member cannot determine whether the site
+//!   was away: only its leader may have changed. So it goes on with the old pointers, which lets
+//!   lookups pass, and stabilizes and seeks at once, for all its virtual nodes. But it is not
+//!   *confirmed*, and marks its pointers so, until it has taken over the list of a site that is;
+//!   and a site that is confirmed takes nothing over from one that is not. For the ring that is a
+//!   crash and a join. If all were away together no site can confirm another: then they take over
+//!   from each other, and are confirmed when twice [`Options::suspicion`] has passed, the directory has been tried
+//!   [`Options::attempts`] times, and no seek has found a site that is. If no site is alive that
+//!   one of its virtual nodes points to, it is no member any more and joins again, by way of the
+//!   directory; and only if no member is found there either, for as long, it is a ring by itself,
+//!   as a site is that is cut off.
 //! - **Losing all successors.** More neighbours crashed than a list has. The site's next own virtual
-//!   node takes their place, and a seek finds who is really next.
+//!   node takes their place, and a seek finds the true successor.
 //!
 //! What is not promised: at most one ring while sites are wrongly taken for dead. A site is taken for
-//! dead if it leaves a question unanswered so often ([`Options`]) or the shell says so; if it is not,
-//! it comes back by the next stabilization of its neighbour or by a seek.
+//! dead if it leaves a question unanswered so often ([`Options`]) or the shell reports it; if it is
+//! not, it comes back by the next stabilization of its neighbour or by a seek.
 //!
-//! All but the [`Ring`] is forgotten when the leader changes, and nothing is lost with it.
+//! All but the [`Ring`] is dropped when the leader changes, and nothing is lost with it.
 
 mod asking;
 mod leave;
@@ -63,13 +63,13 @@ pub struct Options {
     pub finger_interval: Duration,
     /// Between two seeks by way of a site of the directory.
     pub probe_interval: Duration,
-    /// How long a site may take to say its pointers before it is asked again.
+    /// How long a site may take to send its pointers before the question is repeated.
     pub patience: Duration,
-    /// How often it is asked before it is taken for dead.
+    /// How often a question is sent before it is taken for dead.
     pub attempts: u32,
     /// How long a site that is asked the way may take before another is asked.
     pub lookup_patience: Duration,
-    /// For how long a site is taken for dead without being asked again. Any word of it ends this.
+    /// For how long a site is taken for dead without a new question. Any message from it ends this.
     pub suspicion: Duration,
 }
 
@@ -87,7 +87,7 @@ impl Default for Options {
     }
 }
 
-/// What a driver wants done.
+/// The effects of a driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RingOutput {
     /// Send this to the leader of that site.
@@ -108,9 +108,10 @@ struct Turn {
     due: Duration,
     /// It is about it.
     busy: bool,
-    /// It has found its place since the driver began: nobody was between it and its first successor.
+    /// It has found its place since the driver began: no member was between it and its first
+    /// successor.
     settled: bool,
-    /// It is finding out whether its predecessor lives.
+    /// It is finding out whether its predecessor is alive.
     checking: bool,
 }
 
@@ -127,27 +128,27 @@ pub struct Driver {
     silent: BTreeMap<SiteId, Duration>,
     /// Whether virtual nodes that are no members are to become some.
     joining: bool,
-    /// Somebody who is confirmed has taken it in, or there is nobody else.
+    /// A site that is confirmed has taken it in, or there is no other site.
     vouched: bool,
     /// Its pointers may be taken over by others that are confirmed.
     confirmed: bool,
     /// When it was first asked to do something.
     began: Option<Duration>,
-    /// When it became clear that nobody is left of those that the pointers named.
+    /// When it became certain that none is left of the sites that the pointers named.
     withdrawn: Option<Duration>,
-    /// When a member was heard of last.
+    /// When a member was last seen.
     heard: Duration,
     /// Sites of the directory that were tried in this round, and rounds since it began or withdrew.
     tried: BTreeSet<SiteId>,
     rounds: u32,
-    /// By whom to join.
+    /// The sites by which to join.
     vias: Vec<SiteId>,
     /// The directory.
     known: Vec<SiteId>,
     probe_due: Duration,
     /// For which virtual node the last probe was.
     probed: Option<Point>,
-    /// Seeks to be done, and by way of whom.
+    /// Seeks to be done, and the sites by way of which.
     seeks: VecDeque<(Point, Option<SiteId>)>,
     fingers: Fingers,
     outputs: VecDeque<RingOutput>,
@@ -216,8 +217,8 @@ impl Driver {
         self.timeout(now);
     }
 
-    /// Says which sites there are. Every [`Options::probe_interval`] one of them that is not among
-    /// the pointers is asked whether it is of another ring.
+    /// Sets the directory: the sites that there are. Every [`Options::probe_interval`] one of them
+    /// that is not among the pointers is asked whether it is of another ring.
     pub fn remind(&mut self, now: Duration, known: &[SiteId]) {
         let me = self.ring.site();
         let others = known.iter().copied().filter(|site| *site != me);
@@ -273,8 +274,8 @@ impl Driver {
         }
     }
 
-    /// Takes a site of which an answer is awaited for dead at once: the shell knows that it cannot
-    /// be reached.
+    /// Takes a site of which an answer is awaited for dead at once: the shell has found that it
+    /// cannot be reached.
     pub fn unreachable(&mut self, now: Duration, site: SiteId) {
         let waiting: Vec<u64> = self.asked_of(site);
         if !waiting.is_empty() {
@@ -286,7 +287,7 @@ impl Driver {
     pub fn timeout(&mut self, now: Duration) {
         self.silent.retain(|_, until| *until > now);
         self.began.get_or_insert(now);
-        // Nobody is confirmed whom it could have found in that time.
+        // No site that it could have found in that time is confirmed.
         self.confirmed |=
             self.ring.is_member() && self.confirms_itself().is_some_and(|at| at <= now);
         self.ask_again(now);
@@ -333,7 +334,7 @@ impl Driver {
         Some(began + 2 * self.options.suspicion)
     }
 
-    /// What this site says of one of its virtual nodes.
+    /// What this site reports of one of its virtual nodes.
     fn pointers_of(&self, point: Point) -> Pointers {
         let successors = self.ring.told(point).into_iter().map(Into::into).collect();
         Pointers {

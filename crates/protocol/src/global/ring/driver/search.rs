@@ -14,9 +14,9 @@ use wire::ring::Pointers;
 pub(super) enum Goal {
     /// A virtual node joins.
     Join { of: Point },
-    /// A member wants to know who comes next, from somebody else.
+    /// A member requests its successor from another site.
     Seek { of: Point },
-    /// A member wants a finger.
+    /// A member looks up a finger.
     Finger { of: Point, exponent: u32 },
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Fingers {
 }
 
 impl Driver {
-    /// Looks up who comes after a virtual node that is to join.
+    /// Looks up the successor of a virtual node that is to join.
     pub(super) fn start_to_join(&mut self, now: Duration, of: Point) {
         if self.searches() >= limits::RING_SEARCHES_MAX {
             return self.rest(now, of);
@@ -47,7 +47,7 @@ impl Driver {
                 let next = walk.begin_via(via);
                 self.walk_on(now, walk, Goal::Join { of }, next);
             }
-            // Nobody else is left.
+            // No other site is left.
             None if self.ring.is_member() => {
                 let after = self.ring.own(self.ring.point_after(of));
                 self.copy(now, of, after, 0);
@@ -75,7 +75,7 @@ impl Driver {
         self.ring.be_alone();
     }
 
-    /// Forgets all pointers and everything that is under way because of them.
+    /// Drops all pointers and everything that is under way because of them.
     pub(super) fn forget_all(&mut self, now: Duration) {
         self.ring.clear();
         self.asked.clear();
@@ -102,7 +102,7 @@ impl Driver {
         }
     }
 
-    /// Joins before a member that has said its pointers, or goes back to who is before that one.
+    /// Joins before a member that has sent its pointers, or goes back to that one's predecessor.
     pub(super) fn told_by_next(
         &mut self,
         now: Duration,
@@ -142,7 +142,7 @@ impl Driver {
         }
     }
 
-    /// Has a member seek, by way of this site or of anybody.
+    /// Has a member seek, by way of this site or of any.
     pub(super) fn seek_soon(&mut self, of: Point, via: Option<SiteId>) {
         let room = self.seeks.len() < limits::RING_SEEKS_WAITING_MAX;
         if room && !self.seeks.contains(&(of, via)) {
@@ -201,7 +201,7 @@ impl Driver {
         let among = if strangers.is_empty() { self.known.clone() } else { strangers };
         let any = among[self.chance(among.len())];
         if let Some(one) = self.untried() {
-            // Which of the virtual nodes the others would take in is not known.
+            // Which of the virtual nodes the others would take in is unknown.
             let members: Vec<Point> = self.ring.members().map(|own| own.point).collect();
             return members.into_iter().for_each(|point| self.seek_soon(point, Some(one)));
         }
@@ -257,7 +257,8 @@ impl Driver {
         }
     }
 
-    /// A seek has found somebody: if that one is nearer than who is known, there is more to find.
+    /// A seek has found a member: if it is nearer than the current successor, there is more to
+    /// find.
     fn sought(&mut self, now: Duration, of: Point, found: Member) {
         let first = self.ring.successors(of).first();
         let nearer = first.is_some_and(|first| found.point.is_between(of, first.point));
@@ -271,15 +272,15 @@ impl Driver {
         }
     }
 
-    /// A lookup of who comes after a virtual node of ours, none of ours.
+    /// A lookup of the first member of another site after a virtual node of ours.
     fn walk_from(&self, of: Point) -> Walk {
         let silent = self.silent.keys().copied();
-        // Some room is left for those who turn out not to answer.
+        // Some room is left for those that turn out not to answer.
         let silent = silent.take(limits::RING_AVOIDED_MAX / 2);
         Walk::new(of.next(), std::iter::once(self.ring.site()).chain(silent))
     }
 
-    /// Some other site: who was named for joining or is pointed to, or who is known at all.
+    /// Some other site: one named for joining, one pointed to, or any of the directory.
     fn somebody(&mut self) -> Option<SiteId> {
         if self.withdrawn.is_some()
             && let Some(one) = self.untried()
@@ -290,7 +291,7 @@ impl Driver {
         let pointed = self.ring.known().map(|member| member.site);
         let mut sites: Vec<SiteId> = self.vias.iter().copied().chain(pointed).collect();
         sites.retain(|site| *site != me && !self.is_silent(*site));
-        // Who was named for joining may have left since, and answers that it knows nothing.
+        // A site named for joining may have left since, and then answers without a next step.
         if sites.is_empty() || (!self.ring.is_member() && self.chance(2) == 0) {
             let known = self.known.iter().copied().filter(|site| !self.is_silent(*site));
             let known: Vec<SiteId> = known.collect();
@@ -301,12 +302,12 @@ impl Driver {
         (!sites.is_empty()).then(|| sites[self.chance(sites.len())])
     }
 
-    /// Whether the directory has been tried often enough to believe that nobody else is there.
+    /// Whether the directory has been tried often enough to conclude that no other site is there.
     pub(super) fn has_tried(&self) -> bool {
         self.known.is_empty() || self.rounds >= self.options.attempts
     }
 
-    /// Somebody of the directory whose turn it is, while nobody has confirmed this site.
+    /// The next site of the directory, while no site has confirmed this one.
     fn untried(&mut self) -> Option<SiteId> {
         if self.confirmed || self.known.is_empty() {
             return None;

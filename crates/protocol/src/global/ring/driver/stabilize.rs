@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::ring::{Notify, Pointers, Say};
 
 impl Driver {
-    /// First step: the list of the first successor, or of the first one that lives.
+    /// First step: the list of the first successor, or of the first one that is alive.
     pub(super) fn stabilize(&mut self, now: Duration, of: Point) {
         while let Some(first) = self.ring.successors(of).first().copied() {
             if first.site == self.ring.site() {
@@ -25,14 +25,14 @@ impl Driver {
         }
     }
 
-    /// Second step: if the first successor knows somebody between, that one's list.
+    /// Second step: if the first successor has a predecessor between, that one's list.
     fn ask_nearer(&mut self, now: Duration, of: Point, first: Member, before: Option<Member>) {
         match before.filter(|before| self.is_nearer(of, first, *before)) {
             Some(nearer) => {
                 self.turn_mut(of).busy = true;
                 self.ask(now, nearer, About::Nearer { of, nearer });
             }
-            // It knows already.
+            // It has this one already.
             None if before == Some(self.ring.own(of)) => self.rest(now, of),
             None => self.tell_first(now, of),
         }
@@ -44,7 +44,7 @@ impl Driver {
         between && before.site != self.ring.site() && !self.is_silent(before.site)
     }
 
-    /// Third step: the first successor hears who is before it.
+    /// Third step: the first successor is notified of its predecessor.
     fn tell_first(&mut self, now: Duration, of: Point) {
         self.rest(now, of);
         let Some(first) = self.ring.successors(of).first().copied() else { return };
@@ -70,7 +70,7 @@ impl Driver {
         match about {
             About::Stabilize { of, first } => self.told_by_first(now, of, first, told),
             About::Nearer { of, nearer } => match self.take(of, nearer, told) {
-                // There may be somebody nearer still.
+                // There may be a nearer one still.
                 true => (self.turn_mut(of).busy, self.turn_mut(of).due) = (false, now),
                 false => self.tell_first(now, of),
             },
@@ -127,7 +127,7 @@ impl Driver {
         self.ring.put(of, std::iter::once(first).chain(rest));
     }
 
-    /// A member hears that another one is before it.
+    /// A member is notified that another one is before it.
     pub(super) fn rectify(&mut self, now: Duration, of: Point, said: Member) {
         if !self.ring.is_joined(of) {
             return;
@@ -136,7 +136,7 @@ impl Driver {
             return self.ring.set_predecessor(of, said);
         };
         if before == said || (before.site == self.ring.site() && before.point != of) {
-            // Nobody is nearer than oneself, unless it is.
+            // The predecessor stays, unless the new one is nearer.
             if said.point.is_between(before.point, of) {
                 self.ring.set_predecessor(of, said);
             }
@@ -148,7 +148,7 @@ impl Driver {
         }
     }
 
-    /// The predecessor is dead: the one who said so takes its place.
+    /// The predecessor is dead: the one that sent the notice takes its place.
     fn replace_predecessor(&mut self, of: Point, before: Member, instead: Member) {
         self.turn_mut(of).checking = false;
         if self.ring.predecessor(of) == Some(before) && !self.is_silent(instead.site) {

@@ -46,8 +46,8 @@ fn churn(seed: u64, prepare: impl FnOnce(&mut Sim)) {
 fn the_invariant_holds_whatever_happens() {
     for seed in 0..500 {
         churn(seed, |sim| {
-            // Messages are lost, but not so many that anybody is wrongly taken for dead: what is
-            // asked again is heard and answered.
+            // Messages are lost, but not so many that a site is wrongly taken for dead: what is
+            // repeated is received and answered.
             sim.lost_permille = 100;
             sim.calm_after_loss = sim.options.patience + ms(200);
         });

@@ -1,4 +1,4 @@
-//! One driver by itself, told what other sites might say.
+//! One driver by itself, with messages that other sites might send.
 
 use super::super::{Driver, Member, Options, Point, Ring, RingOutput, ideal};
 use super::simulation::ms;
@@ -16,7 +16,7 @@ fn circle(count: u32) -> Vec<Member> {
     members
 }
 
-/// The driver of site 1 and what it says.
+/// The driver of site 1 and what it sends.
 struct One {
     driver: Driver,
     now: Duration,
@@ -100,7 +100,7 @@ fn pointers_from_before_an_absence_are_not_taken_over() {
     one.pass(ms(1_000));
     one.answer(circle[1], false, circle[0], &circle[5..]);
     assert_eq!(one.successors(circle[0]), before);
-    // It is asked again later, and lives.
+    // The question is repeated later, and it is alive.
     one.pass(ms(1_000));
     one.answer(circle[1], true, circle[0], &circle[3..]);
     assert_eq!(one.successors(circle[0])[..2], [circle[1], circle[3]]);
@@ -221,7 +221,7 @@ fn a_predecessor_is_replaced_by_a_nearer_one_or_when_it_is_dead() {
     let (mut one, circle) = settled(20);
     let of = circle[0].point;
     let notify = |from: Member| Say::Notify(Notify { point: of.0, predecessor: Some(from.into()) });
-    // A farther one: the old one is asked, and lives.
+    // A farther one: the old one is asked, and is alive.
     one.hear(circle[17].site, notify(circle[17]));
     one.answer(circle[19], true, circle[18], &[circle[0]]);
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[19]));
@@ -231,7 +231,7 @@ fn a_predecessor_is_replaced_by_a_nearer_one_or_when_it_is_dead() {
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[19]));
     one.pass(ms(200));
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[17]));
-    // A nearer one is not doubted; somebody who speaks for another is.
+    // A nearer one is not doubted; a sender that names another is.
     one.hear(circle[17].site, notify(circle[18]));
     assert_eq!(one.driver.ring().predecessor(of), Some(circle[17]));
     one.hear(circle[18].site, notify(circle[18]));
@@ -248,7 +248,7 @@ fn a_dead_site_is_forgotten_everywhere() {
     assert!(one.driver.ring().known().all(|member| member.site != dead));
     // A list that has become shorter does not pretend to go around.
     assert_eq!(one.successors(circle[0]), circle[2..=limits::RING_SUCCESSORS]);
-    // Nor does one that was told as a short one.
+    // Nor does one that was sent as a short one.
     one.pass(ms(0));
     one.answer(circle[2], true, circle[0], &[circle[3]]);
     assert_eq!(one.successors(circle[0]), circle[2..4]);
@@ -307,7 +307,7 @@ fn words_without_sense_change_nothing() {
     }
     one.driver.handle(one.now, stranger, RingSay { say: None });
     assert_eq!(one.driver.ring(), &before);
-    // An answer that comes from somebody else than was asked.
+    // An answer that comes from another site than was asked.
     one.pass(ms(1_000));
     let question = one.question(circle[1]).unwrap();
     let pointers = Pointers { id: question.id, member: false, ..Pointers::default() };

@@ -76,7 +76,7 @@ fn appendages_are_allowed_and_not_ideal() {
     rings.get_mut(&a.site).unwrap().put(a.point, [c, b]);
     assert_eq!(seen(&rings), Ok(()));
     assert!(!is_right(&rings));
-    // Neither is a wrong predecessor, nor somebody who waits.
+    // Neither is a wrong predecessor, nor a site that waits.
     let ([_, b, _, d], mut rings) = four();
     rings.get_mut(&b.site).unwrap().set_predecessor(b.point, d);
     assert_eq!(seen(&rings), Ok(()));

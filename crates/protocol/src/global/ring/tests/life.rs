@@ -69,7 +69,7 @@ fn a_join_by_way_of_nobody_waits_for_somebody() {
 fn a_site_that_leaves_is_gone_at_once() {
     let mut sim = settled(5, 10, 4);
     sim.leave(SiteId(4));
-    // One way of a message, and nobody waits for an answer of it.
+    // One way of a message, and no site waits for an answer to it.
     sim.run(ms(60));
     // (An answer on its way may still name it at the end of a list.)
     let named = |sim: &Sim, gone: SiteId| {
@@ -209,7 +209,7 @@ fn a_crashed_site_comes_back_with_its_old_pointers() {
     for seed in 0..10 {
         let mut sim = settled(300 + seed, 8, 3);
         sim.crash(SiteId(4));
-        // Shorter and longer than anybody notices; meanwhile its neighbours become others.
+        // Shorter and longer than any site notices; meanwhile its neighbours become others.
         sim.run(ms([50, 2_000, 30_000][seed as usize % 3]));
         for site in 9..14 {
             sim.join(site, 3, 1);

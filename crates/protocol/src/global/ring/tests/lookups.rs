@@ -1,4 +1,4 @@
-//! Lookups over messages: their hops, who does not answer, and their limits.
+//! Lookups over messages: their hops, sites that do not answer, and their limits.
 
 use super::super::{LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, Step};
 use super::ideal_rings;
@@ -134,7 +134,7 @@ fn lookups_of_one_point_are_one_and_there_are_only_so_many() {
     let (last, sent) = outputs.split_last().unwrap();
     assert_eq!(sent.len(), limits::RING_LOOKUPS_MAX);
     assert!(matches!(last, LookupOutput::Failed { target, .. } if *target == far[far.len() - 1]));
-    // An answer from somebody else, or to somebody else's question, changes nothing.
+    // An answer from another site, or to another's question, changes nothing.
     let stranger = Found { id: 77, way: None };
     assert!(!lookups.handle(ms(1), SiteId(2), &stranger, ring));
     assert!(!lookups.handle(ms(1), SiteId(0), &Found { id: first, way: None }, ring));

@@ -1,4 +1,5 @@
-//! Rings as they should be: who is responsible, how long the ways are, how much a site keeps.
+//! Rings as they should be: which site is responsible, how long the ways are, how much a site
+//! keeps.
 
 use super::super::{Member, Point, Ring, Step, virtual_count};
 use super::{ideal_rings, members};
@@ -12,7 +13,7 @@ fn responsible(members: &[Member], target: Point) -> Member {
     *first.or_else(|| members.iter().min()).unwrap()
 }
 
-/// Follows the steps from a site: who is responsible, and messages to other sites.
+/// Follows the steps from a site: the responsible site, and messages to other sites.
 fn walk(rings: &BTreeMap<SiteId, Ring>, from: SiteId, target: Point) -> (SiteId, u32) {
     let (mut at, mut hops) = (from, 0);
     loop {
@@ -63,7 +64,7 @@ fn sites_that_do_not_answer_are_walked_around() {
     let rings = ideal(&members);
     for (nth, slot) in Slot::all().step_by(401).enumerate() {
         let target = Point::of_slot(slot);
-        // Who is responsible is away, and so is whoever comes next.
+        // The responsible site is away, and so is the next one.
         let first = responsible(&members, target).site;
         let rest: Vec<Member> =
             members.iter().filter(|member| member.site != first).copied().collect();

@@ -50,13 +50,13 @@ pub(super) struct Sim {
     lost: BTreeMap<(SiteId, SiteId), Duration>,
     pub(super) delay_ms_max: u64,
     drivers: BTreeMap<SiteId, Driver>,
-    /// Who joined, or is to, and has not left.
+    /// Sites that joined, or are to, and have not left.
     belong: BTreeSet<SiteId>,
     /// What each site has put away.
     kept: BTreeMap<SiteId, Ring>,
     flying: BinaryHeap<Reverse<Flying>>,
     messages: u64,
-    /// Sites of different sides do not hear each other; 0 for who is not listed.
+    /// Sites of different sides do not reach each other; 0 for those not listed.
     sides: BTreeMap<SiteId, u32>,
     /// Whether the invariant must hold now.
     pub(super) watched: bool,
@@ -140,7 +140,7 @@ impl Sim {
         self.with(site, |driver, now| driver.leave(now));
     }
 
-    /// Tells every site of all that ever were.
+    /// Gives every site a directory of all that ever were.
     pub(super) fn remind(&mut self) {
         let all: Vec<SiteId> = self.kept.keys().copied().collect();
         for site in self.drivers.keys().copied().collect::<Vec<_>>() {
@@ -174,12 +174,13 @@ impl Sim {
     }
 
     /// Whether the ring holds without this site: the others are still one ring, and each names a
-    /// third one that lives. (In a ring of a few sites that have just joined by one of them they
+    /// third one that is alive. (In a ring of a few sites that have just joined by one of them they
     /// need not be. Zave's proof assumes that there are more members than a list is long.)
     pub(super) fn is_dispensable(&self, site: SiteId) -> bool {
         let mut confirmed = self.confirmed();
         confirmed.remove(&site);
-        // Seldom, two sites that have just come or come back know each other by this one only.
+        // Seldom, two sites that have just come or come back have pointers to each other by this
+        // one only.
         if check(&self.rings(), &confirmed).is_err() {
             return false;
         }
@@ -210,7 +211,7 @@ impl Sim {
         confirmed.map(|(site, _)| *site).collect()
     }
 
-    /// Whether the pointers of all who live and belong to the ring are as they should be.
+    /// Whether the pointers of all that are alive and belong to the ring are as they should be.
     pub(super) fn is_ideal(&self) -> bool {
         let belong: BTreeSet<SiteId> = self.belong.intersection(&self.live()).copied().collect();
         is_ideal(&self.rings(), &belong)
@@ -241,7 +242,7 @@ impl Sim {
         self.now = end;
     }
 
-    /// Lets time pass until the pointers are as they should be, and says how long that took.
+    /// Lets time pass until the pointers are as they should be, and returns how long that took.
     pub(super) fn run_until_ideal(&mut self, within: Duration) -> Duration {
         let start = self.now;
         while !self.is_ideal() {
