@@ -303,7 +303,7 @@ mod tests {
             let mut lines = BufReader::new(socket.try_clone().unwrap());
             for reply in replies {
                 let mut word = String::new();
-                // The commands used have a known last word; its line ends the command.
+                // The commands used have a fixed last argument; its line ends the command.
                 while !word.starts_with("ledger:{7}:count") && !word.starts_with("ledger:{7}:b") {
                     word.clear();
                     lines.read_line(&mut word).unwrap();

@@ -28,7 +28,7 @@ pub use site::Site;
 
 use std::time::{Duration, Instant};
 
-/// Asks `question` until it answers or `limit` has passed; what it said last is the error then.
+/// Asks `question` until it answers or `limit` has passed; its last error is the error then.
 ///
 /// Generous limits cost nothing here: a test that passes does not wait for them.
 pub fn eventually<T>(

@@ -16,7 +16,7 @@ const READY_MAX: Duration = Duration::from_secs(60);
 /// How long a node may take to end when it is asked to.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// How a node is started: its place in the site, its ports, and whatever else a test wants.
+/// How a node is started: its place in the site, its ports, and whatever else a test sets.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// The program; by default the one under test.
@@ -146,7 +146,7 @@ fn open_log(path: &Path) -> File {
 pub struct Status {
     /// The node that answered.
     pub node: u64,
-    /// The leader, if this node knows it.
+    /// The leader, by this node's status.
     pub leader: Option<u64>,
     /// The nodes of the site.
     pub members: Vec<Member>,

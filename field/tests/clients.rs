@@ -1,7 +1,7 @@
 //! Unmodified clients of other people run every command of the Redis front.
 //!
-//! Their programs are in `field/clients`; each says what it has done and ends with a failure where
-//! an answer is not the one that Redis would give.
+//! Their programs are in `field/clients`; each prints what it has done and ends with a failure
+//! where an answer is not the one that Redis would give.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! Unmodified Redis Cluster clients go on working while slots move between three sites.
 //!
-//! Their programs are in `field/clients`; each works on keys of its own until it is told to stop, and
+//! Their programs are in `field/clients`; each works on keys of its own until it is stopped, and
 //! ends with a failure where an answer is wrong, or is an error that it cannot repair by itself.
 
 use std::fs;
@@ -38,7 +38,7 @@ impl Deployment {
                 options.more.extend(["--redis-cluster".to_owned(), port.to_string()]);
             });
             if deployment.sites.is_empty() {
-                // This works once there is a deployment, and before that nobody can join it.
+                // This works once there is a deployment, and no site can join before that.
                 let make = ["keyspace", "create", "cars", "--prefix", "car:", "--scope", "global"];
                 eventually(PATIENCE, || site.nodes[0].cli(&make)).unwrap();
             }
@@ -56,7 +56,7 @@ impl Deployment {
     }
 }
 
-/// Whether a node knows all sites, the keyspace, and that each site holds slots.
+/// Whether a node lists all sites, the keyspace, and slots at each site.
 fn knows_all(port: SocketAddr) -> Result<(), String> {
     let mut client = Client::connect(port, Duration::from_secs(20)).map_err(|e| e.to_string())?;
     let info = client.call(&["CLUSTER", "INFO"]).map_err(|e| e.to_string())?;
@@ -115,7 +115,7 @@ fn clients_follow_slots_that_move() {
     let mut clients = Vec::new();
     let mut keys = 0;
     for (nth, (name, leaves, mut program)) in programs().into_iter().enumerate() {
-        // Each hears of the deployment from another site.
+        // Each gets the deployment's addresses from another site.
         let port = deployment.ports[nth % deployment.ports.len()];
         program.env("PORTOLAN_REDIS", port.to_string());
         program.env("PORTOLAN_PREFIX", format!("car:{name}:"));
@@ -152,7 +152,7 @@ fn clients_follow_slots_that_move() {
         match deployment.node(asked).cli(&["slot", "move", &slots, "--to", NAMES[to]]) {
             // Each site that held some of them has handed those over.
             Ok(told) => moved += told.matches("has handed over").count(),
-            // Some of them are just on their way, say.
+            // Some of them may be on their way.
             Err(why) => {
                 in_vain += 1;
                 assert!(in_vain < 600, "still after {in_vain} times: {why}");

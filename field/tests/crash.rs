@@ -17,7 +17,7 @@ use rand::{Rng, SeedableRng};
 
 const WRITERS: usize = 8;
 /// How long a writer waits for an answer: longer than the server's own deadline, so that most
-/// outcomes are told and not guessed.
+/// outcomes are answered and not guessed.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 #[test]
@@ -105,7 +105,7 @@ fn seeded() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// Compares every account with what `node` says.
+/// Compares every account with the answers of `node`.
 fn check(ledgers: &mut [Ledger], node: &Node, round: u64) {
     for ledger in ledgers {
         let verdict = eventually(Duration::from_secs(60), || {
@@ -122,7 +122,7 @@ fn check(ledgers: &mut [Ledger], node: &Node, round: u64) {
     }
 }
 
-/// Says how much was at stake; a run without a single acknowledged write has shown nothing.
+/// Prints how much was at stake; a run without a single acknowledged write has shown nothing.
 fn told(ledgers: &[Ledger]) {
     let counted: u64 = ledgers.iter().map(|ledger| ledger.counted).sum();
     let unknown: u64 = ledgers.iter().map(|ledger| ledger.counted_unknown).sum();
@@ -130,8 +130,8 @@ fn told(ledgers: &[Ledger]) {
     assert!(counted > 0);
 }
 
-/// Has all of it judged by somebody who knows nothing of ledgers. The file stays where it is if a promise
-/// was broken.
+/// Has all of it judged by a program that has no notion of ledgers. The file stays where it is if a
+/// promise was broken.
 fn judged(ledgers: &[Ledger], faults: &History) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("history.jsonl");

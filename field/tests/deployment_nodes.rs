@@ -34,7 +34,7 @@ fn keyspace(nodes: &[&Node]) {
     }
 }
 
-/// Until a site has so many nodes, as a node of another site knows it.
+/// Until a site has so many nodes, by the registry of a node of another site.
 fn wait_for_nodes(node: &Node, site: &str, count: usize) {
     eventually(LIMIT, || match json(node, &["site", "show", site, "--json"])? {
         shown if shown["nodes"].as_array().map(Vec::len) == Some(count) => Ok(()),
@@ -67,7 +67,7 @@ fn a_site_of_three_nodes_joins_by_its_own_nodes_or_by_others() {
     let folder = tempfile::tempdir().unwrap();
     let a = options(folder.path(), "a", 1, None).start();
     let mut b1 = options(folder.path(), "b", 1, Some(&a)).start();
-    // By their first node, as the guide says; and by whoever is there.
+    // By their first node, as in the guide; and by any other node.
     let b2 = options(folder.path(), "b", 2, Some(&b1)).start();
     wait_for_nodes(&a, "b", 2);
     let b3 = options(folder.path(), "b", 3, Some(&a)).start();
@@ -109,7 +109,7 @@ fn a_site_that_has_left_comes_back_on_an_empty_directory_only() {
     }
     let said = a.cli(&["site", "leave", "c"]).unwrap();
     assert!(said.contains("empty data directories"), "{said}");
-    // It hears so itself, and says what to do.
+    // It is notified of that, and prints what to do.
     eventually(LIMIT, || match c.log() {
         log if log.contains("has left its deployment") => Ok(()),
         log => Err(log),

@@ -1,4 +1,5 @@
-//! A full disk: writes are refused and say why, reads go on, and writes resume when there is room.
+//! A full disk: writes are refused with the reason, reads go on, and writes resume when there is
+//! room.
 //!
 //! It needs a small file system to fill, and therefore root to mount one; otherwise it is skipped.
 
@@ -84,7 +85,8 @@ fn writes_are_refused_reads_go_on_and_writes_resume() {
     assert_eq!(client.call(&["GET", "again"]).unwrap().bytes(), Some(&b"yes"[..]));
 }
 
-/// Writes values 0, 1, 2, … until one is refused; how many were written, and what the refusal says.
+/// Writes values 0, 1, 2, … until one is refused; how many were written, and the text of the
+/// refusal.
 fn fill(client: &mut Client) -> (usize, String) {
     for number in 0..10_000 {
         match client.call(&[&b"SET"[..], key(number).as_bytes(), &value(number)]) {

@@ -1,6 +1,6 @@
-//! Sites that keep their keys in a real etcd of three members: nothing acknowledged is lost, whoever is
-//! killed; of two processes one serves, and one that slept through its lease says nothing more; sites of
-//! both engines are one deployment.
+//! Sites that keep their keys in a real etcd of three members: nothing acknowledged is lost,
+//! whatever is killed; of two processes one serves, and one that slept through its lease answers
+//! nothing more; sites of both engines are one deployment.
 
 use std::path::Path;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn nothing_acknowledged_is_lost_whoever_is_killed() {
     }
     let ledgers = writers.stop().unwrap();
     node.kill();
-    // Nothing is needed of the data directory but who it is.
+    // Nothing is needed of the data directory but its identity.
     for copy in ["state", "log"] {
         std::fs::remove_dir_all(node.options.data.join(copy)).unwrap();
     }
@@ -153,7 +153,7 @@ fn sites_of_both_engines_are_one_deployment() {
     c.join = Some(b.options.peer);
     let mut c = c.start();
     eventually(LIMIT, || {
-        // Where nobody knows whether it was made, the list does.
+        // Where the answer does not show whether it was made, the list does.
         let made =
             c.cli(&["keyspace", "create", "ledger", "--prefix", "ledger:", "--scope", "global"]);
         match c.cli(&["keyspace", "list"])? {

@@ -151,7 +151,7 @@ fn a_site_is_promoted_while_a_registrar_with_slot_0_is_away() {
         assert_eq!(keys::differing(node, &names, "first"), Vec::<String>::new());
     }
     d.restart();
-    // Every site has it: it is forgotten.
+    // Every site has it: it is dropped.
     eventually(LIMIT, || match deployment::json(&c, &["failover", "list", "--json"])? {
         all if all.as_array().is_some_and(Vec::is_empty) => Ok(()),
         all => Err(all.to_string()),

@@ -68,7 +68,7 @@ fn what_is_too_large_is_refused_and_the_rest_goes_on() {
     let refused = client.call(&["APPEND", "largest", "x"]);
     assert!(matches!(&refused, Err(Error::Refused(text)) if text.contains("value")), "{refused:?}");
 
-    // A length that nobody may send is refused before it is allocated, and ends the connection.
+    // A length that no client may send is refused before it is allocated, and ends the connection.
     let mut socket = TcpStream::connect(redis).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     socket.write_all(b"*2\r\n$3\r\nGET\r\n$99999999999\r\n").unwrap();

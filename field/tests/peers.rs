@@ -1,4 +1,5 @@
-//! Who is let in at the peer port: nodes that prove to belong there, and nobody else.
+//! Which connections the peer port accepts: those of nodes that prove to belong there, and no
+//! others.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -58,7 +59,7 @@ fn token(folder: &Path, node: &Node, words: &[&str]) -> String {
     as_ops(folder, node, &[&["site", "token"], words].concat()).unwrap()
 }
 
-/// Starts a node that must not be let in; what it says when it ends.
+/// Starts a node that must not be let in; what it prints when it ends.
 fn refused(options: &NodeOptions) -> String {
     let mut node = options.spawn();
     let status = node.wait_exit(LIMIT).unwrap();
@@ -108,7 +109,7 @@ fn says_that_it_is_a_node() -> Vec<u8> {
     [frame(&hello.concat()), frame(&forward)].concat()
 }
 
-/// What a node answers to somebody who only says that it is one, until it closes.
+/// What a node answers to a peer that only claims to be one, until it closes.
 fn stranger(node: &Node) -> String {
     let mut socket = TcpStream::connect(node.options.peer).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -167,7 +168,7 @@ fn a_node_joins_with_a_token_and_comes_back_without() {
     assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
     as_ops(folder, &second, &["put", "key", "value"]).unwrap();
 
-    // The token is only for the first time; the node that came by it lets no stranger in either.
+    // The token is only for the first time; the node that came by it lets no other in either.
     second.options.more = bare;
     second.stop();
     second.restart();

@@ -1,5 +1,5 @@
-//! A port that other machines could reach does not open without credentials, and those who have none keep
-//! nobody out.
+//! A port that other machines could reach does not open without credentials, and clients without
+//! any keep no others out.
 
 use std::io::Read;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! TLS on every port, with clients that know nothing of us but the authority that signed.
+//! TLS on every port, with clients that have nothing of ours but the authority that signed.
 
 use std::path::Path;
 use std::process::Command;

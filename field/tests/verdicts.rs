@@ -1,9 +1,9 @@
-//! A second opinion: Porcupine, the checker of somebody else, judges the same histories as
-//! `portolan lab verdict`, and both must say the same of each.
+//! A second opinion: Porcupine, a checker that is not ours, judges the same histories as
+//! `portolan lab verdict`, and both must give the same result for each.
 //!
 //! The histories are made here, from a seed (`PORTOLAN_SEED`): a store of a few keys that is right,
 //! whose answers are then spoiled here and there in ways that may or may not matter. What is right
-//! is nobody's opinion but the two judges'.
+//! is decided by the two judges alone.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const SMALL: usize = 500;
 const MEDIUM: usize = 200;
-/// Each opinion must be heard so often at least.
+/// Each result must come so often at least.
 const EACH_MIN: usize = 150;
 /// Porcupine may leave so many open at most: it has a limit of time.
 const UNKNOWN_MAX: usize = 5;
@@ -64,8 +64,8 @@ fn porcupine_says_the_same_of_every_history() {
     assert!(unknown <= UNKNOWN_MAX, "Porcupine left {unknown} open");
 }
 
-/// What `portolan lab verdict` says of each file: one JSON document a file, in their order; it ends
-/// with 0 if all hold and with 1 if one is broken.
+/// The result of `portolan lab verdict` for each file: one JSON document a file, in their order; it
+/// ends with 0 if all hold and with 1 if one is broken.
 fn our_opinions(files: &[PathBuf]) -> Vec<String> {
     let mut program = Command::new(binary::portolan());
     program.args(["lab", "verdict", "--json", "--only", "linearizable"]).args(files);
@@ -80,7 +80,7 @@ fn our_opinions(files: &[PathBuf]) -> Vec<String> {
     documents.map(|document| opinion(document.unwrap())).collect()
 }
 
-/// What Porcupine says of each file.
+/// Porcupine's result for each file.
 fn their_opinions(files: &[PathBuf]) -> Vec<String> {
     let mut program = toolchain::go("judges/porcupine");
     let output = program.args(files).stderr(Stdio::inherit()).output().unwrap();
@@ -96,7 +96,7 @@ const KINDS: [&[&str]; 4] = [
     &["get", "add"],
 ];
 
-/// An operation on its way: what it does, when, and what it will say.
+/// An operation on its way: what it does, when, and what it will return.
 struct Planned {
     key: usize,
     kind: &'static str,
@@ -124,7 +124,7 @@ fn history(random: &mut StdRng, length: usize) -> String {
     lines.join("\n")
 }
 
-/// Who calls what, and when it takes effect, if it does.
+/// The client, its call, and when it takes effect, if it does.
 fn plan(random: &mut StdRng, kinds: &[&[&'static str]], length: usize) -> Vec<Planned> {
     let mut free_us: VecDeque<(usize, u64)> =
         (0..random.random_range(2..6)).map(|client| (client, 0)).collect();
