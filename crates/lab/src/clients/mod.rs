@@ -1,7 +1,7 @@
 //! Clients in virtual time: each does one thing after the other at the site it is attached to, over a
 //! link, and writes down what it asked and what came back.
 //!
-//! A client behaves as a program with our client library does, or, where its group says
+//! A client behaves as a program with our client library does, or, where its group sets
 //! `repeat = false`, as one with any Redis client. The first numbers its writes and repeats them, at
 //! one node of its site after the other, until they are answered or [`OPERATION_MAX`] has passed; the
 //! second asks once. Both distinguish *nothing was done* from *outcome unknown*, and put

@@ -57,7 +57,7 @@ pub(crate) struct Global {
     pub(crate) backups: u8,
     pub(crate) leaves: u8,
     pub(crate) late: u8,
-    /// The last decision, whether forgotten or not: its failover, the sites that it fenced, and
+    /// The last decision, whether dropped or not: its failover, the sites that it fenced, and
     /// what was taken.
     pub(crate) truth: Option<(Ballot, u8, u8)>,
     pub(crate) acknowledged: u8,

@@ -26,11 +26,11 @@
 //!   *confirmed*, and marks its pointers so, until it has taken over the list of a site that is;
 //!   and a site that is confirmed takes nothing over from one that is not. For the ring that is a
 //!   crash and a join. If all were away together no site can confirm another: then they take over
-//!   from each other, and are confirmed when twice [`Options::suspicion`] has passed, the directory has been tried
-//!   [`Options::attempts`] times, and no seek has found a site that is. If no site is alive that
-//!   one of its virtual nodes points to, it is no member any more and joins again, by way of the
-//!   directory; and only if no member is found there either, for as long, it is a ring by itself,
-//!   as a site is that is cut off.
+//!   from each other, and are confirmed when twice [`Options::suspicion`] has passed, the directory
+//!   has been tried [`Options::attempts`] times, and no seek has found a site that is. If no site
+//!   is alive that one of its virtual nodes points to, it is no member any more and joins again, by
+//!   way of the directory; and only if no member is found there either, for as long, it is a ring
+//!   by itself, as a site is that is cut off.
 //! - **Losing all successors.** More neighbours crashed than a list has. The site's next own virtual
 //!   node takes their place, and a seek finds the true successor.
 //!
