@@ -1,4 +1,5 @@
-//! Keys of a node, written and read over its Redis port. Asked again until the node answers.
+//! Keys of a node, written and read over its Redis port. Requests are repeated until the node
+//! answers.
 
 use std::time::Duration;
 

@@ -84,7 +84,7 @@ impl Relay {
         Self::listen(link, None, seed).await
     }
 
-    /// The same, for callers that speak first: what a connection begins with determines which link it has,
+    /// The same, for callers that speak first: what a connection begins with determines its link,
     /// for as long as it lasts. `None` asks for more bytes, of which there are [`CHUNK_BYTES`] at most.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ struct Turn<Q> {
     since: Duration,
     /// The attempt that has no answer yet.
     ticket: Option<Ticket>,
-    /// When it is asked again.
+    /// When the request is repeated.
     again_at: Duration,
     /// Why the last attempt failed.
     last: Failure,
@@ -44,7 +44,7 @@ struct Turn<Q> {
 /// The questions that are out.
 struct Round<Q> {
     turns: BTreeMap<usize, Turn<Q>>,
-    /// When which site is asked again; one entry a turn.
+    /// When the request to each site is repeated; one entry a turn.
     again: BTreeSet<(Duration, usize)>,
     asked: BTreeMap<Ticket, usize>,
     told: Vec<Told<Q>>,
