@@ -100,12 +100,12 @@ impl Failovers {
         }
     }
 
-    /// Decides the open failover at this version. With nothing to take there is no decision.
-    /// Returns whether it was open.
+    /// Decides the open failover at this version. Returns whether it was open. With nothing to take it is a
+    /// decision all the same, if it is the first: the site counts as lost, and may be removed.
     pub fn decide(&mut self, version: Ballot, opened: Ballot, taken: Vec<Taken>) -> bool {
         let Some(open) = self.open.take_if(|open| open.opened == opened) else { return false };
         let OpenFailover { lost, without, .. } = open;
-        if !taken.is_empty() {
+        if !taken.is_empty() || !self.is_away(lost) {
             let returned = false;
             let decided = version;
             self.decided.push(DecidedFailover { decided, opened, lost, without, taken, returned });
@@ -212,10 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failover_that_takes_nothing_leaves_nothing() {
+    fn a_site_that_owned_nothing_is_lost_all_the_same() {
         let mut all = Failovers::default();
         all.open(version(5), LOST, &[]).unwrap();
         assert!(all.decide(version(6), version(5), Vec::new()));
-        assert!(all.is_empty());
+        assert!(all.is_away(LOST), "it can be removed");
+        all.open(version(7), LOST, &[]).unwrap();
+        assert!(all.decide(version(8), version(7), Vec::new()));
+        assert_eq!(all.decided.len(), 1, "there was nothing more to decide");
     }
 }

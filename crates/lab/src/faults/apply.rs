@@ -378,7 +378,7 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         }
         Kind::OneWay => simulation.mend(fault.site, id, other),
         Kind::Flapping => {
-            let ends = since >= fault.span;
+            let ends = since >= fault.span || simulation.faults_ended;
             if ends || simulation.sites[fault.site].network.is_cut(id, other) {
                 simulation.mend(fault.site, id, other);
             } else {
@@ -475,6 +475,7 @@ pub fn tend<C>(simulation: &mut Simulation<C>) {
 /// What waits for an operator goes on waiting: see [`tend`]. So does what was to stay lost: see
 /// [`bring_back`].
 pub fn end_all<C>(simulation: &mut Simulation<C>) {
+    simulation.faults_ended = true;
     simulation.heal();
     simulation.calm();
     for group in &mut simulation.sites {

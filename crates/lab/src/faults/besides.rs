@@ -198,5 +198,7 @@ pub(super) fn see_to<C>(simulation: &mut Simulation<C>, besides: Besides) -> boo
     let sites = 0..simulation.sites.len();
     let sites: Vec<usize> =
         sites.filter(|site| leaving(simulation.sites[*site].presence)).collect();
-    sites.into_iter().fold(false, |any, site| simulation.see_to(site) || any)
+    // Each of them, whatever the others are at.
+    let on_the_way = sites.into_iter().map(|site| simulation.see_to(site));
+    on_the_way.filter(|is_on_the_way| *is_on_the_way).count() > 0
 }

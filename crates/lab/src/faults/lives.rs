@@ -83,6 +83,10 @@ pub(super) fn look_who_is_there<C>(
     since: Duration,
 ) -> Begun {
     let node = simulation.sites[fault.site].nodes[fault.node];
+    // The member that an operator has removed may be replaced.
+    if simulation.nodes[node].doomed {
+        return Begun::Over;
+    }
     if simulation.listed_life(node) == Some(second_life(fault)) {
         let name = simulation.name(node).to_owned();
         let what = format!("{name} was well, and another machine with its id took its place");

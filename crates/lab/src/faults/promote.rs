@@ -137,6 +137,11 @@ fn lose<C>(simulation: &mut Simulation<C>, fault: &Fault) {
 pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
     let (course, lost) = (course(fault), lost(simulation, fault));
     let lost_after = LOOK * course.lost_at as u32;
+    // What was to come has not come when all faults end.
+    let has_ended = simulation.faults_ended;
+    if since <= lost_after && has_ended {
+        return Begun::Over;
+    }
     if since <= lost_after && course.lost_at > 0 {
         if since == lost_after {
             lose(simulation, fault);
@@ -152,13 +157,13 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
             bring_back(simulation, one);
         }
         let was_due = one.back.map(|back| back + LOOK);
-        if was_due.is_some_and(|back| (before..since).contains(&back)) {
+        if was_due.is_some_and(|back| (before..since).contains(&back)) && !has_ended {
             besides::order(simulation, fault, one.site);
         }
     }
     let look = (since.as_micros() / LOOK.as_micros()) as u64;
     let mut random = Random::new(fault.draw ^ (look << 20));
-    if look == course.besides_at {
+    if look == course.besides_at && !has_ended {
         besides::follow(simulation, course.besides, fault, &mut random);
     }
     if look >= course.first {

@@ -239,6 +239,8 @@ pub struct Simulation<C = ()> {
     pub held: Vec<Held>,
     /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
+    /// Whether all faults have ended: none begins anything new.
+    pub faults_ended: bool,
     promoted: Vec<Promoted>,
     /// Until when sites had the operator's order to have no backup; the last time of each.
     without_backup: BTreeMap<SiteId, Duration>,
@@ -280,6 +282,7 @@ impl<C> Simulation<C> {
             led: Vec::new(),
             held: Vec::new(),
             ring_changed: false,
+            faults_ended: false,
             promoted: Vec::new(),
             without_backup: BTreeMap::new(),
             chain: chain::Chain::default(),

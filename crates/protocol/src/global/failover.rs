@@ -131,10 +131,6 @@ impl FailoverJobs {
             };
             return vec![Effect::Settle(origin, outcome)];
         }
-        if view.registry.is_lost(lost) {
-            let taker = decided.and_then(|one| one.taken.first()).map_or(by, |taken| taken.by);
-            return vec![refuse(origin, BackupError::Promoted(taker))];
-        }
         if lost == view.own {
             return vec![refuse(origin, BackupError::Answers(lost))];
         }
@@ -268,6 +264,13 @@ impl FailoverJobs {
         let all_asked = one.without.is_empty();
         let taken = plan(told, &mut one.loss, all_asked, is_listed, view.planted);
         let Some(opened) = opened else {
+            // What an earlier failover could not take, as the sites that have it were not asked, may be there.
+            if taken.is_empty() && view.registry.is_lost(lost) {
+                let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
+                let first = decided.and_then(|one| one.taken.first());
+                let taker = first.map_or(one.loss.by, |taken| taken.by);
+                return self.end(lost, view, Err(failed(BackupError::Promoted(taker))));
+            }
             if !one.accept {
                 let loss = Box::new(one.loss.clone());
                 return self.end(lost, view, Ok(Answer::Foretold { loss, taken }));

@@ -265,7 +265,7 @@ impl Handovers {
                 carried.stage = Stage::Asking;
                 // Answers to earlier questions do not count any more.
                 self.asked.retain(|_, (other, _)| *other != number);
-                let slots = machine.epochs_to_give(one);
+                let slots = machine.epochs_to_give(number, one);
                 wishes.push(self.ask(
                     id,
                     one.to,

@@ -327,7 +327,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A move's receiver serves its slots: what waits for them need not wait for the release.
     fn send_on(&mut self, number: u64) {
         let Some(one) = self.machine.giving().get(&number) else { return };
-        for (slots, epoch) in self.machine.epochs_to_give(one).0 {
+        for (slots, epoch) in self.machine.epochs_to_give(number, one).0 {
             for (first, last) in slots.ranges() {
                 let fact = Fact { epoch, owner: one.to };
                 let run = RunFact { first: *first, last: *last, fact };

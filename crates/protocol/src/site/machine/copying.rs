@@ -13,7 +13,7 @@ use super::super::trial::Bug;
 use super::giving::{self, Move};
 use super::{Machine, MachineError, Stopped, changes, records, tables};
 use bytes::Bytes;
-use model::{KeyspaceId, Refusal, Revision, Slot, StagedItem, limits};
+use model::{KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
@@ -100,11 +100,12 @@ impl<S: State> Machine<S> {
     /// [`Refusal::ChangesTrimmed`]: the receiver is so far behind that the move must begin anew.
     pub fn piece(&self, number: u64, one: &Move, from: &Position) -> Result<Piece, Stopped> {
         let mut piece = Piece { items: Vec::new(), next: from.clone(), bytes: 0 };
+        let slots = self.known.slots_to_give(number, one);
         if from.copy.is_some() {
-            self.copy(one, &mut piece)?;
+            self.copy(&slots, &mut piece)?;
         }
         if piece.next.copy.is_none() && piece.bytes < limits::MOVE_PIECE_BYTES_MAX {
-            self.tell_changes(number, one, &mut piece)?;
+            self.tell_changes(number, &slots, &mut piece)?;
         }
         self.say_time(&mut piece.items);
         Ok(piece)
@@ -151,14 +152,14 @@ impl<S: State> Machine<S> {
     }
 
     /// Records from the position on, until the piece is full.
-    fn copy(&self, one: &Move, piece: &mut Piece) -> Result<(), MachineError> {
+    fn copy(&self, slots: &SlotSet, piece: &mut Piece) -> Result<(), MachineError> {
         let Some((first, first_keyspace, first_key)) = piece.next.copy.take() else {
             return Ok(());
         };
         let globals = self.known.keyspaces.globals();
         // One view for all slots: to make one costs more than to read a slot that holds little.
         let state = self.state.view();
-        for slot in one.slots.iter().filter(|slot| *slot >= first) {
+        for slot in slots.iter().filter(|slot| *slot >= first) {
             for keyspace in &globals {
                 if slot == first && *keyspace < first_keyspace {
                     continue;
@@ -190,7 +191,7 @@ impl<S: State> Machine<S> {
     }
 
     /// What changed since the position, as it is now, and what clients were answered.
-    fn tell_changes(&self, number: u64, one: &Move, piece: &mut Piece) -> Result<(), Stopped> {
+    fn tell_changes(&self, number: u64, slots: &SlotSet, piece: &mut Piece) -> Result<(), Stopped> {
         const CHANGES_MAX: usize = 4_096;
         let revision = self.known.head.revision;
         for keyspace in self.known.keyspaces.globals() {
@@ -205,7 +206,7 @@ impl<S: State> Machine<S> {
             let mut keys = std::collections::BTreeSet::new();
             for change in found {
                 told = told.max(change.revision.0);
-                if one.slots.contains(Slot::of_key(&change.key)) {
+                if slots.contains(Slot::of_key(&change.key)) {
                     keys.insert(change.key);
                 }
             }
@@ -220,7 +221,7 @@ impl<S: State> Machine<S> {
             piece.next.changes.insert(keyspace, told);
         }
         let (after, max) = (piece.next.answers, CHANGES_MAX);
-        let answers = self.known.clients.of_slots_after(&self.state, &one.slots, after, max)?;
+        let answers = self.known.clients.of_slots_after(&self.state, slots, after, max)?;
         piece.next.answers = match answers.last() {
             Some((at, _)) if answers.len() == max => *at,
             _ => revision.0,

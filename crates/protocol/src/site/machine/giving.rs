@@ -257,8 +257,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn is_leaving_by(&self, number: u64, slot: Slot) -> bool {
-        let token = self.known.slots.token(slot);
-        matches!(token, Token::Leaving { number: of, .. } if of == number)
+        self.known.is_leaving_by(number, slot)
     }
 
     /// Changes the tokens of a move's slots, but not of those that a promotion has taken since.
@@ -288,13 +287,20 @@ impl<S: State> Applying<'_, S> {
 
 impl super::Known {
     /// The epochs that a move's slots are going to have with their receiver.
-    pub(super) fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
-        // What was taken from under the move is not its to give.
-        let next = |slot: Slot| match self.slots.token(slot) {
-            Token::Leaving { epoch, .. } => Some((slot, epoch.next())),
-            _ => None,
-        };
-        SlotEpochs::gather(one.slots.iter().filter_map(next))
+    pub(super) fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
+        let slots = self.slots_to_give(number, one);
+        SlotEpochs::gather(slots.iter().map(|slot| (slot, self.slots.token(slot).epoch().next())))
+    }
+
+    /// The slots that a move still gives. What a failover took from under it is not its to give, also when
+    /// it has come back since and another move gives it.
+    pub(super) fn slots_to_give(&self, number: u64, one: &Move) -> SlotSet {
+        one.slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect()
+    }
+
+    fn is_leaving_by(&self, number: u64, slot: Slot) -> bool {
+        let token = self.slots.token(slot);
+        matches!(token, Token::Leaving { number: of, .. } if of == number)
     }
 }
 

@@ -7,6 +7,7 @@
 //! Nothing of it is remembered: the leaving site looks at the inventories again.
 
 use super::apply::Applying;
+use super::copying::item_bytes;
 use super::lineage::Whose;
 use super::receiving::{self, Arrival};
 use super::{Machine, MachineError, Stopped, tables};
@@ -115,7 +116,9 @@ impl<S: State> Machine<S> {
             if at.is_none() {
                 // An earlier version remembered what belongs to a copy as the site's own.
                 for whose in [Whose::Copied, Whose::Own] {
-                    items.extend(self.known.clients.of_slot(&self.state, slot, whose)?);
+                    let answers = self.known.clients.of_slot(&self.state, slot, whose)?;
+                    bytes += answers.iter().map(item_bytes).sum::<usize>();
+                    items.extend(answers);
                 }
             }
             for (keyspace, store) in &here.stores {

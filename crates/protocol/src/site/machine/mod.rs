@@ -405,8 +405,8 @@ impl<S: State> Machine<S> {
     }
 
     /// The epochs that a move's slots are going to have with their receiver.
-    pub fn epochs_to_give(&self, one: &Move) -> SlotEpochs {
-        self.known.epochs_to_give(one)
+    pub fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
+        self.known.epochs_to_give(number, one)
     }
 
     /// The moves that bring slots.

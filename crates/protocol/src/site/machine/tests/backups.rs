@@ -192,7 +192,7 @@ impl Three {
             other => panic!("{other:?}"),
         };
         let one = self.sites[&from].machine.giving()[&number].clone();
-        let slots = self.sites[&from].machine.epochs_to_give(&one);
+        let slots = self.sites[&from].machine.epochs_to_give(number, &one);
         let id = MoveId { from, number };
         let begin = Receiving::Begin { slots, open_from: number, pinned: false };
         self.at(to).run(Command::Receiving { id, step: begin }).unwrap();
@@ -498,7 +498,29 @@ fn who_cannot_be_asked_must_be_named() {
     assert!(is_silent(&silent), "{silent:?}");
     assert!(three.promote(true, &[C], &[C]).unwrap().done);
     let again = three.promote(true, &[], &[]);
-    assert_eq!(again, Err(Failure::Refused(Refusal::Backup(BackupError::Promoted(B)))));
+    assert_eq!(
+        again,
+        Err(Failure::Refused(Refusal::Backup(BackupError::Promoted(B)))),
+        "all is taken"
+    );
+}
+
+#[test]
+fn what_was_not_asked_for_is_taken_by_a_second_failover() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.give("x", A, C, "released");
+    three.at(C).write_in(CARS, put("x", "2")).unwrap();
+    three.mirror();
+    three.give("x", C, A, "released");
+    // The backup has not heard of it yet; the former owner has the records, and is away.
+    let first = three.promote(true, &[C], &[C]).unwrap();
+    assert!(first.done);
+    assert_eq!(three.held(B, "x"), Err(Refusal::NotHeld(slot("x"))), "it is not begun empty");
+    let again = three.promote(true, &[], &[]).unwrap();
+    assert_eq!((again.done, again.holds, again.empty), (true, 1, 0));
+    three.hears(C);
+    assert_eq!(three.held(C, "x"), Ok(Some("2".into())));
 }
 
 #[test]
@@ -550,7 +572,7 @@ fn what_a_site_began_that_has_left_ends() {
         other => panic!("{other:?}"),
     };
     let one = three.sites[&A].machine.giving()[&number].clone();
-    let slots = three.sites[&A].machine.epochs_to_give(&one);
+    let slots = three.sites[&A].machine.epochs_to_give(number, &one);
     let taken_back = Giving::TakeBack { refused: false };
     three.at(A).run(Command::Giving { number, step: taken_back }).unwrap();
     let begin = Receiving::Begin { slots, open_from: number, pinned: false };
@@ -633,6 +655,33 @@ fn copies_are_handed_on_and_again_when_they_have_come_further() {
         three.at(C).tick();
     }
     assert_eq!(three.sites[&C].rows(tables::GARBAGE), 0);
+}
+
+#[test]
+fn what_came_back_is_not_given_by_the_move_it_was_taken_from() {
+    let mut three = Three::new();
+    three.put("x", "1");
+    three.put("y", "1");
+    let begin = |slots: SlotSet, to| {
+        let step = Giving::Begin { slots, to, pinned: false };
+        Command::Giving { number: 0, step }
+    };
+    let both: SlotSet = [slot("x"), slot("y")].into_iter().collect();
+    let Answer::Done(first) = three.at(A).run(begin(both, C)).unwrap() else { panic!("it begins") };
+    // Another site owns one of them by now, and hands it back.
+    let at = |epoch| SlotEpochs::gather([(slot("y"), Epoch::counted(epoch))]);
+    three.at(A).run(Command::Register { holder: B, slots: at(5) }).unwrap();
+    let id = MoveId { from: B, number: 9 };
+    let begin_back = Receiving::Begin { slots: at(6), open_from: 9, pinned: true };
+    three.at(A).run(Command::Receiving { id, step: begin_back }).unwrap();
+    let install = three.install(B, 0);
+    assert_eq!(three.at(A).run(Command::Receiving { id, step: install }), Ok(Answer::Installed));
+    let one: SlotSet = [slot("y")].into_iter().collect();
+    let Answer::Done(second) = three.at(A).run(begin(one, B)).unwrap() else { panic!("it begins") };
+    let machine = &three.sites[&A].machine;
+    let given = |number| machine.epochs_to_give(number, &machine.giving()[&number]);
+    let x = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
+    assert_eq!((given(first.0), given(second.0)), (x, at(7)), "or two sites would serve it");
 }
 
 #[test]

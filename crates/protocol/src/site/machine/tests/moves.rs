@@ -69,7 +69,7 @@ impl Moving {
     fn begin(a: &mut Site, b: &mut Site, slots: &SlotSet) -> Moving {
         let number = a.begin_move(slots);
         let one = a.machine.giving()[&number].clone();
-        let epochs = a.machine.epochs_to_give(&one);
+        let epochs = a.machine.epochs_to_give(number, &one);
         b.receive(number, Receiving::Begin { slots: epochs, open_from: number, pinned: false })
             .unwrap();
         Moving { number, at: Position::first(&one), sequence: 0 }
@@ -284,7 +284,7 @@ fn pieces_of_an_earlier_leader_do_not_come_between() {
         resume: piece.next.encode(),
         items: piece.items.clone(),
     };
-    let epochs = a.machine.epochs_to_give(&one);
+    let epochs = a.machine.epochs_to_give(moving.number, &one);
     let ask = Receiving::Begin { slots: epochs, open_from: moving.number, pinned: false };
     let Ok(Answer::Staged { pieces, resume }) = b.receive(moving.number, ask.clone()) else {
         panic!("it is under way")

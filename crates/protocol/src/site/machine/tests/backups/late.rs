@@ -44,7 +44,7 @@ fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
     };
     let id = MoveId { from, number };
     let one = three.sites[&from].machine.giving()[&number].clone();
-    let slots = three.sites[&from].machine.epochs_to_give(&one);
+    let slots = three.sites[&from].machine.epochs_to_give(number, &one);
     let begin = Receiving::Begin { slots, open_from: number, pinned: false };
     three.at(to).run(Command::Receiving { id, step: begin }).unwrap();
     three.at(from).run(Command::Giving { number, step: Giving::Freeze }).unwrap();
