@@ -117,7 +117,8 @@ impl<C> Simulation<C> {
                 let site = self.nodes[node].site;
                 self.note_of(node, || text::held(&slots));
                 let life = self.sites[site].life;
-                let Some(id) = self.sites[site].id else { return };
+                // A site that founds a deployment holds all slots before its id is put out.
+                let id = self.sites[site].id.unwrap_or(model::SiteId(1));
                 self.held.push(Held { at: self.now, site, life, id, slots });
             }
             Output::Answer { ticket, outcome } => self.answer(node, ticket, outcome),
