@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// How long owners that can be reached have to make copies void, before these are handed on as well.
 const OWNERS_HAVE: Duration = Duration::from_secs(60);
 
+/// How long slots that are on their way here are waited for, before their moves are refused.
+const ARRIVALS_HAVE: Duration = Duration::from_secs(10);
+
 /// What a leader has learned of the other sites, as its site leaves.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
@@ -46,6 +49,8 @@ pub(super) struct Leaving {
     last_id: u64,
     /// Since when it owns nothing.
     since: Option<Duration>,
+    /// Since when it owns nothing and has moves to it open.
+    awaits_since: Option<Duration>,
     handing_on: Option<HandingOn>,
 }
 
@@ -84,11 +89,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn leave(&mut self) -> Option<RegistryChange> {
         let member = self.machine.membership()?;
         let (own, registry) = (member.own, member.registry.clone());
-        if !self.machine.arrivals().is_empty() || registry.failovers.open.is_some() {
+        if registry.failovers.open.is_some() {
             self.leaving = Leaving::default();
             return None;
         }
         let now = self.now.monotonic;
+        if !self.machine.arrivals().is_empty() {
+            let since = self.leaving.awaits_since.unwrap_or(now);
+            self.leaving = Leaving { awaits_since: Some(since), ..Leaving::default() };
+            if since + ARRIVALS_HAVE <= now {
+                self.refuse_arrivals();
+            }
+            return None;
+        }
+        self.leaving.awaits_since = None;
         let since = *self.leaving.since.get_or_insert(now);
         if self.leaving.handing_on.is_some() {
             return None;
@@ -129,6 +143,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         None
+    }
+
+    /// Refuses the moves that bring slots here: a source that has taken one back does not end it, and may
+    /// never begin another. One that has frozen its slots is answered so and serves them again.
+    fn refuse_arrivals(&mut self) {
+        let ids: Vec<MoveId> = self.machine.arrivals().keys().copied().collect();
+        for id in ids {
+            let command = Command::Receiving { id, step: Receiving::Refuse };
+            self.take_write(Origin::Nobody, command, self.now.monotonic + limits::REQUEST_DEADLINE);
+        }
     }
 
     fn ask_as_leaving(&mut self, site: SiteId, command: Command, patience: Duration) -> u64 {

@@ -4,8 +4,8 @@ use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
     Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentId, Epoch, Expiry, Failure,
-    Giving, KeyspaceId, KeyspaceSpec, Loss, Query, ReadConsistency, RegistryChange, Request,
-    SiteId, Slot, SlotEpochs, Write,
+    Giving, KeyspaceId, KeyspaceSpec, Loss, MoveId, Query, ReadConsistency, Receiving,
+    RegistryChange, Request, SiteId, Slot, SlotEpochs, Write,
 };
 use std::time::Duration;
 
@@ -141,6 +141,21 @@ fn a_leaving_backup_hands_on_what_it_has_of_a_lost_site() {
     assert_eq!((loss.done, loss.empty), (true, 0), "{loss:?}");
     assert!(loss.holds > 0 && loss.mirrored == loss.holds);
     assert_eq!(sites.found(D), KEYS);
+}
+
+/// The source took the move back while the destination could not be reached, and its request came late.
+#[test]
+fn a_move_that_never_goes_on_does_not_keep_a_site_from_leaving() {
+    let mut sites = Sites::new(3);
+    let of_a = sites.lab.held_slots(A).0[0];
+    let slots = SlotEpochs::gather([(of_a, Epoch::counted(9))]);
+    let begin = Receiving::Begin { slots, open_from: 1, pinned: false };
+    let id = MoveId { from: SiteId(1), number: 1_000_000 };
+    sites.write(C, Command::Receiving { id, step: begin });
+    sites.write(A, Command::ChangeRegistry(RegistryChange::Leave(SiteId(3))));
+    let has_left = |lab: &Simulation| !Sites::is_listed(lab, A, 3);
+    assert!(sites.lab.run_until(MS * 60_000, has_left), "{:?}", sites.lab.failure);
+    assert_eq!(sites.found(A), KEYS);
 }
 
 #[test]
