@@ -165,7 +165,7 @@ pub enum Giving {
     Release,
     /// The slots are served here again: the receiver has refused for ever, or they were never frozen.
     TakeBack { refused: bool },
-    /// The slots are served here again, at these epochs: the receiver has left, and nobody owns them. A move
+    /// The slots are served here again, at these epochs: the receiver has left, and no site owns them. A move
     /// that has no slot left is over.
     Reclaim { slots: SlotEpochs },
     /// Stops copying for the time being, or goes on.

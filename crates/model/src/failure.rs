@@ -188,8 +188,8 @@ pub enum BackupError {
     Silent(String),
     /// There is less now than was reported before the failover was opened.
     #[error(
-        "more would be lost than was accepted, as things have changed since that was told: nothing was taken; \
-         ask `portolan site promote` again without --accept-loss, and read what it says now"
+        "more would be lost than was accepted, as things have changed since the preview: nothing was taken; \
+         run `portolan site promote` without --accept-loss to see what would be lost now"
     )]
     Worse,
     /// There is no backup.

@@ -25,8 +25,8 @@ pub enum OperatorCommand {
         force: bool,
     },
     /// Has others take over from a site that is lost; what is lost with it is accepted.
-    /// [`crate::Answer::Loss`]. It is refused if any slot goes on from less than sites tell before it is
-    /// opened.
+    /// [`crate::Answer::Loss`]. It is refused if any slot goes on from less than the inventories
+    /// show before it is opened.
     Promote {
         /// The lost site.
         lost: SiteId,
@@ -35,7 +35,7 @@ pub enum OperatorCommand {
         /// Sites that are not asked, whatever they may hold.
         without: Vec<SiteId>,
     },
-    /// The same; what the operator was told would be taken: it is refused if any slot goes on from less.
+    /// The same, with the preview that the operator accepted: refused if any slot goes on from less.
     PromoteAsTold {
         /// Who is lost.
         lost: SiteId,
@@ -49,7 +49,7 @@ pub enum OperatorCommand {
 }
 
 impl OperatorCommand {
-    /// Whose failover it is, and who takes what there is no copy of.
+    /// The lost site of a failover, and the site that takes the slots without a copy.
     pub fn promotes(&self) -> Option<(SiteId, Option<SiteId>)> {
         match self {
             OperatorCommand::Promote { lost, by, .. }

@@ -59,7 +59,7 @@ pub struct Hello {
     /// Whether it asks for a proof.
     #[prost(bool, tag = "141")]
     pub asks_proof: bool,
-    /// The rules of ownership that it follows ([`RULES`]); 0: it does not say, and is older.
+    /// The rules of ownership that it follows ([`RULES`]); 0: an older build, without this field.
     #[prost(uint32, tag = "220")]
     pub rules: u32,
 }

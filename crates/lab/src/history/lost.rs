@@ -1,7 +1,7 @@
 //! What was lost with a site whose backup was promoted.
 //!
-//! A promotion loses what the lost site had acknowledged and its backup had not received; an
-//! operator is told so and accepts it. The writer of a history declares it by a line: from when to
+//! A promotion loses what the lost site had acknowledged and its backup had not received; the
+//! operator sees that before and accepts it. The writer of a history declares it by a line: from when to
 //! when, and of which keys. A judge then trusts no answer about those keys in that time: a write
 //! that was answered may have been done or not, and what was read counts for nothing. Everything
 //! else is judged as ever: all keys before and after, and all other keys.

@@ -203,7 +203,7 @@ fn command(command: &Command) -> String {
             Giving::Forget => format!("give {number} forget"),
             Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
             Giving::Reclaim { slots } => {
-                format!("give {number} take back {}, nobody's", slots.slots())
+                format!("give {number} reclaim {}", slots.slots())
             }
             Giving::TakeBack { refused: false } => format!("give {number} take back"),
         },

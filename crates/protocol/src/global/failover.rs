@@ -643,7 +643,7 @@ mod tests {
         panic!("it was not opened");
     }
 
-    /// The operator was told that B has a copy up to 7; meanwhile that is gone.
+    /// The preview has B's copy up to 7; meanwhile that copy is gone.
     #[test]
     fn a_failover_is_not_opened_if_more_would_be_lost_than_its_operator_was_told() {
         let registry = registry();
@@ -699,6 +699,6 @@ mod tests {
             Effect::Settle(_, Err(Failure::Refused(Refusal::Backup(BackupError::Worse))))
         );
         assert!(is_refused, "{worse:?}");
-        assert!(is_opened(&outcome(None, 6)), "nothing else was told");
+        assert!(is_opened(&outcome(None, 6)), "the preview had no more");
     }
 }

@@ -39,7 +39,7 @@ impl Homes {
         }
         self.version = registry.version;
         let staying: Vec<_> = registry.staying().map(|site| (site.id, tickets(site))).collect();
-        // Most versions say nothing new of it.
+        // Most versions do not change it.
         if staying == self.staying {
             return;
         }

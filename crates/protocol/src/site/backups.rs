@@ -38,7 +38,7 @@ pub(super) struct Promotion {
     pub(super) without: Vec<SiteId>,
     /// Otherwise the answer is what would be lost.
     pub(super) accept: bool,
-    /// What it was told would be taken, if it says so.
+    /// The preview that was accepted, if there is one.
     pub(super) told: Option<Vec<Taken>>,
     pub(super) id: Option<RequestId>,
 }

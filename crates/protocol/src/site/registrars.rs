@@ -452,8 +452,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Whether the registry goes on without these sites already, by a recovery: whoever asked for that, and
-    /// did not hear of its outcome, asks again.
+    /// Whether the registry goes on without these sites already, by a recovery: the operator's command is
+    /// repeated if its outcome was lost.
     fn is_recovered(&self, without: &[SiteId], view: &RegistryView) -> bool {
         let Some(registry) = self.machine.registry() else { return false };
         let set = registry.registrars.set;

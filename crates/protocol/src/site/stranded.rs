@@ -11,7 +11,6 @@
 //! What a site has reported stays true: an owner that no site has reported cannot come to be while
 //! the slot is frozen here. So a site that has answered is not asked again under the same registry.
 
-use super::machine::tokens::Token;
 use super::{Origin, Site};
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Report, leaving};
@@ -50,11 +49,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let moves =
             moves.filter(|(_, one)| one.frozen.is_some() && member.registry.has_left(one.to));
         let frozen = moves.map(|(number, one)| {
-            let is_left = |slot: Slot| match self.machine.token(slot) {
-                Token::Leaving { epoch, number: of, .. } if of == *number => Some((slot, epoch)),
-                _ => None,
-            };
-            (*number, one.slots.iter().filter_map(is_left).collect())
+            let slots = self.machine.slots_to_give(*number, one);
+            let with_epoch = |slot: Slot| (slot, self.machine.token(slot).epoch());
+            (*number, slots.iter().map(with_epoch).collect())
         });
         frozen.collect()
     }

@@ -476,7 +476,7 @@ pub(crate) enum LinkError {
     #[error("it speaks protocol {found}; this node speaks {oldest} to {newest}", oldest = peer::PROTOCOL_OLDEST, newest = peer::PROTOCOL)]
     Protocol { found: u32 },
     #[error(
-        "it decides who owns a slot by rules {found}, this node by rules {oldest} to {newest}: they would \
+        "it uses rules {found} for the owners of slots, this node uses rules {oldest} to {newest}: they would \
          misread each other; run one version at both ends",
         oldest = peer::RULES_OLDEST,
         newest = peer::RULES

@@ -120,7 +120,7 @@ impl Holding {
         may
     }
 
-    /// Serves a frozen slot again after its destination has left and nobody owns the slot. Returns
+    /// Serves a frozen slot again after its destination has left and no site owns the slot. Returns
     /// whether it did.
     pub fn reclaim(&mut self, epoch: Epoch, fences: &Fences<'_>) -> bool {
         let Token::Frozen { epoch: frozen, .. } = self.token else { return false };

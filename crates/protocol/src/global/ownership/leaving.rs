@@ -77,8 +77,8 @@ pub fn may_leave(
 /// At which epoch a slot is served again that is frozen here, at `own`, for a site that has left; `None`:
 /// not, or not yet. `reports` are those of all other listed sites, by a registry without the destination.
 ///
-/// Whoever owns a slot does not leave, so if the destination took it some listed site knows a later owner
-/// that is listed. If the latest owner has left, a failover has removed it: nobody owns the slot, unless a
+/// The owner of a slot does not leave, so if the destination took it some listed site has a record of a
+/// later owner that is listed. If the latest owner has left, a failover removed it: no site owns it, unless a
 /// copy of its epoch is left, which is better than what is here.
 pub fn reclaims(
     own: SiteId,
@@ -87,7 +87,7 @@ pub fn reclaims(
     has_left: impl Fn(SiteId) -> bool,
     planted: Planted,
 ) -> Option<Epoch> {
-    // The destination may have had the next epoch, unknown to anybody.
+    // The destination may have had the next epoch, of which no site has a record.
     let mut latest = (frozen.next(), own);
     for Report { owner, copy } in reports {
         if planted.is(Bug::ReclaimedUnasked) {
@@ -96,7 +96,7 @@ pub fn reclaims(
         if copy.is_some_and(|copy| copy.tag.epoch > frozen) {
             return None;
         }
-        // An owner of just that epoch is the destination, or who had the slot from it.
+        // An owner of just that epoch is the destination, or a site that had the slot from it.
         if let Some(owner) = owner.filter(|owner| owner.0 >= latest.0) {
             latest = owner;
         }

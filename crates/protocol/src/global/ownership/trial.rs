@@ -31,7 +31,7 @@ pub enum Bug {
     OlderPositionCounts,
     /// A fence is a command that may arrive late, and stays.
     LateFence,
-    /// What is frozen for a site that has left is served again, whoever owns it.
+    /// What is frozen for a site that has left is served again, whichever site owns it.
     ReclaimedUnasked,
 }
 

@@ -5,7 +5,7 @@
 //! the move's name. *Freeze* ends the serving, so that what the change log has then is all there
 //! will ever be; the receiver gets the rest and installs. *Release* leaves a pointer, and what lay
 //! here stays as a copy ([`super::copies`]). A frozen slot is taken back only if the
-//! receiver has refused the move, durably and for ever, or has left and nobody owns the slot.
+//! receiver has refused the move, durably and for ever, or has left and no site owns the slot.
 //!
 //! ```text
 //! o number → format 1 ‖ to (varint) ‖ flags ‖ frozen at (varint; 0: not) ‖ ranges of slots

@@ -409,6 +409,11 @@ impl<S: State> Machine<S> {
         self.known.epochs_to_give(number, one)
     }
 
+    /// The slots that a move still gives.
+    pub fn slots_to_give(&self, number: u64, one: &Move) -> SlotSet {
+        self.known.slots_to_give(number, one)
+    }
+
     /// The moves that bring slots.
     pub fn arrivals(&self) -> &BTreeMap<MoveId, Arrival> {
         &self.known.arrivals.under_way

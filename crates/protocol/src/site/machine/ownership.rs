@@ -275,7 +275,7 @@ impl<S: State> Applying<'_, S> {
                 return Err(Refusal::Registry(RegistryError::NoFailover).into());
             }
         }
-        // A site that leaves asks who relies on it; others, what there is.
+        // A leaving site needs the sites that rely on it; others, what there is.
         let leaves = registry.site(lost).is_some_and(|site| site.leaving) && failover.is_none();
         let is_away = |to: SiteId| to == lost || !leaves && registry.has_left(to);
         let mut owners: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();

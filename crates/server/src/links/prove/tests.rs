@@ -196,7 +196,7 @@ async fn a_stranger_is_heard_by_nobody() {
             }
         }
     }
-    assert!(site.events.try_recv().is_err(), "the site's thread was told something");
+    assert!(site.events.try_recv().is_err(), "the site's thread received something");
 }
 
 #[tokio::test]
@@ -241,8 +241,8 @@ async fn a_build_with_other_rules_of_ownership_is_refused() {
     stranger.send(&older).await;
     stranger.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
     assert_eq!(stranger.all().await.len(), 1, "its hello, and nothing else");
-    assert!(site.events.try_recv().is_err(), "the site's thread was told something");
-    // Whoever dials such a node is told why there is no link.
+    assert!(site.events.try_recv().is_err(), "the site's thread received something");
+    // A node that dials such a build gets the reason why there is no link.
     let listens = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listens.local_addr().unwrap().to_string();
     tokio::spawn(async move {

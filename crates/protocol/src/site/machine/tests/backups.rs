@@ -513,7 +513,7 @@ fn what_was_not_asked_for_is_taken_by_a_second_failover() {
     three.at(C).write_in(CARS, put("x", "2")).unwrap();
     three.mirror();
     three.give("x", C, A, "released");
-    // The backup has not heard of it yet; the former owner has the records, and is away.
+    // The backup has not received it yet; the former owner has the records, and is down.
     let first = three.promote(true, &[C], &[C]).unwrap();
     assert!(first.done);
     assert_eq!(three.held(B, "x"), Err(Refusal::NotHeld(slot("x"))), "it is not begun empty");
