@@ -6,6 +6,7 @@
 use lab::explore::{Totals, one};
 use lab::run::Options;
 use lab::world::ready;
+use std::time::Duration;
 
 const SEEDS_DEFAULT: u64 = 12;
 /// Of a world that takes ten times as long as the others.
@@ -86,6 +87,25 @@ fn no_order_of_losses_and_returns_breaks_a_promise() {
 }
 
 /// All other ready worlds run too, for a while and with their faults.
+/// Seeds that have found something, with the faults that were enough for it: see docs/reliability.md.
+#[test]
+fn seeds_that_found_something_find_nothing_any_more() {
+    let seeds: [(&str, u64, &[usize], f64); 2] =
+        [("witness", 8_176, &[9, 33, 40], 22.5), ("three-sites", 7_088, &[3, 6, 9], 15.0)];
+    for (world, seed, only, span_s) in seeds {
+        let spec = ready::load(world, None).expect("a ready world");
+        let options = Options {
+            seed: Some(seed),
+            random_faults: true,
+            only: Some(only.to_vec()),
+            duration: Some(Duration::from_secs_f64(span_s)),
+            ..Options::default()
+        };
+        let tried = one(&spec, &options);
+        assert!(tried.wrongs.is_empty(), "{world}, seed {seed}: {}", tried.wrongs.join("\n"));
+    }
+}
+
 #[test]
 fn all_ready_worlds_run_and_keep_their_promises() {
     let short = Some(std::time::Duration::from_secs(4));

@@ -44,6 +44,9 @@ pub struct Registry {
     pub backups: Backups,
     /// The failovers that matter.
     pub failovers: Failovers,
+    /// Sites that joined beyond the end of a term and have handed that in since, ordered by id. One of them
+    /// that is not listed has left.
+    pub handed_in: Vec<SiteId>,
 }
 
 /// What came of a change that was asked for under an id.
@@ -252,6 +255,7 @@ impl Registry {
             keyspace_next: 1,
             backups: Backups::default(),
             failovers: Failovers::default(),
+            handed_in: Vec::new(),
         }
     }
 

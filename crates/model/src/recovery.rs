@@ -21,6 +21,13 @@ pub struct TermBegan {
     pub keyspace_next: u32,
 }
 
+impl TermBegan {
+    /// Whether the recovery skipped this id: the excluded sites may have assigned it.
+    fn has_skipped(&self, site: SiteId) -> bool {
+        (self.site_next..self.site_next.saturating_add(IDS_SKIPPED)).contains(&site.0)
+    }
+}
+
 /// What a site has to hand in: what was chosen in its term beyond the end of that term.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
@@ -57,16 +64,16 @@ impl Registry {
         self.site_next = self.site_next.saturating_add(IDS_SKIPPED);
         self.keyspace_next = self.keyspace_next.saturating_add(IDS_SKIPPED);
         self.changes += u64::from(IDS_SKIPPED);
+        let skipped = |site: &SiteId| self.began.iter().any(|began| began.has_skipped(*site));
+        let handed_in = std::mem::take(&mut self.handed_in);
+        self.handed_in = handed_in.into_iter().filter(skipped).collect();
     }
 
-    /// Whether a site was listed and has left for good. One that joined beyond the end of a term does not
-    /// count: it is listed again when it hands that in.
+    /// Whether a site was listed and has left for good. One that joined beyond the end of a term and has not
+    /// handed that in does not count: it is listed again when it does.
     pub fn has_left(&self, site: SiteId) -> bool {
-        let may_return = |began: &TermBegan| {
-            let skipped = began.site_next..began.site_next.saturating_add(IDS_SKIPPED);
-            skipped.contains(&site.0)
-        };
-        let was_listed = site.0 < self.site_next && !self.began.iter().any(may_return);
+        let skipped = self.began.iter().any(|began| began.has_skipped(site));
+        let was_listed = site.0 < self.site_next && (!skipped || self.handed_in.contains(&site));
         was_listed && self.site(site).is_none()
     }
 
@@ -121,11 +128,12 @@ impl Registry {
         kept.failovers.dedup_by_key(|one| one.decided);
     }
 
-    /// Removes from `kept` what the registry has already, and entries with a name that another one
+    /// Removes from `kept` what the registry has, or has had, and entries with a name that another one
     /// uses.
     pub fn has_kept(&self, kept: &mut Kept) {
         kept.joins.retain(|one| {
-            self.site(one.id).is_none() && self.site_named(one.name.as_str()).is_none()
+            let was_listed = self.site(one.id).is_some() || self.handed_in.contains(&one.id);
+            !was_listed && self.site_named(one.name.as_str()).is_none()
         });
         kept.keyspaces.retain(|one| {
             let is_same = |there: &&Keyspace| {
@@ -148,6 +156,8 @@ impl Registry {
     pub fn hand_in(&mut self, kept: &Kept) {
         self.sites.extend(kept.joins.iter().cloned());
         self.sites.sort_by_key(|site| site.id);
+        self.handed_in.extend(kept.joins.iter().map(|site| site.id));
+        self.handed_in.sort_unstable();
         self.keyspaces.extend(kept.keyspaces.iter().cloned());
         self.keyspaces.sort_by_key(|keyspace| keyspace.id);
         self.failovers.add_decided(&kept.failovers);
@@ -193,7 +203,7 @@ pub struct RegistrarView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeploymentId, KeyspaceId, KeyspaceSpec, SiteName};
+    use crate::{DeploymentId, KeyspaceId, KeyspaceSpec, RegistryChange, SiteName};
 
     fn at(number: u32, round: u64) -> Ballot {
         let site = SiteId(1);
@@ -243,6 +253,32 @@ mod tests {
         assert!(next.has_left(SiteId(1)));
         assert!(!next.has_left(SiteId(4)), "it may have joined at a site that was not asked");
         assert!(next.site_next > 4);
+    }
+
+    #[test]
+    fn a_site_that_has_handed_its_join_in_and_left_has_left() {
+        let first = registry();
+        let mut own = first.clone();
+        entry(&mut own);
+        own.version = at(0, 2);
+        let joined = own.sites[2].id;
+        let mut next = recovered(&first, 1);
+        let mut kept = Kept::default();
+        own.keep(&next, &mut kept);
+        next.hand_in(&kept);
+        assert!(next.site(joined).is_some() && !next.has_left(joined));
+        next.change(&RegistryChange::Remove(joined)).unwrap();
+        assert!(next.has_left(joined), "what is frozen for it would wait for ever");
+        // Another site has kept the same join.
+        let mut again = Kept::default();
+        own.keep(&next, &mut again);
+        assert!(again.is_empty(), "it would be listed again: {again:?}");
+        // As long as the end of that term is known.
+        for number in 2..=limits::TERMS_BEGAN_MAX as u32 + 2 {
+            next = recovered(&next, number);
+            assert!(next.has_left(joined));
+        }
+        assert!(next.handed_in.is_empty());
     }
 
     #[test]

@@ -38,9 +38,17 @@ pub(crate) struct Identity {
     /// file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) left: bool,
+    /// The log index since which this life is a member; 0: its list of members has not had it yet. A
+    /// version without this field refuses the file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) since: u64,
     /// The nodes of the site when this one joined; the log replaces them as soon as it is there.
     #[serde(default, rename = "peer")]
     pub(crate) peers: Vec<Peer>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A node of the site and its peer port.
@@ -155,6 +163,7 @@ impl Identity {
                     engine: None,
                     let_in: false,
                     left: false,
+                    since: 0,
                     peers: Vec::new(),
                 };
                 identity.save(data)?;
@@ -235,6 +244,15 @@ impl Identity {
 
     /// Records durably whether the site of this directory has left its deployment.
     pub(crate) fn has_left(data: &Path, has_left: bool) -> Result<(), IdentityError> {
+        Identity::change(data, |found| found.left = has_left)
+    }
+
+    /// Records durably since which log index this life is a member.
+    pub(crate) fn is_member_since(data: &Path, since: u64) -> Result<(), IdentityError> {
+        Identity::change(data, |found| found.since = since)
+    }
+
+    fn change(data: &Path, change: impl FnOnce(&mut Identity)) -> Result<(), IdentityError> {
         let path = data.join(FILE);
         let io = |cause| IdentityError::Io { path: path.clone(), cause };
         let text = fs::read_to_string(&path).map_err(io)?;
@@ -242,11 +260,10 @@ impl Identity {
             path: path.clone(),
             cause: error.to_string(),
         };
-        let mut found: Identity = toml::from_str(&text).map_err(malformed)?;
-        if std::mem::replace(&mut found.left, has_left) == has_left {
-            return Ok(());
-        }
-        found.save(data)
+        let found: Identity = toml::from_str(&text).map_err(malformed)?;
+        let mut changed = found.clone();
+        change(&mut changed);
+        if changed == found { Ok(()) } else { changed.save(data) }
     }
 
     /// The members according to this file: their addresses, not their votes.
@@ -338,6 +355,9 @@ mod tests {
             Identity::has_left(data.path(), left).unwrap();
             assert_eq!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().left, left);
         }
+        assert!(!again.to_toml().contains("since"), "an older version reads it until then");
+        Identity::is_member_since(data.path(), 113).unwrap();
+        assert_eq!(Identity::open(data.path(), &site, NodeId(1), false, 8).unwrap().since, 113);
         let other = Identity::open(data.path(), &site, NodeId(2), false, 9).unwrap_err();
         assert!(other.to_string().contains("--node"), "{other}");
     }
@@ -351,6 +371,7 @@ mod tests {
         let site = SiteName::new("pier").unwrap();
         let read = Identity::open(data.path(), &site, NodeId(3), true, 0).unwrap();
         assert_eq!((read.incarnation, read.witness, read.peers.len()), (5, true, 1));
+        assert_eq!(read.since, 0, "it reads in its members since when");
     }
 
     #[test]

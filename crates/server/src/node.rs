@@ -333,7 +333,12 @@ impl Node {
             false => None,
         };
         let site = RealSite::new(
-            Options { founding, incarnation: own.incarnation, ..options(config)? },
+            Options {
+                founding,
+                incarnation: own.incarnation,
+                member_since: own.since,
+                ..options(config)?
+            },
             clock.now(),
             &recovered,
             reader,

@@ -234,6 +234,10 @@ impl SiteLoop {
             Output::Gate(gate) => self.shared.gate.set(gate),
             Output::Applied => *applied = true,
             Output::Members(members) => self.links.set_members(&members),
+            Output::MemberSince(index) => {
+                let recorded = Identity::is_member_since(&self.shared.data, index);
+                return recorded.err().map(|error| Stopped::Failed(error.to_string()));
+            }
             Output::WriteSnapshot { head, view } => {
                 drop(self.chores.send(Chore::WriteSnapshot { head, view }));
             }

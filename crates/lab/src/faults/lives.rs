@@ -9,6 +9,7 @@ use super::Fault;
 use super::apply::{Begun, all_vote};
 use crate::random::Random;
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
+use model::NodeId;
 
 /// How often the second machine asks, and how often it is looked whether a new life is a voter.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -58,10 +59,16 @@ fn second_life(fault: &Fault) -> u64 {
     fault.draw | 1
 }
 
-/// The node whose id the second machine uses, while that node is well.
+/// The node whose id the second machine uses, while that node is well and its leader has messages of it:
+/// where they come again only now, the leader may still take it for lost.
 fn first_machine<C>(simulation: &Simulation<C>, fault: &Fault) -> Option<NodeIndex> {
     let node = simulation.sites[fault.site].nodes[fault.node];
-    simulation.is_well(node).then_some(node)
+    let leader = simulation.leader(fault.site)?;
+    let status = simulation.status(leader)?;
+    let id = simulation.nodes[node].id;
+    let answers = |(of, _, lately): &(NodeId, u64, bool)| of.0 == id && *lately;
+    let is_heard = node == leader || status.progress.iter().any(answers);
+    (is_heard && simulation.is_well(node)).then_some(node)
 }
 
 /// A second machine asks to be taken in under the id of a node that is well.

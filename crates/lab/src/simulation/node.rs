@@ -95,6 +95,7 @@ struct Aside {
     disk: MemoryDisk,
     state: MemoryState,
     incarnation: u64,
+    member_since: u64,
     /// Whether it is the later one of the two.
     is_later: bool,
 }
@@ -131,6 +132,8 @@ pub struct Node {
     aside: Option<Aside>,
     pub(super) name: String,
     pub(super) incarnation: u64,
+    /// The log index since which this life is a member; 0: it has not been one yet.
+    pub(super) member_since: u64,
     /// How often it has started: what was meant for an earlier life does not reach it.
     pub(super) life: u64,
     pub(super) process: Option<Process>,
@@ -166,6 +169,7 @@ impl Node {
             aside: None,
             name,
             incarnation: random.draw() | 1,
+            member_since: 0,
             life: 0,
             process: None,
             clock: Clock::new(super::EPOCH_MS),
@@ -208,6 +212,7 @@ impl Node {
         let (client, seed) = (ClientId(self.random.draw()), self.random.draw());
         let options = Options {
             incarnation: self.incarnation,
+            member_since: self.member_since,
             witness: self.witness,
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,
@@ -263,7 +268,8 @@ impl Node {
     /// Puts a new, empty disk in, and keeps the one that was there.
     pub(super) fn put_aside(&mut self) {
         let (disk, state) = (self.disk.clone(), self.state.clone());
-        let aside = Aside { disk, state, incarnation: self.incarnation, is_later: false };
+        let (incarnation, member_since) = (self.incarnation, self.member_since);
+        let aside = Aside { disk, state, incarnation, member_since, is_later: false };
         self.wipe();
         self.aside = Some(aside);
     }
@@ -274,6 +280,7 @@ impl Node {
         std::mem::swap(&mut self.disk, &mut aside.disk);
         std::mem::swap(&mut self.state, &mut aside.state);
         std::mem::swap(&mut self.incarnation, &mut aside.incarnation);
+        std::mem::swap(&mut self.member_since, &mut aside.member_since);
         aside.is_later = !aside.is_later;
         self.refused = None;
     }
@@ -305,6 +312,7 @@ impl Node {
         self.disk = MemoryDisk::new();
         self.state = MemoryState::new();
         self.incarnation = self.random.draw() | 1;
+        self.member_since = 0;
         self.belongs = Belongs::Asks;
         (self.refused, self.aside) = (None, None);
         self.doomed = false;

@@ -132,6 +132,7 @@ impl<C> Simulation<C> {
                     self.nodes[node].state.persist();
                 }
             }
+            Output::MemberSince(index) => self.nodes[node].member_since = index,
             Output::Members(members) => {
                 let (voters, learners) = (&members.voters, &members.learners);
                 self.note_of(node, || {

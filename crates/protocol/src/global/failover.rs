@@ -260,9 +260,9 @@ impl FailoverJobs {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let Stage::Gathering { opened, told, .. } = &one.stage else { return Vec::new() };
         let opened = *opened;
-        let is_listed = |site| view.registry.site(site).is_some();
+        let has_left = |site| view.registry.has_left(site);
         let all_asked = one.without.is_empty();
-        let taken = plan(told, &mut one.loss, all_asked, is_listed, view.planted);
+        let taken = plan(told, &mut one.loss, all_asked, has_left, view.planted);
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
             if taken.is_empty() && view.registry.is_lost(lost) {
@@ -356,12 +356,13 @@ fn refuse(origin: Origin, error: BackupError) -> Effect {
 /// copy begins empty at `loss.by`, unless a site was not asked: the slot may be there.
 ///
 /// A slot whose owner is in no inventory, or is a site that has left, counts as the lost site's if
-/// that is the only site that was not asked.
+/// that is the only site that was not asked. One that a recovery has excluded may still be there and
+/// hand its join in: its slots are its own.
 fn plan(
     told: &BTreeMap<SiteId, Inventory>,
     loss: &mut Loss,
     all_asked: bool,
-    is_listed: impl Fn(SiteId) -> bool,
+    has_left: impl Fn(SiteId) -> bool,
     planted: Planted,
 ) -> Vec<Taken> {
     let lost = loss.lost;
@@ -385,7 +386,7 @@ fn plan(
     loss.revision = Revision(0);
     for slot in Slot::all() {
         let found = found.get(&slot).copied().unwrap_or_default();
-        let owner = found.owner.map(|(_, owner)| owner).filter(|owner| is_listed(*owner));
+        let owner = found.owner.map(|(_, owner)| owner).filter(|owner| !has_left(*owner));
         let owner = owner.or(all_asked.then_some(lost));
         if owner != Some(lost) && !planted.is(Bug::HighestEpochIgnored) {
             continue;
@@ -489,9 +490,9 @@ mod tests {
 
     fn planned(told: Vec<(SiteId, Inventory)>, all_asked: bool) -> (Vec<Taken>, Loss) {
         let mut loss = Loss::of(LOST, B);
-        let is_listed = |site: SiteId| site.0 <= 3;
+        let has_left = |site: SiteId| site.0 == 9;
         let told = told.into_iter().collect();
-        let taken = plan(&told, &mut loss, all_asked, is_listed, Planted::none());
+        let taken = plan(&told, &mut loss, all_asked, has_left, Planted::none());
         (taken, loss)
     }
 
@@ -520,7 +521,8 @@ mod tests {
                     Inventory {
                         owners: vec![
                             (LOST, slots("0-9", 2)),
-                            (B, slots("20-16381", 2)),
+                            (B, slots("20-16380", 2)),
+                            (SiteId(8), slots("16381", 2)),
                             (SiteId(9), slots("16382", 2)),
                         ],
                         copies: vec![mirror("0-4", 2, 7)],
@@ -544,7 +546,7 @@ mod tests {
         };
         assert_eq!(by(B, Some((Epoch::counted(2), 7))), "0-3");
         assert_eq!(by(C, Some((Epoch::counted(2), 3))), "9");
-        assert_eq!(by(B, None), "5-8,10-19,16382-16383", "nobody else can have it");
+        assert_eq!(by(B, None), "5-8,10-19,16382-16383", "no other site can have it");
         assert_eq!((loss.holds, loss.mirrored, loss.empty), (21, 5, 16));
         assert_eq!((loss.keys, loss.revision, loss.by), (180, Revision(7), B));
         let (taken, loss) = planned(told(), false);

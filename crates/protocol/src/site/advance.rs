@@ -343,6 +343,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
                 Content::Members(change) => {
                     self.raft.apply_members(&mut self.members, &change, index);
+                    // Before the change is durable: after a restart this node finds it again.
+                    self.check_own_life()?;
                     self.members_changed();
                     (None, Some(Bytes::from(self.members.encode_to_vec())))
                 }

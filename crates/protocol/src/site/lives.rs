@@ -10,11 +10,12 @@
 //! that lags must not refuse a life that it has not learned of yet: the two may form the majority
 //! that elects. The log entry that made a life a member orders the lives.
 //!
-//! The refused node receives the reason and stops: see [`Site::hear_of_later_life`].
+//! The refused node receives the reason and stops: see [`Site::hear_of_later_life`]. One that still
+//! receives entries reads in them that a later life is the member: see [`Site::check_own_life`].
 
-use super::Site;
 use super::membership::find;
 use super::trial::Bug;
+use super::{Output, Site};
 use model::NodeId;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -87,13 +88,36 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if by.incarnation == own.incarnation || by.since <= own.since || !is_listed {
             return;
         }
+        self.fail(outlived(self.options.node));
+    }
+
+    /// At the start: this life may have been removed or replaced already.
+    pub(super) fn begin_own_life(&mut self) {
+        let has_list = !self.members.nodes.is_empty();
+        let is_listed = find(&self.members, self.options.node).is_some();
+        self.removed = has_list && !is_listed && self.member_since.is_some();
+        if let Err(why) = self.check_own_life() {
+            self.fail(why);
+        }
+    }
+
+    /// Fails if the members list a later life of this node than the one that was a member so far. A new
+    /// life has not been one before: it may read of earlier lives in the entries that it catches up on.
+    pub(super) fn check_own_life(&mut self) -> Result<(), String> {
         let node = self.options.node;
-        self.fail(format!(
-            "this disk is of an earlier life of {node}: the site has taken in another disk as {node} \
-             since, and what is on this one is no longer part of it. If it was put in by mistake, put the \
-             newer one back; otherwise start {node} on an empty --data directory with --join, and the \
-             site takes it in again"
-        ));
+        let Some(listed) = find(&self.members, node) else { return Ok(()) };
+        if listed.incarnation == self.options.incarnation && self.member_since != Some(listed.since)
+        {
+            self.member_since = Some(listed.since);
+            self.outputs.push_back(Output::MemberSince(listed.since));
+        }
+        // An incarnation of 0 is that of a node that an operator has announced.
+        let is_other = ![0, self.options.incarnation].contains(&listed.incarnation);
+        let is_later = self.member_since.is_some_and(|since| listed.since > since);
+        if is_other && is_later && !self.options.planted.is(Bug::TrustOldDisks) {
+            return Err(outlived(node));
+        }
+        Ok(())
     }
 
     /// Whether the leader has recorded acknowledgements of entries that this log lacks. The disk
@@ -113,6 +137,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         has_lost
     }
+}
+
+/// Why a node whose id belongs to a later life stops, and what to do.
+fn outlived(node: NodeId) -> String {
+    format!(
+        "this disk is of an earlier life of {node}: the site has taken in another disk as {node} since, \
+         and what is on this one is no longer part of it. If it was put in by mistake, put the newer one \
+         back; otherwise start {node} on an empty --data directory with --join, and the site takes it in \
+         again"
+    )
 }
 
 #[cfg(test)]

@@ -166,6 +166,8 @@ pub struct Options {
     pub node: NodeId,
     /// Which life of it: drawn when its disk was empty; 0: not known.
     pub incarnation: u64,
+    /// The log index since which this life is a member; 0: it has not been one yet.
+    pub member_since: u64,
     /// This process, among those that number requests. Random, new at each start.
     pub client: ClientId,
     /// Where the differences between nodes' election timeouts come from. Random.
@@ -200,6 +202,7 @@ impl Options {
         Options {
             node,
             incarnation: 0,
+            member_since: 0,
             client,
             seed,
             witness: false,
@@ -326,6 +329,9 @@ pub enum Output<V> {
     Applied,
     /// The members are these now, with their addresses.
     Members(peer::Members),
+    /// This life is a member since this log index. It is recorded before anything else is, as
+    /// [`Options::member_since`] of the next start.
+    MemberSince(u64),
     /// Write `view` as a snapshot, beside everything else; then return [`Input::SnapshotWritten`].
     WriteSnapshot {
         /// What it is of.
@@ -397,6 +403,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     lease_barred_term: u64,
     gate: Gate,
     removed: bool,
+    /// The log index since which this life is a member, as the last list with it says.
+    member_since: Option<u64>,
 
     snapshots: N,
     snapshot: Option<SnapshotHead>,
@@ -492,6 +500,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             lease_barred_term: 0,
             gate: Gate::closed(),
             removed: false,
+            member_since: (options.member_since > 0).then_some(options.member_since),
             snapshots,
             snapshot,
             writing_snapshot: false,
@@ -511,6 +520,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !site.members.nodes.is_empty() {
             site.outputs.push_back(Output::Members(site.members.clone()));
         }
+        site.begin_own_life();
         site.move_gate();
         site.follow_deployment();
         site

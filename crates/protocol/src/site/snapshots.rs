@@ -215,6 +215,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(Incoming { mut message, .. }) = self.incoming.take() else { return };
         self.applied = head.index;
         self.members = decode_members(&head.members);
+        if let Err(why) = self.check_own_life() {
+            self.fail(why);
+            return;
+        }
         self.members_changed();
         self.log_clock.reached(self.machine.log_time_ms());
         self.log_bytes = 0;

@@ -125,8 +125,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let others = self.members.nodes.iter().filter(|member| member.node != self.options.node.0);
         let progress = others.filter_map(|member| {
             let node = NodeId(member.node);
-            let (matched, active) = self.raft.progress(node)?;
-            Some((node, matched, active))
+            let (matched, _) = self.raft.progress(node)?;
+            Some((node, matched, self.is_alive(node)))
         });
         let leads = self.raft.role() == Role::Leader;
         Status {

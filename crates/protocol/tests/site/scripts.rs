@@ -139,6 +139,10 @@ impl Runner for Script {
             ("wipe", _) => world.replace_disk(node(args.next_pos())?),
             ("aside", _) => world.put_disk_aside(node(args.next_pos())?),
             ("exchange", _) => world.exchange_disks(node(args.next_pos())?),
+            ("pause", _) => {
+                let id = node(args.next_pos())?;
+                world.pause(id, args.next_pos().ok_or("for how long?")?.parse()?);
+            }
             ("second", _) => world.ask_as_another(node(args.next_pos())?),
             ("cut", _) => world.cut(node(args.next_pos())?, node(args.next_pos())?),
             ("isolate", _) => world.isolate(node(args.next_pos())?),

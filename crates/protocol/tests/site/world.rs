@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// The only site.
 const SITE: usize = 0;
+/// The incarnation of a second machine with the id of a node.
+const SECOND_LIFE: u64 = 77;
 /// How long one waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,8 +74,11 @@ impl World {
     /// # Panics
     /// When something happened that must never happen, or a node refuses to start.
     pub(crate) fn assert_well(&self) {
-        let on_own_disk = self.nodes.iter().filter(|node| !node.is_on_old_disk());
-        let refused = on_own_disk.filter_map(|node| node.refused.as_ref()).next();
+        let is_replaced = |node: &Node| {
+            node.is_on_old_disk() || self.listed_life(index(node.id)) == Some(SECOND_LIFE)
+        };
+        let members = self.nodes.iter().filter(|node| !is_replaced(node));
+        let refused = members.filter_map(|node| node.refused.as_ref()).next();
         if let Some(why) = self.failure.as_ref().or(refused) {
             panic!("{why}\n{}", self.trace());
         }
@@ -108,7 +113,9 @@ impl World {
         self.0.ask(index(id), request)
     }
 
+    /// It starts, though it may have refused before.
     pub(crate) fn start(&mut self, id: u64) {
+        self.node(id).refused = None;
         self.0.start(index(id));
         self.assert_well();
     }
@@ -137,7 +144,11 @@ impl World {
     }
 
     pub(crate) fn ask_as_another(&mut self, id: u64) {
-        self.0.ask_as_another(index(id), 77);
+        self.0.ask_as_another(index(id), SECOND_LIFE);
+    }
+
+    pub(crate) fn pause(&mut self, id: u64, ms: u64) {
+        self.0.pause(index(id), Duration::from_millis(ms));
     }
 
     pub(crate) fn cut(&mut self, a: u64, b: u64) {

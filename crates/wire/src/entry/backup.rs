@@ -11,7 +11,8 @@
 //! ```
 //!
 //! In the first two, of before there were registrars, the version counts changes. The third one is of
-//! registries that registrars hold. With 170 in the place of 100 it has how several terms began.
+//! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
+//! failovers at its end, with 230 also the sites that have handed their join in.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -91,6 +92,8 @@ const FORM: u8 = 100;
 const FORM_WITH_TERMS: u8 = 170;
 /// The same, with failovers at its end.
 const FORM_WITH_FAILOVERS: u8 = 110;
+/// The same, with the sites that have handed their join in at its end.
+const FORM_WITH_HANDED_IN: u8 = 230;
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -107,9 +110,16 @@ impl Code for Registry {
             keyspace_next,
             backups,
             failovers,
+            handed_in,
         } = self;
         let is_of_before = self.is_of_before();
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
+        let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, false, _, _) => FORM_WITH_HANDED_IN,
+            (false, true, false, _) => FORM_WITH_FAILOVERS,
+            (false, true, true, 2..) => FORM_WITH_TERMS,
+            _ => FORM,
+        };
         if is_long {
             WITH_BACKUPS.put(out);
         }
@@ -118,19 +128,14 @@ impl Code for Registry {
             changes.put(out);
         } else {
             WITH_REGISTRARS.put(out);
-            let has_terms = began.len() > 1 || !failovers.is_empty();
-            out.push(match (failovers.is_empty(), has_terms) {
-                (false, _) => FORM_WITH_FAILOVERS,
-                (true, true) => FORM_WITH_TERMS,
-                (true, false) => FORM,
-            });
+            out.push(form);
             changes.put(out);
             version.put(out);
             registrars.put(out);
             outcomes.put(out);
-            match has_terms {
-                true => began.put(out),
-                false => began.first().copied().put(out),
+            match form {
+                FORM => began.first().copied().put(out),
+                _ => began.put(out),
             }
         }
         sites.put(out);
@@ -140,8 +145,11 @@ impl Code for Registry {
         if is_long {
             backups.put(out);
         }
-        if !is_of_before && !failovers.is_empty() {
+        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
             failovers.put(out);
+        }
+        if form == FORM_WITH_HANDED_IN {
+            handed_in.put(out);
         }
     }
 
@@ -152,22 +160,19 @@ impl Code for Registry {
         let changes = u64::take(from)?;
         let mut registry = Registry::of_before(deployment, changes);
         let has_registrars = is_long && changes == WITH_REGISTRARS;
-        let mut has_failovers = false;
+        let mut form = FORM;
         if has_registrars {
-            let form = from.byte()?;
-            let has_terms = form != FORM;
-            has_failovers = match form {
-                FORM | FORM_WITH_TERMS => false,
-                FORM_WITH_FAILOVERS => true,
-                _ => return Err(from.malformed("form of a registry")),
-            };
+            form = from.byte()?;
+            if ![FORM, FORM_WITH_TERMS, FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
+                return Err(from.malformed("form of a registry"));
+            }
             registry.changes = Code::take(from)?;
             registry.version = Code::take(from)?;
             registry.registrars = Code::take(from)?;
             registry.outcomes = Code::take(from)?;
-            registry.began = match has_terms {
-                true => Code::take(from)?,
-                false => <Option<TermBegan> as Code>::take(from)?.into_iter().collect(),
+            registry.began = match form {
+                FORM => <Option<TermBegan> as Code>::take(from)?.into_iter().collect(),
+                _ => Code::take(from)?,
             };
             if form == FORM_WITH_TERMS && registry.began.len() < 2 {
                 return Err(from.malformed("registry of the shorter form"));
@@ -187,9 +192,15 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if has_failovers {
+        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
             registry.failovers = Code::take(from)?;
-            if registry.failovers.is_empty() {
+            if form == FORM_WITH_FAILOVERS && registry.failovers.is_empty() {
+                return Err(from.malformed("registry of the shorter form"));
+            }
+        }
+        if form == FORM_WITH_HANDED_IN {
+            registry.handed_in = Code::take(from)?;
+            if registry.handed_in.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -329,6 +340,12 @@ mod tests {
         let began = b"\x02\x00\x00\xac\x02\x02\x03\x02\x01\x02\x03\x01\x09\x08";
         assert_eq!(bytes[13], 170);
         assert!(bytes.windows(began.len()).any(|some| some == began), "{bytes:?}");
+        assert_eq!(decode_registry(bytes), Ok(longer.clone()));
+        // Of sites that have handed their join in.
+        longer.handed_in = vec![SiteId(300), SiteId(301)];
+        let bytes = encode_registry(&longer);
+        assert_eq!(bytes[13], 230);
+        assert!(bytes.ends_with(b"\x02\xac\x02\xad\x02"), "{bytes:?}");
         assert_eq!(decode_registry(bytes), Ok(longer));
     }
 
