@@ -371,13 +371,13 @@ fn plan(
         for (owner, slots) in &inventory.owners {
             for (slot, epoch) in slots.iter() {
                 let report = Report { owner: Some((epoch, *owner)), copy: None };
-                found.entry(slot).or_default().add(*site, &report);
+                found.entry(slot).or_default().add(*site, &report, lost);
             }
         }
         for run in &inventory.copies {
             for slot in run.slots.iter() {
                 let report = Report { owner: None, copy: Some(run.copy) };
-                found.entry(slot).or_default().add(*site, &report);
+                found.entry(slot).or_default().add(*site, &report, lost);
             }
         }
     }

@@ -255,7 +255,7 @@ impl Scene {
         let report = site.holding.report(id(at), is_away);
         let global = &mut self.global;
         let before = global.found.copy;
-        global.found.add(id(at), &report);
+        global.found.add(id(at), &report, lost);
         if global.found.copy != before {
             let is_own = report.copy != site.holding.copy;
             global.found_copy = if is_own { site.records } else { site.copied };

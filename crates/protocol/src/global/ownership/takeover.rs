@@ -60,9 +60,12 @@ pub struct Found {
 
 impl Found {
     /// Adds what a site reports in a failover of `lost`.
-    pub fn add(&mut self, site: SiteId, report: &Report) {
+    ///
+    /// Of two owners at one epoch the failed site counts: it refused that epoch, of which another site
+    /// has learned, but the source, where the slot is frozen, has not, and cannot ask any more.
+    pub fn add(&mut self, site: SiteId, report: &Report, lost: SiteId) {
         if let Some((epoch, owner)) = report.owner
-            && self.owner.is_none_or(|(known, _)| known < epoch)
+            && self.owner.is_none_or(|known| known.0 < epoch || known.0 == epoch && owner == lost)
         {
             self.owner = Some((epoch, owner));
         }
@@ -118,7 +121,7 @@ mod tests {
     fn found(holdings: &[(SiteId, Holding)]) -> Found {
         let mut found = Found::default();
         for (site, holding) in holdings {
-            found.add(*site, &holding.report(*site, |to| to == LOST));
+            found.add(*site, &holding.report(*site, |to| to == LOST), LOST);
         }
         found
     }
@@ -152,6 +155,18 @@ mod tests {
         let (taker, _) =
             found(&[(B, frozen), (C, mirror(3, 1))]).taker(LOST, Planted::none()).unwrap();
         assert_eq!(taker, C);
+    }
+
+    #[test]
+    fn what_the_lost_site_refused_is_taken_where_it_is_frozen() {
+        let frozen = Holding { token: Token::Frozen { epoch: epoch(2), to: LOST }, copy: None };
+        // C has learned that LOST refused; B has not.
+        let token = Token::Gone { epoch: epoch(3), to: B };
+        let refused = Holding { token, copy: None };
+        for order in [[(B, frozen), (C, refused)], [(C, refused), (B, frozen)]] {
+            let (taker, copy) = found(&order).taker(LOST, Planted::none()).unwrap();
+            assert_eq!((taker, copy.tag), (B, Tag::retained(epoch(2))));
+        }
     }
 
     #[test]
