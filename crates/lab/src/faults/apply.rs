@@ -243,7 +243,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             bring_back(simulation, &sites_nodes);
         }
         Kind::OldDisk => return lives::put_disk_aside(simulation, node, &mut random),
-        Kind::SameId => return lives::ask_as_another(simulation, fault),
+        Kind::SameId => return lives::wait_to_ask(simulation, fault),
     }
     Begun::For(fault.span)
 }

@@ -9,7 +9,6 @@ use super::Fault;
 use super::apply::{Begun, all_vote};
 use crate::random::Random;
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
-use model::NodeId;
 
 /// How often the second machine asks, and how often it is looked whether a new life is a voter.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -59,29 +58,24 @@ fn second_life(fault: &Fault) -> u64 {
     fault.draw | 1
 }
 
-/// The node whose id the second machine uses, while that node is well and its leader has messages of it:
-/// where they come again only now, the leader may still take it for lost.
+/// The node whose id the second machine uses, while that node is well.
 fn first_machine<C>(simulation: &Simulation<C>, fault: &Fault) -> Option<NodeIndex> {
     let node = simulation.sites[fault.site].nodes[fault.node];
-    let leader = simulation.leader(fault.site)?;
-    let status = simulation.status(leader)?;
-    let id = simulation.nodes[node].id;
-    let answers = |(of, _, lately): &(NodeId, u64, bool)| of.0 == id && *lately;
-    let is_heard = node == leader || status.progress.iter().any(answers);
-    (is_heard && simulation.is_well(node)).then_some(node)
+    simulation.is_well(node).then_some(node)
 }
 
-/// A second machine asks to be taken in under the id of a node that is well.
-pub(super) fn ask_as_another<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
-    let Some(node) = first_machine(simulation, fault) else { return Begun::Skipped };
-    if !all_vote(simulation, fault.site) {
-        return Begun::Skipped;
+/// A second machine is going to ask to be taken in under the id of a node that is well. It waits for a
+/// look: if links of that node have come back just now, its leader has yet to hear from it.
+pub(super) fn wait_to_ask<C>(simulation: &Simulation<C>, fault: &Fault) -> Begun {
+    let is_well = first_machine(simulation, fault).is_some();
+    if is_well && all_vote(simulation, fault.site) {
+        Begun::For(LOOK_AGAIN)
+    } else {
+        Begun::Skipped
     }
-    simulation.ask_as_another(node, second_life(fault));
-    Begun::For(LOOK_AGAIN)
 }
 
-/// Goes on: it sends its request again while the first one is well, and must not have taken its
+/// Goes on: it sends its request while the first one is well, and must not have taken its
 /// place. The next look comes sooner than the time after which the site takes the first one for
 /// lost.
 pub(super) fn look_who_is_there<C>(
