@@ -234,11 +234,17 @@ fn join_loss_promotion_leave() {
     in_order([Join, Loss, Promotion, Leave("c")]);
 }
 
+/// What only a's backup has goes on to another site, with the backup gone.
+#[test]
+fn loss_leave_of_the_backup_join_promotion() {
+    in_order([Loss, Leave("b"), Join, Promotion]);
+}
+
 /// The other orders, of which each is a minute of a busy machine.
 #[test]
 #[ignore = "takes minutes: by hand"]
 fn loss_join_leave_and_promotion_in_every_order() {
-    let leave = Leave("c");
+    let (leave, backup_leaves) = (Leave("c"), Leave("b"));
     for order in [
         [Loss, Join, Promotion, leave],
         [Loss, leave, Join, Promotion],
@@ -249,6 +255,13 @@ fn loss_join_leave_and_promotion_in_every_order() {
         [Join, leave, Loss, Promotion],
         [leave, Loss, Join, Promotion],
         [leave, Join, Loss, Promotion],
+        [Loss, Join, backup_leaves, Promotion],
+        [Loss, Join, Promotion, backup_leaves],
+        [Loss, backup_leaves, Promotion, Join],
+        [Loss, Promotion, Join, backup_leaves],
+        [Loss, Promotion, backup_leaves, Join],
+        [Join, Loss, backup_leaves, Promotion],
+        [Join, Loss, Promotion, backup_leaves],
     ] {
         eprintln!("{order:?}");
         in_order(order);
