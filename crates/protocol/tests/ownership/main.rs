@@ -5,16 +5,20 @@
 //! failover names; what was acknowledged is at the owner or named as lost; when all sites come together
 //! one of them serves, with all of it; and when any one is lost, the others have every mirrored write.
 //!
+//! States are brought into forms (see [`settle`]), and searched by the hashes of those.
+//!
 //! Searches that take long are `#[ignore]`d; run them by
 //! `cargo test -p protocol --features trial --release --test ownership -- --ignored --nocapture`.
 
 mod scene;
 #[path = "../registry/search.rs"]
 mod search;
+mod settle;
 mod world;
 
 use protocol::global::ownership::trial::{Bug, Planted};
 use search::{Explore, Report, search};
+use std::collections::HashSet;
 use world::{Bounds, World};
 
 const STATES_MAX: u64 = 400_000_000;
@@ -47,6 +51,23 @@ fn finds(bug: Bug, bounds: Bounds) {
     assert!(report.fault.is_some(), "{bug:?} is not found: {report:?}");
 }
 
+/// A search that brings states into forms leaves no state out, and adds none.
+fn forms_leave_nothing_out(bounds: Bounds) {
+    let mut world = World::new(bounds, Planted::none());
+    let mut found = |settles| {
+        world.settles = settles;
+        world.forms = Some(HashSet::default());
+        let first = world.begin();
+        assert_eq!(world.fault(&first), None);
+        let report = search(&mut world, first, STATES_MAX, false);
+        eprintln!("{bounds:?}, forms {settles}: {report:?}");
+        assert!(report.fault.is_none() && report.complete, "{report:?}");
+        (world.forms.take().expect("they were wanted"), report.states)
+    };
+    let ((all, states), (forms, fewer)) = (found(false), found(true));
+    assert!(all == forms && fewer < states, "{} and {} forms", all.len(), forms.len());
+}
+
 // ---- what holds ------------------------------------------------------------------------------------
 
 #[test]
@@ -66,6 +87,21 @@ fn two_moves_and_a_leave() {
 }
 
 #[test]
+fn forms_leave_no_state_out() {
+    forms_leave_nothing_out(bounds([1, 1, 1, 0, 0]));
+    forms_leave_nothing_out(bounds([1, 2, 0, 1, 1]));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn forms_leave_no_state_out_in_more() {
+    forms_leave_nothing_out(bounds([1, 1, 1, 0, 1]));
+    forms_leave_nothing_out(bounds([1, 1, 1, 1, 0]));
+    forms_leave_nothing_out(bounds([0, 1, 2, 0, 0]));
+    forms_leave_nothing_out(Bounds { sites: 4, ..bounds([0, 2, 0, 0, 1]) });
+}
+
+#[test]
 #[ignore = "millions of states"]
 fn a_move_a_failover_and_a_leave() {
     holds(bounds([1, 1, 1, 0, 1]));
@@ -78,15 +114,51 @@ fn a_move_a_failover_a_backup_change_and_a_leave() {
 }
 
 #[test]
-#[ignore = "tens of millions of states"]
+#[ignore = "millions of states"]
+fn two_moves_a_failover_and_a_backup_change() {
+    holds(bounds([1, 2, 1, 1, 0]));
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn two_writes_of_all() {
+    holds(bounds([2, 1, 1, 1, 1]));
+}
+
+#[test]
+#[ignore = "millions of states"]
 fn two_failovers() {
     holds(bounds([1, 1, 2, 0, 0]));
 }
 
 #[test]
 #[ignore = "tens of millions of states"]
+fn two_failovers_and_two_moves() {
+    holds(bounds([1, 2, 2, 0, 0]));
+}
+
+#[test]
+#[ignore = "tens of millions of states"]
+fn two_failovers_and_a_backup_change() {
+    holds(bounds([1, 1, 2, 1, 0]));
+}
+
+#[test]
+#[ignore = "tens of millions of states"]
+fn two_failovers_and_a_leave() {
+    holds(bounds([1, 1, 2, 0, 1]));
+}
+
+#[test]
+#[ignore = "millions of states"]
 fn four_sites() {
     holds(Bounds { sites: 4, ..bounds([1, 2, 1, 0, 0]) });
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn four_sites_and_a_leave() {
+    holds(Bounds { sites: 4, ..bounds([1, 1, 1, 0, 1]) });
 }
 
 // ---- what is found ---------------------------------------------------------------------------------
@@ -135,6 +207,7 @@ fn every_bug_is_looked_for() {
 /// What played out, and the state that it came to.
 fn play(bounds: Bounds, steps: &[&str]) -> (World, world::State) {
     let mut world = World::new(bounds, Planted::none());
+    world.settles = false;
     let state = world.play(steps);
     assert_eq!(world.fault(&state), None);
     (world, state)
@@ -151,6 +224,18 @@ fn a_failover_is_not_forgotten_while_a_site_does_not_know_it() {
         play(bounds(ALL_MOVES), &[&steps[..], &["learn a", "learn c"]].concat());
     assert!(world.offers(&state, "forget"));
     assert!(!world.offers(&state, "install c"), "what a froze before is void");
+}
+
+#[test]
+fn what_a_lost_site_had_refused_is_served_again_where_it_is_frozen() {
+    // b knows that c refused; a does not, and can no longer ask.
+    let steps = ["freeze a>c", "refuse c", "hear b", "suspend c", "learn a", "learn b"];
+    for inventories in [["inventory a", "inventory b"], ["inventory b", "inventory a"]] {
+        let more = ["decide", "learn a"];
+        let all = [&steps[..], &inventories, &more].concat();
+        let (mut world, state) = play(bounds(ALL_MOVES), &all);
+        assert!(world.offers(&state, "write a"), "{inventories:?}");
+    }
 }
 
 #[test]

@@ -18,10 +18,20 @@ pub(crate) struct Registry {
     pub(crate) left: u8,
 }
 
+/// What a site has of the registry, as far as its own steps depend on that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Copied {
+    pub(crate) version: Ballot,
+    pub(crate) open: Option<OpenFailover>,
+    /// Its own backup.
+    pub(crate) backup: u8,
+    pub(crate) left: u8,
+}
+
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Site {
-    pub(crate) registry: Rc<Registry>,
+    pub(crate) registry: Rc<Copied>,
     pub(crate) holding: Holding,
     /// What lies there as its own.
     pub(crate) records: u8,
@@ -30,7 +40,7 @@ pub(crate) struct Site {
     /// Which stream to its backup.
     pub(crate) generation: u8,
     /// What a fence has left behind, in a trial.
-    pub(crate) stuck: Option<OpenFailover>,
+    pub(crate) stuck: Option<Rc<OpenFailover>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +104,14 @@ pub(crate) fn later(version: Ballot) -> Ballot {
     Ballot { round: version.round + 1, ..version }
 }
 
+impl Registry {
+    /// A site's copy.
+    pub(crate) fn of(&self, at: usize) -> Rc<Copied> {
+        let (open, backup) = (self.failovers.open.clone(), self.backups[at]);
+        Rc::new(Copied { version: self.version, open, backup, left: self.left })
+    }
+}
+
 impl Global {
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Registry, Ballot)) {
         let mut registry = (*self.registry).clone();
@@ -136,7 +154,7 @@ impl Scene {
 
     pub(crate) fn fences(&self, at: usize, planted: Planted) -> Fences<'_> {
         let site = &self.sites[at];
-        let open = site.registry.failovers.open.as_ref().or(site.stuck.as_ref());
+        let open = site.registry.open.as_ref().or(site.stuck.as_deref());
         Fences::new(id(at), open, planted)
     }
 
@@ -181,7 +199,7 @@ impl Scene {
 
     pub(crate) fn serves(&self, at: usize) -> bool {
         let site = &self.sites[at];
-        let is_fenced = site.registry.failovers.is_fenced(id(at));
+        let is_fenced = site.registry.open.as_ref().is_some_and(|open| open.fences(id(at)));
         matches!(site.holding.token, Token::Held(_)) && !is_fenced && self.is_there(at)
     }
 
@@ -195,8 +213,8 @@ impl Scene {
     pub(crate) fn learn(&mut self, at: usize, planted: Planted) {
         let registry = self.global.registry.clone();
         let site = &mut self.sites[at];
-        let other_backup = registry.backups[at] != site.registry.backups[at];
-        site.registry = registry.clone();
+        let other_backup = registry.backups[at] != site.registry.backup;
+        site.registry = registry.of(at);
         if other_backup && site.holding.token.is_own() {
             site.generation += 1;
         }
@@ -243,7 +261,7 @@ impl Scene {
             .collect();
         for decided in forgotten {
             self.global.change(|registry, _| assert!(registry.failovers.forget(decided)));
-            self.sites[at].registry = self.global.registry.clone();
+            self.sites[at].registry = self.global.registry.of(at);
         }
     }
 

@@ -4,11 +4,11 @@
 //! other message brings a fact that stays true.
 
 use super::scene::{Global, Install, Registry, SITES_MAX, Scene, Site, bit, has, id, place};
-use super::search::{Explore, hash};
+use super::search::{Explore, Fast, hash};
 use model::{Ballot, Epoch, Failovers, OpenFailover, SiteId, SlotCopy, Tag};
 use protocol::global::ownership::trial::{Bug, Planted};
 use protocol::global::ownership::{Found, Holding, Records, Token, leaving};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Bounds {
 pub(crate) type State = [u32; SITES_MAX + INSTALLS_MAX + 1];
 
 /// Values and their numbers, from 1.
-struct Table<T>(Vec<Rc<T>>, HashMap<Rc<T>, u32>);
+struct Table<T>(Vec<Rc<T>>, HashMap<Rc<T>, u32, Fast>);
 
 impl<T: Hash + Eq> Table<T> {
     fn number(&mut self, value: T) -> u32 {
@@ -79,7 +79,11 @@ pub(crate) struct World {
     sites: Table<Site>,
     globals: Table<Global>,
     installs: Table<Install>,
-    names: HashMap<(Verb, u8, u8), &'static str>,
+    names: HashMap<(Verb, u8, u8), &'static str, Fast>,
+    /// Whether states that come to the same are brought into one form.
+    pub(crate) settles: bool,
+    /// The forms of all states that were looked at, if they are wanted.
+    pub(crate) forms: Option<HashSet<State, Fast>>,
 }
 
 impl World {
@@ -92,6 +96,8 @@ impl World {
             globals: Table(Vec::new(), HashMap::default()),
             installs: Table(Vec::new(), HashMap::default()),
             names: HashMap::default(),
+            settles: true,
+            forms: None,
         }
     }
 
@@ -111,7 +117,7 @@ impl World {
             let tag = Tag { epoch: first, generation: 0 };
             let copy = SlotCopy { tag, origin: id(0), position: 0 };
             Site {
-                registry: registry.clone(),
+                registry: registry.of(at),
                 holding: Holding { token, copy: (at == 1).then_some(copy) },
                 records: 0,
                 copied: 0,
@@ -142,6 +148,13 @@ impl World {
     }
 
     fn pack(&mut self, mut scene: Scene) -> State {
+        if self.settles {
+            scene.settle(self.planted);
+        }
+        self.keep(scene)
+    }
+
+    fn keep(&mut self, mut scene: Scene) -> State {
         scene.installs.sort_unstable();
         let mut state = State::default();
         for (at, site) in scene.sites.into_iter().enumerate() {
@@ -251,7 +264,7 @@ impl World {
         let others: Vec<usize> = others.collect();
         let version = site.registry.version;
         let all_tell = others.iter().all(|one| scene.sites[*one].registry.version >= version);
-        let is_open = site.registry.failovers.open.is_some();
+        let is_open = site.registry.open.is_some();
         let unasked = self.planted.is(Bug::ReclaimedUnasked);
         if !has_left(to) || !(all_tell || unasked) || is_open {
             return;
@@ -336,28 +349,12 @@ impl World {
                     next.installs.push(Install { epoch: epoch.next(), from, to, records });
                     add(next, Verb::Freeze, out);
                 }
-                if usize::from(site.registry.backups[at]) == other {
+                if usize::from(site.registry.backup) == other {
                     self.mirror(scene, (at, other), epoch, out);
                 }
             }
             Token::Frozen { epoch, to } if to == id(other) => {
-                let has_refused = theirs.holding.has_refused(epoch.next(), id(at));
-                if has_refused || planted.is(Bug::AbortUnasked) {
-                    let mut next = scene.clone();
-                    let mut done = false;
-                    next.step(at, planted, |holding, fences| {
-                        done = holding.resume(fences);
-                        Records::Stay
-                    });
-                    if done {
-                        add(next, Verb::Resume, out);
-                    }
-                }
-                if !has_refused && theirs.holding.token.epoch() >= epoch.next() {
-                    let mut next = scene.clone();
-                    next.step(at, planted, |holding, fences| holding.release(fences));
-                    add(next, Verb::Release, out);
-                }
+                self.end(scene, (at, other), epoch, out);
                 let mut next = scene.clone();
                 let mut done = false;
                 let parted = scene.fences(at, planted).part_from(id(other));
@@ -386,6 +383,35 @@ impl World {
             }
         }
         self.hand_on(scene, (at, other), out);
+    }
+
+    /// What is frozen is served again, or released, when its destination has refused or had it.
+    fn end(
+        &self,
+        scene: &Scene,
+        (at, other): (usize, usize),
+        epoch: Epoch,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
+        let planted = self.planted;
+        let theirs = &scene.sites[other].holding;
+        let has_refused = theirs.has_refused(epoch.next(), id(at));
+        if has_refused || planted.is(Bug::AbortUnasked) {
+            let mut next = scene.clone();
+            let mut done = false;
+            next.step(at, planted, |holding, fences| {
+                done = holding.resume(fences);
+                Records::Stay
+            });
+            if done {
+                out.push((next, (Verb::Resume, at, other)));
+            }
+        }
+        if !has_refused && theirs.token.epoch() >= epoch.next() {
+            let mut next = scene.clone();
+            next.step(at, planted, |holding, fences| holding.release(fences));
+            out.push((next, (Verb::Release, at, other)));
+        }
     }
 
     fn mirror(
@@ -491,7 +517,7 @@ impl World {
                     let lost = fenced.next().expect("there is one");
                     let without = fenced.collect();
                     next.sites[at].stuck =
-                        Some(OpenFailover { opened: Ballot::FIRST, lost, without });
+                        Some(Rc::new(OpenFailover { opened: Ballot::FIRST, lost, without }));
                 });
             }
         }
@@ -550,6 +576,24 @@ impl World {
 
     // ---- what must hold ----------------------------------------------------------------------------
 
+    /// The first step by which these sites end a handover.
+    fn goes_on(&self, scene: &Scene, up: &[usize]) -> Option<Scene> {
+        let mut steps = Vec::new();
+        for at in up {
+            self.reclaim(scene, *at, &mut steps);
+            if let Token::Frozen { epoch, to } = scene.sites[*at].holding.token
+                && up.contains(&place(to))
+            {
+                self.end(scene, (*at, place(to)), epoch, &mut steps);
+            }
+        }
+        if steps.is_empty() {
+            self.installs(scene, &mut steps);
+            steps.retain(|(_, (_, to, _))| up.contains(to));
+        }
+        steps.into_iter().next().map(|(next, _)| next)
+    }
+
     /// What is wrong once some sites have come together, one of them being lost or none.
     fn heal(
         &self,
@@ -578,16 +622,8 @@ impl World {
             all_learn(&mut scene);
         }
         for _ in 0..12 {
-            let mut steps = Vec::new();
-            self.steps(&scene, &mut steps);
-            let goes_on = |(verb, at, _): (Verb, usize, usize)| {
-                let ends = [Verb::Install, Verb::Release, Verb::Resume, Verb::Reclaim];
-                ends.contains(&verb) && up.contains(&at)
-            };
-            match steps.into_iter().find(|(_, step)| goes_on(*step)) {
-                Some((next, _)) => scene = next,
-                None => break,
-            }
+            let Some(next) = self.goes_on(&scene, &up) else { break };
+            scene = next;
         }
         if scene.global.broken.is_some() {
             return scene.global.broken;
@@ -673,7 +709,15 @@ impl Explore for World {
     }
 
     fn fault(&mut self, state: &State) -> Option<&'static str> {
-        self.fault_in(&self.unpack(state))
+        let scene = self.unpack(state);
+        let fault = self.fault_in(&scene);
+        if self.forms.is_some() {
+            let mut settled = scene;
+            settled.settle(self.planted);
+            let form = self.keep(settled);
+            self.forms.as_mut().expect("they are wanted").insert(form);
+        }
+        fault
     }
 
     fn show(&self, state: &State) -> String {

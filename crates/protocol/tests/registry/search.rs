@@ -49,6 +49,43 @@ impl Hasher for AsIs {
     }
 }
 
+/// Hashes what is looked up all the time, and comes from here alone.
+#[derive(Default)]
+pub(crate) struct Quick(u64);
+
+pub(crate) type Fast = BuildHasherDefault<Quick>;
+
+impl Hasher for Quick {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+}
+
 /// A number of a state's numbers.
 pub(crate) fn hash(numbers: impl IntoIterator<Item = u32>) -> u64 {
     let mut hash = 0x9e37_79b9_7f4a_7c15u64;

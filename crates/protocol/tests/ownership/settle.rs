@@ -1,0 +1,140 @@
+//! States that come to the same, brought into one form.
+//!
+//! What is cleared here can no longer matter, whatever comes next: a state and its form offer the same
+//! steps and have the same faults, apart from steps that change nothing but what is cleared. That is
+//! checked, too: a search without forms comes to the same states, each brought into its form
+//! (`forms_leave_no_state_out`).
+
+use super::scene::{Copied, Scene, Site, bit, has, place};
+use model::{Ballot, Epoch};
+use protocol::global::ownership::trial::{Bug, Planted};
+use protocol::global::ownership::{Holding, Token};
+use std::rc::Rc;
+
+impl Scene {
+    pub(crate) fn settle(&mut self, planted: Planted) {
+        self.settle_left();
+        self.settle_installs();
+        self.settle_registry();
+        self.settle_truth();
+        let forgets = planted.is(Bug::ForgottenOnReturn) || planted.is(Bug::ForgottenOnceTaken);
+        if !forgets && !planted.is(Bug::MirrorDropped) {
+            self.settle_versions();
+        }
+        let global = &mut self.global;
+        if !planted.is(Bug::LateFence) {
+            global.late = 0;
+        }
+        if !planted.is(Bug::SafeWithoutGeneration)
+            && let Some((_, _, named)) = &mut global.safe
+        {
+            *named = 0;
+        }
+        // It is asked for without what is named as lost.
+        global.acknowledged &= !global.named_lost;
+    }
+
+    /// A site that has left takes no step, and no other one looks at it.
+    fn settle_left(&mut self) {
+        let left = self.global.registry.left;
+        for (at, site) in self.sites.iter_mut().enumerate().filter(|(at, _)| has(left, *at)) {
+            let version = Ballot::FIRST;
+            let registry = Copied { version, open: None, backup: at as u8, left: 0 };
+            let registry = Rc::new(registry);
+            let holding = Holding::default();
+            *site = Site { registry, holding, records: 0, copied: 0, generation: 0, stuck: None };
+        }
+    }
+
+    /// An install is refused for good where a later epoch is known: tokens never decrease.
+    fn settle_installs(&mut self) {
+        let (sites, left) = (&self.sites, self.global.registry.left);
+        self.installs.retain(|install| {
+            let (from, to) = (usize::from(install.from), usize::from(install.to));
+            !has(left, from) && !has(left, to) && install.epoch > sites[to].holding.token.epoch()
+        });
+    }
+
+    /// Of a decision, what it fenced and what opened it is of no use any more; and once the taker has it,
+    /// neither is what that goes on from.
+    fn settle_registry(&mut self) {
+        let sites = &self.sites;
+        let registry = &self.global.registry;
+        let is_taken = |by: model::SiteId, decided: Ballot| {
+            let at = place(by);
+            has(registry.left, at) || sites[at].holding.token.epoch() >= Epoch::of_failover(decided)
+        };
+        let mut decided = registry.failovers.decided.clone();
+        for one in &mut decided {
+            one.without.clear();
+            one.opened = Ballot::FIRST;
+            for taken in &mut one.taken {
+                if is_taken(taken.by, one.decided) {
+                    taken.from = None;
+                }
+            }
+        }
+        if decided != registry.failovers.decided {
+            Rc::make_mut(&mut self.global.registry).failovers.decided = decided;
+        }
+    }
+
+    /// The last decision matters while a site is a stale owner by it, or its taker has not got it.
+    fn settle_truth(&mut self) {
+        let Some((decided, fenced, had)) = self.global.truth else { return };
+        let epoch = Epoch::of_failover(decided);
+        let stale = (0..self.sites.len())
+            .filter(|at| self.is_there(*at) && self.is_stale(*at))
+            .fold(0, |stale, at| stale | bit(at));
+        let waits = |at: usize| self.is_there(at) && self.sites[at].holding.token.epoch() < epoch;
+        let known = &self.global.registry.failovers.decided;
+        let is_awaited = known
+            .iter()
+            .filter(|one| one.decided == decided)
+            .filter_map(|one| one.taken.first())
+            .any(|taken| waits(place(taken.by)));
+        let (fenced, had) = (fenced & stale, if is_awaited { had } else { 0 });
+        let is_over = fenced == 0 && had == 0 && !(0..self.sites.len()).any(waits);
+        self.global.truth = (!is_over).then_some((decided, fenced, had));
+    }
+
+    /// A site that would learn nothing from the registry but its version has that. Of an earlier version
+    /// it matters only with which later ones it is still compared.
+    fn settle_versions(&mut self) {
+        let registry = self.global.registry.clone();
+        let there = || (0..self.sites.len()).filter(|at| !has(registry.left, *at));
+        // Others must have as late a version for what is frozen to be served again.
+        let is_stuck = |site: &Site| matches!(site.holding.token, Token::Frozen { to, .. } if has(site.registry.left, place(to)));
+        let mut compared: Vec<Ballot> = there()
+            .map(|at| &self.sites[at])
+            .filter(|site| is_stuck(site))
+            .map(|site| site.registry.version)
+            .collect();
+        compared.extend(registry.failovers.open.iter().map(|open| open.opened));
+        compared.extend(registry.failovers.decided.iter().map(|one| one.decided));
+        compared.extend(self.global.truth.map(|(decided, _, _)| decided));
+        for at in there().collect::<Vec<_>>() {
+            let site = &self.sites[at];
+            let version = site.registry.version;
+            if version == registry.version || is_stuck(site) {
+                continue;
+            }
+            let is_same = site.registry.open == registry.failovers.open
+                && site.registry.backup == registry.backups[at]
+                && site.registry.left == registry.left;
+            let is_behind = registry.failovers.decided.iter().any(|one| {
+                let epoch = Epoch::of_failover(one.decided);
+                !one.taken.is_empty() && site.holding.token.epoch() < epoch
+            });
+            if is_same && !is_behind {
+                self.sites[at].registry = registry.of(at);
+                continue;
+            }
+            let passed = compared.iter().copied().filter(|one| *one <= version).max();
+            let version = passed.unwrap_or(Ballot::FIRST);
+            if version != site.registry.version {
+                Rc::make_mut(&mut self.sites[at].registry).version = version;
+            }
+        }
+    }
+}
