@@ -99,14 +99,22 @@ impl Registry {
         let mut begun = next.began.iter().zip(next.terms().skip(1));
         let ended = begun.find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
         let Some(began) = ended.filter(|began| self.version > began.after) else { return };
-        let joined = self.sites.iter().filter(|site| site.id.0 >= began.site_next);
+        // What was handed in here beyond the end has an id that an earlier recovery skipped.
+        let is_beyond = |id: u32, of: fn(&TermBegan) -> u32| {
+            let is_skipped =
+                |one: &TermBegan| (of(one)..of(one).saturating_add(IDS_SKIPPED)).contains(&id);
+            id >= of(began) || next.began.iter().any(is_skipped)
+        };
+        let joined = self.sites.iter().filter(|one| is_beyond(one.id.0, |began| began.site_next));
         kept.joins.extend(joined.cloned());
-        let made = self.keyspaces.iter().filter(|one| one.id.0 >= began.keyspace_next);
+        let made = self.keyspaces.iter();
+        let made = made.filter(|one| is_beyond(one.id.0, |began| began.keyspace_next));
         kept.keyspaces.extend(made.cloned());
         let lost = |one: &&Promotion| next.backups.promotion(one.lost).is_none();
         kept.promotions.extend(self.backups.promotions.iter().filter(lost).cloned());
-        let decided = |one: &&DecidedFailover| one.decided > began.after;
-        kept.failovers.extend(self.failovers.decided.iter().filter(decided).cloned());
+        // Also earlier ones that `next` lacks: another recovery may have gone on from a value that was
+        // accepted and not chosen, which the end of the term does not contain.
+        kept.failovers.extend(self.failovers.decided.iter().cloned());
         self.dedup(kept);
         next.has_kept(kept);
     }
@@ -314,6 +322,54 @@ mod tests {
         let mut kept = Kept::default();
         second.keep(&third, &mut kept);
         assert!(kept.is_empty(), "{kept:?}");
+    }
+
+    #[test]
+    fn what_only_another_recovery_went_on_from_is_kept() {
+        let first = registry();
+        let decided = |round| {
+            let (opened, lost) = (at(0, round), SiteId(2));
+            let (without, taken, returned) = (Vec::new(), Vec::new(), false);
+            DecidedFailover { decided: at(0, round), opened, lost, without, taken, returned }
+        };
+        // Both were accepted, neither was chosen; two recoveries went on from one each.
+        let with = |round| {
+            let mut next = first.clone();
+            next.version = at(0, round);
+            next.failovers.decided.push(decided(round));
+            next
+        };
+        let own = recovered(&with(2), 1);
+        let mut next = recovered(&with(3), 1);
+        next.version.term.site = SiteId(2);
+        let mut kept = Kept::default();
+        own.keep(&next, &mut kept);
+        assert_eq!(kept.failovers, [decided(2)]);
+    }
+
+    #[test]
+    fn what_was_handed_in_is_kept_when_a_further_recovery_lacks_it() {
+        let first = registry();
+        let mut beyond = first.clone();
+        entry(&mut beyond);
+        keyspace(&mut beyond);
+        beyond.version = at(0, 2);
+        let second = recovered(&first, 1);
+        let mut kept = Kept::default();
+        beyond.keep(&second, &mut kept);
+        let mut own = second.clone();
+        own.hand_in(&kept);
+        own.version = at(1, 1);
+        // It goes on from before that.
+        let third = recovered(&second, 2);
+        let mut again = Kept::default();
+        own.keep(&third, &mut again);
+        assert_eq!(again, kept);
+        let mut third = recovered(&own, 2);
+        third.sites.pop();
+        let mut none = Kept::default();
+        own.keep(&third, &mut none);
+        assert!(none.is_empty(), "it was removed since: {none:?}");
     }
 
     #[test]
