@@ -99,7 +99,7 @@ impl Scene {
     }
 
     /// A site that would learn nothing from the registry but its version has that. Of an earlier version
-    /// it matters only with which later ones it is still compared.
+    /// it matters only which of those it has passed that it is still compared with.
     fn settle_versions(&mut self) {
         let registry = self.global.registry.clone();
         let there = || (0..self.sites.len()).filter(|at| !has(registry.left, *at));
@@ -122,10 +122,7 @@ impl Scene {
             let is_same = site.registry.open == registry.failovers.open
                 && site.registry.backup == registry.backups[at]
                 && site.registry.left == registry.left;
-            let is_behind = registry.failovers.decided.iter().any(|one| {
-                let epoch = Epoch::of_failover(one.decided);
-                !one.taken.is_empty() && site.holding.token.epoch() < epoch
-            });
+            let is_behind = registry.failovers.decided.iter().any(|one| one.decided > version);
             if is_same && !is_behind {
                 self.sites[at].registry = registry.of(at);
                 continue;

@@ -1,4 +1,4 @@
-//! Every step that can come next, and what must hold.
+//! Every step that can come next.
 //!
 //! Being away is taking no step. Installs are kept for ever and come at any time, late or again; every
 //! other message brings a fact that stays true.
@@ -49,7 +49,7 @@ impl<T: Hash + Eq> Table<T> {
 
 /// Steps that have a site, or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Verb {
+pub(crate) enum Verb {
     Write,
     Learn,
     Hear,
@@ -75,7 +75,7 @@ enum Verb {
 
 pub(crate) struct World {
     bounds: Bounds,
-    planted: Planted,
+    pub(crate) planted: Planted,
     sites: Table<Site>,
     globals: Table<Global>,
     installs: Table<Install>,
@@ -255,7 +255,12 @@ impl World {
     }
 
     /// What is frozen for a site that has left is served again when no site owns it.
-    fn reclaim(&self, scene: &Scene, at: usize, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+    pub(crate) fn reclaim(
+        &self,
+        scene: &Scene,
+        at: usize,
+        out: &mut Vec<(Scene, (Verb, usize, usize))>,
+    ) {
         let site = &scene.sites[at];
         let Token::Frozen { epoch, to } = site.holding.token else { return };
         let left = site.registry.left;
@@ -386,7 +391,7 @@ impl World {
     }
 
     /// What is frozen is served again, or released, when its destination has refused or had it.
-    fn end(
+    pub(crate) fn end(
         &self,
         scene: &Scene,
         (at, other): (usize, usize),
@@ -547,7 +552,7 @@ impl World {
         }
     }
 
-    fn installs(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
+    pub(crate) fn installs(&self, scene: &Scene, out: &mut Vec<(Scene, (Verb, usize, usize))>) {
         for install in &scene.installs {
             let (from, to) = (usize::from(install.from), usize::from(install.to));
             if !scene.is_there(to) || !scene.is_there(from) {
@@ -572,97 +577,6 @@ impl World {
                 out.push((next, (Verb::Install, to, from)));
             }
         }
-    }
-
-    // ---- what must hold ----------------------------------------------------------------------------
-
-    /// The first step by which these sites end a handover.
-    fn goes_on(&self, scene: &Scene, up: &[usize]) -> Option<Scene> {
-        let mut steps = Vec::new();
-        for at in up {
-            self.reclaim(scene, *at, &mut steps);
-            if let Token::Frozen { epoch, to } = scene.sites[*at].holding.token
-                && up.contains(&place(to))
-            {
-                self.end(scene, (*at, place(to)), epoch, &mut steps);
-            }
-        }
-        if steps.is_empty() {
-            self.installs(scene, &mut steps);
-            steps.retain(|(_, (_, to, _))| up.contains(to));
-        }
-        steps.into_iter().next().map(|(next, _)| next)
-    }
-
-    /// What is wrong once some sites have come together, one of them being lost or none.
-    fn heal(
-        &self,
-        scene: &Scene,
-        lost: Option<usize>,
-        must: u8,
-        what: &'static str,
-    ) -> Option<&'static str> {
-        let mut scene = scene.clone();
-        let up: Vec<usize> =
-            (0..scene.sites.len()).filter(|at| scene.is_there(*at) && lost != Some(*at)).collect();
-        if scene.global.registry.failovers.open.is_some() {
-            scene.global.close();
-        }
-        let all_learn = |scene: &mut Scene| {
-            for _ in 0..2 {
-                up.iter().for_each(|at| scene.learn(*at, self.planted));
-            }
-        };
-        all_learn(&mut scene);
-        if let Some(lost) = lost {
-            scene.global.suspend(lost, bit(lost));
-            all_learn(&mut scene);
-            up.iter().for_each(|at| scene.inventory(*at));
-            scene.decide(self.planted);
-            all_learn(&mut scene);
-        }
-        for _ in 0..12 {
-            let Some(next) = self.goes_on(&scene, &up) else { break };
-            scene = next;
-        }
-        if scene.global.broken.is_some() {
-            return scene.global.broken;
-        }
-        let must = must & !scene.global.named_lost;
-        let mut serving = up.iter().filter(|at| scene.serves(**at));
-        match (serving.next(), serving.next()) {
-            // The loss took a slot of which no safe write existed.
-            (None, _) if lost.is_some() && must == 0 => None,
-            // It waits for the lost site, which is listed yet.
-            (None, _) if lost.is_some() && up.iter().any(|at| scene.is_stranded(*at)) => None,
-            (None, _) => Some(what),
-            (Some(_), Some(_)) => Some("two sites serve after all have met"),
-            (Some(at), None) if must & !scene.sites[*at].records != 0 => Some(match lost {
-                Some(_) => "a mirrored write does not survive one loss",
-                None => "an acknowledged write is not at the owner after all have met",
-            }),
-            _ => None,
-        }
-    }
-
-    fn fault_in(&self, scene: &Scene) -> Option<&'static str> {
-        if scene.global.broken.is_some() {
-            return scene.global.broken;
-        }
-        let must = scene.global.acknowledged & !scene.global.named_lost;
-        let serving: Vec<usize> =
-            (0..scene.sites.len()).filter(|at| scene.serves(*at) && !scene.is_stale(*at)).collect();
-        if serving.iter().any(|at| must & !scene.sites[*at].records != 0) {
-            return Some("an acknowledged write is not at the owner");
-        }
-        if serving.len() > 1 {
-            return Some("two sites serve, and none is a stale owner that a failover names");
-        }
-        let acknowledged = scene.global.acknowledged;
-        let fault = self.heal(scene, None, acknowledged, "nobody serves when all are back");
-        let lose =
-            |at: usize| self.heal(scene, Some(at), scene.global.mirrored, "nobody can take over");
-        fault.or_else(|| (0..scene.sites.len()).filter(|at| scene.is_there(*at)).find_map(lose))
     }
 
     /// The state after these steps, none of which may be faulty.
