@@ -1,34 +1,87 @@
-//! A registry that is small: the commands that were applied, each with the version that it got.
+//! The real registry, numbered, beside the commands that were applied to it.
 //!
 //! A [`Small`] is a number; what it stands for lies in a table of the thread. So a state of the search is
-//! a few numbers.
+//! a few numbers. What commands, recoveries and hand-ins do is done by [`model::Registry`].
 
-use model::{Ballot, RegistrarSet, Registrars, SiteId};
+use model::{
+    Ballot, DecidedFailover, DeploymentId, Epoch, Kept, KeyspaceId, KeyspaceSpec, OpenFailover,
+    RegistrarSet, Registrars, Registry, RegistryChange, SiteEntry, SiteId, SiteName, SlotSet,
+    Taken, Term,
+};
 use protocol::deployment::registry::Value;
 use std::cell::RefCell;
 use std::collections::HashMap;
-
-/// More commands than that a value does not take.
-const COMMANDS_MAX: usize = 5;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// A command. What it does is defined by [`Rules`].
 pub(crate) type Number = u8;
 /// What is applied, and the version that it got.
 pub(crate) type Applied = (Number, Ballot);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What sites had kept of another term was handed in.
+const HANDED_IN: Number = 0;
+/// A failover was decided of which the registry had a decision.
+const DECIDED_AGAIN: Number = u8::MAX;
+/// A failover of the last site is opened, and decided.
+pub(crate) const DECISION: Number = 1;
+/// Decides the failover that was open from the beginning.
+pub(crate) const DECIDE: Number = 6;
+/// Calls that failover off.
+pub(crate) const CLOSE: Number = 7;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    pub(crate) version: Ballot,
-    pub(crate) registrars: Registrars,
-    pub(crate) sites: u8,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) applied: Vec<Applied>,
+}
+
+impl Hash for Content {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // A registry as a whole cannot be hashed.
+        (self.registry.version, &self.registry.failovers, &self.applied).hash(state);
+    }
+}
+
+/// A bug of the registry's contents, to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slip {
+    /// A recovery leaves an open failover open.
+    LeftOpen,
+    /// A recovery assigns the ids after those that it has read.
+    IdsNotSkipped,
+    /// A registry remembers the end of its last term only.
+    LastEndOnly,
+    /// What a site had to hand in before is dropped when a further term begins.
+    KeptOnce,
+    /// What is there by now is handed in again.
+    HandedInTwice,
+    /// A hand-in renames what another term has decided.
+    DecidedAnew,
+}
+
+impl Slip {
+    pub(crate) const ALL: [Slip; 6] = [
+        Slip::LeftOpen,
+        Slip::IdsNotSkipped,
+        Slip::LastEndOnly,
+        Slip::KeptOnce,
+        Slip::HandedInTwice,
+        Slip::DecidedAnew,
+    ];
 }
 
 /// What commands do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// Those that change the registrars.
+    /// Those that change the registrars to any set.
     pub(crate) sets: Vec<(Number, RegistrarSet)>,
+    /// Those by which a site offers itself as a registrar.
+    pub(crate) offers: Vec<(Number, SiteId)>,
+    pub(crate) slip: Option<Slip>,
+    /// Whether changes that exclude each other must not assign one id. They may: see
+    /// `changes_that_exclude_each_other_assign_one_id` and `two_recoveries_assign_one_id`.
+    pub(crate) are_ids_strict: bool,
 }
 
 #[derive(Default)]
@@ -51,9 +104,60 @@ pub(crate) fn begin(rules: Rules) {
     TABLE.with_borrow_mut(|table| *table = Table { rules, ..Table::default() });
 }
 
-/// Whether losing it must be named: a failover's decision.
-pub(crate) fn is_decision(number: Number) -> bool {
-    matches!(number, 1 | 6)
+/// What must not get lost without being named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    Failover(Ballot),
+    Keyspace(KeyspaceId, String),
+}
+
+impl Fact {
+    /// Whether this is the other one, or excludes it.
+    pub(crate) fn stands_for(&self, other: &Fact) -> bool {
+        match (self, other) {
+            (Fact::Keyspace(id, name), Fact::Keyspace(other, named)) => {
+                name == named || id == other && !are_ids_strict()
+            }
+            _ => self == other,
+        }
+    }
+}
+
+fn are_ids_strict() -> bool {
+    TABLE.with_borrow(|table| table.rules.are_ids_strict)
+}
+
+fn facts<'a>(
+    decided: &'a [DecidedFailover],
+    keyspaces: &'a [model::Keyspace],
+) -> impl Iterator<Item = Fact> + 'a {
+    let decided = decided.iter().map(|one| Fact::Failover(one.decided));
+    decided.chain(keyspaces.iter().map(|one| Fact::Keyspace(one.id, one.spec.name.clone())))
+}
+
+/// What a site has to hand in.
+pub(crate) fn facts_kept(kept: &Kept) -> impl Iterator<Item = Fact> {
+    facts(&kept.failovers, &kept.keyspaces)
+}
+
+/// Sites that there are from the beginning, and a failover of the last one that is open or not.
+pub(crate) fn first(sites: u32, registrars: Registrars, is_open: bool) -> Content {
+    let mut registry = Registry::of_before(DeploymentId(7), 0);
+    registry.version = Ballot::default();
+    registry.registrars = registrars;
+    for id in 1..=sites {
+        let name = SiteName::new(format!("s{id}")).expect("a name");
+        let (incarnation, capacity_percent) = (u64::from(id), 100);
+        let (leaving, nodes) = (false, Vec::new());
+        let id = SiteId(id);
+        registry.sites.push(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
+    }
+    registry.site_next = sites + 1;
+    if is_open {
+        let (opened, without) = (Ballot::default(), Vec::new());
+        registry.failovers.open = Some(OpenFailover { opened, lost: SiteId(sites), without });
+    }
+    Content { registry: Arc::new(registry), applied: Vec::new() }
 }
 
 impl Small {
@@ -80,6 +184,10 @@ impl Small {
         *self = Small::of(content);
     }
 
+    fn slips(slip: Slip) -> bool {
+        TABLE.with_borrow(|table| table.rules.slip == Some(slip))
+    }
+
     pub(crate) fn has(self, number: Number) -> bool {
         self.content().applied.iter().any(|(of, _)| *of == number)
     }
@@ -88,16 +196,100 @@ impl Small {
     pub(crate) fn begins(self, other: Small) -> bool {
         other.content().applied.starts_with(&self.content().applied)
     }
+
+    /// What it decides and creates.
+    pub(crate) fn facts(self) -> Vec<Fact> {
+        let registry = self.content().registry;
+        facts(&registry.failovers.decided, &registry.keyspaces).collect()
+    }
+
+    /// What is wrong with it, whatever else there is.
+    pub(crate) fn fault(self) -> Option<&'static str> {
+        let Content { registry, applied } = self.content();
+        if applied.iter().any(|(number, _)| *number == DECIDED_AGAIN) {
+            return Some("a failover is decided again whose decision was handed in");
+        }
+        for (at, one) in applied.iter().enumerate().filter(|(_, one)| one.0 != HANDED_IN) {
+            let same = |other: &&Applied| other.0 == one.0 && other.1.term == one.1.term;
+            if applied[..at].iter().any(|other| same(&other)) {
+                return Some("a command took effect twice");
+            }
+        }
+        // One of another term was handed in as it was.
+        let own = |one: &&DecidedFailover| one.decided.term == registry.version.term;
+        for one in registry.failovers.decided.iter().filter(own) {
+            let decides = |of: &Applied| [DECISION, DECIDE].contains(&of.0) && of.1 == one.decided;
+            if !applied.iter().any(decides) {
+                return Some("a decision has a version that decided nothing");
+            }
+        }
+        for (at, one) in registry.keyspaces.iter().enumerate() {
+            let is_same = |other: &model::Keyspace| other.id == one.id || other.spec == one.spec;
+            if registry.keyspaces[..at].iter().any(is_same) {
+                return Some("two keyspaces have one id, or one name");
+            }
+        }
+        None
+    }
+
+    /// What is wrong between two chosen values of any terms.
+    pub(crate) fn fault_with(self, other: Small) -> Option<&'static str> {
+        let (one, other) = (self.content(), other.content());
+        for first in &one.applied {
+            if other.applied.iter().any(|second| first.1 == second.1 && first.0 != second.0) {
+                return Some("one version names two changes");
+            }
+        }
+        for first in &one.registry.failovers.decided {
+            for second in &other.registry.failovers.decided {
+                if first.decided == second.decided && first != second {
+                    return Some("one version names two decisions");
+                }
+            }
+        }
+        let made = |content: &Content, name: &str| {
+            let is_it = |one: &&Applied| name == keyspace(one.0);
+            content.applied.iter().find(is_it).map(|one| one.1.term)
+        };
+        for first in &one.registry.keyspaces {
+            for second in other.registry.keyspaces.iter().filter(|second| second.id == first.id) {
+                let terms = (made(&one, &first.spec.name), made(&other, &second.spec.name));
+                // Of what was handed in the term is not known here. Terms that began with a recovery
+                // each went on without the other.
+                let is_excused = match terms {
+                    (Some(one), Some(other)) => {
+                        one == other || ![one, other].contains(&Term::default())
+                    }
+                    _ => true,
+                };
+                if first.spec != second.spec && (are_ids_strict() || !is_excused) {
+                    return Some("one id names two keyspaces");
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The name of the keyspace that a command creates.
+fn keyspace(number: Number) -> String {
+    format!("k{number}")
+}
+
+/// The failover that a command decides: the site that takes is the one that asks for it.
+fn taken(by: SiteId) -> Vec<Taken> {
+    vec![Taken { by, slots: SlotSet::default(), from: Some((Epoch::counted(1), 1)) }]
 }
 
 impl Value for Small {
     type Id = Number;
-    type Change = ();
+    /// The site that asks for it.
+    type Change = SiteId;
     type Outcome = ();
-    type Kept = Vec<Applied>;
+    type Kept = Kept;
 
     fn version(&self) -> Ballot {
-        self.content().version
+        self.content().registry.version
     }
 
     fn count(&self) -> u64 {
@@ -105,65 +297,114 @@ impl Value for Small {
     }
 
     fn registrars(&self) -> Registrars {
-        self.content().registrars
+        self.content().registry.registrars
     }
 
     fn sites(&self) -> Vec<SiteId> {
-        (1..=u32::from(self.content().sites)).map(SiteId).collect()
+        self.content().registry.sites()
     }
 
     fn stamp(&mut self, version: Ballot) {
-        self.with(|content, _| content.version = version);
+        self.with(|content, _| content.registry.stamp(version));
     }
 
     fn set_registrars(&mut self, registrars: Registrars) {
-        self.with(|content, _| content.registrars = registrars);
+        self.with(|content, _| content.registry.set_registrars(registrars));
     }
 
     fn outcome(&self, id: Number) -> Option<()> {
         self.has(id).then_some(())
     }
 
-    fn change(&mut self, id: Number, (): &(), version: Ballot) {
+    fn change(&mut self, id: Number, by: &SiteId, version: Ballot) {
         self.with(|content, rules| {
-            if content.applied.len() < COMMANDS_MAX {
-                content.applied.push((id, version));
-                if let Some((_, set)) = rules.sets.iter().find(|(number, _)| *number == id) {
-                    content.registrars.set = *set;
+            content.applied.push((id, version));
+            let registry = Arc::make_mut(&mut content.registry);
+            if let Some((_, set)) = rules.sets.iter().find(|(number, _)| *number == id) {
+                registry.registrars.set = *set;
+                return;
+            }
+            let offer = rules.offers.iter().find(|(number, _)| *number == id);
+            let changes = match (id, offer) {
+                (_, Some((_, site))) => vec![RegistryChange::Registrar(*site)],
+                (DECISION, _) => {
+                    let last = registry.sites.last().map_or(*by, |site| site.id);
+                    let (lost, without, taken) = (last, Vec::new(), taken(*by));
+                    let open = RegistryChange::OpenFailover { lost, without };
+                    vec![open, RegistryChange::DecideFailover { opened: version, taken }]
                 }
+                (DECIDE, _) => {
+                    let (opened, taken) = (Ballot::default(), taken(*by));
+                    vec![RegistryChange::DecideFailover { opened, taken }]
+                }
+                (CLOSE, _) => vec![RegistryChange::CloseFailover(Ballot::default())],
+                _ => {
+                    let name = keyspace(id);
+                    let spec = KeyspaceSpec::linearizable_global(name.clone(), format!("{name}:"));
+                    vec![RegistryChange::CreateKeyspace(spec)]
+                }
+            };
+            for change in changes {
+                // What is refused changes nothing, and is an outcome all the same.
+                let _ = registry.change_at(&change, version);
+            }
+            let decided = &registry.failovers.decided;
+            let is_known = |opened| decided.iter().filter(|one| one.opened == opened).count() > 1;
+            if decided.iter().any(|one| one.decided == version && is_known(one.opened)) {
+                content.applied.push((DECIDED_AGAIN, version));
             }
         });
     }
 
-    fn recover(&mut self, _: Ballot, _: &[SiteId]) {}
-
-    fn choose(&self, there: &[SiteId]) -> RegistrarSet {
-        let first = there.len().saturating_sub(3);
-        there[first..].iter().copied().collect()
+    fn recover(&mut self, version: Ballot, without: &[SiteId]) {
+        self.with(|content, rules| {
+            let before = content.registry.clone();
+            content.registry.recover(version, without);
+            let registry = Arc::make_mut(&mut content.registry);
+            match rules.slip {
+                Some(Slip::LeftOpen) => registry.failovers.open = before.failovers.open.clone(),
+                Some(Slip::IdsNotSkipped) => {
+                    registry.site_next = before.site_next;
+                    registry.keyspace_next = before.keyspace_next;
+                }
+                Some(Slip::LastEndOnly) => {
+                    let last = registry.began.len() - 1;
+                    registry.began.drain(..last);
+                }
+                _ => {}
+            }
+        });
     }
 
-    fn keep(&self, next: &Small, kept: &mut Vec<Applied>) {
-        let next = next.content().applied;
-        for one in self.content().applied {
-            if is_decision(one.0) && !next.contains(&one) && !kept.contains(&one) {
-                kept.push(one);
-            }
+    fn choose(&self, there: &[SiteId]) -> RegistrarSet {
+        self.content().registry.choose(there)
+    }
+
+    fn keep(&self, next: &Small, kept: &mut Kept) {
+        if Small::slips(Slip::KeptOnce) {
+            *kept = Kept::default();
+        }
+        self.content().registry.keep(&next.content().registry, kept);
+    }
+
+    fn has_kept(&self, kept: &mut Kept) {
+        if !Small::slips(Slip::HandedInTwice) {
+            self.content().registry.has_kept(kept);
         }
     }
 
-    fn has_kept(&self, kept: &mut Vec<Applied>) {
-        let applied = self.content().applied;
-        kept.retain(|one| !applied.contains(one));
-    }
-
-    fn is_nothing(kept: &Vec<Applied>) -> bool {
+    fn is_nothing(kept: &Kept) -> bool {
         kept.is_empty()
     }
 
-    fn hand_in(&mut self, kept: &Vec<Applied>, _: Ballot) {
+    fn hand_in(&mut self, kept: &Kept, version: Ballot) {
+        let mut kept = kept.clone();
+        if Small::slips(Slip::DecidedAnew) {
+            kept.failovers.iter_mut().for_each(|one| one.decided = version);
+        }
         self.with(|content, _| {
-            let room = COMMANDS_MAX - content.applied.len();
-            content.applied.extend(kept.iter().take(room));
+            content.applied.push((HANDED_IN, version));
+            content.registry.hand_in(&kept, version);
         });
     }
 }

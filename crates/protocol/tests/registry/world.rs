@@ -4,8 +4,8 @@
 //! and its answer is read or lost. An attempt that never goes on has crashed. Any site may learn at any
 //! time what any site has learned (R1).
 
-use super::search::{Explore, hash};
-use super::small::{self, Applied, Number, Small};
+use super::search::{Explore, Fast, hash};
+use super::small::{self, Fact, Number, Small};
 use model::{Ballot, SiteId};
 use protocol::deployment::registry::trial::{Bug, Planted};
 use protocol::deployment::registry::{Acceptor, Asked, Needs, Proposer, Value, Work};
@@ -69,7 +69,7 @@ struct Facts {
     value: Option<Small>,
     chosen: bool,
     is_recovery: bool,
-    decisions: Vec<Applied>,
+    decisions: Vec<Fact>,
     /// A fault in itself.
     fault: Option<&'static str>,
     asked: Vec<SiteId>,
@@ -78,7 +78,13 @@ struct Facts {
 
 struct SiteFacts {
     promised: Ballot,
-    decisions: Vec<Applied>,
+    decisions: Vec<Fact>,
+}
+
+impl SiteFacts {
+    fn has(&self, decision: &Fact) -> bool {
+        self.decisions.iter().any(|one| one.stands_for(decision))
+    }
 }
 
 fn bit(site: SiteId) -> u8 {
@@ -96,12 +102,12 @@ pub(crate) struct World {
     attempts: Vec<(Attempt, Facts)>,
     attempt_numbers: HashMap<String, u32>,
     /// The outcome of a step of an acceptor with an attempt.
-    memo: HashMap<(u8, u32, u32), Option<(u32, u32)>>,
+    memo: HashMap<(u8, u32, u32), Option<(u32, u32)>, Fast>,
     /// The attempts that a site can begin, by its acceptor: that acceptor then, and the attempt.
     starts: HashMap<(u32, u32, bool), Starts>,
-    pairs: HashMap<(u32, u32), Option<&'static str>>,
+    pairs: HashMap<(u32, u32), Option<&'static str>, Fast>,
     /// Whether an attempt can still get what it needs, by the sites that may answer.
-    alive: HashMap<(u32, u8), bool>,
+    alive: HashMap<(u32, u8), bool, Fast>,
 }
 
 impl Explore for World {
@@ -157,9 +163,8 @@ impl World {
         if let Some(number) = self.acceptor_numbers.get(&key) {
             return *number;
         }
-        let copy = acceptor.copy().content().applied.into_iter();
-        let all = copy.chain(acceptor.kept().iter().copied());
-        let decisions = all.filter(|one| small::is_decision(one.0)).collect();
+        let mut decisions = acceptor.copy().facts();
+        decisions.extend(small::facts_kept(acceptor.kept()));
         let facts = SiteFacts { promised: acceptor.promised(), decisions };
         let number = self.acceptors.len() as u32;
         self.acceptors.push((acceptor, facts));
@@ -182,15 +187,9 @@ impl World {
         let mut fault = attempt.outlived.then_some(outlived);
         let mut decisions = Vec::new();
         if let Some(value) = value.filter(|_| chosen) {
-            let applied = value.content().applied;
-            for (at, one) in applied.iter().enumerate() {
-                let same = |other: &&Applied| other.0 == one.0 && other.1.term == one.1.term;
-                if applied[..at].iter().find(same).is_some() {
-                    fault = Some("a command took effect twice");
-                }
-            }
+            fault = fault.or(value.fault());
             if attempt.learned {
-                decisions = applied.into_iter().filter(|one| small::is_decision(one.0)).collect();
+                decisions = value.facts();
             }
         }
         let facts = Facts {
@@ -278,8 +277,8 @@ impl World {
         let commands = self.bounds.commands.iter().copied();
         let commands = commands.filter(|number| no_ids || !copy.has(*number));
         let mut works: Vec<Work<Small>> =
-            commands.map(|id| Work::Change { id, change: () }).collect();
-        if !acceptor.kept().is_empty() {
+            commands.map(|id| Work::Change { id, change: own }).collect();
+        if !Small::is_nothing(acceptor.kept()) {
             works.push(Work::HandIn(acceptor.kept().clone()));
         }
         let mut ballots: Vec<Ballot> = Vec::new();
@@ -501,10 +500,8 @@ impl World {
             if facts.fault.is_some() {
                 return facts.fault;
             }
-            let is_there = |decision: &Applied| {
-                self.sites().any(|(at, _)| {
-                    self.acceptors[state.sites[at] as usize].1.decisions.contains(decision)
-                })
+            let is_there = |decision: &Fact| {
+                self.sites().any(|(at, _)| self.acceptors[state.sites[at] as usize].1.has(decision))
             };
             if !facts.decisions.iter().all(is_there) {
                 return Some("a decision that was acted on is named nowhere");
@@ -544,12 +541,8 @@ impl World {
                 return Some("a later value has the lower version");
             }
         }
-        for first in v.content().applied {
-            for second in w.content().applied {
-                if first.1 == second.1 && first.0 != second.0 {
-                    return Some("one version names two changes");
-                }
-            }
+        if let Some(fault) = v.fault_with(w) {
+            return Some(fault);
         }
         if let Some((without, read)) = &a.recovery
             && read.term != one.ballot.term
