@@ -4,10 +4,16 @@
 //! The new term lacks what only the excluded sites have chosen. When an excluded site receives the
 //! new term, it keeps the decisions and joins beyond the end of its own term, and hands them in
 //! unchanged.
+//!
+//! The value that the new term continues from need not have been chosen: only one of the sites that
+//! answer may have accepted it, and the excluded sites may have chosen another one, in which the same
+//! id is assigned to another site. So the new term also lacks sites and keyspaces that its proposer
+//! does not have in a chosen value. A site that has them in its copy keeps them, as if it had been
+//! excluded; they were chosen, so their ids are in use once.
 
 use crate::{
-    Ballot, DecidedFailover, IDS_SKIPPED, Keyspace, Promotion, RegistrarSet, Registry, SiteEntry,
-    SiteId, Term, limits,
+    Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId, Promotion, RegistrarSet,
+    Registry, SiteEntry, SiteId, Term, limits,
 };
 
 /// The state from which a term of the registry continued.
@@ -15,16 +21,30 @@ use crate::{
 pub struct TermBegan {
     /// The last version of the previous term that the new one contains.
     pub after: Ballot,
-    /// Sites with this id or a higher one joined after that version.
+    /// The new term began without the sites of the previous one with this id or a higher one.
     pub site_next: u32,
-    /// Keyspaces with this id or a higher one were created after that version.
+    /// The same of keyspaces.
     pub keyspace_next: u32,
 }
 
+/// Terms whose numbers and sites differ little assign different ids.
+const TERMS_APART: u32 = 1 << 10;
+
 impl TermBegan {
-    /// Whether the recovery skipped this id: the excluded sites may have assigned it.
-    fn has_skipped(&self, site: SiteId) -> bool {
-        (self.site_next..self.site_next.saturating_add(IDS_SKIPPED)).contains(&site.0)
+    /// The first id of a site that the term assigns which began so. Other terms may begin from the same
+    /// version, each without the other: they assign other ids.
+    fn site_first(&self, term: Term) -> u32 {
+        self.site_next.saturating_add(TermBegan::skipped(term))
+    }
+
+    /// The first id of a keyspace that the term assigns.
+    fn keyspace_first(&self, term: Term) -> u32 {
+        self.keyspace_next.saturating_add(TermBegan::skipped(term))
+    }
+
+    fn skipped(term: Term) -> u32 {
+        let place = term.site.0.wrapping_add(term.number.wrapping_mul(17)) % TERMS_APART;
+        IDS_SKIPPED * (1 + place)
     }
 }
 
@@ -49,30 +69,48 @@ impl Kept {
 }
 
 impl Registry {
-    /// Continues in a new term, without some sites.
-    pub fn recover(&mut self, _without: &[SiteId]) {
+    /// Continues in the term of this version. `known` is the newest copy of its proposer: chosen, in
+    /// contrast to `self`.
+    pub fn recover(&mut self, version: Ballot, known: &Registry) {
         self.failovers.open = None;
+        let after = self.version;
+        // Ids that were handed in are in use once, whichever value has them.
+        let own_term = self.began.last().filter(|_| after.term != known.version.term);
+        let site_next = own_term.map_or(known.site_next, |began| began.site_first(after.term));
+        let keyspace_next =
+            own_term.map_or(known.keyspace_next, |began| began.keyspace_first(after.term));
+        let began = TermBegan { after, site_next, keyspace_next };
+        let unknown = self.sites.iter().map(|site| site.id).filter(|id| id.0 >= site_next);
+        for id in unknown.collect::<Vec<SiteId>>() {
+            self.backups.forget(id);
+        }
+        self.sites.retain(|site| site.id.0 < site_next);
+        self.keyspaces.retain(|one| one.id.0 < keyspace_next);
+        // Asked for again, they get another id.
+        self.outcomes.retain(|one| match one.outcome {
+            Ok(Changed::Site(id)) => id.0 < site_next,
+            Ok(Changed::Keyspace(id)) => id.0 < keyspace_next,
+            _ => true,
+        });
+        // The excluded sites may have assigned ids that no remaining site has seen.
+        self.site_next = self.site_next.max(began.site_first(version.term));
+        self.keyspace_next = self.keyspace_next.max(began.keyspace_first(version.term));
         if self.began.len() >= limits::TERMS_BEGAN_MAX {
             self.began.remove(0);
         }
-        self.began.push(TermBegan {
-            after: self.version,
-            site_next: self.site_next,
-            keyspace_next: self.keyspace_next,
-        });
-        // The excluded sites may have assigned ids that no remaining site has seen.
-        self.site_next = self.site_next.saturating_add(IDS_SKIPPED);
-        self.keyspace_next = self.keyspace_next.saturating_add(IDS_SKIPPED);
+        self.began.push(began);
         self.changes += u64::from(IDS_SKIPPED);
-        let skipped = |site: &SiteId| self.began.iter().any(|began| began.has_skipped(*site));
-        let handed_in = std::mem::take(&mut self.handed_in);
-        self.handed_in = handed_in.into_iter().filter(skipped).collect();
+        // Forgotten with the end of the term in which they were assigned.
+        let oldest = self.began[0].site_next;
+        self.handed_in.retain(|site| site.0 >= oldest);
     }
 
     /// Whether a site was listed and has left for good. One that joined beyond the end of a term and has not
     /// handed that in does not count: it is listed again when it does.
     pub fn has_left(&self, site: SiteId) -> bool {
-        let skipped = self.began.iter().any(|began| began.has_skipped(site));
+        let mut begun = self.begun();
+        let skipped =
+            begun.any(|(began, term)| (began.site_next..began.site_first(term)).contains(&site.0));
         let was_listed = site.0 < self.site_next && (!skipped || self.handed_in.contains(&site));
         was_listed && self.site(site).is_none()
     }
@@ -96,25 +134,30 @@ impl Registry {
         // The first recovery with a term that is not in this copy ended the copy's own term; others
         // may have followed.
         let known: Vec<Term> = self.terms().collect();
-        let mut begun = next.began.iter().zip(next.terms().skip(1));
-        let ended = begun.find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
-        let Some(began) = ended.filter(|began| self.version > began.after) else { return };
-        // What was handed in here beyond the end has an id that an earlier recovery skipped.
-        let is_beyond = |id: u32, of: fn(&TermBegan) -> u32| {
-            let is_skipped =
-                |one: &TermBegan| (of(one)..of(one).saturating_add(IDS_SKIPPED)).contains(&id);
-            id >= of(began) || next.began.iter().any(is_skipped)
+        let ended = next.begun().find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
+        let Some(began) = ended else { return };
+        // What was handed in has an id, or a version, of before the term in which it was handed in.
+        let is_beyond = self.version > began.after;
+        let joined = |site: &&SiteEntry| {
+            site.id.0 >= began.site_next || is_beyond && self.handed_in.contains(&site.id)
         };
-        let joined = self.sites.iter().filter(|one| is_beyond(one.id.0, |began| began.site_next));
-        kept.joins.extend(joined.cloned());
-        let made = self.keyspaces.iter();
-        let made = made.filter(|one| is_beyond(one.id.0, |began| began.keyspace_next));
-        kept.keyspaces.extend(made.cloned());
-        let lost = |one: &&Promotion| next.backups.promotion(one.lost).is_none();
-        kept.promotions.extend(self.backups.promotions.iter().filter(lost).cloned());
-        // Also earlier ones that `next` lacks: another recovery may have gone on from a value that was
-        // accepted and not chosen, which the end of the term does not contain.
-        kept.failovers.extend(self.failovers.decided.iter().cloned());
+        kept.joins.extend(self.sites.iter().filter(joined).cloned());
+        let handed_in = |id: KeyspaceId| {
+            let mut begun = self.begun();
+            begun.any(|(began, term)| {
+                (began.keyspace_next..began.keyspace_first(term)).contains(&id.0)
+            })
+        };
+        let made =
+            |one: &&Keyspace| one.id.0 >= began.keyspace_next || is_beyond && handed_in(one.id);
+        kept.keyspaces.extend(self.keyspaces.iter().filter(made).cloned());
+        if is_beyond {
+            let lost = |one: &&Promotion| next.backups.promotion(one.lost).is_none();
+            kept.promotions.extend(self.backups.promotions.iter().filter(lost).cloned());
+            // Also earlier ones that `next` lacks: another recovery may have gone on from a value that was
+            // accepted and not chosen, which the end of the term does not contain.
+            kept.failovers.extend(self.failovers.decided.iter().cloned());
+        }
         self.dedup(kept);
         next.has_kept(kept);
     }
@@ -123,6 +166,11 @@ impl Registry {
     fn terms(&self) -> impl Iterator<Item = Term> {
         let before = self.began.iter().map(|began| began.after.term);
         before.chain([self.version.term])
+    }
+
+    /// How each term began that is remembered, and which.
+    fn begun(&self) -> impl Iterator<Item = (&TermBegan, Term)> {
+        self.began.iter().zip(self.terms().skip(1))
     }
 
     fn dedup(&self, kept: &mut Kept) {
@@ -211,7 +259,7 @@ pub struct RegistrarView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeploymentId, KeyspaceId, KeyspaceSpec, RegistryChange, SiteName};
+    use crate::{DeploymentId, KeyspaceSpec, RegistryChange, SiteName};
 
     fn at(number: u32, round: u64) -> Ballot {
         let site = SiteId(1);
@@ -246,7 +294,7 @@ mod tests {
 
     fn recovered(registry: &Registry, number: u32) -> Registry {
         let mut next = registry.clone();
-        next.recover(&[]);
+        next.recover(at(number, 0), registry);
         next.version = at(number, 0);
         next
     }
@@ -370,6 +418,54 @@ mod tests {
         let mut none = Kept::default();
         own.keep(&third, &mut none);
         assert!(none.is_empty(), "it was removed since: {none:?}");
+    }
+
+    #[test]
+    fn a_term_begins_without_sites_that_may_never_have_been_chosen() {
+        let first = registry();
+        // One site has accepted this; the others may have chosen another site in its place.
+        let mut accepted = first.clone();
+        entry(&mut accepted);
+        keyspace(&mut accepted);
+        accepted.version = at(0, 2);
+        let mut chosen = first.clone();
+        entry(&mut chosen);
+        chosen.sites[2].name = SiteName::new("other").unwrap();
+        chosen.version = at(0, 3);
+        let mut next = accepted.clone();
+        next.recover(at(1, 0), &first);
+        next.version = at(1, 0);
+        assert_eq!((&next.sites, &next.keyspaces), (&first.sites, &Vec::new()));
+        assert!(!next.has_left(SiteId(3)));
+        for copy in [&chosen, &accepted] {
+            let mut kept = Kept::default();
+            copy.keep(&next, &mut kept);
+            assert_eq!(kept.joins, [copy.sites[2].clone()], "whichever was chosen is handed in");
+        }
+        // A copy of the term before is enough to go on with what that term began with.
+        let mut second = next.clone();
+        entry(&mut second);
+        second.version = at(1, 1);
+        let mut third = second.clone();
+        third.recover(at(2, 0), &first);
+        assert_eq!(third.sites, first.sites);
+        assert!(third.began[1].site_next > third.began[0].site_next);
+    }
+
+    #[test]
+    fn terms_that_begin_from_one_version_assign_different_ids() {
+        let first = registry();
+        let begun = |number, site| {
+            let term = Term { number, site: SiteId(site) };
+            let mut next = first.clone();
+            next.recover(Ballot { term, round: 0, site: SiteId(site) }, &first);
+            (next.site_next, next.keyspace_next)
+        };
+        for (one, other) in [((1, 1), (1, 2)), ((1, 1), (2, 1)), ((1, 3), (2, 1))] {
+            let (one, other) = (begun(one.0, one.1), begun(other.0, other.1));
+            assert!(one.0.abs_diff(other.0) >= IDS_SKIPPED);
+            assert!(one.1.abs_diff(other.1) >= IDS_SKIPPED);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use model::{
     Ballot, DecidedFailover, DeploymentId, Epoch, Kept, KeyspaceId, KeyspaceSpec, OpenFailover,
     RegistrarSet, Registrars, Registry, RegistryChange, SiteEntry, SiteId, SiteName, SlotSet,
-    Taken, Term,
+    Taken,
 };
 use protocol::deployment::registry::Value;
 use std::cell::RefCell;
@@ -50,6 +50,10 @@ pub(crate) enum Slip {
     LeftOpen,
     /// A recovery assigns the ids after those that it has read.
     IdsNotSkipped,
+    /// A recovery goes on with what may never have been chosen.
+    UnchosenStays,
+    /// Two recoveries from one version assign the same ids.
+    TermsAlike,
     /// A registry remembers the end of its last term only.
     LastEndOnly,
     /// What a site had to hand in before is dropped when a further term begins.
@@ -61,9 +65,11 @@ pub(crate) enum Slip {
 }
 
 impl Slip {
-    pub(crate) const ALL: [Slip; 6] = [
+    pub(crate) const ALL: [Slip; 8] = [
         Slip::LeftOpen,
         Slip::IdsNotSkipped,
+        Slip::UnchosenStays,
+        Slip::TermsAlike,
         Slip::LastEndOnly,
         Slip::KeptOnce,
         Slip::HandedInTwice,
@@ -79,9 +85,6 @@ pub(crate) struct Rules {
     /// Those by which a site offers itself as a registrar.
     pub(crate) offers: Vec<(Number, SiteId)>,
     pub(crate) slip: Option<Slip>,
-    /// Whether changes that exclude each other must not assign one id. They may: see
-    /// `changes_that_exclude_each_other_assign_one_id` and `two_recoveries_assign_one_id`.
-    pub(crate) are_ids_strict: bool,
 }
 
 #[derive(Default)]
@@ -112,19 +115,13 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Whether this is the other one, or excludes it.
+    /// Whether this is the other one, or has its name.
     pub(crate) fn stands_for(&self, other: &Fact) -> bool {
         match (self, other) {
-            (Fact::Keyspace(id, name), Fact::Keyspace(other, named)) => {
-                name == named || id == other && !are_ids_strict()
-            }
+            (Fact::Keyspace(_, name), Fact::Keyspace(_, named)) => name == named,
             _ => self == other,
         }
     }
-}
-
-fn are_ids_strict() -> bool {
-    TABLE.with_borrow(|table| table.rules.are_ids_strict)
 }
 
 fn facts<'a>(
@@ -247,25 +244,12 @@ impl Small {
                 }
             }
         }
-        let made = |content: &Content, name: &str| {
-            let is_it = |one: &&Applied| name == keyspace(one.0);
-            content.applied.iter().find(is_it).map(|one| one.1.term)
+        let (created, others) = (&one.registry.keyspaces, &other.registry.keyspaces);
+        let is_other = |one: &model::Keyspace, other: &model::Keyspace| {
+            one.id == other.id && one.spec != other.spec
         };
-        for first in &one.registry.keyspaces {
-            for second in other.registry.keyspaces.iter().filter(|second| second.id == first.id) {
-                let terms = (made(&one, &first.spec.name), made(&other, &second.spec.name));
-                // Of what was handed in the term is not known here. Terms that began with a recovery
-                // each went on without the other.
-                let is_excused = match terms {
-                    (Some(one), Some(other)) => {
-                        one == other || ![one, other].contains(&Term::default())
-                    }
-                    _ => true,
-                };
-                if first.spec != second.spec && (are_ids_strict() || !is_excused) {
-                    return Some("one id names two keyspaces");
-                }
-            }
+        if created.iter().any(|one| others.iter().any(|other| is_other(one, other))) {
+            return Some("one id names two keyspaces");
         }
         None
     }
@@ -356,16 +340,22 @@ impl Value for Small {
         });
     }
 
-    fn recover(&mut self, version: Ballot, without: &[SiteId]) {
+    fn recover(&mut self, version: Ballot, known: &Small) {
+        let known = known.content().registry;
         self.with(|content, rules| {
             let before = content.registry.clone();
-            content.registry.recover(version, without);
+            let (version, known) = match rules.slip {
+                Some(Slip::UnchosenStays) => (version, &before),
+                Some(Slip::TermsAlike) => (Ballot::default(), &known),
+                _ => (version, &known),
+            };
+            content.registry.recover(version, known);
             let registry = Arc::make_mut(&mut content.registry);
             match rules.slip {
                 Some(Slip::LeftOpen) => registry.failovers.open = before.failovers.open.clone(),
                 Some(Slip::IdsNotSkipped) => {
-                    registry.site_next = before.site_next;
-                    registry.keyspace_next = before.keyspace_next;
+                    registry.site_next = known.site_next;
+                    registry.keyspace_next = known.keyspace_next;
                 }
                 Some(Slip::LastEndOnly) => {
                     let last = registry.began.len() - 1;

@@ -45,8 +45,8 @@ impl Value for Arc<Registry> {
         Arc::make_mut(self).change_once(id, change, version)
     }
 
-    fn recover(&mut self, _: Ballot, without: &[SiteId]) {
-        Arc::make_mut(self).recover(without);
+    fn recover(&mut self, version: Ballot, known: &Self) {
+        Arc::make_mut(self).recover(version, known);
     }
 
     fn choose(&self, there: &[SiteId]) -> RegistrarSet {

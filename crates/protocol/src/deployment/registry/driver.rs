@@ -318,6 +318,8 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 let Some(site) = asked.remove(&id) else { return effects };
                 match answered {
                     Answered::Promised(accepted) => {
+                        // With the answer came the copy of the site that answers, if that is newer.
+                        proposer.knows(sight.copy);
                         proposer.promised(site, accepted);
                         if matches!(proposer.asked().0, Asked::Accept(_)) {
                             first.is_open = true;

@@ -89,9 +89,8 @@ pub struct Proposer<V: Value> {
 #[derive(Clone, Debug, PartialEq)]
 enum Stage<V: Value> {
     Prepare {
-        /// The version of the copy that the attempt extends.
-        version: Ballot,
-        registrars: Registrars,
+        /// The copy that the attempt extends.
+        copy: V,
         /// The value of the highest ballot so far, initially the copy.
         best: V,
         promised: Vec<SiteId>,
@@ -109,13 +108,7 @@ enum Stage<V: Value> {
 impl<V: Value> Proposer<V> {
     /// An attempt that extends its site's copy, under a ballot that the site has logged.
     pub fn new(ballot: Ballot, copy: V, work: Work<V>, planted: Planted) -> Proposer<V> {
-        let stage = Stage::Prepare {
-            version: copy.version(),
-            registrars: copy.registrars(),
-            best: copy,
-            promised: Vec::new(),
-            work,
-        };
+        let stage = Stage::Prepare { best: copy.clone(), copy, promised: Vec::new(), work };
         Proposer { ballot, stage, planted }
     }
 
@@ -169,9 +162,10 @@ impl<V: Value> Proposer<V> {
 
     /// The needed sets: that of the copy, and later ones named by a value read or written.
     fn needs(&self, written: Option<&V>) -> Needs {
-        let Stage::Prepare { registrars: own, best, .. } = &self.stage else {
+        let Stage::Prepare { copy, best, .. } = &self.stage else {
             return Needs::default();
         };
+        let own = copy.registrars();
         let mut needs = Needs::default();
         if self.planted.is(Bug::NewSetOnly) {
             needs.add(written.unwrap_or(best).registrars().set);
@@ -198,6 +192,15 @@ impl<V: Value> Proposer<V> {
             }
         }
         needs
+    }
+
+    /// Records that this site has a newer copy. A recovery keeps more then of what it finds accepted.
+    pub fn knows(&mut self, newer: &V) {
+        if let Stage::Prepare { copy, work: Work::Recover { .. }, .. } = &mut self.stage
+            && newer.version() > copy.version()
+        {
+            *copy = newer.clone();
+        }
     }
 
     /// Records a promise and the accepted value. With enough promises the attempt asks sites to
@@ -237,7 +240,7 @@ impl<V: Value> Proposer<V> {
     }
 
     fn propose(&mut self) {
-        let Stage::Prepare { version, best, promised, work, .. } = &self.stage else {
+        let Stage::Prepare { copy, best, promised, work } = &self.stage else {
             return;
         };
         // In a trial the version is a count.
@@ -255,8 +258,8 @@ impl<V: Value> Proposer<V> {
                         let before = best.registrars();
                         let outcome = value.change(*id, change, stamp(best, 1));
                         let now = value.registrars().set;
-                        let is_copy =
-                            best.version() == *version || self.planted.is(Bug::RegistrarsUnchosen);
+                        let is_copy = best.version() == copy.version()
+                            || self.planted.is(Bug::RegistrarsUnchosen);
                         if now == before.set {
                             Outcome::Done(outcome)
                         } else if is_copy {
@@ -280,10 +283,10 @@ impl<V: Value> Proposer<V> {
                 Outcome::HandedIn
             }
             Work::Recover { without } => {
-                let there: Vec<SiteId> =
-                    present(best, without).into_iter().filter(|s| promised.contains(s)).collect();
-                let set = best.choose(&there);
-                value.recover(stamp(best, 1), without);
+                value.recover(stamp(best, 1), copy);
+                let there = present(&value, without).into_iter();
+                let there: Vec<SiteId> = there.filter(|site| promised.contains(site)).collect();
+                let set = value.choose(&there);
                 value.set_registrars(Registrars { set, since: self.ballot, before: set });
                 Outcome::Recovered
             }

@@ -32,8 +32,9 @@ pub trait Value: Clone + PartialEq + Debug {
     /// Applies a command. It may change the set of registrars; the caller derives the rest.
     fn change(&mut self, id: Self::Id, change: &Self::Change, version: Ballot) -> Self::Outcome;
 
-    /// Continues in a new term that begins with this version, without some sites.
-    fn recover(&mut self, version: Ballot, without: &[SiteId]);
+    /// Continues in a new term that begins with this version. `known` is the newest copy of its
+    /// proposer; what this value has beyond that may never have been chosen.
+    fn recover(&mut self, version: Ballot, known: &Self);
     /// The registrars, chosen from the sites that answered a recovery.
     fn choose(&self, there: &[SiteId]) -> RegistrarSet;
     /// Adds to `kept` what a site with this copy has to hand in when it replaces it with `next`, of

@@ -144,7 +144,7 @@ fn a_site_that_was_done_without_hands_in_who_joined_there() {
         panic!("not reserved")
     };
     let mut recovered = *accepted;
-    recovered.recover(&[A]);
+    recovered.recover(begins, &b.copy());
     recovered.version = begins;
     recovered.registrars.set = [B].into_iter().collect();
     for site in [&mut a, &mut b, &mut c] {
