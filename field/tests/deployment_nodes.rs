@@ -175,7 +175,8 @@ fn a_move_is_braked_rests_and_goes_on() {
         begun if begun["sent_bytes"].as_u64() > Some(0) => Ok(begun),
         begun => Err(begun.to_string()),
     });
-    let number = begun.unwrap()["number"].to_string();
+    let begun = begun.unwrap_or_else(|why| panic!("{why}\n{}", a.log()));
+    let number = begun["number"].to_string();
     a.cli(&["slot", "pause", &number]).unwrap();
     let rests = eventually(LIMIT, || {
         let first = only_move(&a)?;

@@ -93,6 +93,9 @@ fn frame(message: &[u8]) -> Vec<u8> {
     [&u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
 }
 
+/// The rules by which this version decides the owner of a slot.
+const RULES: u8 = 2;
+
 /// The messages of a node 9 of the site `field` that joins without a proof: a hello, and a request.
 fn says_that_it_is_a_node() -> Vec<u8> {
     let hello = [
@@ -101,7 +104,7 @@ fn says_that_it_is_a_node() -> Vec<u8> {
         &[0x18, 9],
         &[0x21, 5, 0, 0, 0, 0, 0, 0, 0],
         // The rules of ownership, field 220: without them it is refused before any proof is asked for.
-        &[0xe0, 0x0d, 1],
+        &[0xe0, 0x0d, RULES],
     ];
     let member = [&[0x08, 9][..], &bytes_field(2, b"127.0.0.1:9"), &[0x19, 5, 0, 0, 0, 0, 0, 0, 0]];
     let request = [&[0x08, 5][..], &bytes_field(3, &member.concat())].concat();

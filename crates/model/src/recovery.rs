@@ -111,7 +111,7 @@ impl Registry {
         let mut begun = self.begun();
         let skipped =
             begun.any(|(began, term)| (began.site_next..began.site_first(term)).contains(&site.0));
-        let was_listed = site.0 < self.site_next && (!skipped || self.handed_in.contains(&site));
+        let was_listed = site.0 < self.site_next && !skipped || self.handed_in.contains(&site);
         was_listed && self.site(site).is_none()
     }
 
