@@ -1,7 +1,8 @@
 //! Slots on their way from one site to another.
 
 use crate::{
-    Bytes, ClientId, Epoch, KeyspaceId, Registry, Revision, SiteId, Slot, SlotCopy, SlotSet,
+    Bytes, ClientId, Epoch, KeyspaceId, Registry, Revision, SiteId, Slot, SlotCopy, SlotRun,
+    SlotSet,
 };
 
 /// Slots that pass from one site to another together. Numbered by the site that gives them away.
@@ -20,12 +21,27 @@ pub struct SlotEpochs(pub Vec<(SlotSet, Epoch)>);
 impl SlotEpochs {
     /// Slots and their epochs, gathered.
     pub fn gather(slots: impl IntoIterator<Item = (Slot, Epoch)>) -> SlotEpochs {
-        let mut by_epoch = std::collections::BTreeMap::<Epoch, Vec<Slot>>::new();
-        for (slot, epoch) in slots {
-            by_epoch.entry(epoch).or_default().push(slot);
+        SlotEpochs::of_runs(slots.into_iter().map(|(slot, epoch)| (SlotRun::one(slot), epoch)))
+    }
+
+    /// Runs and their epochs, gathered.
+    pub fn of_runs(runs: impl IntoIterator<Item = (SlotRun, Epoch)>) -> SlotEpochs {
+        let mut runs = runs.into_iter().peekable();
+        let mut by_epoch = std::collections::BTreeMap::<Epoch, SlotSet>::new();
+        while let Some((mut run, epoch)) = runs.next() {
+            while let Some((next, _)) =
+                runs.next_if(|(next, of)| *of == epoch && run.last.next() == Some(next.first))
+            {
+                run.last = next.last;
+            }
+            by_epoch.entry(epoch).or_default().insert_run(run);
         }
-        let sets = by_epoch.into_iter().map(|(epoch, slots)| (slots.into_iter().collect(), epoch));
-        SlotEpochs(sets.collect())
+        SlotEpochs(by_epoch.into_iter().map(|(epoch, slots)| (slots, epoch)).collect())
+    }
+
+    /// Each run with its epoch.
+    pub fn runs(&self) -> impl Iterator<Item = (SlotRun, Epoch)> + '_ {
+        self.0.iter().flat_map(|(slots, epoch)| slots.runs().map(|run| (run, *epoch)))
     }
 
     /// Each slot with its epoch.
@@ -35,7 +51,7 @@ impl SlotEpochs {
 
     /// All the slots.
     pub fn slots(&self) -> SlotSet {
-        self.iter().map(|(slot, _)| slot).collect()
+        self.runs().map(|(run, _)| run).collect()
     }
 }
 

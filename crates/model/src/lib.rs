@@ -63,6 +63,6 @@ pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan};
 pub use request::{Body, ReadConsistency, Request};
-pub use slot::{Slot, SlotSet, crc16, tag};
+pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};
 pub use spread::Spread;
 pub use time::Time;

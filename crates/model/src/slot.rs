@@ -29,6 +29,19 @@ impl Slot {
         Slot(crc16(tag(key)) % Slot::COUNT)
     }
 
+    /// The last one.
+    pub const LAST: Slot = Slot(Slot::COUNT - 1);
+
+    /// The slot before it, if it is not the first one.
+    pub fn before(self) -> Option<Slot> {
+        self.0.checked_sub(1).map(Slot)
+    }
+
+    /// The slot behind it, if it is not the last one.
+    pub fn next(self) -> Option<Slot> {
+        Slot::new(self.0 + 1)
+    }
+
     /// All of them, in order.
     pub fn all() -> impl DoubleEndedIterator<Item = Slot> + ExactSizeIterator {
         (0..Slot::COUNT).map(Slot)
@@ -38,6 +51,63 @@ impl Slot {
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+/// Neighbouring slots, one at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotRun {
+    /// The first one.
+    pub first: Slot,
+    /// The last one, not before the first.
+    pub last: Slot,
+}
+
+impl SlotRun {
+    /// All slots.
+    pub const ALL: SlotRun = SlotRun { first: Slot(0), last: Slot::LAST };
+
+    /// A slot alone.
+    pub fn one(slot: Slot) -> SlotRun {
+        SlotRun { first: slot, last: slot }
+    }
+
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(self) -> usize {
+        usize::from(self.last.0 - self.first.0) + 1
+    }
+
+    /// Whether a slot is among them.
+    pub fn contains(self, slot: Slot) -> bool {
+        (self.first..=self.last).contains(&slot)
+    }
+
+    /// All of them, ascending.
+    pub fn slots(self) -> impl Iterator<Item = Slot> {
+        (self.first.0..=self.last.0).map(Slot)
+    }
+
+    /// Its first `count` slots and the rest of it; `None`: it has fewer, or that is none.
+    pub fn split_at(self, count: usize) -> Option<(SlotRun, Option<SlotRun>)> {
+        if count == 0 || count > self.len() {
+            return None;
+        }
+        let last = Slot(self.first.0 + (count - 1) as u16);
+        let rest = last.next().filter(|first| *first <= self.last);
+        let rest = rest.map(|first| SlotRun { first, last: self.last });
+        Some((SlotRun { first: self.first, last }, rest))
+    }
+
+    /// Cuts it into runs of slots that are alike: `until` names, of a slot, one up to which all are like it.
+    pub fn cut(self, until: impl Fn(Slot) -> Slot) -> impl Iterator<Item = SlotRun> {
+        let mut at = Some(self.first);
+        std::iter::from_fn(move || {
+            let first = at.filter(|first| *first <= self.last)?;
+            let last = until(first).min(self.last);
+            at = last.next();
+            Some(SlotRun { first, last })
+        })
     }
 }
 
@@ -122,6 +192,49 @@ impl SlotSet {
         self.ranges.iter().flat_map(|(first, last)| (*first..=*last).map(Slot))
     }
 
+    /// Its runs, ascending.
+    pub fn runs(&self) -> impl Iterator<Item = SlotRun> + '_ {
+        self.ranges.iter().map(|(first, last)| SlotRun { first: Slot(*first), last: Slot(*last) })
+    }
+
+    /// Whether a slot is in it, and a slot up to which all are in it, or none is.
+    pub fn run_at(&self, slot: Slot) -> (Slot, bool) {
+        let next = self.ranges.partition_point(|(_, last)| *last < slot.0);
+        match self.ranges.get(next) {
+            Some((first, last)) if *first <= slot.0 => (Slot(*last), true),
+            Some((first, _)) => (Slot(*first - 1), false),
+            None => (Slot::LAST, false),
+        }
+    }
+
+    /// Adds a run.
+    pub fn insert_run(&mut self, run: SlotRun) {
+        let (mut first, mut last) = (run.first.0, run.last.0);
+        // Those that it touches become one with it.
+        let from = self.ranges.partition_point(|(_, last)| *last + 1 < first);
+        let until = from + self.ranges[from..].partition_point(|(first, _)| *first <= last + 1);
+        if from < until {
+            first = first.min(self.ranges[from].0);
+            last = last.max(self.ranges[until - 1].1);
+        }
+        self.ranges.splice(from..until, [(first, last)]);
+    }
+
+    /// Removes a run.
+    pub fn remove_run(&mut self, run: SlotRun) {
+        let (first, last) = (run.first.0, run.last.0);
+        let from = self.ranges.partition_point(|(_, last)| *last < first);
+        let until = from + self.ranges[from..].partition_point(|(first, _)| *first <= last);
+        let Some((at_first, at_last)) =
+            self.ranges[from..until].first().zip(self.ranges[from..until].last())
+        else {
+            return;
+        };
+        let left = (at_first.0 < first).then(|| (at_first.0, first - 1));
+        let right = (last < at_last.1).then(|| (last + 1, at_last.1));
+        self.ranges.splice(from..until, [left, right].into_iter().flatten());
+    }
+
     /// Adds a slot.
     pub fn insert(&mut self, slot: Slot) {
         let next = self.ranges.partition_point(|(_, last)| *last < slot.0);
@@ -156,6 +269,14 @@ impl SlotSet {
             left.push((slot.0 + 1, last));
         }
         self.ranges.splice(at..=at, left);
+    }
+}
+
+impl FromIterator<SlotRun> for SlotSet {
+    fn from_iter<I: IntoIterator<Item = SlotRun>>(runs: I) -> SlotSet {
+        let mut set = SlotSet::default();
+        runs.into_iter().for_each(|run| set.insert_run(run));
+        set
     }
 }
 
@@ -278,6 +399,26 @@ mod tests {
                 prop_assert!(SlotSet::from_ranges(set.ranges().to_vec()).is_some());
                 prop_assert!((0..41).all(|slot| set.contains(Slot(slot)) == plain.contains(&slot)));
                 prop_assert_eq!(set.iter().collect::<SlotSet>(), set.clone());
+            }
+        }
+
+        #[test]
+        fn runs_are_added_and_removed_whole(ops in proptest::collection::vec((any::<bool>(), 0u16..40, 0u16..9), 0..40)) {
+            let (mut set, mut plain) = (SlotSet::default(), SlotSet::default());
+            for (add, first, more) in ops {
+                let run = SlotRun { first: Slot(first), last: Slot(first + more) };
+                match add {
+                    true => { set.insert_run(run); run.slots().for_each(|slot| plain.insert(slot)); }
+                    false => { set.remove_run(run); run.slots().for_each(|slot| plain.remove(slot)); }
+                }
+                prop_assert_eq!(&set, &plain);
+                prop_assert_eq!(set.runs().collect::<SlotSet>(), plain.clone());
+                for slot in (0..60).map(Slot) {
+                    let (last, is_in) = set.run_at(slot);
+                    prop_assert_eq!(is_in, set.contains(slot));
+                    prop_assert!((slot.0..=last.0).all(|slot| set.contains(Slot(slot)) == is_in));
+                    prop_assert!(last == Slot::LAST || set.contains(Slot(last.0 + 1)) != is_in);
+                }
             }
         }
     }

@@ -16,9 +16,10 @@
 use crate::site::machine::Machine;
 use crate::site::machine::copying::must_begin_anew;
 use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
+use crate::site::machine::tokens::Token;
 use model::{
     Answer, BackupError, Body, BySlot, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring,
-    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet, limits,
+    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -92,7 +93,7 @@ struct Carried {
     /// Copied, and not yet reported whole to the backup.
     copied: Vec<Slot>,
     /// Not held any more.
-    gone: Vec<Slot>,
+    gone: SlotSet,
     not_before: Duration,
     next_piece: Duration,
     last_piece: Duration,
@@ -130,8 +131,8 @@ pub(crate) struct MirrorDriver {
     asked: BTreeMap<u64, Asked>,
     last_id: u64,
     bytes_per_s_max: u64,
-    /// Tokens changed since the slots were looked at.
-    tokens_changed: bool,
+    /// Slots with tokens that changed since they were looked at.
+    tokens_changed: SlotSet,
     proposed: Duration,
 }
 
@@ -148,8 +149,8 @@ impl MirrorDriver {
     }
 
     /// Tokens changed hands.
-    pub(crate) fn look_again(&mut self) {
-        self.tokens_changed = true;
+    pub(crate) fn look_again(&mut self, changed: &SlotSet) {
+        changed.runs().for_each(|run| self.tokens_changed.insert_run(run));
     }
 
     /// Goes on. `to`: the site that is to keep the mirror.
@@ -189,8 +190,8 @@ impl MirrorDriver {
                 wishes.push(self.ask(from, own, Mirroring::Begin, Asked::Begin));
             }
             Stage::Telling => {
-                if tokens_changed {
-                    carried.follow(machine.held());
+                if !tokens_changed.is_empty() {
+                    carried.follow(machine, &tokens_changed);
                 }
                 self.tell(machine, from, now, &mut wishes);
             }
@@ -275,7 +276,7 @@ impl MirrorDriver {
         let carried = self.carried.as_mut()?;
         match outcome {
             Ok(Answer::Mirrored { pieces, resume, whole }) if is_begin => {
-                carried.go_on_from(pieces, &resume, &whole, machine.held());
+                carried.go_on_from(pieces, &resume, &whole, machine);
                 // Answers to earlier pieces do not count for those that go now.
                 self.asked.clear();
             }
@@ -340,8 +341,9 @@ impl MirrorDriver {
         let carried = self.carried.as_ref().filter(|carried| carried.own == own)?;
         let (sequence, position) = carried.safe.filter(|safe| safe.0 >= carried.whole_since)?;
         debug_assert!(sequence < carried.sequence);
-        let whole = slots.iter().filter_map(|slot| Some((slot, *carried.whole.get(slot)?)));
-        Some((SlotEpochs::gather(whole), own.number, position))
+        let alike = slots.runs().flat_map(|run| run.cut(|slot| carried.whole.run_at(slot).0));
+        let whole = alike.filter_map(|run| Some((run, *carried.whole.get(run.first)?)));
+        Some((SlotEpochs::of_runs(whole), own.number, position))
     }
 
     /// How far the mirror has come.
@@ -392,7 +394,7 @@ impl Carried {
             queue: VecDeque::new(),
             at: None,
             copied: Vec::new(),
-            gone: Vec::new(),
+            gone: SlotSet::default(),
             not_before: now,
             next_piece: now,
             last_piece: now,
@@ -405,7 +407,13 @@ impl Carried {
     }
 
     /// The backup has reported what it has.
-    fn go_on_from(&mut self, pieces: u64, resume: &[u8], whole: &SlotEpochs, held: BySlot<Epoch>) {
+    fn go_on_from<S: State>(
+        &mut self,
+        pieces: u64,
+        resume: &[u8],
+        whole: &SlotEpochs,
+        machine: &Machine<S>,
+    ) {
         self.stage = Stage::Telling;
         (self.whole_since, self.safe) = (pieces, None);
         self.sequence = pieces;
@@ -413,43 +421,66 @@ impl Carried {
         self.lacks = false;
         self.told = Told::decode(resume).filter(|_| pieces > 0).unwrap_or_default();
         self.known = self.told.clone();
-        self.whole = whole.iter().collect();
+        self.whole = whole.runs().collect();
         (self.queue, self.at) = (VecDeque::new(), None);
-        (self.copied, self.gone, self.held) = (Vec::new(), Vec::new(), BySlot::default());
-        self.follow(held);
+        (self.copied, self.gone, self.held) = (Vec::new(), SlotSet::default(), BySlot::default());
+        self.held_set = SlotSet::default();
+        self.follow(machine, &SlotSet::all());
         // What the backup has of slots that this site does not hold, or holds anew.
-        let is_old = |(slot, epoch): &(Slot, &Epoch)| self.held.get(*slot) != Some(epoch);
-        let old: Vec<Slot> = self.whole.iter().filter(is_old).map(|(slot, _)| slot).collect();
-        for slot in old {
-            self.whole.remove(slot);
-            self.gone.push(slot);
-            if self.held.contains(slot) {
+        let held = &self.held;
+        let alike = |(run, epoch): (SlotRun, &Epoch)| {
+            let epoch = *epoch;
+            let alike = run.cut(|slot| held.run_at(slot).0);
+            alike.filter(move |run| held.get(run.first) != Some(&epoch))
+        };
+        let old: Vec<SlotRun> = self.whole.runs().flat_map(alike).collect();
+        for run in old {
+            self.whole.set(run, None);
+            self.gone.insert_run(run);
+            if self.held.contains(run.first) {
                 // It was not queued, as the backup has it; at another epoch, though.
-                self.queue.push_back(slot);
+                self.queue.extend(run.slots());
             }
         }
     }
 
-    /// Follows which slots are held.
-    fn follow(&mut self, held: BySlot<Epoch>) {
-        let is_other = |(slot, epoch): &(Slot, &Epoch)| held.get(*slot) != Some(epoch);
-        let gone: SlotSet = self.held.iter().filter(is_other).map(|(slot, _)| slot).collect();
+    /// Follows which of these slots are held; of all others that is known.
+    fn follow<S: State>(&mut self, machine: &Machine<S>, changed: &SlotSet) {
+        let (mut gone, mut new) = (SlotSet::default(), Vec::new());
+        for (run, token) in machine.tokens(changed.runs()) {
+            let epoch = match token {
+                Token::Held(epoch) | Token::Leaving { epoch, .. } => Some(epoch),
+                Token::Never | Token::Gone { .. } => None,
+            };
+            for run in run.cut(|slot| self.held.run_at(slot).0).collect::<Vec<_>>() {
+                let before = self.held.get(run.first).copied();
+                if before == epoch {
+                    continue;
+                }
+                if before.is_some() {
+                    gone.insert_run(run);
+                }
+                self.held.set(run, epoch);
+                match epoch {
+                    Some(_) => self.held_set.insert_run(run),
+                    None => self.held_set.remove_run(run),
+                }
+                new.extend(epoch.map(|_| run));
+            }
+        }
         if self.queue.front().is_some_and(|slot| gone.contains(*slot)) {
             self.at = None;
         }
-        for slot in gone.iter() {
-            self.whole.remove(slot);
+        if !gone.is_empty() {
+            gone.runs().for_each(|run| self.whole.set(run, None));
+            self.copied.retain(|slot| !gone.contains(*slot));
+            self.queue.retain(|slot| !gone.contains(*slot));
+            gone.runs().for_each(|run| self.gone.insert_run(run));
         }
-        self.copied.retain(|slot| !gone.contains(*slot));
-        self.queue.retain(|slot| !gone.contains(*slot));
-        self.gone.extend(gone.iter());
-        for (slot, epoch) in held.iter() {
-            if self.held.get(slot) != Some(epoch) && !self.whole.contains(slot) {
-                self.queue.push_back(slot);
-            }
-        }
-        self.held_set = held.slots().collect();
-        self.held = held;
+        let whole = &self.whole;
+        let new = new.into_iter().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
+        let new = new.filter(|run| !whole.contains(run.first));
+        self.queue.extend(new.flat_map(SlotRun::slots));
     }
 
     fn is_in_step<S: State>(&self, machine: &Machine<S>) -> bool {
@@ -518,7 +549,7 @@ impl Carried {
         let piece = Mirroring::Piece {
             sequence: self.sequence,
             resume: self.told.encode(),
-            gone: self.gone.drain(..).collect(),
+            gone: std::mem::take(&mut self.gone),
             items: gathered.items,
             reached,
         };

@@ -215,6 +215,9 @@ impl Routing {
     pub(crate) fn follow_map(&mut self, raised: &[Raised]) {
         for RunFact { first, last, .. } in raised.iter().map(|one| one.run) {
             (first..=last).filter_map(Slot::new).for_each(|slot| self.routes.forget(slot));
+            if self.resting.is_empty() {
+                continue;
+            }
             let routed = &self.routed;
             let is_about = |id: &u64| match routed.get(id).map(|one| one.target) {
                 Some(Target::Slot(slot)) => (first..=last).contains(&slot.number()),

@@ -15,7 +15,7 @@ use crate::global::map::{Fact, RunFact, Source};
 use crate::global::routing::Target;
 use model::{
     Answer, Ballot, Body, Command, Failure, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry,
-    SiteId, Slot, SlotEpochs, limits,
+    SiteId, Slot, SlotEpochs, SlotRun, limits,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -57,12 +57,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.feed_map(&changed);
             self.routing.wake();
             self.handovers.look_again(self.now.monotonic);
-            self.mirror.look_again();
-            let held = changed.iter().filter_map(|slot| match self.machine.token(slot) {
-                Token::Held(epoch) => Some((slot, epoch)),
+            self.mirror.look_again(&changed);
+            let held = self.machine.tokens(changed.runs()).filter_map(|(run, token)| match token {
+                Token::Held(epoch) => Some((run, epoch)),
                 _ => None,
             });
-            let held = SlotEpochs::gather(held);
+            let held = SlotEpochs::of_runs(held);
             self.drop_copies_of(&held);
             if !held.0.is_empty() {
                 self.outputs.push_back(Output::Holds(held));
@@ -250,21 +250,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut waits = false;
         let mut to_give: std::collections::BTreeMap<SiteId, Vec<Slot>> = Default::default();
         let mut holds_any = false;
-        for slot in Slot::all() {
-            let token = self.machine.token(slot);
+        for (run, token) in self.machine.tokens(std::iter::once(SlotRun::ALL)) {
             holds_any |= matches!(token, Token::Held(_) | Token::Leaving { .. });
-            if !matches!(token, Token::Held(_)) || !leaving && self.machine.pinned().contains(slot)
-            {
+            if !matches!(token, Token::Held(_)) {
                 continue;
             }
-            let home = match leaving {
-                true => self.homes.without(slot, &lost),
-                false => self.homes.of(slot),
-            };
-            let Some(home) = home.filter(|home| *home != own) else { continue };
-            match lost.contains(&home) {
-                true => waits = true,
-                false => to_give.entry(home).or_default().push(slot),
+            for slot in run.slots() {
+                if !leaving && self.machine.pinned().contains(slot) {
+                    continue;
+                }
+                let home = match leaving {
+                    true => self.homes.without(slot, &lost),
+                    false => self.homes.of(slot),
+                };
+                let Some(home) = home.filter(|home| *home != own) else { continue };
+                match lost.contains(&home) {
+                    true => waits = true,
+                    false => to_give.entry(home).or_default().push(slot),
+                }
             }
         }
         if to_give.is_empty() && !waits {
@@ -351,7 +354,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The slots that this site holds and does not give away just now, and those that hold something.
     pub fn held_slots(&self) -> (Vec<Slot>, Vec<Slot>) {
         let held = |slot: &Slot| matches!(self.machine.token(*slot), Token::Held(_));
-        let all: Vec<Slot> = Slot::all().filter(held).collect();
+        let runs = self.machine.tokens(std::iter::once(SlotRun::ALL));
+        let runs = runs.filter(|(_, token)| matches!(token, Token::Held(_)));
+        let all = runs.flat_map(|(run, _)| run.slots()).collect();
         let used = self.machine.used_slots().into_iter().filter(held).collect();
         (all, used)
     }
@@ -369,6 +374,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The epoch at which this site serves a slot, by this replica's state; `None`: it does not.
     pub fn serves(&self, slot: Slot) -> Option<model::Epoch> {
         self.machine.serves(slot).then(|| self.machine.token(slot).epoch())
+    }
+
+    /// As [`Site::serves`], and a slot up to which the answer is the same.
+    pub fn serves_run(&self, slot: Slot) -> (Slot, Option<model::Epoch>) {
+        (self.machine.token_run(slot).0, self.serves(slot))
     }
 
     /// How far the moves of this site have come.

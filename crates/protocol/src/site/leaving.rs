@@ -24,7 +24,7 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use model::{
     Answer, Body, BySlot, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving,
-    RegistryChange, SiteId, Slot, SlotEpochs, SlotSet, limits,
+    RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -302,36 +302,44 @@ fn holdings(own: SiteId, told: &BTreeMap<SiteId, Inventory>) -> BySlot<Vec<(Site
     let mut all = BySlot::default();
     for (site, inventory) in told {
         for (owner, slots) in &inventory.owners {
-            for (slot, epoch) in slots.iter() {
-                holding_of(&mut all, slot, *site).token = match owner == site {
+            for (run, epoch) in slots.runs() {
+                let token = match owner == site {
                     true => Right::Held(epoch),
                     false => Right::Gone { epoch, to: *owner },
                 };
+                note(&mut all, run, *site, |holding| holding.token = token);
             }
         }
-        for run in &inventory.copies {
-            for slot in run.slots.iter() {
-                holding_of(&mut all, slot, *site).copy = Some(run.copy);
+        for copies in &inventory.copies {
+            for run in copies.slots.runs() {
+                note(&mut all, run, *site, |holding| holding.copy = Some(copies.copy));
             }
         }
-        for (to, slots) in &inventory.frozen {
-            for slot in slots.iter().filter(|_| *to == own) {
-                let epoch = Epoch::default();
-                holding_of(&mut all, slot, *site).token = Right::Frozen { epoch, to: *to };
+        for (to, slots) in inventory.frozen.iter().filter(|(to, _)| *to == own) {
+            for run in slots.runs() {
+                let token = Right::Frozen { epoch: Epoch::default(), to: *to };
+                note(&mut all, run, *site, |holding| holding.token = token);
             }
         }
     }
     all
 }
 
-/// What a site knows of a slot; the sites come one after the other.
-fn holding_of(all: &mut BySlot<Vec<(SiteId, Holding)>>, slot: Slot, site: SiteId) -> &mut Holding {
-    if !all.contains(slot) {
-        all.insert(slot, Vec::new());
-    }
-    let of_slot = all.get_mut(slot).expect("it was inserted just now");
-    if of_slot.last().is_none_or(|(last, _)| *last != site) {
-        of_slot.push((site, Holding::default()));
-    }
-    &mut of_slot.last_mut().expect("it was added just now").1
+/// Notes what a site knows of slots; the sites come one after the other.
+fn note(
+    all: &mut BySlot<Vec<(SiteId, Holding)>>,
+    run: SlotRun,
+    site: SiteId,
+    change: impl Fn(&mut Holding),
+) {
+    all.update(run, |known| {
+        let mut of_slot = known.cloned().unwrap_or_default();
+        if of_slot.last().is_none_or(|(last, _)| *last != site) {
+            of_slot.push((site, Holding::default()));
+        }
+        if let Some((_, holding)) = of_slot.last_mut() {
+            change(holding);
+        }
+        Some(of_slot)
+    });
 }

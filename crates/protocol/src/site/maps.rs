@@ -9,7 +9,7 @@ use super::machine::tokens::Token;
 use super::trial::Bug;
 use crate::global::map::exchange::{compare, handle, push};
 use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};
-use model::{Command, Giving, NodeId, SiteId, Slot, SlotSet};
+use model::{Command, Giving, NodeId, SiteId, Slot, SlotRun, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
@@ -79,7 +79,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             false => Source::Kept,
         };
         let holder = |slot| self.machine.holder(slot).map(|(owner, epoch)| Fact { epoch, owner });
-        let facts = changed.iter().filter_map(|slot| Some((slot, holder(slot)?)));
+        let alike = |run: SlotRun| run.cut(|slot| self.machine.same_holder_until(slot));
+        let alike = changed.runs().flat_map(alike);
+        let facts = alike.filter_map(|run| Some((run, holder(run.first)?)));
         for run in runs_of(facts) {
             self.routing.learn(run, source, self.now.monotonic);
         }

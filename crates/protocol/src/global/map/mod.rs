@@ -22,7 +22,7 @@ mod simulation;
 
 pub use exchange::Exchange;
 pub use facts::{Fact, Facts, Raised, RunFact};
-use model::{Epoch, SiteId, Slot, SlotSet, limits};
+use model::{Epoch, SiteId, Slot, SlotRun, SlotSet, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -180,14 +180,14 @@ fn joined(runs: impl IntoIterator<Item = RunFact>) -> Vec<RunFact> {
     joined
 }
 
-/// Slots and the facts about them, as runs.
-pub fn runs_of(slots: impl IntoIterator<Item = (Slot, Fact)>) -> Vec<RunFact> {
+/// Slots and the facts about them, in as few runs as there can be.
+pub fn runs_of(slots: impl IntoIterator<Item = (SlotRun, Fact)>) -> Vec<RunFact> {
     let mut runs: Vec<RunFact> = Vec::new();
-    for (slot, fact) in slots {
-        let slot = slot.number();
+    for (SlotRun { first, last }, fact) in slots {
+        let (first, last) = (first.number(), last.number());
         match runs.last_mut() {
-            Some(run) if run.fact == fact && run.last + 1 == slot => run.last = slot,
-            _ => runs.push(RunFact { first: slot, last: slot, fact }),
+            Some(run) if run.fact == fact && run.last + 1 == first => run.last = last,
+            _ => runs.push(RunFact { first, last, fact }),
         }
     }
     runs

@@ -14,28 +14,23 @@ use super::apply::Applying;
 use super::keyspaces::Owner;
 use super::lineage::Whose;
 use super::slot_rows::{self, Stale, Value};
-use super::stores::Store;
+use super::stores::{Store, Stores};
 use super::{MachineError, tables};
-use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotSet, Tag};
-use std::collections::{BTreeMap, BTreeSet};
+use model::{BySlot, KeyspaceId, SiteId, Slot, SlotCopy, SlotRun, SlotSet, Tag};
+use std::collections::BTreeSet;
 use storage::state::{Read, State};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
 /// What comes before a copy in a row; 0: there is none.
 const FORMAT: u8 = 1;
 
-/// A copy, and where it lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyHere {
-    /// What it is; of one that is fed the position is behind.
-    pub copy: SlotCopy,
-    pub(super) stores: BTreeMap<KeyspaceId, Store>,
-}
-
 /// All copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Copies {
-    pub(super) by_slot: BySlot<CopyHere>,
+    /// What they are; of those that are fed the position is behind.
+    pub(super) by_slot: BySlot<SlotCopy>,
+    /// Where their records lie.
+    pub(super) stores: Stores,
     /// Those that no stream feeds.
     pub(super) unfed: SlotSet,
     /// Those that a version without copies wrote, and that have no rows of their own yet.
@@ -47,10 +42,11 @@ impl Copies {
     pub(super) fn load(state: &impl Read) -> Result<Copies, MachineError> {
         let damaged = || MachineError::Damaged { table: tables::COPIED as char };
         let mut all = Copies::default();
-        all.rows = slot_rows::load(state, |slot, copy: &Option<SlotCopy>| {
-            if let Some(copy) = *copy {
-                all.by_slot.insert(slot, CopyHere { copy, stores: BTreeMap::new() });
-                all.unfed.insert(slot);
+        all.rows = slot_rows::load(state, |run, copy: &Option<SlotCopy>| {
+            all.by_slot.set(run, *copy);
+            match copy {
+                Some(_) => all.unfed.insert_run(run),
+                None => all.unfed.remove_run(run),
             }
         })?;
         for (key, row) in super::rows(state, tables::COPIED)? {
@@ -58,8 +54,8 @@ impl Copies {
                 let (keyspace, slot) = tables::parse_store(&key)?;
                 let (generation, len) = take_varint(&row)?;
                 let (count, _) = take_varint(&row[len..])?;
-                let here = all.by_slot.get_mut(slot)?;
-                here.stores.insert(keyspace, Store { generation, count });
+                all.by_slot.get(slot)?;
+                all.stores.insert((slot, keyspace), Store { generation, count });
                 Some(())
             })();
             read.ok_or_else(damaged)?;
@@ -69,10 +65,22 @@ impl Copies {
 
     /// The generations under which copies lie, and their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (u64, Owner)> + '_ {
-        self.by_slot.iter().flat_map(|(slot, here)| {
-            let owner = move |keyspace| Owner::Copied { keyspace, slot };
-            here.stores.iter().map(move |(at, store)| (store.generation, owner(*at)))
-        })
+        let owner = |keyspace, slot| Owner::Copied { keyspace, slot };
+        self.stores.iter().map(move |((slot, id), store)| (store.generation, owner(*id, *slot)))
+    }
+
+    /// Where the records of some copies lie.
+    pub(super) fn stores_of(
+        &self,
+        run: SlotRun,
+    ) -> impl Iterator<Item = ((Slot, KeyspaceId), Store)> + '_ {
+        let all = (run.first, KeyspaceId(0))..=(run.last, KeyspaceId(u32::MAX));
+        self.stores.range(all).map(|(at, store)| (*at, *store))
+    }
+
+    /// How many keys some copies have.
+    pub(super) fn keys_of(&self, run: SlotRun) -> u64 {
+        self.stores_of(run).map(|(_, store)| store.count).sum()
     }
 }
 
@@ -121,7 +129,7 @@ fn encode_store(store: Store) -> Vec<u8> {
 impl super::Known {
     /// The copy of a slot, as far as it has come.
     pub(super) fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
-        let mut copy = self.copies.by_slot.get(slot)?.copy;
+        let mut copy = *self.copies.by_slot.get(slot)?;
         if !self.copies.unfed.contains(slot)
             && let Some(mirror) = self.mirrors.0.get(&copy.origin)
         {
@@ -129,45 +137,62 @@ impl super::Known {
         }
         Some(copy)
     }
+
+    /// A slot up to which all have the same copy as this one, or none.
+    pub(super) fn same_copy_until(&self, slot: Slot) -> Slot {
+        self.copies.by_slot.run_at(slot).0.min(self.copies.unfed.run_at(slot).0)
+    }
 }
 
 impl<S: State> Applying<'_, S> {
-    /// A copy comes into the place of what copy there is. What is remembered with it is moved separately.
+    /// Copies come into the place of what copies there are. What is remembered with them is moved separately.
     pub(super) fn put_copy(
         &mut self,
-        slot: Slot,
+        run: SlotRun,
         copy: SlotCopy,
-        stores: BTreeMap<KeyspaceId, Store>,
+        mut stores: Stores,
         is_fed: bool,
     ) {
-        self.drop_copy(slot);
-        for (keyspace, store) in &stores {
-            let owner = Owner::Copied { keyspace: *keyspace, slot };
+        self.drop_copy(run);
+        for ((slot, keyspace), store) in &stores {
+            let owner = Owner::Copied { keyspace: *keyspace, slot: *slot };
             self.known.keyspaces.own(store.generation, owner);
-            self.overlay.put(tables::copied(*keyspace, slot), encode_store(*store));
+            self.overlay.put(tables::copied(*keyspace, *slot), encode_store(*store));
         }
-        self.known.copies.rows.note(slot);
-        self.known.copies.by_slot.insert(slot, CopyHere { copy, stores });
+        let copies = &mut self.known.copies;
+        copies.rows.note(run);
+        copies.by_slot.set(run, Some(copy));
+        copies.stores.append(&mut stores);
         if !is_fed {
-            self.known.copies.unfed.insert(slot);
+            copies.unfed.insert_run(run);
         }
     }
 
     /// No stream feeds these copies any more: they stay as they are.
-    pub(super) fn unfeed(&mut self, slots: impl IntoIterator<Item = Slot>) {
-        for slot in slots {
-            let Some(copy) = self.known.copy_of(slot) else { continue };
-            if !self.known.copies.unfed.contains(slot) {
-                self.known.copies.unfed.insert(slot);
-                self.known.copies.rows.note(slot);
-                if let Some(here) = self.known.copies.by_slot.get_mut(slot) {
-                    here.copy = copy;
+    pub(super) fn unfeed(&mut self, slots: &SlotSet) {
+        for slots in slots.runs() {
+            let known = &self.known;
+            let alike: Vec<SlotRun> = slots.cut(|slot| known.same_copy_until(slot)).collect();
+            for run in alike {
+                let Some(copy) = self.known.copy_of(run.first) else { continue };
+                if self.known.copies.unfed.contains(run.first) {
+                    continue;
                 }
-                if let Some(mirror) = self.known.mirrors.0.get_mut(&copy.origin)
-                    && mirror.whole.remove(slot).is_some()
-                {
-                    self.known.mirrors.1.insert(copy.origin);
-                }
+                self.known.copies.unfed.insert_run(run);
+                self.known.copies.rows.note(run);
+                self.known.copies.by_slot.set(run, Some(copy));
+                self.starve(copy.origin, run);
+            }
+        }
+    }
+
+    /// The mirror of a site feeds these slots no more.
+    fn starve(&mut self, origin: SiteId, run: SlotRun) {
+        if let Some(mirror) = self.known.mirrors.0.get_mut(&origin) {
+            let before = mirror.whole.len();
+            mirror.whole.set(run, None);
+            if mirror.whole.len() != before {
+                self.known.mirrors.1.insert(origin);
             }
         }
     }
@@ -175,13 +200,12 @@ impl<S: State> Applying<'_, S> {
     /// Brings what an older version wrote into rows of this one.
     pub(super) fn copy_mirrored(&mut self) {
         for slot in std::mem::take(&mut self.known.copies.unwritten) {
-            let Some(CopyHere { copy, stores }) = self.known.copies.by_slot.get(slot).cloned()
-            else {
-                continue;
-            };
-            self.known.copies.rows.note(slot);
-            for (keyspace, store) in stores {
-                self.overlay.remove(tables::mirrored(copy.origin, keyspace, slot));
+            let Some(copy) = self.known.copies.by_slot.get(slot) else { continue };
+            let origin = copy.origin;
+            let run = SlotRun::one(slot);
+            self.known.copies.rows.note(run);
+            for ((_, keyspace), store) in self.known.copies.stores_of(run) {
+                self.overlay.remove(tables::mirrored(origin, keyspace, slot));
                 self.overlay.put(tables::copied(keyspace, slot), encode_store(store));
             }
         }
@@ -190,37 +214,45 @@ impl<S: State> Applying<'_, S> {
     /// Brings the copies that changed into the state.
     pub(super) fn write_copies(&mut self) {
         let Copies { rows, by_slot, .. } = &mut self.known.copies;
-        rows.write(&mut self.overlay, None, |slot| by_slot.get(slot).map(|here| here.copy));
+        rows.write(&mut self.overlay, None, |slot| {
+            let (last, copy) = by_slot.run_at(slot);
+            (last, copy.copied())
+        });
     }
 
-    /// Takes a copy away, without its records and what is remembered with them.
-    pub(super) fn remove_copy(&mut self, slot: Slot) -> BTreeMap<KeyspaceId, Store> {
-        let Some(here) = self.known.copies.by_slot.remove(slot) else { return BTreeMap::new() };
-        if self.known.copies.unfed.contains(slot) {
-            self.known.copies.unfed.remove(slot);
-        } else if let Some(mirror) = self.known.mirrors.0.get_mut(&here.copy.origin)
-            && mirror.whole.remove(slot).is_some()
-        {
-            self.known.mirrors.1.insert(here.copy.origin);
+    /// Takes copies away, without their records and what is remembered with them.
+    pub(super) fn remove_copy(&mut self, slots: SlotRun) -> Stores {
+        let known = &self.known;
+        let alike: Vec<SlotRun> = slots.cut(|slot| known.same_copy_until(slot)).collect();
+        for run in alike {
+            let Some(copy) = self.known.copies.by_slot.get(run.first) else { continue };
+            let origin = copy.origin;
+            match self.known.copies.unfed.contains(run.first) {
+                true => self.known.copies.unfed.remove_run(run),
+                false => self.starve(origin, run),
+            }
+            self.known.copies.by_slot.set(run, None);
+            self.known.copies.rows.note(run);
         }
-        self.known.copies.rows.note(slot);
-        for (keyspace, store) in &here.stores {
-            self.overlay.remove(tables::copied(*keyspace, slot));
+        let stores: Stores = self.known.copies.stores_of(slots).collect();
+        for (at, store) in &stores {
+            self.known.copies.stores.remove(at);
+            self.overlay.remove(tables::copied(at.1, at.0));
             self.known.keyspaces.disown(store.generation);
         }
-        here.stores
+        stores
     }
 
-    /// Throws a copy away.
-    pub(super) fn drop_copy(&mut self, slot: Slot) {
-        let stores = self.remove_copy(slot);
+    /// Throws copies away.
+    pub(super) fn drop_copy(&mut self, run: SlotRun) {
+        let stores = self.remove_copy(run);
         stores.into_values().for_each(|store| self.discard(store.generation));
-        self.drop_answers(slot, Whose::Copied);
+        self.drop_answers(run, Whose::Copied);
     }
 
     /// Where a fed copy has a keyspace's records.
     pub(super) fn copied_store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
-        self.known.copies.by_slot.get(slot)?.stores.get(&keyspace).copied()
+        self.known.copies.stores.get(&(slot, keyspace)).copied()
     }
 
     /// Gives a keyspace's records of a copy another place, or none, or counts them anew.
@@ -230,10 +262,13 @@ impl<S: State> Applying<'_, S> {
         slot: Slot,
         store: Option<Store>,
     ) {
-        let Some(here) = self.known.copies.by_slot.get_mut(slot) else { return };
+        if !self.known.copies.by_slot.contains(slot) {
+            return;
+        }
+        let stores = &mut self.known.copies.stores;
         let old = match store {
-            Some(store) => here.stores.insert(keyspace, store),
-            None => here.stores.remove(&keyspace),
+            Some(store) => stores.insert((slot, keyspace), store),
+            None => stores.remove(&(slot, keyspace)),
         };
         let is_other = old.map(|old| old.generation) != store.map(|store| store.generation);
         if let Some(old) = old.filter(|_| is_other) {
@@ -260,9 +295,8 @@ impl<S: State> Applying<'_, S> {
 
     /// A keyspace is dropped.
     pub(super) fn drop_copied(&mut self, keyspace: KeyspaceId) {
-        let with = |(_, here): &(Slot, &CopyHere)| here.stores.contains_key(&keyspace);
-        let slots: Vec<Slot> =
-            self.known.copies.by_slot.iter().filter(with).map(|(slot, _)| slot).collect();
+        let of_keyspace = self.known.copies.stores.keys().filter(|(_, id)| *id == keyspace);
+        let slots: Vec<Slot> = of_keyspace.map(|(slot, _)| *slot).collect();
         slots.into_iter().for_each(|slot| self.set_copied_store(keyspace, slot, None));
     }
 }
@@ -280,8 +314,8 @@ impl<S: State> super::Machine<S> {
 
     /// The copies here, and how many keys are in each.
     pub fn copies(&self) -> impl Iterator<Item = (Slot, SlotCopy, u64)> + '_ {
-        self.known.copies.by_slot.iter().filter_map(|(slot, here)| {
-            let keys = here.stores.values().map(|store| store.count).sum();
+        self.known.copies.by_slot.slots().filter_map(|slot| {
+            let keys = self.known.copies.keys_of(SlotRun::one(slot));
             Some((slot, self.known.copy_of(slot)?, keys))
         })
     }

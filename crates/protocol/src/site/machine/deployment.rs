@@ -22,10 +22,10 @@ use crate::deployment::registry::Acceptor;
 use crate::deployment::registry::trial::Planted;
 use crate::global::backups::kept_at;
 use model::{
-    Answer, Bytes, Changed, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry,
-    RegistryChange, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet,
+    Answer, BySlot, Bytes, Changed, DeploymentId, Epoch, Keyspace, KeyspaceId, Refusal, Registry,
+    RegistryChange, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun, SlotSet,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::state::{Read, State};
 use wire::entry::{
@@ -51,7 +51,7 @@ pub(super) struct Deployment {
     pub(super) member: Option<Membership>,
     pub(super) ring: Bytes,
     pub(super) pinned: SlotSet,
-    pub(super) registered: BTreeMap<Slot, (SiteId, Epoch)>,
+    pub(super) registered: BySlot<(SiteId, Epoch)>,
     registered_rows: Stale,
     /// The sites whose mirrors are kept here.
     pub(super) backs_up: BTreeSet<SiteId>,
@@ -68,9 +68,9 @@ impl Deployment {
     pub(super) fn load(state: &impl Read) -> Result<Deployment, MachineError> {
         let member = membership(state)?;
         let ring = state.get(tables::RING)?.unwrap_or_default();
-        let mut registered = BTreeMap::new();
-        let registered_rows = slot_rows::load(state, |slot, holder: &Option<(SiteId, Epoch)>| {
-            registered.extend(holder.map(|holder| (slot, holder)));
+        let mut registered = BySlot::default();
+        let registered_rows = slot_rows::load(state, |run, holder: &Option<(SiteId, Epoch)>| {
+            registered.set(run, *holder);
         })?;
         let pinned = match state.get(tables::PINNED)? {
             Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
@@ -249,10 +249,10 @@ impl<S: State> Applying<'_, S> {
     /// Slots stay here whatever the hash says, or no longer.
     pub(super) fn pin(&mut self, slots: &SlotSet, pinned: bool) {
         let before = self.known.deployment.pinned.clone();
-        for slot in slots.iter() {
+        for run in slots.runs() {
             match pinned {
-                true => self.known.deployment.pinned.insert(slot),
-                false => self.known.deployment.pinned.remove(slot),
+                true => self.known.deployment.pinned.insert_run(run),
+                false => self.known.deployment.pinned.remove_run(run),
             }
         }
         let after = &self.known.deployment.pinned;
@@ -274,15 +274,18 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         self.member()?;
         self.learn_owner(holder, slots);
-        for (slot, epoch) in slots.iter() {
-            let known = self.known.deployment.registered.get(&slot);
-            if known.is_some_and(|(_, known)| *known >= epoch) {
-                continue;
+        let Deployment { registered, registered_rows, .. } = &mut self.known.deployment;
+        for (run, epoch) in slots.runs() {
+            let older: Vec<SlotRun> = run
+                .cut(|slot| registered.run_at(slot).0)
+                .filter(|run| registered.get(run.first).is_none_or(|(_, known)| *known < epoch))
+                .collect();
+            for run in older {
+                registered.set(run, Some((holder, epoch)));
+                registered_rows.note(run);
+                // The map of slots follows.
+                self.known.slots.news.tokens.insert_run(run);
             }
-            self.known.deployment.registered.insert(slot, (holder, epoch));
-            self.known.deployment.registered_rows.note(slot);
-            // The map of slots follows.
-            self.known.slots.news.tokens.insert(slot);
         }
         Ok(self.done_now())
     }
@@ -290,7 +293,10 @@ impl<S: State> Applying<'_, S> {
     /// Brings the registered owners that changed into the state.
     pub(super) fn write_registered(&mut self) {
         let Deployment { registered_rows, registered, .. } = &mut self.known.deployment;
-        registered_rows.write(&mut self.overlay, None, |slot| registered.get(&slot).copied());
+        registered_rows.write(&mut self.overlay, None, |slot| {
+            let (last, holder) = registered.run_at(slot);
+            (last, holder.copied())
+        });
     }
 
     fn set_member(&mut self, member: Membership) {
@@ -329,7 +335,12 @@ impl super::Known {
             Token::Held(epoch) | Token::Leaving { epoch, .. } => Some((own, epoch)),
             Token::Gone { epoch, to } => Some((to, epoch)),
         };
-        let by_word = self.deployment.registered.get(&slot).copied();
+        let by_word = self.deployment.registered.get(slot).copied();
         by_token.into_iter().chain(by_word).max_by_key(|(_, epoch)| *epoch)
+    }
+
+    /// A slot up to which all have the same owner in these records as this one.
+    pub(super) fn same_holder_until(&self, slot: Slot) -> Slot {
+        self.slots.token_run(slot).0.min(self.deployment.registered.run_at(slot).0)
     }
 }

@@ -19,8 +19,8 @@ use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use model::{
-    Answer, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
-    limits,
+    Answer, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun,
+    SlotSet, limits,
 };
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -142,10 +142,9 @@ impl<S: State> Applying<'_, S> {
                     return Ok(Answer::Done(self.known.head.revision));
                 }
                 // What a promotion took from under the move is not its to give.
-                let leaving: SlotSet =
-                    one.slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect();
-                for slot in leaving.iter() {
-                    self.step(slot, |holding, fences| holding.release(fences));
+                let leaving = self.known.slots_to_give(number, &one);
+                for run in self.alike(&leaving) {
+                    self.step(run, |holding, fences| holding.release(fences));
                 }
                 self.pin(&leaving, false);
                 self.end_giving(number);
@@ -157,15 +156,17 @@ impl<S: State> Applying<'_, S> {
                 if self.known.is_failover_open() {
                     return Err(FAILOVER_OPEN.into());
                 }
-                for (slot, epoch) in slots.iter() {
-                    if self.is_leaving_by(number, slot) {
-                        self.step(slot, |holding, fences| {
-                            holding.reclaim(epoch, fences);
-                            Records::Stay
-                        });
+                for (slots, epoch) in &slots.0 {
+                    for run in self.alike(slots) {
+                        if self.known.is_leaving_by(number, run.first) {
+                            self.step(run, |holding, fences| {
+                                holding.reclaim(*epoch, fences);
+                                Records::Stay
+                            });
+                        }
                     }
                 }
-                if !one.slots.iter().any(|slot| self.is_leaving_by(number, slot)) {
+                if self.known.slots_to_give(number, &one).is_empty() {
                     self.end_giving(number);
                 }
             }
@@ -201,7 +202,9 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::TooMany { what: "slots of one move", max }.into());
         }
         // What is on its way already, or has gone, is not waited for.
-        let slots: SlotSet = slots.iter().filter(|slot| self.is_held(*slot)).collect();
+        let mut held = self.alike(slots);
+        held.retain(|run| self.is_held(run.first));
+        let slots: SlotSet = held.into_iter().collect();
         if slots.is_empty() {
             return Err(MoveError::NotHeld.into());
         }
@@ -236,9 +239,9 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<u64, Stopped> {
         self.next_revision();
         let number = self.known.head.revision.0;
-        for slot in slots.iter() {
-            let epoch = self.known.slots.token(slot).epoch();
-            self.set_token(slot, Token::Leaving { epoch, number, frozen: false });
+        for run in self.alike(&slots) {
+            let epoch = self.known.slots.token(run.first).epoch();
+            self.set_token(run, Token::Leaving { epoch, number, frozen: false });
         }
         for keyspace in self.known.keyspaces.globals() {
             self.set_cursor(&cursor(number), keyspace, Revision(number))?;
@@ -256,17 +259,13 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    fn is_leaving_by(&self, number: u64, slot: Slot) -> bool {
-        self.known.is_leaving_by(number, slot)
-    }
-
     /// Changes the tokens of a move's slots, but not of those that a promotion has taken since.
     fn set_tokens(&mut self, number: u64, slots: &SlotSet, token: impl Fn(Token) -> Token) {
-        for slot in
-            slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect::<Vec<_>>()
-        {
-            let next = token(self.known.slots.token(slot));
-            self.set_token(slot, next);
+        for run in self.alike(slots) {
+            if self.known.is_leaving_by(number, run.first) {
+                let next = token(self.known.slots.token(run.first));
+                self.set_token(run, next);
+            }
         }
     }
 
@@ -288,14 +287,24 @@ impl<S: State> Applying<'_, S> {
 impl super::Known {
     /// The epochs that a move's slots are going to have with their receiver.
     pub(super) fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
-        let slots = self.slots_to_give(number, one);
-        SlotEpochs::gather(slots.iter().map(|slot| (slot, self.slots.token(slot).epoch().next())))
+        let runs = self.runs_to_give(number, one);
+        SlotEpochs::of_runs(runs.map(|run| (run, self.slots.token(run.first).epoch().next())))
     }
 
     /// The slots that a move still gives. What a failover took from under it is not its to give, also when
     /// it has come back since and another move gives it.
     pub(super) fn slots_to_give(&self, number: u64, one: &Move) -> SlotSet {
-        one.slots.iter().filter(|slot| self.is_leaving_by(number, *slot)).collect()
+        self.runs_to_give(number, one).collect()
+    }
+
+    fn runs_to_give<'a>(
+        &'a self,
+        number: u64,
+        one: &'a Move,
+    ) -> impl Iterator<Item = SlotRun> + 'a {
+        let alike = |run: SlotRun| run.cut(|slot| self.slots.token_run(slot).0);
+        let runs = one.slots.runs().flat_map(alike);
+        runs.filter(move |run| self.is_leaving_by(number, run.first))
     }
 
     fn is_leaving_by(&self, number: u64, slot: Slot) -> bool {

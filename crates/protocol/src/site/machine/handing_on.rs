@@ -10,13 +10,13 @@ use super::apply::Applying;
 use super::copying::item_bytes;
 use super::lineage::Whose;
 use super::receiving::{self, Arrival};
+use super::stores::{Stores, stores_in};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::{Records, Token as Right};
 use model::{
     Answer, Bytes, Epoch, HandedOn, KeyspaceId, MoveError, MoveId, SiteId, Slot, SlotEpochs,
-    SlotSet, StagedItem, limits,
+    SlotRun, SlotSet, StagedItem, limits,
 };
-use std::collections::BTreeMap;
 use storage::state::State;
 
 /// Where a copy goes on.
@@ -58,29 +58,30 @@ impl<S: State> Applying<'_, S> {
         let mut arrival = self.known.arrivals.under_way.remove(&id).expect("it was found just now");
         let globals = self.known.keyspaces.globals();
         for one in copies {
-            for slot in one.slots.iter() {
+            for run in self.alike(&one.slots) {
                 let known = match one.owner {
                     Some((to, epoch)) => Right::Gone { epoch, to },
                     None => Right::Never,
                 };
                 let mut is_taken = false;
-                self.step(slot, |holding, fences| {
+                self.step(run, |holding, fences| {
                     is_taken = holding.take_copy(one.copy, known, id.from, fences);
                     Records::Stay
                 });
                 if !is_taken {
                     continue;
                 }
-                let mut stores = BTreeMap::new();
+                let mut stores = Stores::new();
                 for keyspace in &globals {
-                    if let Some(store) = arrival.stores.remove(&(*keyspace, slot)) {
-                        self.overlay.remove(tables::staged(id, *keyspace, slot));
+                    for (at, store) in stores_in(&arrival.stores, *keyspace, run) {
+                        arrival.stores.remove(&at);
+                        self.overlay.remove(tables::staged(id, *keyspace, at.1));
                         self.known.keyspaces.disown(store.generation);
-                        stores.insert(*keyspace, store);
+                        stores.insert((at.1, *keyspace), store);
                     }
                 }
-                self.put_copy(slot, one.copy, stores, false);
-                self.move_answers(slot, Whose::Staged(id), Whose::Copied);
+                self.put_copy(run, one.copy, stores, false);
+                self.move_answers(run, Whose::Staged(id), Whose::Copied);
             }
         }
         // What was not taken.
@@ -111,7 +112,9 @@ impl<S: State> Machine<S> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let first = from.as_ref().map(|(slot, ..)| *slot);
         for slot in slots.iter().filter(|slot| first.is_none_or(|first| *slot >= first)) {
-            let Some(here) = self.known.copies.by_slot.get(slot) else { continue };
+            if !self.known.copies.by_slot.contains(slot) {
+                continue;
+            }
             let at = from.as_ref().filter(|(of, ..)| *of == slot);
             if at.is_none() {
                 // An earlier version remembered what belongs to a copy as the site's own.
@@ -121,15 +124,15 @@ impl<S: State> Machine<S> {
                     items.extend(answers);
                 }
             }
-            for (keyspace, store) in &here.stores {
+            for ((_, keyspace), store) in self.known.copies.stores_of(SlotRun::one(slot)) {
                 let key = match at {
-                    Some((_, of, _)) if of > keyspace => continue,
-                    Some((_, of, key)) if of == keyspace => &key[..],
+                    Some((_, of, _)) if *of > keyspace => continue,
+                    Some((_, of, key)) if *of == keyspace => &key[..],
                     _ => b"",
                 };
                 let (_, until) = tables::records(store.generation);
                 let prefix_bytes = tables::record_prefix_bytes(store.generation);
-                let (keyspace, mut stopped_at) = (*keyspace, None);
+                let mut stopped_at = None;
                 self.state.scan(
                     &tables::record(store.generation, key),
                     Some(&until),

@@ -12,7 +12,7 @@
 use super::apply::Applying;
 use super::tokens::{Token, take_epochs};
 use super::{MachineError, tables};
-use model::{Epoch, SlotCopy, SlotEpochs};
+use model::{Epoch, SlotCopy, SlotEpochs, SlotRun};
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
 use wire::entry::take_varint;
@@ -45,14 +45,14 @@ impl<S: State> Applying<'_, S> {
                 if !is_kept(self.known.slots.token(slot)) {
                     continue;
                 }
-                let stores = self.take_stores(slot);
+                let stores = self.take_stores(SlotRun::one(slot));
                 let before = Epoch { count: epoch.count.saturating_sub(1), ..epoch };
                 let copy = SlotCopy::retained(before, own);
                 // It may be the destination's backup, too, and have a mirror of later.
                 if self.known.copy_of(slot).is_some_and(|other| other.tag > copy.tag) {
                     stores.into_values().for_each(|store| self.discard(store.generation));
                 } else {
-                    self.put_copy(slot, copy, stores, false);
+                    self.put_copy(SlotRun::one(slot), copy, stores, false);
                 }
             }
         }

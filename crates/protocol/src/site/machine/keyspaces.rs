@@ -126,6 +126,11 @@ impl Keyspaces {
         self.spaces.get(&id).is_some_and(|space| space.keyspace.spec.is_global())
     }
 
+    /// Whether any is global.
+    pub(super) fn has_globals(&self) -> bool {
+        self.spaces.values().any(|space| space.keyspace.spec.is_global())
+    }
+
     /// The global ones.
     pub(super) fn globals(&self) -> Vec<KeyspaceId> {
         let globals = self.spaces.values().filter(|space| space.keyspace.spec.is_global());

@@ -10,7 +10,7 @@
 
 use super::apply::Applying;
 use super::requests::Asker;
-use model::{MoveId, SiteId, Slot};
+use model::{MoveId, SiteId, Slot, SlotRun};
 use storage::state::State;
 
 /// The records of a slot that an answer is about.
@@ -28,22 +28,22 @@ pub(super) enum Whose {
 }
 
 impl<S: State> Applying<'_, S> {
-    /// Records of a slot become others: what is remembered goes with them, in the place of what is there.
-    pub(super) fn move_answers(&mut self, slot: Slot, from: Whose, to: Whose) {
-        self.drop_answers(slot, to);
-        self.add_answers(slot, from, to);
+    /// Records of slots become others: what is remembered goes with them, in the place of what is there.
+    pub(super) fn move_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
+        self.drop_answers(run, to);
+        self.add_answers(run, from, to);
     }
 
-    /// Records of a slot are this site's own now, in the place of those that it had, if it had any.
-    pub(super) fn serve_answers(&mut self, slot: Slot, from: Whose, had_own: bool) {
+    /// Records of slots are this site's own now, in the place of those that it had, if it had any.
+    pub(super) fn serve_answers(&mut self, run: SlotRun, from: Whose, had_own: bool) {
         if had_own {
-            self.drop_answers(slot, Whose::Own);
+            self.drop_answers(run, Whose::Own);
         }
-        self.add_answers(slot, from, Whose::Own);
+        self.add_answers(run, from, Whose::Own);
     }
 
-    fn add_answers(&mut self, slot: Slot, from: Whose, to: Whose) {
-        for asker in self.known.clients.askers(from, Some(slot)) {
+    fn add_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
+        for asker in self.known.clients.askers(from, run) {
             match self.take_answers(asker) {
                 Ok(answers) => {
                     let asker = Asker { whose: to, ..asker };
@@ -56,16 +56,16 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Records of a slot go.
-    pub(super) fn drop_answers(&mut self, slot: Slot, whose: Whose) {
-        for asker in self.known.clients.askers(whose, Some(slot)) {
+    /// Records of slots go.
+    pub(super) fn drop_answers(&mut self, run: SlotRun, whose: Whose) {
+        for asker in self.known.clients.askers(whose, run) {
             self.forget(asker);
         }
     }
 
     /// Records of many slots go.
     pub(super) fn drop_all_answers(&mut self, whose: Whose, is_one: impl Fn(Slot) -> bool) {
-        for asker in self.known.clients.askers(whose, None) {
+        for asker in self.known.clients.askers(whose, SlotRun::ALL) {
             if asker.slot.is_some_and(&is_one) {
                 self.forget(asker);
             }

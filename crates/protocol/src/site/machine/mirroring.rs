@@ -14,11 +14,9 @@
 
 use super::apply::Applying;
 use super::lineage::Whose;
-use super::tokens::Token;
 use super::{Machine, MachineError, Stopped, changes, tables};
 use model::{
-    Answer, BySlot, Bytes, ChangeKind, Epoch, KeyspaceId, Revision, SiteId, Slot, SlotSet,
-    StagedItem, limits,
+    Answer, Bytes, ChangeKind, KeyspaceId, Revision, SiteId, Slot, SlotSet, StagedItem, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -150,16 +148,7 @@ impl<S: State> Machine<S> {
 
     /// Whether there are global keyspaces, so that there is something to mirror.
     pub fn has_globals(&self) -> bool {
-        !self.known.keyspaces.globals().is_empty()
-    }
-
-    /// The slots that this site holds, those on their way from it among them.
-    pub fn held(&self) -> BySlot<Epoch> {
-        let held = |slot: Slot| match self.known.slots.token(slot) {
-            Token::Held(epoch) | Token::Leaving { epoch, .. } => Some((slot, epoch)),
-            Token::Never | Token::Gone { .. } => None,
-        };
-        Slot::all().filter_map(held).collect()
+        self.known.keyspaces.has_globals()
     }
 
     /// Copies a slot from a place on, until the piece is full. Where to go on; `None`: that was all.

@@ -17,7 +17,7 @@
 
 use super::super::trial::Bug;
 use super::apply::Applying;
-use super::copies::{Copies, CopyHere};
+use super::copies::Copies;
 use super::elsewhere::Elsewhere;
 use super::keyspaces::Owner;
 use super::lineage::Whose;
@@ -25,13 +25,14 @@ use super::ownership::FAILOVER_OPEN;
 use super::query::{self, Sight};
 use super::receiving::ANEW;
 use super::requests::Asker;
-use super::stores::{EMPTY, Store};
+use super::stores::{EMPTY, Store, Stores, stores_in};
 use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use model::{
     Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached,
-    Refusal, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotSet, Spread, StagedItem, Tag,
+    Refusal, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun, SlotSet, Spread, StagedItem,
+    Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -98,10 +99,13 @@ impl Mirror {
         (format == FORMAT).then_some(mirror)
     }
 
+    fn whole(&self) -> SlotEpochs {
+        SlotEpochs::of_runs(self.whole.runs().map(|(run, epoch)| (run, *epoch)))
+    }
+
     fn encode_whole(&self) -> Vec<u8> {
         let mut row = Vec::new();
-        let whole = SlotEpochs::gather(self.whole.iter().map(|(slot, epoch)| (slot, *epoch)));
-        put_epochs(&whole, &mut row);
+        put_epochs(&self.whole(), &mut row);
         row
     }
 }
@@ -120,7 +124,7 @@ impl Mirrors {
                 let (from, part) = tables::parse_mirror(&key)?;
                 match part {
                     0 => drop(all.insert(from, Mirror::decode(&row)?)),
-                    _ => all.get_mut(&from)?.whole = take_epochs(&row)?.iter().collect(),
+                    _ => all.get_mut(&from)?.whole = take_epochs(&row)?.runs().collect(),
                 }
                 Some(())
             })();
@@ -143,23 +147,25 @@ impl Mirrors {
     /// those that grow: they become copies here, and are written as such when they change.
     pub(super) fn bind(&mut self, copies: &mut Copies) {
         for (from, mirror) in &mut self.0 {
-            for (slot, epoch) in mirror.whole.iter() {
+            for (slots, epoch) in mirror.whole.runs() {
                 let tag = Tag { epoch: *epoch, generation: mirror.number };
                 let copy = SlotCopy { tag, origin: *from, position: mirror.revision };
-                let here = match copies.by_slot.get(slot) {
-                    Some(here) => here.copy,
-                    None => {
-                        let of_slot = mirror.stores.keys().filter(|(_, of)| *of == slot);
-                        let keyspaces: Vec<KeyspaceId> = of_slot.map(|(id, _)| *id).collect();
-                        let take = |id| Some((id, mirror.stores.remove(&(id, slot))?));
-                        let stores = keyspaces.into_iter().filter_map(take).collect();
-                        copies.unwritten.insert(slot);
-                        copies.by_slot.insert(slot, CopyHere { copy, stores });
-                        copy
+                let alike: Vec<SlotRun> = slots.cut(|slot| copies.by_slot.run_at(slot).0).collect();
+                for run in alike {
+                    let here = copies.by_slot.get(run.first).copied();
+                    if here.is_none() {
+                        let of_run = mirror.stores.keys().filter(|(_, of)| run.contains(*of));
+                        for (keyspace, slot) in of_run.copied().collect::<Vec<_>>() {
+                            if let Some(store) = mirror.stores.remove(&(keyspace, slot)) {
+                                copies.stores.insert((slot, keyspace), store);
+                            }
+                        }
+                        copies.unwritten.extend(run.slots());
+                        copies.by_slot.set(run, Some(copy));
                     }
-                };
-                if here.tag == tag && here.origin == *from {
-                    copies.unfed.remove(slot);
+                    if here.is_none_or(|here| here.tag == tag && here.origin == *from) {
+                        copies.unfed.remove_run(run);
+                    }
                 }
             }
         }
@@ -226,8 +232,7 @@ impl<S: State> Applying<'_, S> {
 
     fn mirrored(&self, from: SiteId, with_slots: bool) -> Answer {
         let mirror = &self.known.mirrors.0[&from];
-        let whole = mirror.whole.iter().map(|(slot, epoch)| (slot, *epoch));
-        let whole = if with_slots { SlotEpochs::gather(whole) } else { SlotEpochs::default() };
+        let whole = if with_slots { mirror.whole() } else { SlotEpochs::default() };
         Answer::Mirrored { pieces: mirror.pieces, resume: mirror.resume.clone(), whole }
     }
 
@@ -252,9 +257,10 @@ impl<S: State> Applying<'_, S> {
         }
         if !gone.is_empty() {
             self.forget_parts(from, |slot| gone.contains(slot));
-            let is_fed = |slot: &Slot| self.known.mirrors.0[&from].whole.contains(*slot);
-            let fed: Vec<Slot> = gone.iter().filter(is_fed).collect();
-            self.unfeed(fed);
+            let whole = &self.known.mirrors.0[&from].whole;
+            let alike = gone.runs().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
+            let fed: SlotSet = alike.filter(|run| whole.contains(run.first)).collect();
+            self.unfeed(&fed);
         }
         let mut touched = BTreeSet::new();
         let mut elsewhere = Elsewhere::default();
@@ -276,21 +282,23 @@ impl<S: State> Applying<'_, S> {
             mirror.log_time_ms = reached.log_time_ms;
             mirror.in_step_ms = own_log_time_ms;
             mirror.holds = reached.holds;
-            for (slot, epoch) in reached.whole.iter() {
-                self.complete(from, slot, epoch);
+            for (slots, epoch) in &reached.whole.0 {
+                for run in self.alike(slots) {
+                    self.complete(from, run, *epoch);
+                }
             }
         }
         self.write_mirror(from, !gone.is_empty());
         Ok(())
     }
 
-    /// Everything of a slot has come once: it is a copy, if the rules take it.
-    fn complete(&mut self, from: SiteId, slot: Slot, epoch: Epoch) {
-        let Some(Mirror { number, revision, .. }) = self.known.mirrors.0.get(&from) else { return };
-        let tag = Tag { epoch, generation: *number };
-        let copy = SlotCopy { tag, origin: from, position: *revision };
+    /// Everything of slots that are alike has come once: they are copies, if the rules take them.
+    fn complete(&mut self, from: SiteId, run: SlotRun, epoch: Epoch) {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let tag = Tag { epoch, generation: mirror.number };
+        let copy = SlotCopy { tag, origin: from, position: mirror.revision };
         let mut is_taken = false;
-        self.step(slot, |holding, fences| {
+        self.step(run, |holding, fences| {
             is_taken = holding.may_be_fed(tag, from, fences);
             match is_taken {
                 true => holding.fed(tag, from, fences),
@@ -298,28 +306,37 @@ impl<S: State> Applying<'_, S> {
             }
         });
         if !is_taken {
-            for keyspace in self.known.keyspaces.globals() {
-                self.forget_mirrored(from, (keyspace, slot));
+            for at in self.growing(from, run) {
+                self.forget_mirrored(from, at);
             }
-            return self.drop_answers(slot, Whose::Mirrored(from));
+            return self.drop_answers(run, Whose::Mirrored(from));
         }
-        // It is fed already: what was sent of it came into the copy itself.
+        // It is fed already: what was sent of it came into the copy itself. (What is fed is told from what is
+        // not by the copy, so slots that are alike are all fed or none is.)
         let mirror = self.known.mirrors.0.get(&from);
-        if mirror.is_some_and(|mirror| mirror.whole.get(slot) == Some(&epoch)) {
+        if mirror.is_some_and(|mirror| mirror.whole.get(run.first) == Some(&epoch)) {
             return;
         }
-        let mut stores = BTreeMap::new();
-        for keyspace in self.known.keyspaces.globals() {
-            if let Some(store) = self.take_mirrored(from, (keyspace, slot)) {
+        let mut stores = Stores::new();
+        for at in self.growing(from, run) {
+            if let Some(store) = self.take_mirrored(from, at) {
                 self.known.keyspaces.disown(store.generation);
-                stores.insert(keyspace, store);
+                stores.insert((at.1, at.0), store);
             }
         }
-        self.put_copy(slot, copy, stores, true);
-        self.move_answers(slot, Whose::Mirrored(from), Whose::Copied);
+        self.put_copy(run, copy, stores, true);
+        self.move_answers(run, Whose::Mirrored(from), Whose::Copied);
         let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
-        mirror.whole.insert(slot, epoch);
+        mirror.whole.set(run, Some(epoch));
         self.known.mirrors.1.insert(from);
+    }
+
+    /// Where records of slots grow in a mirror.
+    fn growing(&self, from: SiteId, run: SlotRun) -> Vec<(KeyspaceId, Slot)> {
+        let Some(mirror) = self.known.mirrors.0.get(&from) else { return Vec::new() };
+        let globals = self.known.keyspaces.globals().into_iter();
+        let stores = globals.flat_map(|id| stores_in(&mirror.stores, id, run));
+        stores.map(|(at, _)| at).collect()
     }
 
     fn take_mirror_item(
@@ -412,9 +429,10 @@ impl<S: State> Applying<'_, S> {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
         let stores: Vec<_> =
             mirror.stores.keys().filter(|(of, _)| *of == keyspace).copied().collect();
-        let fed: Vec<Slot> = mirror.whole.slots().collect();
+        let copied = mirror.whole.runs().flat_map(|(run, _)| self.known.copies.stores_of(run));
+        let copied: Vec<_> = copied.map(|(at, _)| at).filter(|(_, of)| *of == keyspace).collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
-        fed.into_iter().for_each(|slot| self.set_copied_store(keyspace, slot, None));
+        copied.into_iter().for_each(|(slot, _)| self.set_copied_store(keyspace, slot, None));
     }
 
     fn forget_parts(&mut self, from: SiteId, is_one: impl Fn(Slot) -> bool) {
@@ -441,8 +459,8 @@ impl<S: State> Applying<'_, S> {
     /// Ends a stream: what it fed stays, what grew goes.
     pub(super) fn forget_mirror(&mut self, from: SiteId) {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
-        let fed: Vec<Slot> = mirror.whole.slots().collect();
-        self.unfeed(fed);
+        let fed: SlotSet = mirror.whole.runs().map(|(run, _)| run).collect();
+        self.unfeed(&fed);
         self.forget_parts(from, |_| true);
         self.known.mirrors.0.remove(&from);
         self.overlay.remove(tables::mirror(from, 0));
@@ -455,10 +473,10 @@ impl<S: State> Applying<'_, S> {
         let sites = self.known.mirrors.0.keys().copied();
         let others: Vec<SiteId> = sites.filter(|site| !fed_here.contains(site)).collect();
         for site in others {
-            let fed: Vec<Slot> = self.known.mirrors.0[&site].whole.slots().collect();
+            let whole = self.known.mirrors.0[&site].whole.clone();
             self.forget_mirror(site);
             if self.planted.is(Bug::DropMirror) {
-                fed.into_iter().for_each(|slot| self.drop_copy(slot));
+                whole.runs().for_each(|(run, _)| self.drop_copy(run));
             }
         }
     }
@@ -506,8 +524,7 @@ impl<S: State> Machine<S> {
     /// How many keys are in the copies that a mirror feeds.
     pub fn mirrored_keys(&self, from: SiteId) -> u64 {
         let Some(mirror) = self.known.mirrors.0.get(&from) else { return 0 };
-        let copies = mirror.whole.slots().filter_map(|slot| self.known.copies.by_slot.get(slot));
-        copies.flat_map(|here| here.stores.values()).map(|store| store.count).sum()
+        mirror.whole.runs().map(|(run, _)| self.known.copies.keys_of(run)).sum()
     }
 
     /// Answers a query from the copy of a slot that a site owned.
@@ -527,10 +544,9 @@ impl<S: State> Machine<S> {
                 return Err(Refusal::NotGlobal("do this without naming a key").into());
             }
         };
-        let here = self.known.copies.by_slot.get(slot);
-        let here = here.filter(|here| here.copy.origin == from);
-        let here = here.ok_or(Refusal::NotHeld(slot))?;
-        let store = here.stores.get(&keyspace);
+        let copy = self.known.copies.by_slot.get(slot);
+        copy.filter(|copy| copy.origin == from).ok_or(Refusal::NotHeld(slot))?;
+        let store = self.known.copies.stores.get(&(slot, keyspace));
         let sight = Sight {
             read: &self.state,
             generation: store.map_or(EMPTY, |store| store.generation),
@@ -574,7 +590,7 @@ mod tests {
         let mut read = Mirror::decode(&row.into()).unwrap();
         let whole = mirror.encode_whole();
         assert_eq!(whole, [3, 2, 1, 2, 9, 9]);
-        read.whole = take_epochs(&whole).unwrap().iter().collect();
+        read.whole = take_epochs(&whole).unwrap().runs().collect();
         assert_eq!(read, mirror);
         assert_eq!(Mirror::decode(&Bytes::from_static(&[2, 5, 6, 0, 0, 0, 0])), None);
         assert_eq!(take_epochs(&[3, 2, 1]), None);

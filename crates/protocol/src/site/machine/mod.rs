@@ -83,7 +83,8 @@ use keyspaces::Keyspaces;
 use mirroring::OwnMirror;
 use mirrors::Mirrors;
 use model::{
-    Answer, Bytes, Epoch, KeyspaceId, MoveId, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotSet,
+    Answer, Bytes, Epoch, KeyspaceId, MoveId, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun,
+    SlotSet,
 };
 use orders::Orders;
 use published::Published;
@@ -303,7 +304,7 @@ impl<S: State> Machine<S> {
         self.state.commit(batch)?;
         let changed = self.published.publish(&mut self.known);
         self.published.end_commit();
-        changed.iter().for_each(|slot| self.changed_tokens.insert(slot));
+        changed.runs().for_each(|run| self.changed_tokens.insert_run(run));
         Ok(())
     }
 
@@ -387,6 +388,25 @@ impl<S: State> Machine<S> {
     /// a site that registered the slot here.
     pub fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {
         self.known.holder(slot)
+    }
+
+    /// A slot up to which all have the same owner in these records as this one.
+    pub fn same_holder_until(&self, slot: Slot) -> Slot {
+        self.known.same_holder_until(slot)
+    }
+
+    /// The token of a slot, and a slot up to which all have the same.
+    pub fn token_run(&self, slot: Slot) -> (Slot, Token) {
+        self.known.slots.token_run(slot)
+    }
+
+    /// These slots in runs that have one token, ascending.
+    pub fn tokens<'a>(
+        &'a self,
+        slots: impl Iterator<Item = SlotRun> + 'a,
+    ) -> impl Iterator<Item = (SlotRun, Token)> + 'a {
+        let alike = slots.flat_map(|run| run.cut(|slot| self.token_run(slot).0));
+        alike.map(|run| (run, self.token(run.first)))
     }
 
     /// The slots that stay here whatever their home.

@@ -14,7 +14,8 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Fences, Holding, Records, Token as Right};
 use model::{
     Answer, Ballot, CopyRun, DecidedFailover, Epoch, Inventory, MoveError, MoveId, NUMBERS_SKIPPED,
-    Refusal, Registry, RegistryError, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotSet, Tag,
+    Refusal, Registry, RegistryError, Revision, SiteId, Slot, SlotCopy, SlotEpochs, SlotRun,
+    SlotSet, Tag,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,6 +37,11 @@ impl Known {
             Token::Gone { epoch, to } => Right::Gone { epoch, to },
         };
         Holding { token, copy: self.copy_of(slot) }
+    }
+
+    /// A slot up to which this site has the same records of all as of this one.
+    pub(super) fn same_holding_until(&self, slot: Slot) -> Slot {
+        self.slots.token_run(slot).0.min(self.same_copy_until(slot))
     }
 
     /// The registry, if this site belongs to a deployment, and which site it is.
@@ -64,49 +70,56 @@ impl<S: State> Applying<'_, S> {
         Fences::new(own, registry.failovers.open.as_ref(), Planted::none()).part_from(site)
     }
 
-    /// Takes a step of one slot, and moves its records accordingly. Whether anything changed.
+    /// These slots in runs of which this site has the same records, and of which one step is taken.
+    pub(super) fn alike(&self, slots: &SlotSet) -> Vec<SlotRun> {
+        let until = |slot| self.known.same_holding_until(slot);
+        slots.runs().flat_map(|run| run.cut(until)).collect()
+    }
+
+    /// Takes a step of slots of which this site has the same records, and moves those accordingly. Whether
+    /// anything changed.
     pub(super) fn step(
         &mut self,
-        slot: Slot,
+        run: SlotRun,
         step: impl FnOnce(&mut Holding, &Fences<'_>) -> Records,
     ) -> bool {
         let Some((own, registry)) = self.known.place() else { return false };
-        let before = self.known.holding(slot);
+        let before = self.known.holding(run.first);
         let mut after = before;
         let open = registry.failovers.open.as_ref();
         let records = step(&mut after, &Fences::new(own, open, of_rules(self.planted)));
         match records {
             Records::Stay | Records::Install => {}
             Records::Retain => {
-                let stores = self.take_stores(slot);
+                let stores = self.take_stores(run);
                 if let Some(copy) = after.copy {
-                    self.put_copy(slot, copy, stores, false);
+                    self.put_copy(run, copy, stores, false);
                 }
-                self.move_answers(slot, Whose::Own, Whose::Copied);
+                self.move_answers(run, Whose::Own, Whose::Copied);
             }
             Records::Drop | Records::BeginEmpty => {
-                for store in self.take_stores(slot).into_values() {
+                for store in self.take_stores(run).into_values() {
                     self.discard(store.generation);
                 }
-                self.drop_answers(slot, Whose::Own);
+                self.drop_answers(run, Whose::Own);
             }
             Records::Take => {
-                let copied = self.remove_copy(slot);
-                for store in self.take_stores(slot).into_values() {
+                let copied = self.remove_copy(run);
+                for store in self.take_stores(run).into_values() {
                     self.discard(store.generation);
                 }
-                for (keyspace, store) in copied {
+                for ((slot, keyspace), store) in copied {
                     self.set_store(keyspace, slot, Some(store));
                 }
-                self.serve_answers(slot, Whose::Copied, before.token.is_own());
+                self.serve_answers(run, Whose::Copied, before.token.is_own());
             }
         }
         if after.copy.is_none() && before.copy.is_some() {
-            self.drop_copy(slot);
+            self.drop_copy(run);
         }
         if after.token != before.token {
             self.set_token(
-                slot,
+                run,
                 match after.token {
                     Right::Never => Token::Never,
                     Right::Held(epoch) => Token::Held(epoch),
@@ -122,11 +135,14 @@ impl<S: State> Applying<'_, S> {
     /// A site owns slots at these epochs: what this site has at lower ones it serves no more.
     pub(super) fn learn_owner(&mut self, owner: SiteId, slots: &SlotEpochs) {
         let mut away = SlotSet::default();
-        for (slot, epoch) in slots.iter() {
-            let was_own = self.known.holding(slot).token.is_own();
-            let changed = self.step(slot, |holding, fences| holding.learn(epoch, owner, fences));
-            if changed && was_own {
-                away.insert(slot);
+        for (slots, epoch) in &slots.0 {
+            for run in self.alike(slots) {
+                let was_own = self.known.holding(run.first).token.is_own();
+                let changed =
+                    self.step(run, |holding, fences| holding.learn(*epoch, owner, fences));
+                if changed && was_own {
+                    away.insert_run(run);
+                }
             }
         }
         self.pin(&away, false);
@@ -175,14 +191,14 @@ impl<S: State> Applying<'_, S> {
         let (mirrored, log_time_ms) = position(one.lost).unwrap_or_default();
         let (mut any_taken, mut away) = (false, SlotSet::default());
         for taken in &one.taken {
-            for slot in taken.slots.iter() {
-                let was_own = self.known.holding(slot).token.is_own();
+            for run in self.alike(&taken.slots) {
+                let was_own = self.known.holding(run.first).token.is_own();
                 let taker = (taken.by, taken.from);
                 let changed =
-                    self.step(slot, |holding, fences| holding.follow(decided, taker, fences));
+                    self.step(run, |holding, fences| holding.follow(decided, taker, fences));
                 any_taken |= changed && taken.by == own;
                 if changed && was_own && taken.by != own {
-                    away.insert(slot);
+                    away.insert_run(run);
                 }
             }
         }
@@ -208,13 +224,13 @@ impl<S: State> Applying<'_, S> {
             let one = self.known.giving[&number].clone();
             let is_off = one.frozen.is_none() && (one.to == lost || own == lost);
             let mut is_left = false;
-            for slot in one.slots.iter() {
-                if let Token::Leaving { epoch, number: of, .. } = self.known.slots.token(slot)
+            for run in self.alike(&one.slots) {
+                if let Token::Leaving { epoch, number: of, .. } = self.known.slots.token(run.first)
                     && of == number
                 {
                     is_left = true;
                     if is_off {
-                        self.set_token(slot, Token::Held(epoch));
+                        self.set_token(run, Token::Held(epoch));
                     }
                 }
             }
@@ -229,17 +245,15 @@ impl<S: State> Applying<'_, S> {
         self.refuse_arrivals(|_| true);
         let moves: Vec<u64> = self.known.giving.keys().copied().collect();
         moves.into_iter().for_each(|number| self.end_giving(number));
-        let held = |slot: &Slot| {
-            matches!(self.known.slots.token(*slot), Token::Held(_) | Token::Leaving { .. })
-        };
-        let held: Vec<Slot> = Slot::all().filter(held).collect();
-        for slot in &held {
-            let epoch = self.known.slots.token(*slot).epoch();
-            for store in self.take_stores(*slot).into_values() {
+        let mut held = self.alike(&SlotSet::all());
+        held.retain(|run| self.known.holding(run.first).token.is_own());
+        for run in &held {
+            let epoch = self.known.slots.token(run.first).epoch();
+            for store in self.take_stores(*run).into_values() {
                 self.discard(store.generation);
             }
-            self.drop_answers(*slot, Whose::Own);
-            self.set_token(*slot, Token::Gone { epoch, to: by });
+            self.drop_answers(*run, Whose::Own);
+            self.set_token(*run, Token::Gone { epoch, to: by });
         }
         self.pin(&held.into_iter().collect(), false);
     }
@@ -278,45 +292,43 @@ impl<S: State> Applying<'_, S> {
         // A leaving site needs the sites that rely on it; others, what there is.
         let leaves = registry.site(lost).is_some_and(|site| site.leaving) && failover.is_none();
         let is_away = |to: SiteId| to == lost || !leaves && registry.has_left(to);
-        let mut owners: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        let mut copies: BTreeMap<(Tag, u64, SiteId), (Vec<Slot>, u64)> = BTreeMap::new();
-        let mut frozen: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
-        for slot in Slot::all() {
-            let holding = self.known.holding(slot);
+        let mut owners: BTreeMap<SiteId, Vec<(SlotRun, Epoch)>> = BTreeMap::new();
+        let mut copies: BTreeMap<(Tag, u64, SiteId), (SlotSet, u64)> = BTreeMap::new();
+        let mut frozen: BTreeMap<SiteId, SlotSet> = BTreeMap::new();
+        for run in self.alike(&SlotSet::all()) {
+            let holding = self.known.holding(run.first);
             let report = holding.report(own, is_away);
             if let Some((epoch, owner)) = report.owner {
-                owners.entry(owner).or_default().push((slot, epoch));
+                owners.entry(owner).or_default().push((run, epoch));
             }
             if let Some(copy) = report.copy {
-                let run = copies.entry((copy.tag, copy.position, copy.origin)).or_default();
-                run.0.push(slot);
-                run.1 += self.keys_of(slot, holding.token.is_own());
+                let all = copies.entry((copy.tag, copy.position, copy.origin)).or_default();
+                all.0.insert_run(run);
+                all.1 += self.keys_of(run, holding.token.is_own());
             }
             if let Right::Frozen { to, .. } = holding.token {
-                frozen.entry(to).or_default().push(slot);
+                frozen.entry(to).or_default().insert_run(run);
             }
         }
         let owners =
-            owners.into_iter().map(|(site, slots)| (site, SlotEpochs::gather(slots))).collect();
-        let run = |((tag, position, origin), (slots, keys)): (_, (Vec<Slot>, u64))| CopyRun {
+            owners.into_iter().map(|(site, runs)| (site, SlotEpochs::of_runs(runs))).collect();
+        let run = |((tag, position, origin), (slots, keys)): (_, (SlotSet, u64))| CopyRun {
             copy: SlotCopy { tag, origin, position },
-            slots: slots.into_iter().collect(),
+            slots,
             keys,
         };
         let copies = copies.into_iter().map(run).collect();
-        let frozen =
-            frozen.into_iter().map(|(to, slots)| (to, slots.into_iter().collect())).collect();
+        let frozen = frozen.into_iter().collect();
         Ok(Answer::Inventory(Box::new(Inventory { owners, copies, frozen })))
     }
 
-    fn keys_of(&self, slot: Slot, own: bool) -> u64 {
+    fn keys_of(&self, run: SlotRun, own: bool) -> u64 {
         if !own {
-            let here = self.known.copies.by_slot.get(slot);
-            return here.map_or(0, |here| here.stores.values().map(|store| store.count).sum());
+            return self.known.copies.keys_of(run);
         }
         let globals = self.known.keyspaces.globals();
-        let stores = globals.into_iter().filter_map(|id| self.known.slots.store(id, slot));
-        stores.map(|store| store.count).sum()
+        let stores = globals.into_iter().flat_map(|id| self.known.slots.stores_of(id, run));
+        stores.map(|(_, store)| store.count).sum()
     }
 
     /// The owner of slots reports that copies of them are safe elsewhere.
@@ -326,12 +338,14 @@ impl<S: State> Applying<'_, S> {
         generation: u64,
         position: u64,
     ) -> Answer {
-        for (slot, epoch) in slots.iter() {
-            let tag = Tag { epoch, generation };
-            self.step(slot, |holding, fences| {
-                holding.superseded((tag, position), fences);
-                Records::Stay
-            });
+        for (slots, epoch) in &slots.0 {
+            let tag = Tag { epoch: *epoch, generation };
+            for run in self.alike(slots) {
+                self.step(run, |holding, fences| {
+                    holding.superseded((tag, position), fences);
+                    Records::Stay
+                });
+            }
         }
         self.done_now()
     }
@@ -342,10 +356,10 @@ impl<S: State> Applying<'_, S> {
         if registry.failovers.open.is_some() {
             return Err(FAILOVER_OPEN.into());
         }
-        let copies = self.known.copies.by_slot.iter();
-        let of_site = copies.filter(|(_, here)| here.copy.origin == of);
-        let slots: Vec<Slot> = of_site.map(|(slot, _)| slot).collect();
-        slots.into_iter().for_each(|slot| self.drop_copy(slot));
+        let copies = self.known.copies.by_slot.runs();
+        let of_site = copies.filter(|(_, copy)| copy.origin == of);
+        let runs: Vec<SlotRun> = of_site.map(|(run, _)| run).collect();
+        runs.into_iter().for_each(|run| self.drop_copy(run));
         // Its stream begins anew, if that site is there after all: what it has sent is not here any
         // more.
         self.forget_mirror(of);

@@ -2,7 +2,7 @@
 
 use super::stores::EMPTY;
 use super::{Known, Stopped};
-use model::{Ballot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotSet, Spread};
+use model::{Ballot, BySlot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotRun, SlotSet, Spread};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
@@ -46,7 +46,7 @@ struct Directory {
     /// By slot: whether it is served here. Empty in a site without a deployment.
     served: Vec<AtomicBool>,
     /// Of served slots that a failover has taken: which one.
-    failovers: BTreeMap<Slot, Ballot>,
+    failovers: BySlot<Ballot>,
 }
 
 /// Where the records of a keyspace lie.
@@ -97,15 +97,15 @@ impl Published {
             if directory.served.is_empty() {
                 directory.served = by_slot(|_| AtomicBool::new(false));
             }
-            for slot in news.tokens.iter() {
-                let serves = known.slots.serves(slot);
-                directory.served[place(slot)].store(serves, Ordering::Release);
-                match known.slots.token(slot).epoch().failover {
-                    failover if serves && failover != Ballot::FIRST => {
-                        directory.failovers.insert(slot, failover);
-                    }
-                    _ => drop(directory.failovers.remove(&slot)),
+            let alike = |run: SlotRun| run.cut(|slot| known.slots.token_run(slot).0);
+            for run in news.tokens.runs().flat_map(alike) {
+                let serves = known.slots.serves(run.first);
+                for slot in run.slots() {
+                    directory.served[place(slot)].store(serves, Ordering::Release);
                 }
+                let failover = known.slots.token(run.first).epoch().failover;
+                let failover = Some(failover).filter(|of| serves && *of != Ballot::FIRST);
+                directory.failovers.set(run, failover);
             }
         }
         if !news.stores.is_empty() {
@@ -139,7 +139,7 @@ impl Published {
     /// The failover of the epoch at which a slot is served; [`Ballot::FIRST`]: none, or it is not served.
     pub(super) fn failover(&self, slot: Slot) -> Ballot {
         let directory = self.directory.read().expect("the writer does not panic with the lock");
-        directory.failovers.get(&slot).copied().unwrap_or(Ballot::FIRST)
+        directory.failovers.get(slot).copied().unwrap_or(Ballot::FIRST)
     }
 
     /// Where a query about one key finds its record.

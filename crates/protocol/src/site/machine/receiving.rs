@@ -28,13 +28,13 @@ use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
 use super::records::Record;
 use super::requests::Asker;
-use super::stores::Store;
+use super::stores::{Store, stores_in};
 use super::tokens::{put_epochs, take_epochs};
 use super::{MachineError, Stopped, tables};
 use crate::global::ownership::Records;
 use model::{
     Answer, Bytes, Epoch, KeyspaceId, MoveError, MoveId, Receiving, SiteId, Slot, SlotEpochs,
-    StagedItem,
+    SlotRun, SlotSet, StagedItem,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -168,11 +168,13 @@ impl<S: State> Applying<'_, S> {
         }
         if *step == Receiving::Refuse {
             let slots = self.known.arrivals.under_way.get(&id).map(|one| one.slots.clone());
-            for (slot, epoch) in slots.unwrap_or_default().iter() {
-                self.step(slot, |holding, fences| {
-                    holding.refuse(epoch, id.from, fences);
-                    Records::Stay
-                });
+            for (slots, epoch) in slots.unwrap_or_default().0 {
+                for run in self.alike(&slots) {
+                    self.step(run, |holding, fences| {
+                        holding.refuse(epoch, id.from, fences);
+                        Records::Stay
+                    });
+                }
             }
             self.refuse_arrival(id);
             return Ok(self.refused());
@@ -238,10 +240,12 @@ impl<S: State> Applying<'_, S> {
         }
         let member = self.member()?;
         let own = member.registry.site(member.own);
-        let is_new_to_us =
-            |(slot, epoch): (Slot, Epoch)| self.known.slots.token(slot).epoch() < epoch;
+        let is_new_to_us = |(slots, epoch): &(SlotSet, Epoch)| {
+            let newer = |run: &SlotRun| self.known.slots.token(run.first).epoch() < *epoch;
+            self.alike(slots).iter().all(newer)
+        };
         let lost = member.registry.is_lost(member.own);
-        if own.is_none_or(|own| own.leaving) || lost || !slots.iter().all(is_new_to_us) {
+        if own.is_none_or(|own| own.leaving) || lost || !slots.0.iter().all(is_new_to_us) {
             return Err(MoveError::NoReceiver.into());
         }
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
@@ -254,14 +258,17 @@ impl<S: State> Applying<'_, S> {
     /// The source of a handover owned the slots at the epochs before: this site may be a stale
     /// owner that has not learned of a failover yet.
     fn learn_source(&mut self, giver: SiteId, slots: &SlotEpochs) {
-        let is_stale = |(slot, epoch): (Slot, Epoch)| {
-            let token = self.known.holding(slot).token;
+        let is_stale = |(run, epoch): (SlotRun, Epoch)| {
+            let token = self.known.holding(run.first).token;
             let before = epoch.before().filter(|before| token.is_own() && token.epoch() < *before);
-            before.map(|before| (slot, before))
+            before.map(|before| (run, before))
         };
-        let stale: Vec<(Slot, Epoch)> = slots.iter().filter_map(is_stale).collect();
-        if !stale.is_empty() {
-            self.learn_owner(giver, &SlotEpochs::gather(stale));
+        let runs = slots.0.iter();
+        let runs =
+            runs.flat_map(|(slots, epoch)| self.alike(slots).into_iter().map(|run| (run, *epoch)));
+        let stale = SlotEpochs::of_runs(runs.filter_map(is_stale));
+        if !stale.0.is_empty() {
+            self.learn_owner(giver, &stale);
         }
     }
 
@@ -403,33 +410,10 @@ impl<S: State> Applying<'_, S> {
 
     fn install(&mut self, id: MoveId, arrival: &Arrival) {
         self.learn_source(id.from, &arrival.slots);
-        let globals = self.known.keyspaces.globals();
-        for (slot, epoch) in arrival.slots.iter() {
-            let mut is_taken = false;
-            let was_own = self.known.holding(slot).token.is_own();
-            self.step(slot, |holding, fences| {
-                let records = holding.install(epoch, id.from, fences);
-                is_taken = records.is_some();
-                records.unwrap_or(Records::Stay)
-            });
-            // A failover has given it away at a higher epoch.
-            if !is_taken {
-                for keyspace in &globals {
-                    if let Some(staged) = arrival.stores.get(&(*keyspace, slot)) {
-                        self.known.keyspaces.disown(staged.generation);
-                        self.discard(staged.generation);
-                    }
-                }
-                self.drop_answers(slot, Whose::Staged(id));
-                continue;
+        for (slots, epoch) in &arrival.slots.0 {
+            for run in self.alike(slots) {
+                self.install_run(id, arrival, run, *epoch);
             }
-            for keyspace in &globals {
-                let staged = arrival.stores.get(&(*keyspace, slot)).copied();
-                if staged.is_some() || self.known.slots.store(*keyspace, slot).is_some() {
-                    self.set_store(*keyspace, slot, staged);
-                }
-            }
-            self.serve_answers(slot, Whose::Staged(id), was_own);
         }
         self.pin(&arrival.slots.slots(), arrival.pinned);
         for (keyspace, slot) in arrival.stores.keys() {
@@ -437,6 +421,38 @@ impl<S: State> Applying<'_, S> {
         }
         self.overlay.remove(tables::of_move(tables::ARRIVALS, id));
         self.settle_move(id, true);
+    }
+
+    fn install_run(&mut self, id: MoveId, arrival: &Arrival, run: SlotRun, epoch: Epoch) {
+        let mut is_taken = false;
+        let was_own = self.known.holding(run.first).token.is_own();
+        self.step(run, |holding, fences| {
+            let records = holding.install(epoch, id.from, fences);
+            is_taken = records.is_some();
+            records.unwrap_or(Records::Stay)
+        });
+        let globals = self.known.keyspaces.globals();
+        let staged = |id: &KeyspaceId| stores_in(&arrival.stores, *id, run);
+        let staged: BTreeMap<_, _> = globals.iter().flat_map(staged).collect();
+        // A failover has given it away at a higher epoch.
+        if !is_taken {
+            for store in staged.into_values() {
+                self.known.keyspaces.disown(store.generation);
+                self.discard(store.generation);
+            }
+            return self.drop_answers(run, Whose::Staged(id));
+        }
+        for keyspace in globals {
+            for ((_, slot), _) in self.known.slots.stores_of(keyspace, run) {
+                if !staged.contains_key(&(keyspace, slot)) {
+                    self.set_store(keyspace, slot, None);
+                }
+            }
+        }
+        for ((keyspace, slot), store) in staged {
+            self.set_store(keyspace, slot, Some(store));
+        }
+        self.serve_answers(run, Whose::Staged(id), was_own);
     }
 
     /// Throws away what a move has brought.

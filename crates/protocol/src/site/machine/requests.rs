@@ -28,7 +28,9 @@ use super::super::trial::Bug;
 use super::apply::Applying;
 use super::lineage::Whose;
 use super::{MachineError, tables};
-use model::{Answer, Bytes, ClientId, Refusal, RequestId, Slot, SlotSet, StagedItem, limits};
+use model::{
+    Answer, Bytes, ClientId, Refusal, RequestId, Slot, SlotRun, SlotSet, StagedItem, limits,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{decode_outcome, encode_outcome, put_varint, take_varint};
@@ -151,17 +153,16 @@ fn split_answer(asker: Asker, mut row: Bytes) -> Option<(u64, Bytes)> {
 }
 
 impl Clients {
-    /// Those of some records of a slot, or of all slots.
-    fn of(&self, whose: Whose, slot: Option<Slot>) -> impl Iterator<Item = (&Asker, &Client)> + '_ {
-        let first = Asker { whose, slot, client: ClientId(0) };
-        let slot = slot.or(Slot::all().next_back());
-        let last = Asker { whose, slot, client: ClientId(u64::MAX) };
+    /// Those of some records of slots.
+    fn of(&self, whose: Whose, run: SlotRun) -> impl Iterator<Item = (&Asker, &Client)> + '_ {
+        let first = Asker { whose, slot: Some(run.first), client: ClientId(0) };
+        let last = Asker { whose, slot: Some(run.last), client: ClientId(u64::MAX) };
         self.clients.range(first..=last)
     }
 
-    /// The clients with answers that are remembered with some records of a slot, or of all slots.
-    pub(super) fn askers(&self, whose: Whose, slot: Option<Slot>) -> Vec<Asker> {
-        self.of(whose, slot).map(|(asker, _)| *asker).collect()
+    /// The clients with answers that are remembered with some records of slots.
+    pub(super) fn askers(&self, whose: Whose, run: SlotRun) -> Vec<Asker> {
+        self.of(whose, run).map(|(asker, _)| *asker).collect()
     }
 
     /// All that is remembered with these records of a slot.
@@ -172,7 +173,7 @@ impl Clients {
         whose: Whose,
     ) -> Result<Vec<StagedItem>, MachineError> {
         let mut items = Vec::new();
-        for (asker, known) in self.of(whose, Some(slot)) {
+        for (asker, known) in self.of(whose, SlotRun::one(slot)) {
             for sequence in known.answered.keys() {
                 let row = state.get(&tables::answer(*asker, *sequence))?;
                 let row = row.and_then(|row| split_answer(*asker, row));

@@ -16,7 +16,7 @@
 
 use super::overlay::Overlay;
 use super::{MachineError, tables};
-use model::{Bytes, Slot};
+use model::{Bytes, Slot, SlotRun};
 use std::collections::BTreeSet;
 use storage::state::Read;
 use wire::entry::{put_varint, take_varint};
@@ -54,28 +54,23 @@ pub(super) struct Stale {
 }
 
 impl Stale {
-    /// The value of a slot has changed.
-    pub(super) fn note(&mut self, slot: Slot) {
-        self.buckets.insert(bucket(slot));
+    /// The values of slots have changed.
+    pub(super) fn note(&mut self, run: SlotRun) {
+        self.buckets.extend(bucket(run.first)..=bucket(run.last));
     }
 
-    /// The values of all slots have changed.
-    pub(super) fn note_all(&mut self) {
-        self.buckets.extend(Slot::all().map(bucket));
-    }
-
-    /// Brings the rows into the state.
+    /// Brings the rows into the state. `value`: that of a slot, and a slot up to which all have the same.
     pub(super) fn write<V: Value>(
         &mut self,
         overlay: &mut Overlay<'_, impl Read>,
         unnoted: V,
-        value: impl Fn(Slot) -> V,
+        value: impl Fn(Slot) -> (Slot, V),
     ) {
         for slot in std::mem::take(&mut self.older) {
             overlay.remove(tables::of_slot(V::OLDER, slot));
         }
         for bucket in std::mem::take(&mut self.buckets) {
-            match encode(slots(bucket).map(&value), &unnoted) {
+            match encode(slots(bucket), &value, &unnoted) {
                 Some(row) => overlay.put(tables::of_bucket(V::TABLE, bucket), row),
                 None => overlay.remove(tables::of_bucket(V::TABLE, bucket)),
             }
@@ -86,21 +81,24 @@ impl Stale {
 /// Visits the values of all slots that have a row. Says which rows must be written anew.
 pub(super) fn load<V: Value>(
     state: &impl Read,
-    mut visit: impl FnMut(Slot, &V),
+    mut visit: impl FnMut(SlotRun, &V),
 ) -> Result<Stale, MachineError> {
     for (key, row) in super::rows(state, V::TABLE)? {
-        let mut slots = slots(tables::parse_bucket(&key).ok_or_else(damaged::<V>)?);
+        let mut rest = Some(slots(tables::parse_bucket(&key).ok_or_else(damaged::<V>)?));
         for run in runs::<V>(&row) {
             let (count, value) = run.ok_or_else(damaged::<V>)?;
-            slots.by_ref().take(count).for_each(|slot| visit(slot, &value));
+            let cut = rest.and_then(|rest| rest.split_at(count));
+            let (run, behind) = cut.ok_or_else(damaged::<V>)?;
+            visit(run, &value);
+            rest = behind;
         }
     }
     let mut stale = Stale::default();
     for (key, row) in super::rows(state, V::OLDER)? {
         let read = tables::parse_slot(&key[1..]).zip(V::of_older(&row));
         let (slot, value) = read.ok_or_else(damaged::<V>)?;
-        visit(slot, &value);
-        stale.note(slot);
+        visit(SlotRun::one(slot), &value);
+        stale.note(SlotRun::one(slot));
         stale.older.insert(slot);
     }
     Ok(stale)
@@ -127,17 +125,21 @@ fn damaged<V: Value>() -> MachineError {
 }
 
 /// A row; `None` if all values are `unnoted`.
-fn encode<V: Value>(values: impl Iterator<Item = V>, unnoted: &V) -> Option<Bytes> {
+fn encode<V: Value>(
+    slots: SlotRun,
+    value: impl Fn(Slot) -> (Slot, V),
+    unnoted: &V,
+) -> Option<Bytes> {
     let mut row = vec![FORMAT];
+    let values = slots.cut(|slot| value(slot).0).map(|run| (run.len(), value(run.first).1));
     let mut values = values.peekable();
     let mut any = false;
-    while let Some(value) = values.next() {
-        let mut count = 1;
-        while values.next_if_eq(&value).is_some() {
-            count += 1;
+    while let Some((mut count, value)) = values.next() {
+        while let Some((more, _)) = values.next_if(|(_, next)| *next == value) {
+            count += more;
         }
         any |= value != *unnoted;
-        put_varint(count, &mut row);
+        put_varint(count as u64, &mut row);
         value.put(&mut row);
     }
     any.then(|| row.into())
@@ -169,9 +171,11 @@ fn bucket(slot: Slot) -> u8 {
     (slot.number() / ROW_SLOTS) as u8
 }
 
-fn slots(bucket: u8) -> impl Iterator<Item = Slot> {
+fn slots(bucket: u8) -> SlotRun {
     let first = u16::from(bucket) * ROW_SLOTS;
-    (first..first + ROW_SLOTS).filter_map(Slot::new)
+    let slot =
+        |number| Slot::new(number).expect("there are as many buckets as there are slots for");
+    SlotRun { first: slot(first), last: slot(first + ROW_SLOTS - 1) }
 }
 
 #[cfg(test)]
@@ -197,14 +201,17 @@ mod tests {
 
     fn all(state: &MemoryState) -> (BTreeMap<Slot, Token>, Stale) {
         let mut tokens = BTreeMap::new();
-        let stale = load(state, |slot, token: &Token| tokens.extend([(slot, *token)])).unwrap();
+        let stale = load(state, |run, token: &Token| {
+            tokens.extend(run.slots().map(|slot| (slot, *token)));
+        })
+        .unwrap();
         (tokens, stale)
     }
 
     fn write(state: &MemoryState, stale: &mut Stale, tokens: &BTreeMap<Slot, Token>) {
         let mut overlay = Overlay::new(state, 0);
         stale.write(&mut overlay, Token::Never, |slot| {
-            tokens.get(&slot).copied().unwrap_or_default()
+            (slot, tokens.get(&slot).copied().unwrap_or_default())
         });
         state.commit(overlay.into_batch()).unwrap();
     }
@@ -219,7 +226,7 @@ mod tests {
         .into();
         let state = MemoryState::new();
         let mut stale = Stale::default();
-        tokens.keys().for_each(|slot| stale.note(*slot));
+        tokens.keys().for_each(|slot| stale.note(SlotRun::one(*slot)));
         write(&state, &mut stale, &tokens);
         let rows = super::super::rows(&state, Token::TABLE).unwrap();
         let row = [1, 2, 0, 0, 0, 2, 1, 3, 0, 123, 0, 0, 0, 1, 4, 0xac, 2, 2];
@@ -237,7 +244,7 @@ mod tests {
         assert_eq!(find(&state, slot(255)).unwrap(), Some(tokens[&slot(255)]));
         // Nothing is left of what is as at the beginning.
         let mut stale = Stale::default();
-        stale.note_all();
+        stale.note(SlotRun::ALL);
         write(&state, &mut stale, &BTreeMap::new());
         assert_eq!(super::super::rows(&state, Token::TABLE).unwrap(), []);
     }

@@ -16,7 +16,7 @@ use super::keyspaces::Owner;
 use super::slot_rows::{self, Stale};
 use super::tokens::{Token, Tokens};
 use super::{MachineError, tables};
-use model::{KeyspaceId, Refusal, Slot, SlotSet};
+use model::{KeyspaceId, Refusal, Slot, SlotRun, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
@@ -29,6 +29,19 @@ pub(super) const EMPTY: u64 = u64::MAX;
 pub(super) struct Store {
     pub(super) generation: u64,
     pub(super) count: u64,
+}
+
+/// Where the records of some slots lie.
+pub(super) type Stores = BTreeMap<(Slot, KeyspaceId), Store>;
+
+/// Of some stores those of a keyspace's slots.
+pub(super) fn stores_in(
+    stores: &BTreeMap<(KeyspaceId, Slot), Store>,
+    keyspace: KeyspaceId,
+    run: SlotRun,
+) -> Vec<((KeyspaceId, Slot), Store)> {
+    let in_run = stores.range((keyspace, run.first)..=(keyspace, run.last));
+    in_run.map(|(at, store)| (*at, *store)).collect()
 }
 
 /// The tokens and stores of a site.
@@ -64,7 +77,7 @@ impl Slots {
             slots.tokens = Tokens::all_first(holds_all);
             slots.news.tokens = SlotSet::all();
         }
-        slots.token_rows = slot_rows::load(state, |slot, token| slots.tokens.set(slot, *token))?;
+        slots.token_rows = slot_rows::load(state, |run, token| slots.tokens.set(run, *token))?;
         for (key, row) in super::rows(state, tables::STORES)? {
             let at = tables::parse_store(&key);
             let (at, store) = at.zip(decode(&row)).ok_or_else(|| damaged(tables::STORES))?;
@@ -77,12 +90,17 @@ impl Slots {
     /// The tokens of the site that began the deployment, or of one that has entered it.
     pub(super) fn begin(&mut self, holds_all: bool) {
         self.tokens = Tokens::all_first(holds_all);
-        self.token_rows.note_all();
+        self.token_rows.note(SlotRun::ALL);
         self.news.tokens = SlotSet::all();
     }
 
     pub(super) fn token(&self, slot: Slot) -> Token {
         self.tokens.get(slot)
+    }
+
+    /// The token of a slot, and a slot up to which all have the same.
+    pub(super) fn token_run(&self, slot: Slot) -> (Slot, Token) {
+        self.tokens.run_at(slot)
     }
 
     /// Whether a slot is served here.
@@ -101,6 +119,15 @@ impl Slots {
 
     pub(super) fn store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
         self.stores.get(&(keyspace, slot)).copied()
+    }
+
+    /// The stores of some of a keyspace's slots.
+    pub(super) fn stores_of(
+        &self,
+        keyspace: KeyspaceId,
+        run: SlotRun,
+    ) -> Vec<((KeyspaceId, Slot), Store)> {
+        stores_in(&self.stores, keyspace, run)
     }
 
     /// Each store with its keyspace and slot.
@@ -214,34 +241,35 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    /// Takes away where the records of a slot lie, without them.
-    pub(super) fn take_stores(&mut self, slot: Slot) -> BTreeMap<KeyspaceId, Store> {
-        let mut stores = BTreeMap::new();
+    /// Takes away where the records of slots lie, without them.
+    pub(super) fn take_stores(&mut self, run: SlotRun) -> Stores {
+        let mut stores = Stores::new();
         for keyspace in self.known.keyspaces.globals() {
             let slots = &mut self.known.slots;
-            if let Some(store) = slots.stores.remove(&(keyspace, slot)) {
-                slots.news.stores.insert((keyspace, slot));
-                slots.recounted.remove(&(keyspace, slot));
-                self.overlay.remove(tables::store(keyspace, slot));
+            for (at, store) in stores_in(&slots.stores, keyspace, run) {
+                slots.stores.remove(&at);
+                slots.news.stores.insert(at);
+                slots.recounted.remove(&at);
+                self.overlay.remove(tables::store(keyspace, at.1));
                 self.known.keyspaces.disown(store.generation);
-                stores.insert(keyspace, store);
+                stores.insert((at.1, keyspace), store);
             }
         }
         stores
     }
 
-    /// Changes a token.
-    pub(super) fn set_token(&mut self, slot: Slot, token: Token) {
-        self.known.slots.tokens.set(slot, token);
-        self.known.slots.news.tokens.insert(slot);
-        self.known.slots.token_rows.note(slot);
+    /// Changes tokens.
+    pub(super) fn set_token(&mut self, run: SlotRun, token: Token) {
+        self.known.slots.tokens.set(run, token);
+        self.known.slots.news.tokens.insert_run(run);
+        self.known.slots.token_rows.note(run);
     }
 
     /// Brings the tokens that changed into the state.
     pub(super) fn write_tokens(&mut self) {
         let founder = self.known.deployment.member.as_ref().is_some_and(|member| member.founder);
         let Slots { token_rows, tokens, .. } = &mut self.known.slots;
-        token_rows.write(&mut self.overlay, Tokens::first(founder), |slot| tokens.get(slot));
+        token_rows.write(&mut self.overlay, Tokens::first(founder), |slot| tokens.run_at(slot));
     }
 
     /// Global keyspaces are not cleared while slots leave: a part of it might be seen after all.

@@ -6,7 +6,7 @@
 
 use super::slot_rows::Value;
 use super::tables;
-use model::{Epoch, SiteId, Slot, SlotEpochs, SlotSet};
+use model::{BySlot, Epoch, SiteId, Slot, SlotEpochs, SlotRun, SlotSet};
 use wire::entry::{put_epoch, put_varint, take_epoch, take_varint};
 
 /// What a site knows of its right to serve a slot.
@@ -83,14 +83,16 @@ impl Value for Token {
     }
 }
 
-/// The tokens of all slots. A site without a deployment has none.
+/// The tokens of all slots but those of which nothing was ever noted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tokens(Vec<Token>);
+pub(super) struct Tokens(BySlot<Token>);
 
 impl Tokens {
     /// Those of the site that began the deployment, before anything was moved, or of any other one.
     pub(super) fn all_first(holds_all: bool) -> Tokens {
-        Tokens(Slot::all().map(|_| Tokens::first(holds_all)).collect())
+        let mut tokens = Tokens::default();
+        tokens.set(SlotRun::ALL, Tokens::first(holds_all));
+        tokens
     }
 
     /// What one of them is before it was moved.
@@ -99,13 +101,17 @@ impl Tokens {
     }
 
     pub(super) fn get(&self, slot: Slot) -> Token {
-        self.0.get(usize::from(slot.number())).copied().unwrap_or_default()
+        self.run_at(slot).1
     }
 
-    pub(super) fn set(&mut self, slot: Slot, token: Token) {
-        if let Some(place) = self.0.get_mut(usize::from(slot.number())) {
-            *place = token;
-        }
+    /// The token of a slot, and a slot up to which all have the same.
+    pub(super) fn run_at(&self, slot: Slot) -> (Slot, Token) {
+        let (last, token) = self.0.run_at(slot);
+        (last, token.copied().unwrap_or_default())
+    }
+
+    pub(super) fn set(&mut self, run: SlotRun, token: Token) {
+        self.0.set(run, Some(token).filter(|token| *token != Token::Never));
     }
 }
 

@@ -691,7 +691,7 @@ fn what_was_answered_is_handed_on_with_the_copy() {
     three.mirror();
     three.hand_on("n{t}");
     let remembered = |three: &Three, site, whose| {
-        three.sites[&site].machine.known.clients.askers(whose, Some(slot("n{t}"))).len()
+        three.sites[&site].machine.known.clients.askers(whose, SlotRun::one(slot("n{t}"))).len()
     };
     for _ in 0..2 {
         assert_eq!(remembered(&three, B, Whose::Copied), 1);
