@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::{
     Answer, Body, Command, DeploymentId, KeyspaceId, Registry, RegistryChange, SiteEntry, SiteId,
-    Slot,
+    Slot, SlotRun,
 };
 
 use super::Run;
@@ -14,7 +14,7 @@ use crate::history::{Owner, RingMember};
 use crate::verdict::{self, Verdict};
 
 /// Which site was seen to own a slot at an epoch.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Holder {
     /// By its place in the world.
     site: usize,
@@ -161,19 +161,24 @@ impl Run<'_> {
                 0 | 1 => name.to_owned(),
                 life => format!("{name}#{life}"),
             };
-            for (slot, epoch) in held.slots.iter() {
-                let known = self.holders.get(&(slot, epoch));
-                if known.is_some_and(|known| (known.site, known.life) == (who.site, who.life)) {
-                    continue;
+            for (run, epoch) in held.slots.runs() {
+                let holders = self.holders.entry(epoch).or_default();
+                let is_new = |run: &SlotRun| {
+                    let known = holders.get(run.first);
+                    known.is_none_or(|known| (known.site, known.life) != (who.site, who.life))
+                };
+                let alike = run.cut(|slot| holders.run_at(slot).0);
+                let new: Vec<SlotRun> = alike.filter(is_new).collect();
+                for run in new {
+                    holders.set(run, Some(who));
+                    self.history.owners.extend(run.slots().map(|slot| Owner {
+                        at_us,
+                        unit: format!("slot/{slot}"),
+                        // A failover comes before any count.
+                        epoch: (epoch.failover.round << 32) + epoch.count,
+                        owner: name.clone(),
+                    }));
                 }
-                self.holders.insert((slot, epoch), who);
-                self.history.owners.push(Owner {
-                    at_us,
-                    unit: format!("slot/{slot}"),
-                    // A failover comes before any count.
-                    epoch: (epoch.failover.round << 32) + epoch.count,
-                    owner: name.clone(),
-                });
             }
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use model::{Ballot, Epoch, KeyspaceSpec, SiteId, Slot, SlotCopy, Taken};
 
 use super::Run;
+use super::deployment::Holder;
 use crate::faults::Kind;
 use crate::history::{History, Lost};
 use crate::simulation::promoted::Promoted;
@@ -107,18 +108,32 @@ impl Run<'_> {
     /// Since when what was written to a slot that is taken may be lost.
     fn lost_since(&self, promoted: &Promoted, slot: Slot, taken: &Taken) -> Duration {
         let decided = Epoch::of_failover(promoted.failover.decided);
-        let owners = || self.holders.range((slot, Epoch::default())..(slot, decided));
+        let owners = || self.owners_before(slot, decided);
         let named = taken.from.map_or(Duration::ZERO, |(epoch, position)| {
             // A site that was not asked may have owned it since.
-            let later = owners().filter(|((_, of), who)| *of > epoch && promoted.fences(who.id));
+            let later = owners().filter(|(of, who)| *of > epoch && promoted.fences(who.id));
             let later = later.map(|(_, who)| who.since).min();
-            let owner = self.holders.get(&(slot, epoch)).filter(|_| position != SlotCopy::WHOLE);
+            let owner = self
+                .holders
+                .get(&epoch)
+                .and_then(|of| of.get(slot))
+                .filter(|_| position != SlotCopy::WHOLE);
             let behind = owner.map(|owner| self.last_at(owner.id, position));
             later.into_iter().chain(behind).min().unwrap_or(promoted.at)
         });
         // A stale owner that has written nothing more reads what is old once another one serves.
         let named = named.min(promoted.at);
         named.max(self.certain_until(promoted, slot).unwrap_or_default())
+    }
+
+    /// The known owners of a slot at the epochs before one.
+    fn owners_before(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+    ) -> impl DoubleEndedIterator<Item = (Epoch, &Holder)> {
+        let before = self.holders.range(..epoch);
+        before.filter_map(move |(epoch, of)| Some((*epoch, of.get(slot)?)))
     }
 
     /// When a site was last seen without more than so many writes.
@@ -131,7 +146,7 @@ impl Run<'_> {
     fn certain_until(&self, promoted: &Promoted, slot: Slot) -> Option<Duration> {
         let lost = promoted.failover.lost;
         let decided = Epoch::of_failover(promoted.failover.decided);
-        let mut owners = self.holders.range((slot, Epoch::default())..(slot, decided)).rev();
+        let mut owners = self.owners_before(slot, decided).rev();
         let (_, owner) = owners.next().filter(|(_, owner)| owner.id == lost)?;
         let is_asked = |id: SiteId| {
             !promoted.fences(id) && self.lab.sites.iter().any(|site| site.id == Some(id))

@@ -51,7 +51,7 @@ impl Run<'_> {
             }
             let owner = self.lab.sites[site].id?;
             let held = self.lab.held_epochs(leader)?;
-            let facts = held.iter().map(|(slot, epoch)| (slot, Fact { epoch, owner }));
+            let facts = held.runs().map(|(run, epoch)| (run, Fact { epoch, owner }));
             for run in runs_of(facts) {
                 owners.learn(run, Source::Kept, Duration::ZERO);
             }

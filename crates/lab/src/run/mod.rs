@@ -22,11 +22,11 @@ mod maps;
 mod owners;
 mod pointers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use model::{Epoch, Slot};
+use model::{BySlot, Epoch, SlotSet};
 pub use protocol::site::trial::Bug;
 use protocol::site::trial::Planted;
 
@@ -211,7 +211,7 @@ struct Run<'w> {
     elections: u64,
     across_bytes: u64,
     /// Which site was seen to hold a slot at an epoch.
-    holders: BTreeMap<(Slot, Epoch), deployment::Holder>,
+    holders: BTreeMap<Epoch, BySlot<deployment::Holder>>,
     /// Sites that are lost one at a time, and since when.
     losing: BTreeMap<usize, Duration>,
     /// What sites recorded of their backups.
@@ -221,7 +221,7 @@ struct Run<'w> {
     /// The ring while the clients work.
     pointers: pointers::Pointers,
     /// Slots that a site took while the other sites that have them could not be determined.
-    unsure: BTreeSet<Slot>,
+    unsure: SlotSet,
     failure: Option<String>,
 }
 
@@ -266,7 +266,7 @@ impl<'w> Run<'w> {
             losing: BTreeMap::new(),
             known: Vec::new(),
             terms: BTreeMap::new(),
-            unsure: BTreeSet::new(),
+            unsure: SlotSet::default(),
             pointers: pointers::Pointers::default(),
             failure: None,
         }

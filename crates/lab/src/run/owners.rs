@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::{Epoch, SiteId, Slot};
+use model::{Epoch, SiteId, Slot, SlotRun, SlotSet};
 
 use super::Run;
 use super::form::PATIENCE;
@@ -22,17 +22,16 @@ type Serving = (SiteId, Epoch);
 impl Run<'_> {
     /// A site was seen to hold slots: no other site may serve them.
     pub(super) fn judge_owners(&mut self, held: &Held) {
-        let slots: Vec<Slot> = held.slots.iter().map(|(slot, _)| slot).collect();
-        self.judge_slots(&slots);
+        self.judge_slots(&held.slots.slots());
     }
 
     /// Looks again at what could not be determined.
     pub(super) fn judge_unsure(&mut self) {
-        let slots: Vec<Slot> = std::mem::take(&mut self.unsure).into_iter().collect();
+        let slots = std::mem::take(&mut self.unsure);
         self.judge_slots(&slots);
     }
 
-    fn judge_slots(&mut self, slots: &[Slot]) {
+    fn judge_slots(&mut self, slots: &SlotSet) {
         if slots.is_empty() || self.lab.failure.is_some() {
             return;
         }
@@ -46,10 +45,14 @@ impl Run<'_> {
                 None => is_unsure = true,
             }
         }
-        for slot in slots {
-            let serving = sure
-                .iter()
-                .filter_map(|(id, leader)| Some((*id, self.lab.serves(*leader, *slot)?)));
+        let until = |slot| {
+            let served = sure.iter().map(|(_, leader)| self.lab.serves_run(*leader, slot).0);
+            served.min().unwrap_or(Slot::LAST)
+        };
+        let alike: Vec<SlotRun> = slots.runs().flat_map(|run| run.cut(until)).collect();
+        for SlotRun { first: slot, .. } in alike {
+            let serving =
+                sure.iter().filter_map(|(id, leader)| Some((*id, self.lab.serves(*leader, slot)?)));
             let serving: Vec<Serving> = serving.collect();
             if let Some((one, other)) = self.both(&serving) {
                 let (a, b) = (self.name_of(one.0), self.name_of(other.0));
@@ -62,7 +65,7 @@ impl Run<'_> {
             }
         }
         if is_unsure && self.unsure.len() + slots.len() <= UNSURE_MAX {
-            self.unsure.extend(slots);
+            slots.runs().for_each(|run| self.unsure.insert_run(run));
         }
     }
 

@@ -451,6 +451,13 @@ impl<C> Simulation<C> {
         self.nodes[node].process.as_ref()?.site.serves(slot)
     }
 
+    /// As [`Simulation::serves`], and a slot up to which it is the same.
+    #[must_use]
+    pub fn serves_run(&self, node: NodeIndex, slot: Slot) -> (Slot, Option<Epoch>) {
+        let process = self.nodes[node].process.as_ref();
+        process.map_or((Slot::LAST, None), |process| process.site.serves_run(slot))
+    }
+
     /// A node's map of the owners of slots; `None`: it is down.
     #[must_use]
     pub fn slot_facts(&self, node: NodeIndex) -> Option<&protocol::global::map::Facts> {
