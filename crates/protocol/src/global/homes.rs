@@ -48,17 +48,26 @@ impl Homes {
         };
         self.points = staying.iter().flat_map(of_site).collect();
         self.points.sort_unstable_by_key(|(point, site)| (point.0, *site));
-        self.staying = staying;
-        self.homes = (0..RUNS).filter_map(|run| self.home_of(run, |_| true)).collect();
+        let before = std::mem::replace(&mut self.staying, staying);
+        self.homes = (0..RUNS).filter_map(|run| self.next_home(run, &before)).collect();
+    }
+
+    /// The home of a run. No run moves between two sites that stay, so only a site that is new can take it
+    /// from one of these.
+    fn next_home(&self, run: u16, before: &[(SiteId, u32)]) -> Option<SiteId> {
+        let home = self.homes.get(usize::from(run));
+        let stays = |site: &&(SiteId, u32)| before.contains(site);
+        match self.staying.iter().filter(stays).find(|(site, _)| home == Some(site)) {
+            Some(home) => {
+                let new = self.staying.iter().filter(|site| !before.contains(site));
+                highest(run, new.chain([home]))
+            }
+            None => highest(run, &self.staying),
+        }
     }
 
     fn home_of(&self, run: u16, is_able: impl Fn(SiteId) -> bool) -> Option<SiteId> {
-        let best = |(site, tickets): (SiteId, u32)| {
-            let highest = (0..tickets).map(|index| ticket(run, site, index)).max();
-            (highest, site)
-        };
-        let able = self.staying.iter().copied().filter(|(site, _)| is_able(*site));
-        able.max_by_key(|site| best(*site)).map(|(site, _)| site)
+        highest(run, self.staying.iter().filter(|(site, _)| is_able(*site)))
     }
 
     /// The site a slot belongs to; `None`: all sites are about to leave.
@@ -82,6 +91,15 @@ impl Homes {
         let found = self.points.get(at).or(self.points.first());
         found.map(|(_, site)| *site)
     }
+}
+
+/// The site with the highest ticket for a run.
+fn highest<'a>(run: u16, sites: impl IntoIterator<Item = &'a (SiteId, u32)>) -> Option<SiteId> {
+    let best = |&&(site, tickets): &&(SiteId, u32)| {
+        let highest = (0..tickets).map(|index| ticket(run, site, index)).max();
+        (highest, site)
+    };
+    sites.into_iter().max_by_key(best).map(|(site, _)| *site)
 }
 
 fn tickets(site: &SiteEntry) -> u32 {
@@ -149,6 +167,22 @@ mod tests {
         }
         assert_eq!(homes(4, &[(1, 100, true)]).of(Slot::new(5).unwrap()), None);
         assert_eq!(homes(4, &[(1, 100, true)]).registrar(Slot::new(5).unwrap()), None);
+    }
+
+    #[test]
+    fn homes_do_not_depend_on_what_was_before() {
+        let mut homes = Homes::default();
+        let versions: [&[(u32, u32, bool)]; 5] = [
+            &[(1, 100, false)],
+            &[(1, 100, false), (2, 300, false), (3, 100, false)],
+            &[(1, 100, false), (2, 100, false), (4, 100, false)],
+            &[(1, 100, true), (2, 100, true)],
+            &[(2, 200, false), (3, 100, false)],
+        ];
+        for (version, sites) in (1..).zip(versions) {
+            homes.follow(&registry(version, sites));
+            assert_eq!(homes.homes, self::homes(version, sites).homes, "{version}");
+        }
     }
 
     #[test]

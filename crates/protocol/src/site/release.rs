@@ -8,7 +8,9 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Site};
-use model::{BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotSet, limits};
+use model::{
+    BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+};
 use std::collections::BTreeMap;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -94,16 +96,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Which of these slots this site owns and does not need other copies of.
     fn safe_slots(&self, asked: &SlotSet) -> Option<(SlotEpochs, u64, u64)> {
-        let owned = |slot: &Slot| matches!(self.machine.token(*slot), Token::Held(_));
-        let owned: SlotSet = asked.iter().filter(owned).collect();
+        let held = self.machine.tokens(asked.runs()).filter_map(|(run, token)| match token {
+            Token::Held(epoch) => Some((run, epoch)),
+            _ => None,
+        });
+        let held = SlotEpochs::of_runs(held);
+        let owned = held.slots();
         if owned.is_empty() {
             return None;
         }
         if !self.does_without_backup() {
             return self.mirror.safe(&self.machine, &owned);
         }
-        let slots = owned.iter().map(|slot| (slot, self.machine.token(slot).epoch()));
-        Some((SlotEpochs::gather(slots), NO_BACKUP, u64::MAX))
+        Some((held, NO_BACKUP, u64::MAX))
     }
 
     /// Whether an operator wants no backup for this site, or there is no other site that could be one,
@@ -167,15 +172,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let slots = entry::encode_slots(&slots);
             self.say_copies(site, CopiesSay { slots, kind: SAFE, generation, position, owner: 0 });
         }
-        let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        for (slot, epoch) in asked.iter() {
-            let later = self.machine.holder(slot).filter(|(_, known)| *known > epoch);
-            if let Some((owner, epoch)) = later.filter(|(owner, _)| *owner != site) {
-                by_owner.entry(owner).or_default().push((slot, epoch));
+        let mut by_owner: BTreeMap<SiteId, Vec<(SlotRun, Epoch)>> = BTreeMap::new();
+        for (slots, epoch) in asked.runs() {
+            for run in slots.cut(|slot| self.machine.same_holder_until(slot)) {
+                let later = self.machine.holder(run.first).filter(|(_, known)| *known > epoch);
+                if let Some((owner, epoch)) = later.filter(|(owner, _)| *owner != site) {
+                    by_owner.entry(owner).or_default().push((run, epoch));
+                }
             }
         }
         for (owner, slots) in by_owner {
-            let slots = entry::encode_slots(&SlotEpochs::gather(slots));
+            let slots = entry::encode_slots(&SlotEpochs::of_runs(slots));
             let owner = owner.0;
             self.say_copies(site, CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() });
         }

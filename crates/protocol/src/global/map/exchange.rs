@@ -17,10 +17,10 @@
 //! Demers and others (*Epidemic algorithms for replicated database maintenance*, 1987) call the two rumour
 //! mongering and anti-entropy.
 
-use super::facts::{BUCKETS, Buckets, Facts};
+use super::facts::{BUCKETS, Buckets};
 use super::{Fact, Raised, RunFact, SlotMap, Source, joined};
 use crate::global::ring::mix;
-use model::{SiteId, Slot, limits};
+use model::{BySlot, SiteId, Slot, limits};
 use std::time::Duration;
 use wire::across::{MapFact, MapFacts, MapStep, put_failover};
 
@@ -134,13 +134,20 @@ fn facts_of_differing(map: &SlotMap, bytes: &[u8]) -> Option<MapStep> {
 
 /// The facts of some buckets that are here and not in `told`.
 fn lacking(map: &SlotMap, buckets: Buckets, told: &[RunFact]) -> Vec<RunFact> {
-    let mut theirs = Facts::default();
+    let mut theirs = BySlot::<Fact>::default();
     for run in told {
-        theirs.learn(*run, None);
+        let newer = |known: Option<&Fact>| known.copied().max(Some(run.fact));
+        run.slots().into_iter().for_each(|slots| theirs.update(slots, newer));
     }
     let (known, _) = map.facts().in_buckets(buckets, limits::MAP_FACTS_PER_MESSAGE_MAX);
-    let lacked = known.into_iter().flat_map(|run| theirs.learn(run, None));
-    joined(lacked.map(|one| one.run))
+    let mut lacked = Vec::new();
+    for run in known {
+        let Some(slots) = run.slots() else { continue };
+        let alike = slots.cut(|slot| theirs.run_at(slot).0);
+        let older = alike.filter(|part| theirs.get(part.first) < Some(&run.fact));
+        lacked.extend(older.map(|part| RunFact::new(part, run.fact)));
+    }
+    joined(lacked)
 }
 
 fn put(run: &RunFact) -> MapFact {

@@ -9,7 +9,7 @@
 //! buckets. Sums are kept up to date slot by slot: comparing maps costs nothing but the comparison.
 
 use crate::global::ring::mix;
-use model::{Epoch, SiteId, Slot};
+use model::{Epoch, SiteId, Slot, SlotRun};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,6 +40,19 @@ pub struct RunFact {
     pub last: u16,
     /// What holds for all of them.
     pub fact: Fact,
+}
+
+impl RunFact {
+    /// A fact about these slots.
+    pub fn new(slots: SlotRun, fact: Fact) -> RunFact {
+        RunFact { first: slots.first.number(), last: slots.last.number(), fact }
+    }
+
+    /// The slots; `None`: there are no such slots.
+    pub fn slots(&self) -> Option<SlotRun> {
+        let (first, last) = Slot::new(self.first).zip(Slot::new(self.last))?;
+        (first <= last).then_some(SlotRun { first, last })
+    }
 }
 
 /// Slots of which something newer was learnt.

@@ -128,13 +128,18 @@ impl Keyspaces {
 
     /// Whether any is global.
     pub(super) fn has_globals(&self) -> bool {
-        self.spaces.values().any(|space| space.keyspace.spec.is_global())
+        self.each_global().next().is_some()
     }
 
     /// The global ones.
     pub(super) fn globals(&self) -> Vec<KeyspaceId> {
+        self.each_global().collect()
+    }
+
+    /// The global ones, while nothing else changes.
+    pub(super) fn each_global(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
         let globals = self.spaces.values().filter(|space| space.keyspace.spec.is_global());
-        globals.map(|space| space.keyspace.id).collect()
+        globals.map(|space| space.keyspace.id)
     }
 
     /// All keyspaces that were made, ordered by id.

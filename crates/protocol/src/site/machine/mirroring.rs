@@ -166,7 +166,7 @@ impl<S: State> Machine<S> {
             answers.into_iter().for_each(|item| into.push(item));
         }
         let (first, first_key) = from.unwrap_or((KeyspaceId(0), Bytes::new()));
-        for keyspace in self.known.keyspaces.globals().into_iter().filter(|id| *id >= first) {
+        for keyspace in self.known.keyspaces.each_global().filter(|id| *id >= first) {
             let Some(store) = self.known.slots.store(keyspace, slot) else { continue };
             let key = if keyspace == first { &first_key[..] } else { b"" };
             let (_, until) = tables::records(store.generation);
