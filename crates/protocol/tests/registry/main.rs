@@ -188,7 +188,7 @@ fn sites_that_offer_themselves_as_registrars() {
 }
 
 #[test]
-#[ignore = "30 million states"]
+#[ignore = "15 million states"]
 fn three_ballots_of_three_registrars() {
     holds(&run(&THREE, (3, 2, 0), &[1, 2, 3], &[1, 2, 3], NONE));
 }
@@ -223,7 +223,7 @@ fn a_recovery_beside_registrars_that_change() {
 }
 
 #[test]
-#[ignore = "20 million states"]
+#[ignore = "10 million states"]
 fn a_recovery_among_four_sites() {
     holds(&run(&FOUR, (2, 2, 1), &[1, 2, 3], &[1, 3], NONE));
 }
