@@ -94,6 +94,9 @@ fn bit(site: SiteId) -> u8 {
 /// What a proposer may begin with, and what it then asks: numbers of interned states.
 type Starts = Rc<Vec<(u32, u32)>>;
 
+/// A step's kind, its acceptor and its attempt.
+type Met = (u8, u32, u32);
+
 pub(crate) struct World {
     pub(crate) bounds: Bounds,
     planted: Planted,
@@ -102,7 +105,7 @@ pub(crate) struct World {
     attempts: Vec<(Attempt, Facts)>,
     attempt_numbers: HashMap<String, u32>,
     /// The outcome of a step of an acceptor with an attempt.
-    memo: HashMap<(u8, u32, u32), Option<(u32, u32)>, Fast>,
+    memo: HashMap<Met, Option<(u32, u32)>, Fast>,
     /// The attempts that a site can begin, by its acceptor: that acceptor then, and the attempt.
     starts: HashMap<(u32, u32, bool), Starts>,
     pairs: HashMap<(u32, u32), Option<&'static str>, Fast>,
