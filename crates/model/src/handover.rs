@@ -91,6 +91,9 @@ pub enum Receiving {
     },
     /// The move is off, for ever: what came of it is thrown away and it will never be installed.
     Refuse,
+    /// The same, without a request of the source: it may have taken the slots back before it froze them, and
+    /// given them to another site at the epoch of this move. So nothing is recorded of their owner.
+    Decline,
     /// Copies are going to come, from a site that leaves: pieces bring them, as with a move. Whatever else it
     /// began so is thrown away.
     BeginCopies(SlotSet),

@@ -225,6 +225,7 @@ fn command(command: &Command) -> String {
                 }
                 Receiving::Install { .. } => format!("receive {from}/{number} install"),
                 Receiving::Refuse => format!("receive {from}/{number} refuse"),
+                Receiving::Decline => format!("receive {from}/{number} decline"),
                 Receiving::BeginCopies(slots) => {
                     format!("receive {from} begin copies {slots}")
                 }

@@ -650,6 +650,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
                         | Receiving::Piece { .. }
                         | Receiving::Install { .. }
                         | Receiving::Refuse
+                        | Receiving::Decline
                         | Receiving::BeginCopies(_)
                         | Receiving::TakeCopies { .. },
                     ..

@@ -150,7 +150,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn refuse_arrivals(&mut self) {
         let ids: Vec<MoveId> = self.machine.arrivals().keys().copied().collect();
         for id in ids {
-            let command = Command::Receiving { id, step: Receiving::Refuse };
+            let command = Command::Receiving { id, step: Receiving::Decline };
             self.take_write(Origin::Nobody, command, self.now.monotonic + limits::REQUEST_DEADLINE);
         }
     }

@@ -89,6 +89,7 @@ code_enum!(Receiving as "step of receiving slots" {
     4 => Refuse,
     190 => BeginCopies(slots),
     191 => TakeCopies { pieces, copies },
+    230 => Decline,
 });
 
 code_struct!(HandedOn { slots, copy, owner });
@@ -267,6 +268,7 @@ mod tests {
             },
             Command::Receiving { id, step: install },
             Command::Receiving { id, step: Receiving::Refuse },
+            Command::Receiving { id, step: Receiving::Decline },
             Command::Receiving { id, step: Receiving::BeginCopies("9".parse().unwrap()) },
             Command::Receiving { id, step: take_copies() },
             Command::ChangeRegistry(RegistryChange::RemoveTo {

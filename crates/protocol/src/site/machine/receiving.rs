@@ -147,7 +147,7 @@ impl<S: State> Applying<'_, S> {
         });
         match (ended, step) {
             (Some(true), _) => return Ok(Answer::Installed),
-            (Some(false), Receiving::Refuse) => return Ok(self.refused()),
+            (Some(false), Receiving::Refuse | Receiving::Decline) => return Ok(self.refused()),
             (Some(false), _) => return Err(MoveError::Refused.into()),
             (None, _) => {}
         }
@@ -161,7 +161,7 @@ impl<S: State> Applying<'_, S> {
             }
             _ => {}
         }
-        if matches!(step, Receiving::Refuse | Receiving::Install { .. })
+        if matches!(step, Receiving::Refuse | Receiving::Decline | Receiving::Install { .. })
             && self.is_parted_from(id.from)
         {
             return Err(FAILOVER_OPEN.into());
@@ -176,6 +176,8 @@ impl<S: State> Applying<'_, S> {
                     });
                 }
             }
+        }
+        if matches!(step, Receiving::Refuse | Receiving::Decline) {
             self.refuse_arrival(id);
             return Ok(self.refused());
         }

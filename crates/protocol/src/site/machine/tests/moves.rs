@@ -258,6 +258,22 @@ fn a_refused_move_is_refused_for_ever_and_its_slots_are_taken_back() {
 }
 
 #[test]
+fn what_a_receiver_declines_by_itself_says_nothing_of_the_owner() {
+    let (mut a, mut b) = two_sites();
+    let slots: SlotSet = [slot("t")].into_iter().collect();
+    let moving = Moving::begin(&mut a, &mut b, &slots);
+    a.give(moving.number, Giving::TakeBack { refused: false }).unwrap();
+    // A may give the slot to another site now, at the same epoch.
+    let before = b.machine.token(slot("t"));
+    b.receive(moving.number, Receiving::Decline).unwrap();
+    assert_eq!(b.machine.token(slot("t")), before);
+    assert!(b.receive(moving.number, Receiving::Refuse).is_ok(), "the source may ask all the same");
+    let again =
+        Receiving::Begin { slots: SlotEpochs::default(), open_from: moving.number, pinned: false };
+    assert_eq!(b.receive(moving.number, again), Err(Refusal::Move(MoveError::Refused)));
+}
+
+#[test]
 fn an_install_that_came_is_not_refused_any_more() {
     let (mut a, mut b) = two_sites();
     let slots: SlotSet = [slot("t")].into_iter().collect();
