@@ -87,26 +87,26 @@ fn no_order_of_losses_and_returns_breaks_a_promise() {
 }
 
 /// All other ready worlds run too, for a while and with their faults.
-/// Seeds that have found something, with the faults that were enough for it: see docs/reliability.md.
+/// Runs a seed that has found something, with the faults that were enough for it.
+fn finds_nothing_any_more(world: &str, seed: u64, only: Option<&[usize]>, span_s: Option<f64>) {
+    let spec = ready::load(world, None).expect("a ready world");
+    let options = Options {
+        seed: Some(seed),
+        random_faults: true,
+        only: only.map(<[usize]>::to_vec),
+        duration: span_s.map(Duration::from_secs_f64),
+        ..Options::default()
+    };
+    let tried = one(&spec, &options);
+    assert!(tried.wrongs.is_empty(), "{world}, seed {seed}: {}", tried.wrongs.join("\n"));
+}
+
+/// See docs/reliability.md.
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {
-    let seeds: [(&str, u64, Option<&[usize]>, Option<f64>); 3] = [
-        ("witness", 8_176, Some(&[9, 33, 40]), Some(22.5)),
-        ("three-sites", 7_088, Some(&[3, 6, 9]), Some(15.0)),
-        ("mixed", 30_252, None, None),
-    ];
-    for (world, seed, only, span_s) in seeds {
-        let spec = ready::load(world, None).expect("a ready world");
-        let options = Options {
-            seed: Some(seed),
-            random_faults: true,
-            only: only.map(<[usize]>::to_vec),
-            duration: span_s.map(Duration::from_secs_f64),
-            ..Options::default()
-        };
-        let tried = one(&spec, &options);
-        assert!(tried.wrongs.is_empty(), "{world}, seed {seed}: {}", tried.wrongs.join("\n"));
-    }
+    finds_nothing_any_more("witness", 8_176, Some(&[9, 33, 40]), Some(22.5));
+    finds_nothing_any_more("three-sites", 7_088, Some(&[3, 6, 9]), Some(15.0));
+    finds_nothing_any_more("mixed", 30_252, None, None);
 }
 
 #[test]
