@@ -80,16 +80,19 @@ impl Registry {
         let keyspace_next =
             own_term.map_or(known.keyspace_next, |began| began.keyspace_first(after.term));
         let began = TermBegan { after, site_next, keyspace_next };
-        let unknown = self.sites.iter().map(|site| site.id).filter(|id| id.0 >= site_next);
-        for id in unknown.collect::<Vec<SiteId>>() {
-            self.backups.forget(id);
-        }
-        self.sites.retain(|site| site.id.0 < site_next);
-        self.keyspaces.retain(|one| one.id.0 < keyspace_next);
+        // What was handed in may have higher ids.
+        let is_site = |id: SiteId| id.0 < site_next || known.site(id).is_some();
+        let is_keyspace =
+            |id: KeyspaceId| id.0 < keyspace_next || known.keyspaces.iter().any(|one| one.id == id);
+        let unknown = self.sites.iter().map(|site| site.id).filter(|id| !is_site(*id));
+        let unknown: Vec<SiteId> = unknown.collect();
+        unknown.iter().for_each(|id| self.backups.forget(*id));
+        self.sites.retain(|site| is_site(site.id));
+        self.keyspaces.retain(|one| is_keyspace(one.id));
         // Asked for again, they get another id.
         self.outcomes.retain(|one| match one.outcome {
-            Ok(Changed::Site(id)) => id.0 < site_next,
-            Ok(Changed::Keyspace(id)) => id.0 < keyspace_next,
+            Ok(Changed::Site(id)) => is_site(id),
+            Ok(Changed::Keyspace(id)) => is_keyspace(id),
             _ => true,
         });
         // The excluded sites may have assigned ids that no remaining site has seen.
@@ -102,7 +105,7 @@ impl Registry {
         self.changes += u64::from(IDS_SKIPPED);
         // Forgotten with the end of the term in which they were assigned.
         let oldest = self.began[0].site_next;
-        self.handed_in.retain(|site| site.0 >= oldest);
+        self.handed_in.retain(|site| site.0 >= oldest && !unknown.contains(site));
     }
 
     /// Whether a site was listed and has left for good. One that joined beyond the end of a term and has not
@@ -450,6 +453,36 @@ mod tests {
         third.recover(at(2, 0), &first);
         assert_eq!(third.sites, first.sites);
         assert!(third.began[1].site_next > third.began[0].site_next);
+    }
+
+    #[test]
+    fn a_term_begins_with_sites_that_were_handed_in_with_high_ids() {
+        let first = registry();
+        let mut own = first.clone();
+        entry(&mut own);
+        // Of a term that skipped more ids than this one.
+        own.sites[2].id = SiteId(90_000);
+        own.keyspaces.push(Keyspace {
+            id: KeyspaceId(90_000),
+            spec: KeyspaceSpec::linearizable_global("late", "late:"),
+        });
+        let kept = Kept { joins: vec![own.sites[2].clone()], ..Kept::default() };
+        let kept = Kept { keyspaces: own.keyspaces.clone(), ..kept };
+        let mut second = recovered(&first, 1);
+        assert!(second.site_next < 90_000);
+        second.hand_in(&kept);
+        second.version = at(1, 1);
+        let third = recovered(&second, 2);
+        assert_eq!((&third.sites, &third.keyspaces), (&second.sites, &second.keyspaces));
+        assert!(!third.has_left(SiteId(90_000)));
+        // The proposer has no copy with them: they are handed in again.
+        let mut third = second.clone();
+        third.recover(at(2, 0), &recovered(&first, 1));
+        third.version = at(2, 0);
+        assert!(third.site(SiteId(90_000)).is_none());
+        let mut again = Kept::default();
+        second.keep(&third, &mut again);
+        assert_eq!((again.joins, again.keyspaces), (kept.joins, kept.keyspaces));
     }
 
     #[test]

@@ -318,7 +318,7 @@ impl<V: Value, O: Clone> Driver<V, O> {
                 let Some(site) = asked.remove(&id) else { return effects };
                 match answered {
                     Answered::Promised(accepted) => {
-                        // With the answer came the copy of the site that answers, if that is newer.
+                        // A newer copy may have come since the attempt began.
                         proposer.knows(sight.copy);
                         proposer.promised(site, accepted);
                         if matches!(proposer.asked().0, Asked::Accept(_)) {

@@ -194,12 +194,16 @@ impl<V: Value> Proposer<V> {
         needs
     }
 
-    /// Records that this site has a newer copy. A recovery keeps more then of what it finds accepted.
+    /// Records that this site has a newer copy. A recovery keeps more then of what it finds accepted, and
+    /// goes on from no less than what was chosen.
     pub fn knows(&mut self, newer: &V) {
-        if let Stage::Prepare { copy, work: Work::Recover { .. }, .. } = &mut self.stage
-            && newer.version() > copy.version()
-        {
-            *copy = newer.clone();
+        let Stage::Prepare { copy, best, work: Work::Recover { .. }, .. } = &mut self.stage else {
+            return;
+        };
+        for older in [copy, best] {
+            if newer.version() > older.version() {
+                *older = newer.clone();
+            }
         }
     }
 
