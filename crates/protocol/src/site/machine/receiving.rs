@@ -3,7 +3,8 @@
 //! What a move brings is *staged*: it lies under generations that no slot has, so that no read
 //! finds it, and a move that comes to nothing is forgotten by one small command. Pieces are taken
 //! in their order and once each. *Install* makes the slots this site's, whatever they hold, in one
-//! command that does nothing when it was done before; *refuse* makes sure that it never will be.
+//! command that does nothing when it was done before; *refuse*, which the source asks for, and
+//! *decline* make sure that it never will be.
 //!
 //! The leader that asks what has come is going to send the rest, and from then on pieces are
 //! numbered anew. So no piece of an earlier leader of the source, which may have cut its pieces
