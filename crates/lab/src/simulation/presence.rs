@@ -171,9 +171,11 @@ impl<C> Simulation<C> {
         let leader = self.leader(site);
         if leader.is_some_and(|leader| self.registry(leader).is_some()) {
             // Clients find a site when all of its nodes serve for the deployment. A witness
-            // holds no registry.
-            let serves =
-                |node: &NodeIndex| self.nodes[*node].witness || self.registry(*node).is_some();
+            // holds no registry: it is a member when its process runs.
+            let serves = |node: &NodeIndex| match self.nodes[*node].witness {
+                true => self.nodes[*node].process.is_some(),
+                false => self.registry(*node).is_some(),
+            };
             if self.sites[site].nodes.iter().all(serves) {
                 let label = self.label(site);
                 self.note(|| format!("{label} is in"));
