@@ -3,7 +3,7 @@
 //! Each is pinned by the file its own installer reads (`requirements.txt`, `package-lock.json`,
 //! `go.sum`, `pom.xml`), and is installed again only when that file has changed.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -99,8 +99,11 @@ pub fn for_each_client(run: impl Fn(Command)) {
 #[must_use]
 pub fn go(folder: &str) -> Command {
     let source = binary::root().join("field").join(folder);
-    let program = home(folder).join("program");
-    run(Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source));
+    let (home, _lock) = locked(folder);
+    let (program, new) = (home.join("program"), home.join("program.new"));
+    run(Command::new("go").args(["build", "-o"]).arg(&new).arg(".").current_dir(source));
+    // Another test may run the program now.
+    fs::rename(new, &program).expect("the target folder can be written");
     Command::new(program)
 }
 
@@ -121,9 +124,11 @@ pub fn java(name: &str) -> Command {
     });
     let packages = format!("{}/*", home.join("packages").display());
     let program = source.join(name).with_extension("java");
-    run(Command::new("javac").args(["-cp", &packages, "-d"]).arg(&home).arg(program));
+    let classes = installed(&format!("java-{name}"), &program, |classes, program| {
+        run(Command::new("javac").args(["-cp", &packages, "-d"]).arg(classes).arg(program));
+    });
     let mut command = Command::new("java");
-    command.args(["-cp", &format!("{packages}:{}", home.display()), name]);
+    command.args(["-cp", &format!("{packages}:{}", classes.display()), name]);
     command
 }
 
@@ -131,15 +136,18 @@ fn clients() -> PathBuf {
     binary::root().join("field/clients")
 }
 
-fn home(language: &str) -> PathBuf {
-    let home = binary::target().join("field").join(language);
+/// A folder of the target folder, and the lock of it: other tests, also of other processes, wait.
+fn locked(name: &str) -> (PathBuf, File) {
+    let home = binary::target().join("field").join(name);
     fs::create_dir_all(&home).expect("the target folder can be written");
-    home
+    let lock = File::create(home.with_extension("lock")).expect("the target folder can be written");
+    lock.lock().expect("the target folder's files can be locked");
+    (home, lock)
 }
 
-/// The folder with a language's packages, made by `install` unless it was made from the same pins.
-fn installed(language: &str, pins: &Path, install: impl FnOnce(&Path, &Path)) -> PathBuf {
-    let home = home(language);
+/// The folder with what `install` makes of the file `pins`, unless it was made from the same file.
+fn installed(name: &str, pins: &Path, install: impl FnOnce(&Path, &Path)) -> PathBuf {
+    let (home, _lock) = locked(name);
     let stamp = home.join("installed-from");
     let wanted = fs::read(pins).expect("the pins are in the source tree");
     if fs::read(&stamp).ok().as_ref() != Some(&wanted) {
@@ -150,8 +158,12 @@ fn installed(language: &str, pins: &Path, install: impl FnOnce(&Path, &Path)) ->
 }
 
 fn copy(file: &Path, folder: &Path) {
-    let name = file.file_name().expect("a file has a name");
-    fs::copy(file, folder.join(name)).expect("the target folder can be written");
+    let to = folder.join(file.file_name().expect("a file has a name"));
+    let wanted = fs::read(file).expect("the file is in the source tree");
+    // Another test may read it now.
+    if fs::read(&to).ok().as_ref() != Some(&wanted) {
+        fs::write(to, wanted).expect("the target folder can be written");
+    }
 }
 
 /// Runs a command to its end and shows its output.
