@@ -136,14 +136,21 @@ pub fn judge_patiently(history: &History) -> Vec<Judged> {
     for one in &mut judged {
         if one.promise == Promise::Linearizable && matches!(one.verdict, Verdict::Undecided { .. })
         {
-            let options = Options { search_steps_max: PATIENT_STEPS_MAX, ..Options::default() };
-            let again = judge(history, &[Promise::Linearizable], &options);
-            if let Some(again) = again.into_iter().next() {
-                *one = again;
-            }
+            one.verdict = linearizable_patiently(history);
         }
     }
     judged
+}
+
+fn linearizable_patiently(history: &History) -> Verdict {
+    let options = Options { search_steps_max: PATIENT_STEPS_MAX / 10, ..Options::default() };
+    if let Some(as_answered) = history.without_lost_as_answered()
+        && let held @ Verdict::Holds { .. } = one(&as_answered, Promise::Linearizable, &options)
+    {
+        return held;
+    }
+    let options = Options { search_steps_max: PATIENT_STEPS_MAX, ..Options::default() };
+    one(&history.without_lost().unwrap_or_else(|| history.clone()), Promise::Linearizable, &options)
 }
 
 /// Judges a history by these promises; without any, by those of its header; if that has none
