@@ -47,7 +47,7 @@ fn promises_are_kept_under_every_kind_of_fault() {
     }
 }
 
-/// Seeds that have found something, at the commit that has this list: see docs/reliability.md.
+/// Seeds that have found something, at the commit that has this list: see docs/record.md.
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {
     let world = ready::load("global", None).unwrap();
@@ -58,7 +58,7 @@ fn seeds_that_found_something_find_nothing_any_more() {
     }
 }
 
-/// All but the first have found something, some of them with these faults alone: see docs/reliability.md.
+/// All but the first have found something, some of them with these faults alone: see docs/record.md.
 #[test]
 fn a_site_that_is_lost_comes_back_as_a_ghost_and_nothing_else_is_lost() {
     let world = ready::load("lost-site", None).unwrap();

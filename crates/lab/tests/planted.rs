@@ -1,5 +1,5 @@
 //! The tester tested: each bug that can be planted is found, within the seeds that are stated here
-//! and in `docs/reliability.md`, and what is found is made small.
+//! and in `docs/record.md`, and what is found is made small.
 
 use lab::explore::{one, shrink};
 use lab::run::{Bug, Options};

@@ -101,7 +101,7 @@ fn finds_nothing_any_more(world: &str, seed: u64, only: Option<&[usize]>, span_s
     assert!(tried.wrongs.is_empty(), "{world}, seed {seed}: {}", tried.wrongs.join("\n"));
 }
 
-/// See docs/reliability.md.
+/// See docs/record.md.
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {
     finds_nothing_any_more("witness", 8_176, Some(&[9, 33, 40]), Some(22.5));

@@ -9,7 +9,7 @@
 //! the only trace of something acknowledged on a disk (a bit flipped in its log, an fsync that did
 //! nothing, a disk exchanged) is done only while all nodes of the site hold everything, and the node
 //! then waits for an operator, who exchanges its disk once the others hold everything. That is what
-//! `docs/reliability.md` asks of an operator too: a disk that ignored an fsync counts as lost.
+//! `docs/promises.md` asks of an operator too: a disk that ignored an fsync counts as lost.
 
 pub mod apply;
 pub mod besides;
