@@ -3,9 +3,7 @@
 use crate::chores::Chore;
 use crate::desk::{Desk, Outcome, desk_of, lock};
 use crate::disk_loop::DiskJob;
-use crate::engine::SiteState;
-use crate::engine::begin::Running;
-use crate::engine::withheld::{self, Released};
+use crate::engine::{Publish, Released, Shell, SiteState};
 use crate::handle::Shared;
 use crate::identity::Identity;
 use crate::links::Links;
@@ -37,11 +35,8 @@ pub(crate) struct SiteLoop {
     pub(crate) disk: mpsc::Sender<DiskJob>,
     pub(crate) chores: mpsc::Sender<Chore>,
     pub(crate) stopped: tokio::sync::watch::Sender<Option<Stopped>>,
-    /// Outputs held back until they are durable elsewhere; `None`: the disk's thread reports
-    /// durability.
-    pub(crate) kept: Option<Running>,
-    /// Outputs that may leave since the last round.
-    pub(crate) released: Option<Released<FjallView>>,
+    /// What lies between the core and all else.
+    pub(crate) shell: Shell,
 }
 
 impl SiteLoop {
@@ -57,7 +52,7 @@ impl SiteLoop {
                 let at = published + STATUS_INTERVAL;
                 deadline = Some(deadline.map_or(at, |deadline| deadline.min(at)));
             }
-            if let Some(due) = self.kept.as_ref().and_then(|kept| kept.withheld.next_due()) {
+            if let Some(due) = self.shell.next_due() {
                 deadline = Some(deadline.map_or(due, |deadline| deadline.min(due)));
             }
             let first = match deadline {
@@ -105,7 +100,7 @@ impl SiteLoop {
             if published + STATUS_INTERVAL <= now.monotonic {
                 self.publish(now);
                 published = now.monotonic;
-                stale_status = self.kept.as_ref().is_some_and(|kept| !kept.withheld.is_even());
+                stale_status = self.shell.is_behind();
             }
             if let Some(end) = end {
                 break end;
@@ -115,13 +110,10 @@ impl SiteLoop {
         if let Stopped::Failed(why) = &end {
             tracing::error!("this node cannot go on: {why}");
         }
-        if let Some(mut kept) = self.kept.take() {
-            for (ticket, outcome) in kept.withheld.end() {
-                answer(&mut answers, ticket, outcome);
-            }
-            self.deliver(&mut answers);
-            kept.stop();
+        for (ticket, outcome) in self.shell.stop() {
+            answer(&mut answers, ticket, outcome);
         }
+        self.deliver(&mut answers);
         let _ = self.disk.send(DiskJob::Stop);
         self.stopped.send_replace(Some(end));
     }
@@ -131,10 +123,7 @@ impl SiteLoop {
             Event::Requests(requests) => {
                 self.shared.requests_waiting.fetch_sub(requests.len(), Ordering::Relaxed);
                 for (ticket, request) in requests {
-                    let admitted = match &mut self.kept {
-                        None => Some(ticket),
-                        Some(kept) => kept.withheld.admit(now.monotonic, ticket, &request),
-                    };
+                    let admitted = self.shell.admit(now.monotonic, ticket, &request);
                     let Some(ticket) = admitted else { continue };
                     self.site.handle(now, Input::Request { ticket, request });
                 }
@@ -142,10 +131,7 @@ impl SiteLoop {
             }
             Event::Message { from, message } => {
                 self.links.taken();
-                if self.kept.is_some()
-                    && let Some(wire::peer::Say::Forward(forward)) = &message.say
-                    && let Some(refusal) = withheld::refuse_joins(forward)
-                {
+                if let Some(refusal) = self.shell.refusal(&message) {
                     self.links.send(from, &refusal);
                     return None;
                 }
@@ -154,8 +140,7 @@ impl SiteLoop {
             Event::LinkLost(node) => Input::LinkLost(node),
             Event::Across { site, node, message } => {
                 self.links.taken();
-                if self.kept.as_ref().is_some_and(|kept| kept.withheld.is_full().is_some()) {
-                    // Dropped like a message lost on the way: the sender repeats it.
+                if self.shell.is_full() {
                     return None;
                 }
                 Input::Across { site, node, message }
@@ -185,7 +170,7 @@ impl SiteLoop {
                 return None;
             }
             Event::Flushed => {
-                self.released = self.kept.as_mut().and_then(|kept| kept.withheld.release());
+                self.shell.flushed();
                 return None;
             }
             Event::Deposed(why) => return Some(Stopped::Deposed(why)),
@@ -262,14 +247,13 @@ impl SiteLoop {
     }
 
     fn publish(&self, now: model::Time) {
-        let status = match &self.kept {
-            Some(kept) if kept.withheld.is_stuck(now.monotonic) => {
+        let status = match self.shell.publish(now.monotonic) {
+            Publish::Later => return,
+            Publish::NotReady => {
                 let last = self.shared.status.read().unwrap_or_else(PoisonError::into_inner);
                 Status { ready: false, ..Status::clone(&last) }
             }
-            // Published with the round that makes it durable.
-            Some(kept) if !kept.withheld.is_even() => return,
-            _ => {
+            Publish::Current => {
                 let mut status = self.site.status();
                 // The core counts each read that came back as one that begins there.
                 let (answered, came_back) = self.links.straight_counts();
@@ -286,11 +270,11 @@ impl SiteLoop {
         *self.shared.status.write().unwrap_or_else(PoisonError::into_inner) = status;
     }
 
-    // ---- a site whose keys are kept elsewhere ---------------------------------------------------
-
     /// The outputs that may be performed because their round is durable.
     fn take_released(&mut self) -> Vec<Output<FjallView>> {
-        let Some(Released { outputs, status }) = self.released.take() else { return Vec::new() };
+        let Some(Released { outputs, status }) = self.shell.take_released() else {
+            return Vec::new();
+        };
         self.shared.released.store(status.revision.0, Ordering::SeqCst);
         self.set_status(status);
         outputs
@@ -302,10 +286,8 @@ impl SiteLoop {
         now: model::Time,
         output: Output<FjallView>,
     ) -> Option<Output<FjallView>> {
-        let Some(kept) = &mut self.kept else { return Some(output) };
-        match kept.withheld.take(output)? {
-            // No node requests it: it is only made to cut the log.
-            Output::WriteSnapshot { head, .. } => {
+        match self.shell.hold_back(output)? {
+            Output::WriteSnapshot { head, .. } if self.shell.needs_no_snapshots() => {
                 self.site.handle(now, Input::SnapshotWritten(Ok(head)));
                 None
             }
@@ -315,9 +297,8 @@ impl SiteLoop {
 
     /// Begins the next round if it is due, and answers requests that have waited too long.
     fn end_round(&mut self, now: model::Time, answers: &mut Vec<Vec<(Ticket, Outcome)>>) {
-        let Some(kept) = &mut self.kept else { return };
-        kept.withheld.begin_round(now.monotonic, || self.site.status());
-        for (ticket, outcome) in kept.withheld.late(now.monotonic) {
+        self.shell.begin_round(now.monotonic, || self.site.status());
+        for (ticket, outcome) in self.shell.late(now.monotonic) {
             answer(answers, ticket, outcome);
         }
     }

@@ -15,7 +15,7 @@ use super::flusher::Flusher;
 use super::recording::{Changes, Recorded, Recorder};
 use super::redo;
 use super::rows::{CutRows, end_of};
-use super::withheld::Withheld;
+use super::withheld::{Released, Withheld};
 use crate::config::{Config, EtcdConfig};
 use crate::identity::Identity;
 use crate::node::{Event, StartError};
@@ -180,9 +180,11 @@ impl<F: Fenced> Kept<F> {
 /// The parts that are needed while the core runs.
 pub(crate) struct Running {
     /// The outputs that the site's thread holds back.
-    pub(crate) withheld: Withheld<FjallView>,
+    pub(super) withheld: Withheld<FjallView>,
+    /// Outputs that may leave since the last round.
+    pub(super) released: Option<Released<FjallView>>,
     /// When set, all waiting for etcd ends.
-    pub(crate) stopping: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
 }
 
 impl Kept {
@@ -201,13 +203,13 @@ impl Kept {
                 store.resign();
             }
         };
-        (Running { withheld, stopping }, run)
+        (Running { withheld, released: None, stopping }, run)
     }
 }
 
 impl Running {
     /// Ends all waiting for etcd.
-    pub(crate) fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 }

@@ -28,6 +28,8 @@
 //! | `withheld` | outputs that wait for their round, and requests that wait for outputs |
 //! | `flusher` | the thread that writes rounds to etcd |
 //! | `begin` | from an owned site in etcd to a core that can start |
+//! | `opened` | an engine while its node starts |
+//! | `shell` | an engine while its core runs |
 //! | `etcd` | the contract, implemented on etcd |
 //!
 //! Left out: other nodes in such a site (etcd has the replicas; a second process is a standby),
@@ -38,16 +40,22 @@
 //! Source: EdgeKV (Sonbol et al., 2020), with etcd clusters as its groups; the fence is Chubby's
 //! sequencer (Burrows, 2006).
 
-pub(crate) mod begin;
+mod begin;
 pub(crate) mod etcd;
 #[cfg(test)]
 mod fake;
 pub(crate) mod fenced;
 mod flusher;
-pub(crate) mod recording;
+mod opened;
+mod recording;
 mod redo;
 mod rows;
-pub(crate) mod withheld;
+mod shell;
+mod withheld;
+
+pub(crate) use opened::Opened;
+pub(crate) use shell::{Publish, Shell};
+pub(crate) use withheld::Released;
 
 /// The state of a site, wherever its keys are kept.
 pub(crate) type SiteState = recording::Recorded<storage::state::fjall::FjallState>;
