@@ -16,7 +16,7 @@
 #   --keep DIR           leave what YCSB wrote there           [--deployment: results/TIME]
 #   -- ARGUMENTS         for YCSB itself, such as -p dataintegrity=true or -target 500
 #
-# --deployment runs $PORTOLAN_BIN, or target/release/portolan of the sources (cargo build --release).
+# --deployment runs $PORTOLAN_BIN, or target/dist/portolan of the sources (cargo build --profile dist).
 # Ends with 0 if every operation succeeded, 1 if not, 2 if it could not begin. README.md says more.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -99,8 +99,8 @@ build
 portolan=
 if [ -n "$deployment" ]; then
   [ -z "$user" ] || fail "--user: the nodes that --deployment starts have no users"
-  portolan=${PORTOLAN_BIN:-$here/../../target/release/portolan}
-  [ -x "$portolan" ] || fail "no $portolan: cargo build --release, or set PORTOLAN_BIN"
+  portolan=${PORTOLAN_BIN:-$here/../../target/dist/portolan}
+  [ -x "$portolan" ] || fail "no $portolan: cargo build --profile dist, or set PORTOLAN_BIN"
   keep=${keep:-$here/results/$(date -u +%Y-%m-%dT%H%M%SZ)}
 fi
 out=${keep:-$(mktemp -d)}

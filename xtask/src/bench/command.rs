@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Our programs, built for release.
+/// Our programs, as packages have them (the profile `dist`).
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     pub(super) portolan: PathBuf,
@@ -15,17 +15,17 @@ pub(super) fn build() -> Result<Programs, String> {
     let target = field::binary::target();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--release", "-p", "load"]);
+    build.args(["build", "--profile", "dist", "-p", "load"]);
     let given = std::env::var_os("PORTOLAN_BIN").map(PathBuf::from);
     if given.is_none() {
         build.args(["-p", "portolan"]);
     }
     field::binary::forget_package(&mut build);
     run(build.arg("--target-dir").arg(&target).current_dir(field::binary::root()))?;
-    let release = target.join("release");
+    let dist = target.join("dist");
     Ok(Programs {
-        portolan: given.unwrap_or_else(|| release.join("portolan")),
-        load: release.join("load"),
+        portolan: given.unwrap_or_else(|| dist.join("portolan")),
+        load: dist.join("load"),
     })
 }
 
