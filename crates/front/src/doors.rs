@@ -1,7 +1,7 @@
 //! An open port: connections are accepted, counted, limited, wrapped in TLS.
 //!
 //! One [`Doorman`] per port accepts connections and distributes them to workers in turn. A worker
-//! is a thread with a runtime of its own, so that a connection, its requests and the desk where
+//! is a thread with a runtime of its own, so that a connection, its requests and the batcher where
 //! their answers arrive stay on one thread; each turns accepted sockets into [`Connection`]s there.
 
 use crate::seats::{Seat, Seats};

@@ -1,8 +1,8 @@
 //! A front's access to its site.
 
+use crate::batcher::{Batcher, Outcome};
 use crate::clock::Clock;
 use crate::config::ClientsConfig;
-use crate::desk::{Desk, Outcome};
 use crate::engine::SiteState;
 use crate::engine::etcd::health::{EtcdStatus, Health};
 use crate::logins::{Attempt, LoginError, Logins};
@@ -48,12 +48,12 @@ pub(crate) struct Shared {
     pub(crate) data: PathBuf,
 }
 
-/// A node, as seen from one front thread. Clones share that thread's desk; another runtime needs a
+/// A node, as seen from one front thread. Clones share that thread's batcher; another runtime needs a
 /// handle of its own from [`crate::Node::handle`].
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) batcher: Arc<Batcher>,
 }
 
 impl Handle {
@@ -127,9 +127,9 @@ impl Handle {
             let failure = Failure::Overloaded { what: "requests for the site's thread" };
             return vec![Err(failure); count];
         }
-        let call = self.desk.open(count);
+        let call = self.batcher.open(count);
         let numbered = requests.into_iter().enumerate();
-        self.desk.send(numbered.map(|(nth, request)| (call.ticket(nth), request)));
+        self.batcher.send(numbered.map(|(nth, request)| (call.ticket(nth), request)));
         call.answers().await
     }
 

@@ -5,11 +5,11 @@
 //! accesses it through a [`Handle`].
 
 pub mod admission;
+mod background;
 pub mod backup;
-mod chores;
+mod batcher;
 mod clock;
 pub mod config;
-mod desk;
 mod disk_loop;
 pub mod durations;
 mod engine;
@@ -26,8 +26,8 @@ pub mod tls;
 pub mod users;
 mod watch;
 
+pub use batcher::{BATCHERS_MAX, CALL_REQUESTS_MAX, Outcome};
 pub use clock::Clock;
-pub use desk::{CALL_REQUESTS_MAX, DESKS_MAX, Outcome};
 pub use engine::etcd::EtcdError;
 pub use engine::etcd::health::EtcdStatus;
 pub use handle::Handle;

@@ -1,13 +1,13 @@
 //! The thread that runs a site's core: events in, outputs performed.
 
-use crate::chores::Chore;
-use crate::desk::{Desk, Outcome, desk_of, lock};
+use crate::background::BackgroundTask;
+use crate::batcher::{Batcher, Outcome, batcher_of, lock};
 use crate::disk_loop::DiskJob;
 use crate::engine::{Publish, Released, Shell, SiteState};
 use crate::handle::Shared;
 use crate::identity::Identity;
 use crate::links::Links;
-use crate::node::{Desks, Event, Stopped};
+use crate::node::{Batchers, Event, Stopped};
 use protocol::Core;
 use protocol::site::{Input, Output, Site, Status, Ticket};
 use std::sync::atomic::Ordering;
@@ -30,10 +30,10 @@ pub(crate) struct SiteLoop {
     pub(crate) site: RealSite,
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) desks: Desks,
+    pub(crate) batchers: Batchers,
     pub(crate) links: Links,
     pub(crate) disk: mpsc::Sender<DiskJob>,
-    pub(crate) chores: mpsc::Sender<Chore>,
+    pub(crate) background: mpsc::Sender<BackgroundTask>,
     pub(crate) stopped: tokio::sync::watch::Sender<Option<Stopped>>,
     /// What lies between the core and all else.
     pub(crate) shell: Shell,
@@ -166,7 +166,7 @@ impl SiteLoop {
             Event::SnapshotWritten(written) => Input::SnapshotWritten(written),
             Event::SnapshotInstalled(installed) => Input::SnapshotInstalled(installed),
             Event::SpareDue(spare) => {
-                let _ = self.chores.send(Chore::PrepareSpare(spare));
+                let _ = self.background.send(BackgroundTask::PrepareSpare(spare));
                 return None;
             }
             Event::Flushed => {
@@ -224,10 +224,10 @@ impl SiteLoop {
                 return recorded.err().map(|error| Stopped::Failed(error.to_string()));
             }
             Output::WriteSnapshot { head, view } => {
-                drop(self.chores.send(Chore::WriteSnapshot { head, view }));
+                drop(self.background.send(BackgroundTask::WriteSnapshot { head, view }));
             }
             Output::InstallSnapshot { index } => {
-                drop(self.chores.send(Chore::InstallSnapshot { index }));
+                drop(self.background.send(BackgroundTask::InstallSnapshot { index }));
             }
             Output::Fatal(why) => return Some(Stopped::Failed(why)),
         }
@@ -238,10 +238,10 @@ impl SiteLoop {
         if answers.iter().all(Vec::is_empty) {
             return;
         }
-        let desks: Vec<Arc<Desk>> = lock(&self.desks).clone();
-        for (desk, answers) in desks.iter().zip(answers) {
+        let batchers: Vec<Arc<Batcher>> = lock(&self.batchers).clone();
+        for (batcher, answers) in batchers.iter().zip(answers) {
             if !answers.is_empty() {
-                desk.deliver(answers);
+                batcher.deliver(answers);
             }
         }
     }
@@ -305,9 +305,9 @@ impl SiteLoop {
 }
 
 fn answer(answers: &mut Vec<Vec<(Ticket, Outcome)>>, ticket: Ticket, outcome: Outcome) {
-    let desk = desk_of(ticket);
-    if answers.len() <= desk {
-        answers.resize_with(desk + 1, Vec::new);
+    let batcher = batcher_of(ticket);
+    if answers.len() <= batcher {
+        answers.resize_with(batcher + 1, Vec::new);
     }
-    answers[desk].push((ticket, outcome));
+    answers[batcher].push((ticket, outcome));
 }

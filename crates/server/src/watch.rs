@@ -5,7 +5,7 @@
 //! keyspace creates a durable cursor named `watch-n<node>`, from which on its changes are kept; a
 //! task of the node advances the cursor and drops it after a while without a watch.
 
-use crate::desk::lock;
+use crate::batcher::lock;
 use crate::handle::Handle;
 use model::{
     Answer, Catalog, Change, Command, Failure, KeyspaceId, Refusal, Request, Revision, limits,

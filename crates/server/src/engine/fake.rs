@@ -1,7 +1,7 @@
 //! An in-memory store with etcd's rules that fails where a test wants it.
 
 use super::fenced::{Ended, Fenced, Op, fit};
-use crate::desk::lock;
+use crate::batcher::lock;
 use model::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -25,9 +25,9 @@
 //! | `fenced` | what is needed of etcd, as a contract |
 //! | `rows` | how rows are stored in etcd; long ones in parts |
 //! | `redo` | rounds that do not fit one transaction |
-//! | `withheld` | outputs that wait for their round, and requests that wait for outputs |
+//! | `output_buffer` | outputs that wait for their round, and requests that wait for outputs |
 //! | `flusher` | the thread that writes rounds to etcd |
-//! | `begin` | from an owned site in etcd to a core that can start |
+//! | `takeover` | from an owned site in etcd to a core that can start |
 //! | `opened` | an engine while its node starts |
 //! | `shell` | an engine while its core runs |
 //! | `etcd` | the contract, implemented on etcd |
@@ -40,22 +40,22 @@
 //! Source: EdgeKV (Sonbol et al., 2020), with etcd clusters as its groups; the fence is Chubby's
 //! sequencer (Burrows, 2006).
 
-mod begin;
 pub(crate) mod etcd;
 #[cfg(test)]
 mod fake;
 pub(crate) mod fenced;
 mod flusher;
 mod opened;
+mod output_buffer;
 mod recording;
 mod redo;
 mod rows;
 mod shell;
-mod withheld;
+mod takeover;
 
 pub(crate) use opened::Opened;
+pub(crate) use output_buffer::Released;
 pub(crate) use shell::{Publish, Shell};
-pub(crate) use withheld::Released;
 
 /// The state of a site, wherever its keys are kept.
 pub(crate) type SiteState = recording::Recorded<storage::state::fjall::FjallState>;

@@ -1,9 +1,9 @@
 //! A site's engine while its node starts: where the site's identity and rows come from.
 
 use super::SiteState;
-use super::begin::{self, Kept, Running};
 use super::etcd::health::Health;
 use super::shell::Shell;
+use super::takeover::{self, Kept, Running};
 use crate::config::{Config, Engine};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
@@ -31,7 +31,7 @@ impl Opened {
     ) -> Result<Opened, StartError> {
         let Engine::Etcd(etcd) = &config.engine else { return Ok(Opened::Embedded) };
         let health = Health::new(metrics);
-        let kept = begin::take_over(config, etcd, own, process, health.clone())?;
+        let kept = takeover::take_over(config, etcd, own, process, health.clone())?;
         *own = kept.site().clone();
         Ok(Opened::Etcd(Box::new(kept), health))
     }

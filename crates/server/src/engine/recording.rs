@@ -4,7 +4,7 @@
 //! a [`Recorder`] also keeps the changed rows, the last change of each, until they are taken to be
 //! written there. On other sites there is no recorder, which costs one check per batch.
 
-use crate::desk::lock;
+use crate::batcher::lock;
 use model::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -3,9 +3,9 @@
 //!
 //! With the embedded engine everything passes: the disk's thread reports durability to the core itself.
 
-use super::begin::Running;
-use super::withheld::{self, Released};
-use crate::desk::Outcome;
+use super::output_buffer::{self, Released};
+use super::takeover::Running;
+use crate::batcher::Outcome;
 use model::Request;
 use protocol::site::{Output, Status, Ticket};
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Shell {
     pub(crate) fn next_due(&self) -> Option<Duration> {
         match self {
             Shell::Embedded => None,
-            Shell::Etcd(etcd) => etcd.withheld.next_due(),
+            Shell::Etcd(etcd) => etcd.buffer.next_due(),
         }
     }
 
@@ -49,14 +49,14 @@ impl Shell {
     ) -> Option<Ticket> {
         match self {
             Shell::Embedded => Some(ticket),
-            Shell::Etcd(etcd) => etcd.withheld.admit(now, ticket, request),
+            Shell::Etcd(etcd) => etcd.buffer.admit(now, ticket, request),
         }
     }
 
     /// The answer to a node's message that is not for the core.
     pub(crate) fn refusal(&self, message: &Message) -> Option<Message> {
         match (self, &message.say) {
-            (Shell::Etcd(_), Some(Say::Forward(forward))) => withheld::refuse_joins(forward),
+            (Shell::Etcd(_), Some(Say::Forward(forward))) => output_buffer::refuse_joins(forward),
             _ => None,
         }
     }
@@ -66,7 +66,7 @@ impl Shell {
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Shell::Embedded => false,
-            Shell::Etcd(etcd) => etcd.withheld.is_full().is_some(),
+            Shell::Etcd(etcd) => etcd.buffer.is_full().is_some(),
         }
     }
 
@@ -74,7 +74,7 @@ impl Shell {
     pub(crate) fn hold_back(&mut self, output: Output<FjallView>) -> Option<Output<FjallView>> {
         match self {
             Shell::Embedded => Some(output),
-            Shell::Etcd(etcd) => etcd.withheld.take(output),
+            Shell::Etcd(etcd) => etcd.buffer.take(output),
         }
     }
 
@@ -86,14 +86,14 @@ impl Shell {
     /// Begins the next round, if it is due.
     pub(crate) fn begin_round(&mut self, now: Duration, status: impl FnOnce() -> Status) {
         if let Shell::Etcd(etcd) = self {
-            etcd.withheld.begin_round(now, status);
+            etcd.buffer.begin_round(now, status);
         }
     }
 
     /// The round on its way is durable: its outputs are due.
     pub(crate) fn flushed(&mut self) {
         if let Shell::Etcd(etcd) = self {
-            etcd.released = etcd.withheld.release();
+            etcd.released = etcd.buffer.release();
         }
     }
 
@@ -109,14 +109,14 @@ impl Shell {
     pub(crate) fn late(&mut self, now: Duration) -> Vec<(Ticket, Outcome)> {
         match self {
             Shell::Embedded => Vec::new(),
-            Shell::Etcd(etcd) => etcd.withheld.late(now),
+            Shell::Etcd(etcd) => etcd.buffer.late(now),
         }
     }
 
     pub(crate) fn publish(&self, now: Duration) -> Publish {
         match self {
-            Shell::Etcd(etcd) if etcd.withheld.is_stuck(now) => Publish::NotReady,
-            Shell::Etcd(etcd) if !etcd.withheld.is_even() => Publish::Later,
+            Shell::Etcd(etcd) if etcd.buffer.is_stuck(now) => Publish::NotReady,
+            Shell::Etcd(etcd) if !etcd.buffer.is_even() => Publish::Later,
             _ => Publish::Current,
         }
     }
@@ -125,7 +125,7 @@ impl Shell {
     pub(crate) fn is_behind(&self) -> bool {
         match self {
             Shell::Embedded => false,
-            Shell::Etcd(etcd) => !etcd.withheld.is_even(),
+            Shell::Etcd(etcd) => !etcd.buffer.is_even(),
         }
     }
 
@@ -135,7 +135,7 @@ impl Shell {
             Shell::Embedded => Vec::new(),
             Shell::Etcd(etcd) => {
                 etcd.stop();
-                etcd.withheld.end()
+                etcd.buffer.end()
             }
         }
     }

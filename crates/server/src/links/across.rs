@@ -10,7 +10,7 @@
 
 use super::connection::Connection;
 use super::{Link, LinkError, Links};
-use crate::desk::lock;
+use crate::batcher::lock;
 use crate::node::Event;
 use model::{DeploymentId, NodeId, Registry, SiteId, SiteName};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! One connection to a node: greeting, reading, writing. `prove` follows the greeting.
 
 use super::{Link, LinkError};
-use crate::desk::lock;
+use crate::batcher::lock;
 use crate::node::Event;
 use crate::tls::Session;
 use bytes::{Bytes, BytesMut};

@@ -6,7 +6,7 @@
 
 use super::connection::Connection;
 use super::{Identity, Link, Links};
-use crate::desk::lock;
+use crate::batcher::lock;
 use crate::node::Event;
 use model::{NodeId, limits};
 use protocol::site::lives;

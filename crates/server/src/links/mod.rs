@@ -22,9 +22,9 @@ mod strangers;
 mod unproved;
 
 pub(crate) use straight::StraightReads;
-pub(crate) use strangers::Porter;
+pub(crate) use strangers::JoinService;
 
-use crate::desk::lock;
+use crate::batcher::lock;
 use crate::node::Event;
 use crate::peers::judge::NotProved;
 use crate::peers::{PeerAuth, SecretError, TokenError};
@@ -174,7 +174,7 @@ struct Inner {
     dialled: Mutex<BTreeMap<NodeId, Option<String>>>,
     others: Others,
     /// The service that lets sites join the deployment, once it is started.
-    porter: OnceLock<Porter>,
+    join_service: OnceLock<JoinService>,
     straight: OnceLock<StraightReads>,
     runtime: tokio::runtime::Handle,
 }
@@ -189,7 +189,8 @@ impl Links {
         runtime: tokio::runtime::Handle,
     ) -> Links {
         let (waiting, links, dialled) = (Arc::default(), Mutex::default(), Mutex::default());
-        let (others, porter, straight) = (Others::default(), OnceLock::new(), OnceLock::new());
+        let (others, join_service, straight) =
+            (Others::default(), OnceLock::new(), OnceLock::new());
         Links(Arc::new(Inner {
             identity,
             tls,
@@ -201,7 +202,7 @@ impl Links {
             lives: Lives::default(),
             dialled,
             others,
-            porter,
+            join_service,
             straight,
             runtime,
         }))

@@ -1,13 +1,13 @@
 //! Reads past the site's thread, at both ends: [`protocol::global::straight`] put on threads.
 //!
-//! A desk's task offers what has gathered there before it goes to the site's thread; what may go straight
+//! A batcher's task offers what has gathered there before it goes to the site's thread; what may go straight
 //! is encoded on the front's thread and laid into the links. The links' thread answers what other
 //! sites ask, hands answers out, and gives back to the site's thread what has no answer.
 
 use super::Links;
 use super::across::Remote;
-use crate::desk::{desk_of, is_same_call, lock};
-use crate::node::{Desks, Event};
+use crate::batcher::{batcher_of, is_same_call, lock};
+use crate::node::{Batchers, Event};
 use model::{NodeId, Request};
 use protocol::global::straight::{Came, Routes, Straight, answer_reads};
 use protocol::site::Ticket;
@@ -29,13 +29,13 @@ pub(crate) struct StraightReads {
     reads: Mutex<Straight>,
     /// Some were sent.
     sent: Notify,
-    desks: Desks,
+    batchers: Batchers,
 }
 
 impl StraightReads {
-    pub(crate) fn new(reads: Straight, desks: Desks) -> StraightReads {
+    pub(crate) fn new(reads: Straight, batchers: Batchers) -> StraightReads {
         let routes = reads.routes().clone();
-        StraightReads { routes, reads: Mutex::new(reads), sent: Notify::new(), desks }
+        StraightReads { routes, reads: Mutex::new(reads), sent: Notify::new(), batchers }
     }
 }
 
@@ -45,15 +45,17 @@ impl Links {
         let _ = self.0.straight.set(reads);
     }
 
-    /// Sends those requests of one desk off that go straight; the others stay.
+    /// Sends those requests of one batcher off that go straight; the others stay.
     pub(crate) fn send_straight(&self, requests: &mut Vec<(Ticket, Request)>) {
-        let (Some(straight), Some(porter)) = (self.0.straight.get(), self.0.porter.get()) else {
+        let (Some(straight), Some(join_service)) =
+            (self.0.straight.get(), self.0.join_service.get())
+        else {
             return;
         };
         if !straight.routes.has_any() {
             return;
         }
-        let shared = &porter.0.shared;
+        let shared = &join_service.0.shared;
         let now = shared.clock.monotonic();
         let count = requests.len();
         let catalog = shared.reader.catalog();
@@ -87,8 +89,8 @@ impl Links {
     }
 
     fn answer_reads(&self, (site, node): Remote, requests: &mut Vec<ForwardedRequest>) {
-        let Some(porter) = self.0.porter.get() else { return };
-        let here = &porter.0;
+        let Some(join_service) = self.0.join_service.get() else { return };
+        let here = &join_service.0;
         let answers = answer_reads(requests, |keyspace, query, consistency| {
             here.answer_across(keyspace, query, consistency)
         });
@@ -135,8 +137,8 @@ impl Links {
         &self,
         what: impl FnOnce(&mut Straight, Duration, &mut Vec<Came>) -> T,
     ) -> Option<T> {
-        let (straight, porter) = (self.0.straight.get()?, self.0.porter.get()?);
-        let (now, mut came) = (porter.0.shared.clock.monotonic(), Vec::new());
+        let (straight, join_service) = (self.0.straight.get()?, self.0.join_service.get()?);
+        let (now, mut came) = (join_service.0.shared.clock.monotonic(), Vec::new());
         let done = what(&mut lock(&straight.reads), now, &mut came);
         self.settle(straight, came);
         Some(done)
@@ -156,25 +158,25 @@ impl Links {
         for one in came {
             match one {
                 Came::Answer(ticket, outcome) => {
-                    answers.entry(desk_of(ticket)).or_default().push((ticket, outcome));
+                    answers.entry(batcher_of(ticket)).or_default().push((ticket, outcome));
                 }
                 Came::Moved(moved) => drop(self.0.events.send(Event::Moved(moved))),
                 Came::Back(ticket, request) => back.push((ticket, request)),
             }
         }
         if !answers.is_empty() {
-            let desks = lock(&straight.desks);
-            for (desk, mut answers) in answers {
-                if let Some(desk) = desks.get(desk) {
-                    desk.deliver(&mut answers);
+            let batchers = lock(&straight.batchers);
+            for (batcher, mut answers) in answers {
+                if let Some(batcher) = batchers.get(batcher) {
+                    batcher.deliver(&mut answers);
                 }
             }
         }
         if back.is_empty() {
             return;
         }
-        if let Some(porter) = self.0.porter.get() {
-            porter.0.shared.requests_waiting.fetch_add(back.len(), Ordering::Relaxed);
+        if let Some(join_service) = self.0.join_service.get() {
+            join_service.0.shared.requests_waiting.fetch_add(back.len(), Ordering::Relaxed);
         }
         // A site's thread that is gone has stopped its node.
         let _ = self.0.events.send(Event::Requests(back));

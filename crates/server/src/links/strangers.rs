@@ -8,12 +8,12 @@ use wire::entry;
 use wire::peer::{Answered, ForwardedAnswer, Member, Members, Message, Say};
 
 /// Lets sites join, through a handle of this node.
-pub(crate) struct Porter(pub(crate) Handle);
+pub(crate) struct JoinService(pub(crate) Handle);
 
 impl Links {
     /// Starts the join service.
-    pub(crate) fn post(&self, porter: Porter) {
-        let _ = self.0.porter.set(porter);
+    pub(crate) fn start_join_service(&self, join_service: JoinService) {
+        let _ = self.0.join_service.set(join_service);
     }
 
     /// Serves the request of a node without a deployment.
@@ -41,7 +41,7 @@ impl Links {
         else {
             return None;
         };
-        let status = self.0.porter.get()?.0.status();
+        let status = self.0.join_service.get()?.0.status();
         let registry = &status.deployment.as_ref()?.registry;
         let nodes = registry.site_named(name.as_str())?.nodes.iter().map(|node| Member {
             node: node.node.0,
@@ -53,11 +53,11 @@ impl Links {
 
     async fn ask_for_stranger(&self, request: model::Bytes) -> crate::Outcome {
         let refused = Failure::NotServing("it takes no such request from a stranger");
-        let Some(porter) = self.0.porter.get() else { return Err(Failure::NoLeader) };
+        let Some(join_service) = self.0.join_service.get() else { return Err(Failure::NoLeader) };
         let Ok(request) = entry::decode_request(request) else { return Err(refused) };
         match request.body {
             Body::Write(Command::ChangeRegistry(RegistryChange::Join(_))) => {
-                porter.0.call(request).await
+                join_service.0.call(request).await
             }
             _ => Err(refused),
         }

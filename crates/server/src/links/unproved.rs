@@ -1,7 +1,7 @@
 //! Limits the connections that are not proved yet: each takes memory and a descriptor before
 //! anything about it is known.
 
-use crate::desk::lock;
+use crate::batcher::lock;
 use model::limits;
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `site` | runs the core; the only one that changes the state |
 //! | `disk` | writes and fsyncs the log |
-//! | `chores` | writes and loads snapshots, prepares log segments |
+//! | `background` | writes and loads snapshots, prepares log segments |
 //! | `links` | a runtime of its own for the connections to other nodes |
 //! | `etcd` | writes rounds to etcd, where that is a site's engine ([`crate::engine`]) |
 //!
@@ -27,10 +27,10 @@ mod tasks;
 pub use error::StartError;
 pub(crate) use files::{Files, open_state};
 
+use crate::batcher::{BATCHERS_MAX, Batcher, lock};
 use crate::config::Config;
-use crate::desk::{DESKS_MAX, Desk, lock};
 use crate::handle::{Handle, Shared};
-use crate::links::{Links, Porter};
+use crate::links::{JoinService, Links};
 use model::{NodeId, Request, SiteEntry, SiteId};
 use protocol::global::straight::Moved;
 use protocol::site::{MapView, Ticket};
@@ -80,8 +80,8 @@ pub(crate) enum Event {
     Stop,
 }
 
-/// The desks of a node, by number.
-pub(crate) type Desks = Arc<Mutex<Vec<Arc<Desk>>>>;
+/// The batchers of a node, by number.
+pub(crate) type Batchers = Arc<Mutex<Vec<Arc<Batcher>>>>;
 
 /// Why a node has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub enum Stopped {
 /// A running node.
 pub struct Node {
     shared: Arc<Shared>,
-    desks: Desks,
+    batchers: Batchers,
     links: Links,
     stopped: tokio::sync::watch::Receiver<Option<Stopped>>,
     threads: Vec<JoinHandle<()>>,
@@ -118,7 +118,7 @@ impl Node {
     fn start_drivers(&self, config: &Config, entering: Option<(Links, SiteEntry)>) {
         let Some(runtime) = &self.runtime else { return };
         let handle = runtime.block_on(async { self.handle() });
-        self.links.post(Porter(handle.clone()));
+        self.links.start_join_service(JoinService(handle.clone()));
         runtime.spawn(self.links.clone().turn_from_silent());
         if let Some((links, site)) = entering {
             runtime.spawn(tasks::enter_deployment(
@@ -135,16 +135,16 @@ impl Node {
     /// A handle for a front. A task on the current runtime hands its answers out.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, or when there are [`DESKS_MAX`] already.
+    /// Outside of a tokio runtime, or when there are [`BATCHERS_MAX`] already.
     pub fn handle(&self) -> Handle {
-        let mut desks = lock(&self.desks);
-        assert!(desks.len() < DESKS_MAX, "a node has at most {DESKS_MAX} front threads");
-        let desk = Desk::new(desks.len());
-        desks.push(desk.clone());
+        let mut batchers = lock(&self.batchers);
+        assert!(batchers.len() < BATCHERS_MAX, "a node has at most {BATCHERS_MAX} front threads");
+        let batcher = Batcher::new(batchers.len());
+        batchers.push(batcher.clone());
         let links = self.links.clone();
         let straight = move |requests: &mut Vec<_>| links.send_straight(requests);
-        tokio::spawn(desk.clone().run(self.shared.events.clone(), straight));
-        Handle { shared: self.shared.clone(), desk }
+        tokio::spawn(batcher.clone().run(self.shared.events.clone(), straight));
+        Handle { shared: self.shared.clone(), batcher }
     }
 
     /// Where the peer port is bound.

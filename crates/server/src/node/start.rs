@@ -7,8 +7,8 @@
 use super::error::system;
 use super::files::Files;
 use super::join::{become_member, cluster_address, own_entry};
-use super::{Desks, Event, Node, StartError};
-use crate::chores;
+use super::{Batchers, Event, Node, StartError};
+use crate::background;
 use crate::clock::Clock;
 use crate::config::{Config, Engine};
 use crate::disk_loop::DiskLoop;
@@ -73,12 +73,12 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         metrics: metrics.clone(),
         data: config.data.clone(),
     });
-    let desks = Desks::default();
+    let batchers = Batchers::default();
     if is_embedded {
-        peers.links.open_straight(StraightReads::new(site.straight(), desks.clone()));
+        peers.links.open_straight(StraightReads::new(site.straight(), batchers.clone()));
     }
     let (disk_jobs, jobs) = mpsc::channel();
-    let (chores, chores_inbox) = mpsc::channel();
+    let (background, background_tasks) = mpsc::channel();
     let (stop_sender, stopped) = tokio::sync::watch::channel(None);
     let disk = DiskLoop {
         writer,
@@ -94,17 +94,17 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         site,
         events: inbox,
         shared: shared.clone(),
-        desks: desks.clone(),
+        batchers: batchers.clone(),
         links: peers.links.clone(),
         disk: disk_jobs,
-        chores,
+        background,
         stopped: stop_sender,
         shell,
     };
     let state = state.unrecorded().clone();
     let mut threads = vec![
         spawn("disk", move || disk.run())?,
-        spawn("chores", move || chores::run(chores_inbox, snapshots, state, events))?,
+        spawn("background", move || background::run(background_tasks, snapshots, state, events))?,
         spawn("site", move || site_loop.run())?,
     ];
     if let Some(flusher) = flusher {
@@ -113,7 +113,8 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let Serving { links, runtime, address: peer_address } = peers;
     let entering = own.let_in.then(|| (links.clone(), described));
     let runtime = Some(runtime);
-    let node = Node { shared, desks, links, stopped, threads, runtime, peer_address, _lock: lock };
+    let node =
+        Node { shared, batchers, links, stopped, threads, runtime, peer_address, _lock: lock };
     node.start_drivers(config, entering);
     Ok(node)
 }

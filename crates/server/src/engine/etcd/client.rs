@@ -11,8 +11,8 @@ use super::api::{
     AuthenticateRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseRevokeRequest, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
 };
+use crate::batcher::lock;
 use crate::config::EtcdConfig;
-use crate::desk::lock;
 use model::limits;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

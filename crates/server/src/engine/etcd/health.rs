@@ -1,6 +1,6 @@
 //! The observed health of an etcd cluster.
 
-use crate::desk::lock;
+use crate::batcher::lock;
 use crate::metrics::Metrics;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -7,22 +7,22 @@ use storage::snapshot::{Folder, SnapshotHead, Snapshots};
 use storage::state::fjall::{FjallState, FjallView};
 
 /// A piece of long work.
-pub(crate) enum Chore {
+pub(crate) enum BackgroundTask {
     WriteSnapshot { head: SnapshotHead, view: FjallView },
     InstallSnapshot { index: u64 },
     PrepareSpare(Spare),
 }
 
-/// Does chores, one after the other, until all senders are gone.
+/// Does the tasks, one after the other, until all senders are gone.
 pub(crate) fn run(
-    chores: mpsc::Receiver<Chore>,
+    tasks: mpsc::Receiver<BackgroundTask>,
     snapshots: Folder,
     state: FjallState,
     events: mpsc::Sender<Event>,
 ) {
-    for chore in chores {
-        let event = match chore {
-            Chore::WriteSnapshot { head, view } => {
+    for task in tasks {
+        let event = match task {
+            BackgroundTask::WriteSnapshot { head, view } => {
                 // The log may be cut behind a snapshot, so the state must not lag behind it.
                 let written = snapshots.write(&head, &view).and_then(|()| Ok(view.flush()?));
                 if let Err(error) = &written {
@@ -30,14 +30,14 @@ pub(crate) fn run(
                 }
                 Event::SnapshotWritten(written.map(|()| head).map_err(|error| error.to_string()))
             }
-            Chore::InstallSnapshot { index } => {
+            BackgroundTask::InstallSnapshot { index } => {
                 let installed = snapshots
                     .finish(index)
                     .and_then(|head| snapshots.load(index, &state).map(|()| head))
                     .and_then(|head| state.flush().map(|()| head).map_err(Into::into));
                 Event::SnapshotInstalled(installed.map_err(|error| error.to_string()))
             }
-            Chore::PrepareSpare(spare) => {
+            BackgroundTask::PrepareSpare(spare) => {
                 if let Err(error) = spare.prepare() {
                     tracing::debug!("no spare log segment: {error}");
                 }

@@ -11,7 +11,7 @@ use super::super::recording::Recorded;
 const SECOND: Duration = Duration::from_secs(1);
 
 struct Bench {
-    withheld: Withheld<()>,
+    buffer: OutputBuffer<()>,
     rounds: mpsc::Receiver<Changes>,
     state: Recorded<MemoryState>,
 }
@@ -20,7 +20,7 @@ fn bench() -> Bench {
     let recorder = Arc::new(Recorder::default());
     let state = Recorded::recording(MemoryState::new(), recorder.clone());
     let (sender, rounds) = mpsc::channel();
-    Bench { withheld: Withheld::new(recorder, sender), rounds, state }
+    Bench { buffer: OutputBuffer::new(recorder, sender), rounds, state }
 }
 
 impl Bench {
@@ -33,16 +33,16 @@ impl Bench {
     /// The core answers; whether it may leave now.
     fn answer(&mut self, ticket: Ticket, number: i64) -> bool {
         let outcome = Ok(Answer::Integer(number));
-        self.withheld.take(Output::Answer { ticket, outcome }).is_some()
+        self.buffer.take(Output::Answer { ticket, outcome }).is_some()
     }
 
     fn begin(&mut self) {
-        self.withheld.begin_round(Duration::ZERO, status);
+        self.buffer.begin_round(Duration::ZERO, status);
     }
 
     /// The answers that leave with the round on its way.
     fn released(&mut self) -> Vec<(u64, i64)> {
-        let outputs = self.withheld.release().map(|released| released.outputs);
+        let outputs = self.buffer.release().map(|released| released.outputs);
         let answer = |output| match output {
             Output::Answer { ticket, outcome: Ok(Answer::Integer(number)) } => {
                 Some((ticket.0, number))
@@ -101,18 +101,18 @@ fn read() -> Request {
 #[test]
 fn an_answer_leaves_with_the_round_that_began_after_it_was_asked_for() {
     let mut bench = bench();
-    let first = bench.withheld.admit(Duration::ZERO, Ticket(70), &write()).unwrap();
+    let first = bench.buffer.admit(Duration::ZERO, Ticket(70), &write()).unwrap();
     bench.change("a");
     assert!(!bench.answer(first, 1));
     bench.begin();
     assert_eq!(bench.rounds.try_recv().unwrap().len(), 1);
     // This one comes while that round is on its way: its look at the fence may be over already.
-    let second = bench.withheld.admit(Duration::ZERO, Ticket(71), &read()).unwrap();
+    let second = bench.buffer.admit(Duration::ZERO, Ticket(71), &read()).unwrap();
     assert!(!bench.answer(second, 2));
     bench.begin();
     assert!(bench.rounds.try_recv().is_err(), "one round at a time");
     assert_eq!(bench.released(), [(70, 1)]);
-    assert!(!bench.withheld.is_even());
+    assert!(!bench.buffer.is_even());
     bench.begin();
     assert_eq!(
         bench.rounds.try_recv().unwrap(),
@@ -120,7 +120,7 @@ fn an_answer_leaves_with_the_round_that_began_after_it_was_asked_for() {
         "nothing changed, but it is asked"
     );
     assert_eq!(bench.released(), [(71, 2)]);
-    assert!(bench.withheld.is_even());
+    assert!(bench.buffer.is_even());
     bench.begin();
     assert!(bench.rounds.try_recv().is_err(), "nobody waits for anything");
 }
@@ -130,19 +130,19 @@ fn who_waits_too_long_is_told_once_and_nobody_gets_anothers_answer() {
     let mut bench = bench();
     let asked = [(1, write()), (2, read())].map(|(ticket, request)| {
         let request = Request { deadline_ms: Some(1_000), ..request };
-        bench.withheld.admit(Duration::ZERO, Ticket(ticket), &request).unwrap()
+        bench.buffer.admit(Duration::ZERO, Ticket(ticket), &request).unwrap()
     });
     for (nth, ticket) in asked.into_iter().enumerate() {
         bench.answer(ticket, nth as i64);
     }
     bench.begin();
-    assert_eq!(bench.withheld.late(SECOND / 2), []);
-    assert_eq!(bench.withheld.next_due(), Some(SECOND));
-    let told = bench.withheld.late(SECOND);
+    assert_eq!(bench.buffer.late(SECOND / 2), []);
+    assert_eq!(bench.buffer.next_due(), Some(SECOND));
+    let told = bench.buffer.late(SECOND);
     assert!(matches!(told[0], (Ticket(1), Err(Failure::Unknown { .. }))), "{told:?}");
     assert_eq!(told[1], (Ticket(2), Err(Failure::NoLeader)));
     // The same tickets again: their calls were over.
-    let again = bench.withheld.admit(SECOND, Ticket(1), &write()).unwrap();
+    let again = bench.buffer.admit(SECOND, Ticket(1), &write()).unwrap();
     assert_eq!(bench.released(), []);
     bench.answer(again, 7);
     bench.begin();
@@ -152,11 +152,11 @@ fn who_waits_too_long_is_told_once_and_nobody_gets_anothers_answer() {
 #[test]
 fn when_the_site_is_lost_everybody_who_waits_is_told() {
     let mut bench = bench();
-    let first = bench.withheld.admit(Duration::ZERO, Ticket(1), &write()).unwrap();
+    let first = bench.buffer.admit(Duration::ZERO, Ticket(1), &write()).unwrap();
     bench.answer(first, 1);
     bench.begin();
-    bench.withheld.admit(Duration::ZERO, Ticket(2), &write()).unwrap();
-    let told = bench.withheld.end();
+    bench.buffer.admit(Duration::ZERO, Ticket(2), &write()).unwrap();
+    let told = bench.buffer.end();
     assert_eq!(told.len(), 2);
     assert!(told.iter().all(|(_, told)| matches!(told, Err(Failure::Unknown { .. }))));
     assert_eq!(bench.released(), []);
@@ -164,7 +164,7 @@ fn when_the_site_is_lost_everybody_who_waits_is_told() {
 
 #[test]
 fn fronts_read_stale_at_the_most() {
-    let mut withheld = bench().withheld;
+    let mut buffer = bench().buffer;
     let lease = ReadGate::Lease(SECOND);
     for (gate, left) in [
         (ReadGate::Open, ReadGate::Stale),
@@ -172,7 +172,7 @@ fn fronts_read_stale_at_the_most() {
         (ReadGate::Stale, ReadGate::Stale),
         (ReadGate::Closed, ReadGate::Closed),
     ] {
-        let out = withheld.take(Output::Gate(gate));
+        let out = buffer.take(Output::Gate(gate));
         assert!(matches!(out, Some(Output::Gate(out)) if out == left), "{gate:?}");
     }
 }
@@ -181,13 +181,13 @@ fn fronts_read_stale_at_the_most() {
 fn other_nodes_are_refused_and_what_waits_has_a_limit() {
     let mut bench = bench();
     let request = Request { body: Body::RemoveNode { node: NodeId(1) }, ..read() };
-    assert_eq!(bench.withheld.admit(Duration::ZERO, Ticket(1), &request), None);
+    assert_eq!(bench.buffer.admit(Duration::ZERO, Ticket(1), &request), None);
     let failure = Failure::Membership(MembershipError::KeptInEtcd);
-    assert_eq!(bench.withheld.late(Duration::ZERO), [(Ticket(1), Err(failure))]);
+    assert_eq!(bench.buffer.late(Duration::ZERO), [(Ticket(1), Err(failure))]);
     for ticket in 0..limits::ETCD_ANSWERS_WAITING_MAX as u64 {
-        bench.withheld.admit(Duration::ZERO, Ticket(ticket), &write()).unwrap();
+        bench.buffer.admit(Duration::ZERO, Ticket(ticket), &write()).unwrap();
     }
-    assert_eq!(bench.withheld.admit(Duration::ZERO, Ticket(1), &write()), None);
-    let told = bench.withheld.late(Duration::ZERO);
+    assert_eq!(bench.buffer.admit(Duration::ZERO, Ticket(1), &write()), None);
+    let told = bench.buffer.late(Duration::ZERO);
     assert!(matches!(told[..], [(_, Err(Failure::Overloaded { .. }))]), "{told:?}");
 }

@@ -11,7 +11,7 @@
 //! another call, for which an answer that comes late must not be taken.
 
 use super::recording::{Changes, Recorder};
-use crate::desk::Outcome;
+use crate::batcher::Outcome;
 use model::{Body, Failure, MembershipError, OperatorCommand, Request, limits};
 use protocol::site::{Output, ReadGate, Status, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ struct Asked {
 }
 
 /// Outputs that wait for their round, and requests that wait for their outputs.
-pub(crate) struct Withheld<V> {
+pub(crate) struct OutputBuffer<V> {
     recorder: Arc<Recorder>,
     rounds: mpsc::Sender<Changes>,
     gathering: Vec<Output<V>>,
@@ -58,9 +58,9 @@ pub(crate) struct Withheld<V> {
     refused: Vec<(Ticket, Outcome)>,
 }
 
-impl<V> Withheld<V> {
-    pub(crate) fn new(recorder: Arc<Recorder>, rounds: mpsc::Sender<Changes>) -> Withheld<V> {
-        Withheld {
+impl<V> OutputBuffer<V> {
+    pub(crate) fn new(recorder: Arc<Recorder>, rounds: mpsc::Sender<Changes>) -> OutputBuffer<V> {
+        OutputBuffer {
             recorder,
             rounds,
             gathering: Vec::new(),

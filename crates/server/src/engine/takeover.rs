@@ -12,10 +12,10 @@ use super::etcd::health::Health;
 use super::etcd::owner::Owner;
 use super::fenced::{Ended, Fenced, Op};
 use super::flusher::Flusher;
+use super::output_buffer::{OutputBuffer, Released};
 use super::recording::{Changes, Recorded, Recorder};
 use super::redo;
 use super::rows::{CutRows, end_of};
-use super::withheld::{Released, Withheld};
 use crate::config::{Config, EtcdConfig};
 use crate::identity::Identity;
 use crate::node::{Event, StartError};
@@ -180,7 +180,7 @@ impl<F: Fenced> Kept<F> {
 /// The parts that are needed while the core runs.
 pub(crate) struct Running {
     /// The outputs that the site's thread holds back.
-    pub(super) withheld: Withheld<FjallView>,
+    pub(super) buffer: OutputBuffer<FjallView>,
     /// Outputs that may leave since the last round.
     pub(super) released: Option<Released<FjallView>>,
     /// When set, all waiting for etcd ends.
@@ -195,7 +195,7 @@ impl Kept {
         self.store.tell_of_room(Box::new(move |full| {
             let _ = room.send(full.map_or(Event::DiskHasRoom, Event::DiskFull));
         }));
-        let withheld = Withheld::new(self.recorder, rounds);
+        let buffer = OutputBuffer::new(self.recorder, rounds);
         let stopping = self.store.stopping();
         let flusher = Flusher { store: self.store, cut: self.cut, rounds: inbox, events };
         let run = move || {
@@ -203,7 +203,7 @@ impl Kept {
                 store.resign();
             }
         };
-        (Running { withheld, released: None, stopping }, run)
+        (Running { buffer, released: None, stopping }, run)
     }
 }
 

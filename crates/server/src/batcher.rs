@@ -1,7 +1,7 @@
 //! A front thread's outgoing requests, and the calls that wait for their answers.
 //!
 //! Waking another thread costs a system call, and the site's thread is most efficient with many
-//! requests at once. So each front thread has a desk with its own task. All connections of the
+//! requests at once. So each front thread has a batcher with its own task. All connections of the
 //! thread put their requests there; the task runs after the connections that were ready with it,
 //! and sends these requests to the site together. The site's thread puts all its answers there at
 //! once and wakes the task once; the task hands them out on its own thread.
@@ -18,20 +18,20 @@ use tokio::sync::Notify;
 /// The result of a request.
 pub type Outcome = Result<Answer, Failure>;
 
-/// A ticket names a desk (10 bits), a call waiting there (30 bits) and a request of it (24 bits).
+/// A ticket names a batcher (10 bits), a call waiting there (30 bits) and a request of it (24 bits).
 /// So each of the three fronts may have as many threads as the configuration allows.
 const CALL_SHIFT: u32 = 24;
-const DESK_SHIFT: u32 = 54;
+const BATCHER_SHIFT: u32 = 54;
 /// Requests of one call.
 pub const CALL_REQUESTS_MAX: usize = 1 << CALL_SHIFT;
-/// Calls of one desk. Never reached: far fewer requests may wait in a node.
-const CALLS_MAX: usize = 1 << (DESK_SHIFT - CALL_SHIFT);
-/// Desks of a node.
-pub const DESKS_MAX: usize = 1 << (64 - DESK_SHIFT);
+/// Calls of one batcher. Never reached: far fewer requests may wait in a node.
+const CALLS_MAX: usize = 1 << (BATCHER_SHIFT - CALL_SHIFT);
+/// Batchers of a node.
+pub const BATCHERS_MAX: usize = 1 << (64 - BATCHER_SHIFT);
 
-/// The desk that a ticket belongs to.
-pub(crate) fn desk_of(ticket: Ticket) -> usize {
-    (ticket.0 >> DESK_SHIFT) as usize
+/// The batcher that a ticket belongs to.
+pub(crate) fn batcher_of(ticket: Ticket) -> usize {
+    (ticket.0 >> BATCHER_SHIFT) as usize
 }
 
 /// Whether two tickets belong to one call.
@@ -48,7 +48,7 @@ struct Call {
 }
 
 /// One front thread's waiting requests.
-pub(crate) struct Desk {
+pub(crate) struct Batcher {
     number: usize,
     calls: Mutex<Slab<Call>>,
     outbox: Mutex<Vec<(Ticket, Request)>>,
@@ -56,9 +56,9 @@ pub(crate) struct Desk {
     work: Notify,
 }
 
-impl Desk {
-    pub(crate) fn new(number: usize) -> Arc<Desk> {
-        Arc::new(Desk {
+impl Batcher {
+    pub(crate) fn new(number: usize) -> Arc<Batcher> {
+        Arc::new(Batcher {
             number,
             calls: Mutex::default(),
             outbox: Mutex::default(),
@@ -68,12 +68,12 @@ impl Desk {
     }
 
     /// Opens a call of this many requests. Its tickets are [`WaitingCall::ticket`]s.
-    pub(crate) fn open(self: &Arc<Desk>, requests: usize) -> WaitingCall {
+    pub(crate) fn open(self: &Arc<Batcher>, requests: usize) -> WaitingCall {
         debug_assert!(requests < CALL_REQUESTS_MAX);
         let outcomes = std::iter::repeat_with(|| None).take(requests).collect();
         let call = Call { outcomes, missing: requests, waker: None, abandoned: false };
         let call = lock(&self.calls).insert(call);
-        WaitingCall { desk: self.clone(), call, taken: false }
+        WaitingCall { batcher: self.clone(), call, taken: false }
     }
 
     /// Queues requests for the site.
@@ -88,11 +88,11 @@ impl Desk {
         self.work.notify_one();
     }
 
-    /// Sends requests to the site and hands answers out, until the desk is dropped. Runs on the
+    /// Sends requests to the site and hands answers out, until the batcher is dropped. Runs on the
     /// front's thread. `straight` takes out the requests that go to other sites without the site's
     /// thread.
     pub(crate) async fn run(
-        self: Arc<Desk>,
+        self: Arc<Batcher>,
         site: mpsc::Sender<Event>,
         straight: impl Fn(&mut Vec<(Ticket, Request)>) + Send,
     ) {
@@ -144,7 +144,7 @@ fn settle(calls: &mut Slab<Call>, ticket: Ticket, outcome: Outcome) {
 
 /// A call that waits for its answers.
 pub(crate) struct WaitingCall {
-    desk: Arc<Desk>,
+    batcher: Arc<Batcher>,
     call: usize,
     taken: bool,
 }
@@ -152,14 +152,14 @@ pub(crate) struct WaitingCall {
 impl WaitingCall {
     /// The ticket of the `nth` request.
     pub(crate) fn ticket(&self, nth: usize) -> Ticket {
-        let desk = (self.desk.number as u64) << DESK_SHIFT;
-        Ticket(desk | (self.call as u64) << CALL_SHIFT | nth as u64)
+        let batcher = (self.batcher.number as u64) << BATCHER_SHIFT;
+        Ticket(batcher | (self.call as u64) << CALL_SHIFT | nth as u64)
     }
 
     /// All answers, in the order of the requests.
     pub(crate) async fn answers(mut self) -> Vec<Outcome> {
         poll_fn(|context| {
-            let mut calls = lock(&self.desk.calls);
+            let mut calls = lock(&self.batcher.calls);
             let call = calls.get_mut(self.call).expect("open until its answers are taken");
             if call.missing > 0 {
                 call.waker = Some(context.waker().clone());
@@ -179,7 +179,7 @@ impl Drop for WaitingCall {
             return;
         }
         // The place must not be given to another call while answers to this one may still come.
-        let mut calls = lock(&self.desk.calls);
+        let mut calls = lock(&self.batcher.calls);
         match calls.get_mut(self.call) {
             Some(call) if call.missing > 0 => call.abandoned = true,
             _ => drop(calls.try_remove(self.call)),
@@ -199,51 +199,51 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_gets_all_its_answers_in_order() {
-        let desk = Desk::new(DESKS_MAX - 1);
+        let batcher = Batcher::new(BATCHERS_MAX - 1);
         let (site, _events) = mpsc::channel();
-        tokio::spawn(desk.clone().run(site, |_| {}));
-        let call = desk.open(2);
-        assert_eq!(desk_of(call.ticket(0)), DESKS_MAX - 1);
+        tokio::spawn(batcher.clone().run(site, |_| {}));
+        let call = batcher.open(2);
+        assert_eq!(batcher_of(call.ticket(0)), BATCHERS_MAX - 1);
         let mut answers = vec![
             (call.ticket(1), Ok(Answer::Integer(1))),
             (call.ticket(0), Ok(Answer::Integer(0))),
         ];
-        desk.deliver(&mut answers);
+        batcher.deliver(&mut answers);
         assert_eq!(call.answers().await, [Ok(Answer::Integer(0)), Ok(Answer::Integer(1))]);
     }
 
     #[tokio::test]
     async fn a_late_answer_never_reaches_another_call() {
-        let desk = Desk::new(0);
+        let batcher = Batcher::new(0);
         let (site, _events) = mpsc::channel();
-        tokio::spawn(desk.clone().run(site, |_| {}));
-        let given_up = desk.open(1);
+        tokio::spawn(batcher.clone().run(site, |_| {}));
+        let given_up = batcher.open(1);
         let late = given_up.ticket(0);
         drop(given_up);
-        let call = desk.open(1);
+        let call = batcher.open(1);
         assert_ne!(call.ticket(0), late);
-        desk.deliver(&mut vec![(late, Ok(Answer::Integer(1)))]);
-        desk.deliver(&mut vec![(call.ticket(0), Ok(Answer::Integer(2)))]);
+        batcher.deliver(&mut vec![(late, Ok(Answer::Integer(1)))]);
+        batcher.deliver(&mut vec![(call.ticket(0), Ok(Answer::Integer(2)))]);
         assert_eq!(call.answers().await, [Ok(Answer::Integer(2))]);
-        assert!(lock(&desk.calls).is_empty());
+        assert!(lock(&batcher.calls).is_empty());
     }
 
     #[tokio::test]
     async fn requests_of_one_round_leave_together_and_a_site_that_stops_refuses_them() {
-        let desk = Desk::new(0);
+        let batcher = Batcher::new(0);
         let (site, events) = mpsc::channel();
-        tokio::spawn(desk.clone().run(site, |_| {}));
-        let calls = [desk.open(1), desk.open(1)];
+        tokio::spawn(batcher.clone().run(site, |_| {}));
+        let calls = [batcher.open(1), batcher.open(1)];
         let request = || Request::write(model::Command::ClearAll);
         for call in &calls {
-            desk.send([(call.ticket(0), request())].into_iter());
+            batcher.send([(call.ticket(0), request())].into_iter());
         }
         tokio::task::yield_now().await;
         let Ok(Event::Requests(requests)) = events.try_recv() else { panic!("nothing left") };
         assert_eq!(requests.len(), 2);
         drop(events);
-        let late = desk.open(1);
-        desk.send([(late.ticket(0), request())].into_iter());
+        let late = batcher.open(1);
+        batcher.send([(late.ticket(0), request())].into_iter());
         assert_eq!(late.answers().await, [Err(Failure::NotServing("it is stopping"))]);
     }
 }
