@@ -22,6 +22,7 @@ mod failure;
 pub mod glob;
 mod handover;
 mod id;
+mod job;
 mod keyspace;
 pub mod limits;
 mod operator;
@@ -57,6 +58,7 @@ pub use failover::{CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover,
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
+pub use job::JobName;
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};

@@ -6,6 +6,7 @@
 
 pub mod deployment;
 pub mod global;
+mod job;
 pub mod site;
 pub mod trial;
 

@@ -22,13 +22,14 @@
 //! same steps go on. A frozen move is taken back only when the destination has refused it for ever, or has
 //! left and no site owns the slots.
 
+use crate::job::{Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::copying::{self, Position};
 use crate::site::machine::giving::Move;
 use crate::site::trial::{Bug, Planted};
 use model::{
-    Answer, Body, Command, Failure, Giving, MoveError, MoveId, Receiving, Refusal, Registry,
-    SiteId, limits,
+    Answer, Command, Failure, Giving, MoveError, MoveId, Receiving, Refusal, Registry, SiteId,
+    limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,17 +44,6 @@ const ON_ITS_WAY_BYTES_MAX: usize = 64 << 10;
 
 /// Between two pieces other requests are served.
 const BREATH: Duration = Duration::from_micros(1);
-
-/// What a driver wants done.
-#[derive(Debug)]
-pub(crate) enum Wish {
-    /// A request to the destination; the answer comes back under this number.
-    Ask { id: u64, to: SiteId, body: Body },
-    /// A command of this site.
-    Propose(Command),
-    /// The machine cannot be read.
-    Fail(String),
-}
 
 /// What a request to a destination was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,35 +142,18 @@ pub(crate) struct Handovers {
     planted: Planted,
 }
 
-impl Handovers {
-    /// None yet. All together send so many bytes a second at most; 0: as many as go.
-    pub(crate) fn new(bytes_per_s_max: u64, planted: Planted) -> Handovers {
-        Handovers { bytes_per_s_max, planted, ..Handovers::default() }
-    }
-
-    /// Nothing is carried.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.carried.is_empty()
-    }
-
-    /// This node leads no more: the next leader asks anew.
-    pub(crate) fn drop_all(&mut self) {
-        self.carried.clear();
-        self.asked.clear();
-    }
-
-    /// When to look again.
-    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
-        let due = |one: &Carried| {
-            one.not_before.max(if one.next_piece > now { one.next_piece } else { Duration::ZERO })
-        };
-        self.carried.values().map(due).filter(|at| *at > now).min()
-    }
-
+impl<S: State> Job<S> for Handovers {
     /// Goes on with every move there is.
-    pub(crate) fn advance<S: State>(&mut self, machine: &Machine<S>, now: Duration) -> Vec<Wish> {
-        let mut wishes = Vec::new();
-        let Some(member) = machine.membership() else { return wishes };
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let (machine, now) = (view.machine, view.now);
+        if view.disk_is_full {
+            return self.stop_all();
+        }
+        let mut effects = Vec::new();
+        if machine.giving().is_empty() && self.carried.is_empty() {
+            return effects;
+        }
+        let Some(member) = machine.membership() else { return effects };
         let moves = machine.giving();
         let done = &mut self.done;
         self.carried.retain(|number, one| {
@@ -220,186 +193,33 @@ impl Handovers {
             }
             let id = MoveId { from: member.own, number };
             let open_from = machine.open_from().unwrap_or(number);
-            self.go_on(machine, id, one, open_from, now, &mut wishes);
+            self.go_on(machine, id, one, open_from, now, &mut effects);
         }
-        wishes
-    }
-
-    fn ask(&mut self, id: MoveId, to: SiteId, asked: Asked, step: Receiving) -> Wish {
-        self.last_id += 1;
-        self.asked.insert(self.last_id, (id.number, asked));
-        Wish::Ask { id: self.last_id, to, body: Body::Write(Command::Receiving { id, step }) }
-    }
-
-    fn go_on<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        id: MoveId,
-        one: &Move,
-        open_from: u64,
-        now: Duration,
-        wishes: &mut Vec<Wish>,
-    ) {
-        let number = id.number;
-        let Some(carried) = self.carried.get_mut(&number) else { return };
-        // The destination left before the move reached it: there is no site to ask. What is frozen
-        // may have been taken all the same: the other sites are asked (crate::site).
-        let is_gone = machine.membership().is_none_or(|own| own.registry.site(one.to).is_none());
-        if is_gone {
-            carried.not_before = now + PATIENCE;
-            if one.frozen.is_none() {
-                let step = Giving::TakeBack { refused: false };
-                wishes.push(Wish::Propose(Command::Giving { number, step }));
-            }
-            return;
-        }
-        let is_silent = carried.frozen.is_some_and(|frozen| frozen + PATIENCE <= now);
-        if is_silent && self.planted.is(Bug::AbortUnasked) {
-            carried.not_before = now + PATIENCE;
-            let step = Giving::TakeBack { refused: true };
-            return wishes.push(Wish::Propose(Command::Giving { number, step }));
-        }
-        match carried.stage {
-            Stage::Asking | Stage::Installing => {}
-            Stage::Ask => {
-                carried.stage = Stage::Asking;
-                // Answers to earlier questions do not count any more.
-                self.asked.retain(|_, (other, _)| *other != number);
-                let slots = machine.epochs_to_give(number, one);
-                wishes.push(self.ask(
-                    id,
-                    one.to,
-                    Asked::Begin,
-                    Receiving::Begin { slots, open_from, pinned: one.pinned },
-                ));
-            }
-            Stage::Refusing => {
-                carried.not_before = now + PATIENCE;
-                wishes.push(match one.frozen {
-                    // Nothing was ever sent that could be installed.
-                    None => {
-                        let step = Giving::TakeBack { refused: false };
-                        Wish::Propose(Command::Giving { number, step })
-                    }
-                    Some(_) => self.ask(id, one.to, Asked::Refuse, Receiving::Refuse),
-                });
-            }
-            Stage::Telling => self.tell(machine, id, one, now, wishes),
-        }
-    }
-
-    fn tell<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        id: MoveId,
-        one: &Move,
-        now: Duration,
-        wishes: &mut Vec<Wish>,
-    ) {
-        let number = id.number;
-        loop {
-            let moves = self.carried.len().max(1) as u64;
-            let Some(carried) = self.carried.get_mut(&number) else { return };
-            if carried.lacks || one.paused && one.frozen.is_none() {
-                return;
-            }
-            let is_held_up = one.frozen.is_none() && carried.next_piece > now;
-            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || is_held_up {
-                break;
-            }
-            let piece = match machine.piece(number, one, &carried.at) {
-                Ok(piece) => piece,
-                Err(stopped) if copying::must_begin_anew(&stopped) => {
-                    carried.stage = Stage::Refusing;
-                    return;
-                }
-                Err(error) => return wishes.push(Wish::Fail(error.to_string())),
-            };
-            if piece.items.is_empty() {
-                carried.at = piece.next;
-                break;
-            }
-            let (resume, sequence) = (piece.next.encode(), carried.sequence);
-            let step = Receiving::Piece { sequence, resume, items: piece.items };
-            carried.at = piece.next;
-            carried.sequence += 1;
-            carried.unanswered += 1;
-            carried.unanswered_bytes += piece.bytes;
-            carried.bytes += piece.bytes as u64;
-            // The last pieces of a frozen move are not held up: requests wait for them.
-            if one.frozen.is_none() {
-                let share = (self.bytes_per_s_max / moves).max(1);
-                let span = match self.bytes_per_s_max {
-                    0 => Duration::ZERO,
-                    _ => Duration::from_micros(piece.bytes as u64 * 1_000_000 / share),
-                };
-                carried.next_piece = now + span.max(BREATH);
-            }
-            let asked = Asked::Piece { sequence, bytes: piece.bytes };
-            wishes.push(self.ask(id, one.to, asked, step));
-        }
-        let Some(carried) = self.carried.get_mut(&number) else { return };
-        let has_expired = machine.has_expired_due();
-        if let Some(frozen) = one.frozen.filter(|_| has_expired && carried.expired.is_none()) {
-            carried.expired = Some(frozen.max(machine.revision().0));
-        }
-        match one.frozen {
-            None if carried.at.copy.is_none()
-                && has_expired
-                && carried.unanswered_bytes <= ON_ITS_WAY_BYTES_MAX
-                && machine.lag(number, &carried.at) <= LAG_MAX =>
-            {
-                carried.not_before = now + PATIENCE;
-                wishes.push(Wish::Propose(Command::Giving { number, step: Giving::Freeze }));
-            }
-            // The last pieces are on their way yet: what is sent in order comes in order, mostly, and
-            // what is not there is not installed.
-            Some(_)
-                if carried.expired.is_some_and(|at| machine.is_told(number, &carried.at, at)) =>
-            {
-                carried.stage = Stage::Installing;
-                let registry =
-                    machine.membership().filter(|_| one.slots.contains(Registry::slot()));
-                let registry = registry.map(|member| Box::new((*member.registry).clone()));
-                let step = Receiving::Install {
-                    pieces: carried.sequence,
-                    log_time_ms: 0,
-                    revision: machine.revision(),
-                    registry,
-                };
-                wishes.push(self.ask(id, one.to, Asked::Install, step));
-            }
-            _ => {}
-        }
-    }
-
-    /// The freeze was applied: there is no need to wait for it any longer.
-    pub(crate) fn look_again(&mut self, now: Duration) {
-        for one in self.carried.values_mut() {
-            if one.stage == Stage::Telling {
-                one.not_before = one.not_before.min(now);
-            }
-        }
+        effects
     }
 
     /// A destination's answer.
-    pub(crate) fn answered(
+    fn answered(
         &mut self,
         id: u64,
         outcome: Result<Answer, Failure>,
-        frozen: impl Fn(u64) -> bool,
-        now: Duration,
-    ) -> Option<Wish> {
-        let (number, asked) = self.asked.remove(&id)?;
-        let carried = self.carried.get_mut(&number)?;
-        let give = |step| Some(Wish::Propose(Command::Giving { number, step }));
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        let now = view.now;
+        let Some((number, asked)) = self.asked.remove(&id) else { return Vec::new() };
+        let Some(carried) = self.carried.get_mut(&number) else { return Vec::new() };
+        let give = |step| vec![Effect::Propose(Command::Giving { number, step })];
         match outcome {
             // It may have been installed by a message of an earlier leader.
             Ok(Answer::Installed) => {
                 carried.not_before = now + PATIENCE;
                 carried.stage = Stage::Ask;
                 carried.installed.get_or_insert(now);
-                return give(Giving::Release);
+                let served = view.machine.giving().get(&number).map(|one| Effect::Owned {
+                    slots: view.machine.epochs_to_give(number, one),
+                    by: one.to,
+                });
+                return served.into_iter().chain(give(Giving::Release)).collect();
             }
             Ok(Answer::Staged { pieces, resume }) => {
                 let is_begin = asked == Asked::Begin;
@@ -412,7 +232,7 @@ impl Handovers {
                 if !is_begin && pieces > carried.sequence {
                     carried.stage = Stage::Ask;
                     carried.not_before = now;
-                    return None;
+                    return Vec::new();
                 }
                 // What it lacks may be on its way yet, until everything is answered: go back to what it has.
                 let is_short = carried.lacks || pieces < carried.sequence;
@@ -440,7 +260,9 @@ impl Handovers {
             }
             Err(Failure::Refused(Refusal::Move(MoveError::NoReceiver))) => {
                 carried.stage = Stage::Refusing;
-                carried.not_before = if frozen(number) { now + PATIENCE } else { now };
+                let is_frozen =
+                    view.machine.giving().get(&number).is_some_and(|one| one.frozen.is_some());
+                carried.not_before = if is_frozen { now + PATIENCE } else { now };
             }
             // A piece was lost on the way, and requests wait for its slots.
             Err(Failure::Refused(Refusal::Move(MoveError::NotReady(_))))
@@ -458,7 +280,189 @@ impl Handovers {
                 carried.not_before = now + PATIENCE;
             }
         }
-        None
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        self.stop_all()
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        let due = |one: &Carried| {
+            one.not_before.max(if one.next_piece > now { one.next_piece } else { Duration::ZERO })
+        };
+        self.carried.values().map(due).filter(|at| *at > now).min()
+    }
+}
+
+impl Handovers {
+    /// None yet. All together send so many bytes a second at most; 0: as many as go.
+    pub(crate) fn new(bytes_per_s_max: u64, planted: Planted) -> Handovers {
+        Handovers { bytes_per_s_max, planted, ..Handovers::default() }
+    }
+
+    /// The next leader asks anew.
+    fn stop_all(&mut self) -> Vec<Effect> {
+        self.carried.clear();
+        self.asked.clear();
+        Vec::new()
+    }
+
+    fn ask(&mut self, id: MoveId, to: SiteId, asked: Asked, step: Receiving) -> Effect {
+        self.last_id += 1;
+        self.asked.insert(self.last_id, (id.number, asked));
+        Effect::ask(self.last_id, to, Command::Receiving { id, step })
+    }
+
+    fn go_on<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        id: MoveId,
+        one: &Move,
+        open_from: u64,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let number = id.number;
+        let Some(carried) = self.carried.get_mut(&number) else { return };
+        // The destination left before the move reached it: there is no site to ask. What is frozen
+        // may have been taken all the same: the other sites are asked (crate::site).
+        let is_gone = machine.membership().is_none_or(|own| own.registry.site(one.to).is_none());
+        if is_gone {
+            carried.not_before = now + PATIENCE;
+            if one.frozen.is_none() {
+                let step = Giving::TakeBack { refused: false };
+                effects.push(Effect::Propose(Command::Giving { number, step }));
+            }
+            return;
+        }
+        let is_silent = carried.frozen.is_some_and(|frozen| frozen + PATIENCE <= now);
+        if is_silent && self.planted.is(Bug::AbortUnasked) {
+            carried.not_before = now + PATIENCE;
+            let step = Giving::TakeBack { refused: true };
+            return effects.push(Effect::Propose(Command::Giving { number, step }));
+        }
+        match carried.stage {
+            Stage::Asking | Stage::Installing => {}
+            Stage::Ask => {
+                carried.stage = Stage::Asking;
+                // Answers to earlier questions do not count any more.
+                self.asked.retain(|_, (other, _)| *other != number);
+                let slots = machine.epochs_to_give(number, one);
+                effects.push(self.ask(
+                    id,
+                    one.to,
+                    Asked::Begin,
+                    Receiving::Begin { slots, open_from, pinned: one.pinned },
+                ));
+            }
+            Stage::Refusing => {
+                carried.not_before = now + PATIENCE;
+                effects.push(match one.frozen {
+                    // Nothing was ever sent that could be installed.
+                    None => {
+                        let step = Giving::TakeBack { refused: false };
+                        Effect::Propose(Command::Giving { number, step })
+                    }
+                    Some(_) => self.ask(id, one.to, Asked::Refuse, Receiving::Refuse),
+                });
+            }
+            Stage::Telling => self.tell(machine, id, one, now, effects),
+        }
+    }
+
+    fn tell<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        id: MoveId,
+        one: &Move,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let number = id.number;
+        loop {
+            let moves = self.carried.len().max(1) as u64;
+            let Some(carried) = self.carried.get_mut(&number) else { return };
+            if carried.lacks || one.paused && one.frozen.is_none() {
+                return;
+            }
+            let is_held_up = one.frozen.is_none() && carried.next_piece > now;
+            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || is_held_up {
+                break;
+            }
+            let piece = match machine.piece(number, one, &carried.at) {
+                Ok(piece) => piece,
+                Err(stopped) if copying::must_begin_anew(&stopped) => {
+                    carried.stage = Stage::Refusing;
+                    return;
+                }
+                Err(error) => return effects.push(Effect::Fail(error.to_string())),
+            };
+            if piece.items.is_empty() {
+                carried.at = piece.next;
+                break;
+            }
+            let (resume, sequence) = (piece.next.encode(), carried.sequence);
+            let step = Receiving::Piece { sequence, resume, items: piece.items };
+            carried.at = piece.next;
+            carried.sequence += 1;
+            carried.unanswered += 1;
+            carried.unanswered_bytes += piece.bytes;
+            carried.bytes += piece.bytes as u64;
+            // The last pieces of a frozen move are not held up: requests wait for them.
+            if one.frozen.is_none() {
+                let share = (self.bytes_per_s_max / moves).max(1);
+                let span = match self.bytes_per_s_max {
+                    0 => Duration::ZERO,
+                    _ => Duration::from_micros(piece.bytes as u64 * 1_000_000 / share),
+                };
+                carried.next_piece = now + span.max(BREATH);
+            }
+            let asked = Asked::Piece { sequence, bytes: piece.bytes };
+            effects.push(self.ask(id, one.to, asked, step));
+        }
+        let Some(carried) = self.carried.get_mut(&number) else { return };
+        let has_expired = machine.has_expired_due();
+        if let Some(frozen) = one.frozen.filter(|_| has_expired && carried.expired.is_none()) {
+            carried.expired = Some(frozen.max(machine.revision().0));
+        }
+        match one.frozen {
+            None if carried.at.copy.is_none()
+                && has_expired
+                && carried.unanswered_bytes <= ON_ITS_WAY_BYTES_MAX
+                && machine.lag(number, &carried.at) <= LAG_MAX =>
+            {
+                carried.not_before = now + PATIENCE;
+                effects.push(Effect::Propose(Command::Giving { number, step: Giving::Freeze }));
+            }
+            // The last pieces are on their way yet: what is sent in order comes in order, mostly, and
+            // what is not there is not installed.
+            Some(_)
+                if carried.expired.is_some_and(|at| machine.is_told(number, &carried.at, at)) =>
+            {
+                carried.stage = Stage::Installing;
+                let registry =
+                    machine.membership().filter(|_| one.slots.contains(Registry::slot()));
+                let registry = registry.map(|member| Box::new((*member.registry).clone()));
+                let step = Receiving::Install {
+                    pieces: carried.sequence,
+                    log_time_ms: 0,
+                    revision: machine.revision(),
+                    registry,
+                };
+                effects.push(self.ask(id, one.to, Asked::Install, step));
+            }
+            _ => {}
+        }
+    }
+
+    /// The freeze was applied: there is no need to wait for it any longer.
+    pub(crate) fn look_again(&mut self, now: Duration) {
+        for one in self.carried.values_mut() {
+            if one.stage == Stage::Telling {
+                one.not_before = one.not_before.min(now);
+            }
+        }
     }
 
     /// How far the moves have come.

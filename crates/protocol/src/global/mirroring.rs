@@ -13,13 +13,14 @@
 //! It never ends. When the backup has been away for so long that the changes it lacks are not kept
 //! any more, the mirror begins anew under a higher number.
 
+use crate::job::{Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::copying::must_begin_anew;
 use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
 use crate::site::machine::tokens::Token;
 use model::{
-    Answer, BackupError, Body, BySlot, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring,
-    Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Answer, BackupError, BySlot, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring, Reached,
+    Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -34,17 +35,6 @@ const NOTHING_NEW: Duration = Duration::from_secs(60);
 /// The cursor follows when the backup is so many revisions further, or after this time.
 const CURSOR_STEP: u64 = 4_096;
 const CURSOR_PAUSE: Duration = Duration::from_secs(10);
-
-/// What the driver wants done.
-#[derive(Debug)]
-pub(crate) enum Wish {
-    /// A request to the backup; the answer comes back under this number.
-    Ask { id: u64, to: SiteId, body: Body },
-    /// A command of this site.
-    Propose(Command),
-    /// The machine cannot be read.
-    Fail(String),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -136,144 +126,63 @@ pub(crate) struct MirrorDriver {
     proposed: Duration,
 }
 
-impl MirrorDriver {
-    /// Nothing yet. So many bytes a second are sent at most; 0: as many as go.
-    pub(crate) fn new(bytes_per_s_max: u64) -> MirrorDriver {
-        MirrorDriver { bytes_per_s_max, ..MirrorDriver::default() }
-    }
-
-    /// This node leads no more.
-    pub(crate) fn drop_all(&mut self) {
-        self.carried = None;
-        self.asked.clear();
-    }
-
-    /// Tokens changed hands.
-    pub(crate) fn look_again(&mut self, changed: &SlotSet) {
-        changed.runs().for_each(|run| self.tokens_changed.insert_run(run));
-    }
-
-    /// Goes on. `to`: the site that is to keep the mirror.
-    pub(crate) fn advance<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        to: Option<SiteId>,
-        now: Duration,
-    ) -> Vec<Wish> {
-        let mut wishes = Vec::new();
-        let to = to.filter(|_| machine.has_globals());
+impl<S: State> Job<S> for MirrorDriver {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let (machine, now) = (view.machine, view.now);
+        let mut effects = Vec::new();
+        if view.disk_is_full {
+            self.drop_all();
+            return effects;
+        }
+        let to = view.backup.filter(|_| machine.has_globals());
         let own = machine.own_mirror();
         if own.map(|own| own.to) != to {
             self.drop_all();
             if self.proposed <= now {
                 self.proposed = now + PATIENCE;
-                wishes.push(Wish::Propose(Command::SetMirror { to }));
+                effects.push(Effect::Propose(Command::SetMirror { to }));
             }
-            return wishes;
+            return effects;
         }
-        let Some(own) = own else { return wishes };
+        let Some(own) = own else { return effects };
         if self.carried.as_ref().is_none_or(|carried| carried.own != own) {
             self.asked.clear();
             self.carried = Some(Carried::new(own, now));
         }
-        let Some(member) = machine.membership() else { return wishes };
+        let Some(member) = machine.membership() else { return effects };
         let from = member.own;
         if self.carried.as_ref().is_none_or(|carried| carried.not_before > now) {
-            return wishes;
+            return effects;
         }
         let tokens_changed = std::mem::take(&mut self.tokens_changed);
-        let Some(carried) = &mut self.carried else { return wishes };
+        let Some(carried) = &mut self.carried else { return effects };
         match carried.stage {
             Stage::Asking => self.tokens_changed = tokens_changed,
             Stage::Ask => {
                 carried.stage = Stage::Asking;
-                wishes.push(self.ask(from, own, Mirroring::Begin, Asked::Begin));
+                effects.push(self.ask(from, own, Mirroring::Begin, Asked::Begin));
             }
             Stage::Telling => {
                 if !tokens_changed.is_empty() {
                     carried.follow(machine, &tokens_changed);
                 }
-                self.tell(machine, from, now, &mut wishes);
+                self.tell(machine, from, now, &mut effects);
             }
         }
-        wishes
-    }
-
-    fn ask(&mut self, from: SiteId, own: OwnMirror, step: Mirroring, asked: Asked) -> Wish {
-        self.last_id += 1;
-        self.asked.insert(self.last_id, asked);
-        let body = Body::Write(Command::Mirror { from, number: own.number, step });
-        Wish::Ask { id: self.last_id, to: own.to, body }
-    }
-
-    fn tell<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        from: SiteId,
-        now: Duration,
-        wishes: &mut Vec<Wish>,
-    ) {
-        loop {
-            let bytes_per_s_max = self.bytes_per_s_max;
-            let Some(carried) = &mut self.carried else { return };
-            let own = carried.own;
-            let is_full = carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX;
-            if is_full || carried.lacks || carried.next_piece > now {
-                return;
-            }
-            let sequence = carried.sequence;
-            let (piece, bytes, is_step) = match carried.piece(machine, now) {
-                Ok(Some(piece)) => piece,
-                Ok(None) => {
-                    carried.next_piece = now + PAUSE;
-                    break;
-                }
-                Err(stopped) if must_begin_anew(&stopped) => {
-                    // Too far behind: it begins anew.
-                    carried.not_before = now + PATIENCE;
-                    return wishes.push(Wish::Propose(Command::SetMirror { to: Some(own.to) }));
-                }
-                Err(error) => return wishes.push(Wish::Fail(error.to_string())),
-            };
-            carried.unanswered += 1;
-            carried.bytes += bytes as u64;
-            carried.last_piece = now;
-            carried.next_piece = if is_step { now + PAUSE } else { now };
-            if let Some(span) = (bytes as u64 * 1_000_000).checked_div(bytes_per_s_max) {
-                carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
-            }
-            let revision = machine.revision().0;
-            let asked = Asked::Piece { sequence, in_step: is_step.then_some((now, revision)) };
-            wishes.push(self.ask(from, own, piece, asked));
-        }
-        let Some(carried) = &mut self.carried else { return };
-        if carried.unanswered == 0 {
-            carried.known = carried.told.clone();
-            carried.in_step = Some(now);
-        }
-        if carried.last_cursor + CURSOR_PAUSE <= now || carried.is_far(machine) {
-            carried.last_cursor = now;
-            for (keyspace, position) in carried.known.changes.clone() {
-                if machine.mirror_cursor(keyspace).is_some_and(|at| at < position) {
-                    let position = Revision(position);
-                    let name = CURSOR.to_owned();
-                    wishes.push(Wish::Propose(Command::SetCursor { name, keyspace, position }));
-                }
-            }
-        }
+        effects
     }
 
     /// The backup's answer.
-    pub(crate) fn answered<S: State>(
+    fn answered(
         &mut self,
-        machine: &Machine<S>,
         id: u64,
         outcome: Result<Answer, Failure>,
-        now: Duration,
-    ) -> Option<Wish> {
-        let asked = self.asked.remove(&id)?;
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        let (machine, now) = (view.machine, view.now);
+        let Some(asked) = self.asked.remove(&id) else { return Vec::new() };
         let is_begin = asked == Asked::Begin;
-        let carried = self.carried.as_mut()?;
+        let Some(carried) = &mut self.carried else { return Vec::new() };
         match outcome {
             Ok(Answer::Mirrored { pieces, resume, whole }) if is_begin => {
                 carried.go_on_from(pieces, &resume, &whole, machine);
@@ -311,7 +220,7 @@ impl MirrorDriver {
                 carried.stage = Stage::Ask;
                 carried.not_before = now + 4 * PATIENCE;
                 let to = Some(carried.own.to);
-                return Some(Wish::Propose(Command::SetMirror { to }));
+                return vec![Effect::Propose(Command::SetMirror { to })];
             }
             _ => {
                 carried.stage = Stage::Ask;
@@ -320,7 +229,93 @@ impl MirrorDriver {
                 self.asked.clear();
             }
         }
-        None
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        self.drop_all();
+        Vec::new()
+    }
+}
+
+impl MirrorDriver {
+    /// Nothing yet. So many bytes a second are sent at most; 0: as many as go.
+    pub(crate) fn new(bytes_per_s_max: u64) -> MirrorDriver {
+        MirrorDriver { bytes_per_s_max, ..MirrorDriver::default() }
+    }
+
+    fn drop_all(&mut self) {
+        self.carried = None;
+        self.asked.clear();
+    }
+
+    /// Tokens changed hands.
+    pub(crate) fn look_again(&mut self, changed: &SlotSet) {
+        changed.runs().for_each(|run| self.tokens_changed.insert_run(run));
+    }
+
+    fn ask(&mut self, from: SiteId, own: OwnMirror, step: Mirroring, asked: Asked) -> Effect {
+        self.last_id += 1;
+        self.asked.insert(self.last_id, asked);
+        let command = Command::Mirror { from, number: own.number, step };
+        Effect::ask(self.last_id, own.to, command)
+    }
+
+    fn tell<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        from: SiteId,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        loop {
+            let bytes_per_s_max = self.bytes_per_s_max;
+            let Some(carried) = &mut self.carried else { return };
+            let own = carried.own;
+            let is_full = carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX;
+            if is_full || carried.lacks || carried.next_piece > now {
+                return;
+            }
+            let sequence = carried.sequence;
+            let (piece, bytes, is_step) = match carried.piece(machine, now) {
+                Ok(Some(piece)) => piece,
+                Ok(None) => {
+                    carried.next_piece = now + PAUSE;
+                    break;
+                }
+                Err(stopped) if must_begin_anew(&stopped) => {
+                    // Too far behind: it begins anew.
+                    carried.not_before = now + PATIENCE;
+                    return effects.push(Effect::Propose(Command::SetMirror { to: Some(own.to) }));
+                }
+                Err(error) => return effects.push(Effect::Fail(error.to_string())),
+            };
+            carried.unanswered += 1;
+            carried.bytes += bytes as u64;
+            carried.last_piece = now;
+            carried.next_piece = if is_step { now + PAUSE } else { now };
+            if let Some(span) = (bytes as u64 * 1_000_000).checked_div(bytes_per_s_max) {
+                carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
+            }
+            let revision = machine.revision().0;
+            let asked = Asked::Piece { sequence, in_step: is_step.then_some((now, revision)) };
+            effects.push(self.ask(from, own, piece, asked));
+        }
+        let Some(carried) = &mut self.carried else { return };
+        if carried.unanswered == 0 {
+            carried.known = carried.told.clone();
+            carried.in_step = Some(now);
+        }
+        if carried.last_cursor + CURSOR_PAUSE <= now || carried.is_far(machine) {
+            carried.last_cursor = now;
+            for (keyspace, position) in carried.known.changes.clone() {
+                if machine.mirror_cursor(keyspace).is_some_and(|at| at < position) {
+                    let position = Revision(position);
+                    let name = CURSOR.to_owned();
+                    effects.push(Effect::Propose(Command::SetCursor { name, keyspace, position }));
+                }
+            }
+        }
     }
 
     /// The latest moment at which the backup had everything there was, as far as this leader knows.

@@ -9,7 +9,7 @@ use super::transfer::Taking;
 use super::trial::Bug;
 use super::{Origin, Output, ReadGate, Site};
 use bytes::Bytes;
-use model::{Body, Command, Failure, NodeId, OperatorCommand, limits};
+use model::{Body, Command, Failure, JobName, NodeId, OperatorCommand, limits};
 use prost::Message as _;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -88,8 +88,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take_waiting_messages();
         self.drive_changes();
         self.route_due();
-        self.drive_handovers();
-        self.drive_mirror();
+        self.run_job(JobName::Handover);
+        self.run_job(JobName::Mirror);
         self.propose_writes();
         self.begin_reads();
         while let Some(effects) = self.raft.ready() {

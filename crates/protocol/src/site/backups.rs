@@ -109,34 +109,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         backup_of(&member.registry, member.own).filter(|_| !is_lost && self.options.mirrors)
     }
 
-    pub(super) fn drive_mirror(&mut self) {
-        if !self.leads() || self.disk_full.is_some() {
-            return self.mirror.drop_all();
-        }
-        let now = self.now.monotonic;
-        let wishes = self.mirror.advance(&self.machine, self.backup, now);
-        wishes.into_iter().for_each(|wish| self.grant_mirror(wish));
-    }
-
     /// The registry is another one: so may be this site's backup.
     pub(super) fn follow_backup(&mut self) {
         self.backup = self.own_backup();
-    }
-
-    pub(super) fn mirror_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        let wish = self.mirror.answered(&self.machine, id, outcome, self.now.monotonic);
-        wish.into_iter().for_each(|wish| self.grant_mirror(wish));
-    }
-
-    fn grant_mirror(&mut self, wish: mirroring::Wish) {
-        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        match wish {
-            mirroring::Wish::Propose(command) => self.take_write(Origin::Nobody, command, deadline),
-            mirroring::Wish::Ask { id, to, body } => {
-                self.route(Origin::Mirror(id), body, Target::Site(to), deadline);
-            }
-            mirroring::Wish::Fail(why) => self.fail(why),
-        }
     }
 
     pub(super) fn tick_backups(&mut self) {
@@ -149,7 +124,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.backups.next_news = now + NEWS_INTERVAL;
         self.ask_for_copies();
         self.reclaim();
-        let Some(progress) = self.mirror.progress(&self.machine, now) else { return };
+        let Some(progress) = self.jobs.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);
         if let Some(node) = self.routing.node_of(own.to, &nodes) {
@@ -195,7 +170,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The progress of this site's own mirror, at its leader.
     pub fn mirror_progress(&self) -> Option<mirroring::Progress> {
         let leads = self.leads();
-        let progress = self.mirror.progress(&self.machine, self.now.monotonic);
+        let progress = self.jobs.mirror.progress(&self.machine, self.now.monotonic);
         progress.filter(|_| leads)
     }
 

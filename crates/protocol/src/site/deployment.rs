@@ -10,12 +10,10 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::global::handover::{Progress, Wish};
-use crate::global::map::{Fact, RunFact, Source};
-use crate::global::routing::Target;
+use crate::global::handover::Progress;
 use model::{
-    Answer, Ballot, Body, Command, Failure, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry,
-    SiteId, Slot, SlotEpochs, SlotRun, limits,
+    Ballot, Body, Command, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
+    SlotEpochs, SlotRun, limits,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -56,8 +54,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.news.balanced = None;
             self.feed_map(&changed);
             self.routing.wake();
-            self.handovers.look_again(self.now.monotonic);
-            self.mirror.look_again(&changed);
+            self.jobs.handover.look_again(self.now.monotonic);
+            self.jobs.mirror.look_again(&changed);
             let held = self.machine.tokens(changed.runs()).filter_map(|(run, token)| match token {
                 Token::Held(epoch) => Some((run, epoch)),
                 _ => None,
@@ -142,11 +140,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let site = SiteEntry { nodes: self.described_nodes(), ..site.clone() };
             self.propose(Command::Found { deployment: *deployment, site });
         }
-    }
-
-    fn propose(&mut self, command: Command) {
-        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        self.take_write(Origin::Nobody, command, deadline);
     }
 
     // ---- the registry ------------------------------------------------------------------------------
@@ -306,51 +299,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    pub(super) fn drive_handovers(&mut self) {
-        if !self.leads() || self.disk_full.is_some() {
-            return self.handovers.drop_all();
-        }
-        if self.machine.giving().is_empty() && self.handovers.is_idle() {
-            return;
-        }
-        let wishes = self.handovers.advance(&self.machine, self.now.monotonic);
-        wishes.into_iter().for_each(|wish| self.grant(wish));
-    }
-
-    pub(super) fn handover_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        let moves = self.machine.giving();
-        let frozen = |number| moves.get(&number).is_some_and(|one| one.frozen.is_some());
-        let wish = self.handovers.answered(id, outcome, frozen, self.now.monotonic);
-        if let Some(Wish::Propose(Command::Giving { number, step: Giving::Release })) = &wish {
-            self.send_on(*number);
-        }
-        wish.into_iter().for_each(|wish| self.grant(wish));
-    }
-
-    /// A move's receiver serves its slots: what waits for them need not wait for the release.
-    fn send_on(&mut self, number: u64) {
-        let Some(one) = self.machine.giving().get(&number) else { return };
-        for (slots, epoch) in self.machine.epochs_to_give(number, one).0 {
-            for (first, last) in slots.ranges() {
-                let fact = Fact { epoch, owner: one.to };
-                let run = RunFact { first: *first, last: *last, fact };
-                self.routing.learn(run, Source::Other, self.now.monotonic);
-            }
-        }
-        self.routing.wake();
-    }
-
-    fn grant(&mut self, wish: Wish) {
-        match wish {
-            Wish::Propose(command) => self.propose(command),
-            Wish::Ask { id, to, body } => {
-                let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-                self.route(Origin::Handover(id), body, Target::Site(to), deadline);
-            }
-            Wish::Fail(why) => self.fail(why),
-        }
-    }
-
     /// The slots that this site holds and does not give away just now, and those that hold something.
     pub fn held_slots(&self) -> (Vec<Slot>, Vec<Slot>) {
         let held = |slot: &Slot| matches!(self.machine.token(*slot), Token::Held(_));
@@ -383,6 +331,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// How far the moves of this site have come.
     pub fn moves(&self) -> Vec<Progress> {
-        self.handovers.progress(&self.machine)
+        self.jobs.handover.progress(&self.machine)
     }
 }

@@ -12,6 +12,7 @@
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
 //! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
 //!   its deployment, and on the ring ([`crate::global`]);
+//! - `jobs`: what the leader runs beside requests ([`crate::job`]);
 //! - `registrars`, `versions`: changes of the registry, and which one other sites have;
 //! - `maps`: the map of slots, kept right and shown ([`crate::global::map`]);
 //! - `copies`: copies of keys that other sites hold;
@@ -38,6 +39,7 @@ mod forwarding;
 mod gate;
 mod handover;
 mod heard;
+mod jobs;
 mod leaving;
 pub mod lives;
 mod log_clock;
@@ -64,9 +66,7 @@ mod writes;
 
 use crate::Core;
 use crate::global::cache::Cache;
-use crate::global::handover::Handovers;
 use crate::global::homes::Homes;
-use crate::global::mirroring::MirrorDriver;
 use crate::global::routing::Routing;
 use crate::global::straight::{Moved, Straight};
 use across::Outbox;
@@ -78,6 +78,7 @@ use gate::Gate;
 pub use gate::ReadGate;
 use handover::Handover;
 use heard::Heard;
+use jobs::Jobs;
 use leaving::Leaving;
 use log_clock::LogClock;
 use machine::{Machine, Pace, Reader};
@@ -85,8 +86,8 @@ use maps::Maps;
 pub use maps::{MapView, Share};
 use membership::Membership;
 use model::{
-    Answer, ClientId, DeploymentId, Failure, NodeId, Registry, Request, SiteEntry, SiteId, Slot,
-    SlotEpochs, Time, limits,
+    Answer, ClientId, DeploymentId, Failure, JobName, NodeId, Registry, Request, SiteEntry, SiteId,
+    Slot, SlotEpochs, Time, limits,
 };
 use raft::{Committed, Persist, Raft, Ticks};
 use reach::Reach;
@@ -129,14 +130,12 @@ pub(crate) enum Origin {
     Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, slot: Option<Slot> },
     /// A request of [`Routing`] that this site carries out itself.
     Routed { id: u64, in_doubt: bool },
-    /// A handover of this site.
-    Handover(u64),
+    /// A job of this site's leader, under its number.
+    Job { job: JobName, id: u64 },
     /// What another site has is asked for, as this one leaves.
     Leaving(u64),
     /// What another site has is asked for, as slots are frozen here for one that has left.
     Stranded(u64),
-    /// This site's mirror.
-    Mirror(u64),
     /// A failover that this site drives.
     Failover(u64),
     /// A change of the registry that this site makes: a step of a registrar.
@@ -373,9 +372,8 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     forwarding: Forwarding,
     routing: Routing,
     cache: Cache,
-    handovers: Handovers,
-    mirror: MirrorDriver,
-    /// The site that is to keep it.
+    jobs: Jobs,
+    /// The site that is to keep this one's mirror.
     backup: Option<SiteId>,
     backups: Backups,
     reach: Reach,
@@ -474,8 +472,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarding: Forwarding::new(options.client),
             routing: Routing::new(options.client),
             cache: Cache::default(),
-            handovers: Handovers::new(options.handover_bytes_per_s_max, options.planted),
-            mirror: MirrorDriver::new(options.handover_bytes_per_s_max),
+            jobs: Jobs::new(&options),
             backup: None,
             backups: Backups::default(),
             reach: Reach::default(),
@@ -629,7 +626,7 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
         if !self.is_quiet() {
             let changes = self.changes.next_due().filter(|_| self.leads());
             let soon =
-                [self.routing.next_due(), self.handovers.next_due(self.now.monotonic), changes];
+                [self.routing.next_due(), self.jobs.next_due::<S>(self.now.monotonic), changes];
             let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
             return Some(soon.fold(self.next_tick, Duration::min));
         }

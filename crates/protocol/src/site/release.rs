@@ -106,7 +106,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return None;
         }
         if !self.does_without_backup() {
-            return self.mirror.safe(&self.machine, &owned);
+            return self.jobs.mirror.safe(&self.machine, &owned);
         }
         Some((held, NO_BACKUP, u64::MAX))
     }

@@ -15,7 +15,7 @@ use super::{Origin, Output, ReadGate, Site, Ticket};
 use crate::global::routing::Target;
 use model::{
     Answer, Body, Command, Failure, KeyspaceId, MembershipError, NodeId, OperatorCommand, Query,
-    ReadConsistency, Request, RequestId, limits,
+    ReadConsistency, Request, RequestId, SiteId, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -49,13 +49,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request of any origin: it goes where its keys are.
     pub(super) fn take_any(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let body = match as_change(body, self.machine.membership().is_some()) {
-            Body::AtSite { site, mut command } => {
-                self.narrow_order(site, &mut command);
-                let body = Body::Write(*command);
-                match self.machine.membership().is_some_and(|member| member.own == site) {
-                    true => return self.take_here(origin, body, deadline),
-                    false => return self.route(origin, body, Target::Site(site), deadline),
-                }
+            Body::AtSite { site, command } => {
+                return self.take_at_site(origin, site, *command, deadline);
             }
             body => body,
         };
@@ -67,6 +62,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Ok(Some(_)) if self.answer_from_copy(origin, &body) => {}
             Ok(Some(target)) => self.route(origin, body, target, deadline),
             Err(refusal) => self.settle(vec![(origin, Err(Failure::Refused(refusal)))]),
+        }
+    }
+
+    /// A command that a site is to carry out, this one perhaps.
+    pub(super) fn take_at_site(
+        &mut self,
+        origin: Origin,
+        site: SiteId,
+        mut command: Command,
+        deadline: Duration,
+    ) {
+        self.narrow_order(site, &mut command);
+        let body = Body::Write(command);
+        match self.machine.membership().is_some_and(|member| member.own == site) {
+            true => self.take_here(origin, body, deadline),
+            false => self.route(origin, body, Target::Site(site), deadline),
         }
     }
 
@@ -445,10 +456,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let now = self.now.monotonic;
                     settled.extend(self.routing.came_back(id, in_doubt, outcome, now));
                 }
-                Origin::Handover(id) => self.handover_answered(id, outcome),
+                Origin::Job { job, id } => self.job_answered(job, id, outcome),
                 Origin::Leaving(id) => self.leaving_answered(id, outcome),
                 Origin::Stranded(id) => self.stranded_answered(id, outcome),
-                Origin::Mirror(id) => self.mirror_answered(id, outcome),
                 Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.

@@ -157,7 +157,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             failovers_known: self.failovers_known(),
             shares: self.shares(),
             moves: self.moves(),
-            handed_over: self.handovers.done,
+            handed_over: self.jobs.handover.done,
             mirror: self.mirror_progress(),
             mirrors_kept: self.mirrors_kept(),
             disk_full: self.disk_full.clone(),

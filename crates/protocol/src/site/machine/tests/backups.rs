@@ -6,10 +6,11 @@ use super::super::lineage::Whose;
 use super::super::tokens::Token;
 use super::*;
 use crate::global::failover::{Effect, FailoverJobs, View, Wanted};
-use crate::global::mirroring::{MirrorDriver, Wish};
+use crate::global::mirroring::MirrorDriver;
+use crate::job::{Effect as JobEffect, Job as _, View as JobView};
 use crate::site::{Origin, Ticket};
 use model::{
-    BackupError, Ballot, Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
+    BackupError, Ballot, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, Loss,
     MoveId, Receiving, RegistryChange, RegistryError, Slot, SlotCopy, SlotEpochs, SlotSet,
 };
 use std::time::Duration;
@@ -73,18 +74,19 @@ impl Three {
         while quiet < 3 {
             self.now += Duration::from_millis(600);
             let (driver, now) = (&mut self.driver, self.now);
-            let wishes = driver.advance(&self.sites[&A].machine, Some(B), now);
-            quiet = if wishes.is_empty() { quiet + 1 } else { 0 };
-            for wish in wishes {
-                match wish {
-                    Wish::Propose(command) => drop(self.at(A).run(command)),
-                    Wish::Ask { id, body: Body::Write(command), .. } => {
+            let view = JobView { backup: Some(B), ..self.sites[&A].view(now) };
+            let effects = driver.poll(&view);
+            quiet = if effects.is_empty() { quiet + 1 } else { 0 };
+            for effect in effects {
+                match effect {
+                    JobEffect::Propose(command) => drop(self.at(A).run(command)),
+                    JobEffect::Ask { id: Some(id), command, .. } => {
                         // Twice: the second one changes nothing.
                         drop(self.at(B).run(command.clone()));
                         let outcome = self.at(B).run(command).map_err(Failure::Refused);
-                        let machine = &self.sites[&A].machine;
-                        let more = self.driver.answered(machine, id, outcome, self.now);
-                        if let Some(Wish::Propose(command)) = more {
+                        let view = self.sites[&A].view(self.now);
+                        for more in self.driver.answered(id, outcome, &view) {
+                            let JobEffect::Propose(command) = more else { panic!("{more:?}") };
                             drop(self.at(A).run(command));
                         }
                     }

@@ -39,6 +39,12 @@ impl Site {
         Site { machine: Machine::open(MemoryState::new()).unwrap(), now_ms: 1_000 }
     }
 
+    /// What a job sees of it.
+    fn view(&self, now: std::time::Duration) -> crate::job::View<'_, MemoryState> {
+        let (machine, backup, disk_is_full) = (&self.machine, None, false);
+        crate::job::View { now, machine, backup, disk_is_full }
+    }
+
     fn entry(&mut self, commands: Vec<Command>) -> Vec<Result<Answer, Refusal>> {
         let answers = self.entry_unchecked(commands);
         check_state(self.machine.state());

@@ -3,11 +3,12 @@
 use super::super::copying::Position;
 use super::super::tokens::Token;
 use super::*;
-use crate::global::handover::{Handovers, Wish};
+use crate::global::handover::Handovers;
+use crate::job::{Effect, Job as _};
 use crate::site::trial::Planted;
 use model::{
-    Body, ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, MoveError, MoveId,
-    Receiving, Registry, RegistryChange, Slot, SlotEpochs, SlotSet,
+    ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, MoveError, MoveId, Receiving,
+    Registry, RegistryChange, Slot, SlotEpochs, SlotSet,
 };
 
 const CARS: KeyspaceId = KeyspaceId(1);
@@ -440,15 +441,16 @@ fn a_slot_takes_the_time_that_is_left_along_and_not_the_time() {
 fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<Giving> {
     let now = std::time::Duration::from_secs(round);
     let mut proposed = Vec::new();
-    let mut wishes = driver.advance(&a.machine, now);
-    while let Some(wish) = wishes.pop() {
-        match wish {
-            Wish::Propose(Command::Giving { step, .. }) => proposed.push(step),
-            Wish::Ask { id, body: Body::Write(command), .. } => {
+    let view = a.view(now);
+    let mut effects = driver.poll(&view);
+    while let Some(effect) = effects.pop() {
+        match effect {
+            Effect::Propose(Command::Giving { step, .. }) => proposed.push(step),
+            Effect::Ask { id: Some(id), command, .. } => {
                 let outcome = b.run(command).map_err(Failure::Refused);
-                let is_frozen = |_| a.machine.giving().values().any(|one| one.frozen.is_some());
-                wishes.extend(driver.answered(id, outcome, is_frozen, now));
+                effects.extend(driver.answered(id, outcome, &view));
             }
+            Effect::Owned { .. } => {}
             other => panic!("{other:?}"),
         }
     }

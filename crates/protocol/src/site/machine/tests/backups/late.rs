@@ -10,10 +10,11 @@ use storage::state::State as _;
 fn asks(driver: &mut MirrorDriver, three: &mut Three) -> Vec<(u64, Command)> {
     three.now += Duration::from_millis(600);
     let mut asked = Vec::new();
-    for wish in driver.advance(&three.sites[&A].machine, Some(B), three.now) {
-        match wish {
-            Wish::Propose(command) => drop(three.at(A).run(command)),
-            Wish::Ask { id, body: Body::Write(command), .. } => asked.push((id, command)),
+    let view = JobView { backup: Some(B), ..three.sites[&A].view(three.now) };
+    for effect in driver.poll(&view) {
+        match effect {
+            JobEffect::Propose(command) => drop(three.at(A).run(command)),
+            JobEffect::Ask { id: Some(id), command, .. } => asked.push((id, command)),
             other => panic!("{other:?}"),
         }
     }
@@ -27,8 +28,8 @@ fn begun(three: &mut Three) -> MirrorDriver {
         if let Some((id, command)) = asks(&mut driver, three).pop() {
             assert!(matches!(command, Command::Mirror { step: Mirroring::Begin, .. }));
             let outcome = three.at(B).run(command).map_err(Failure::Refused);
-            let (machine, now) = (&three.sites[&A].machine, three.now);
-            assert!(driver.answered(machine, id, outcome, now).is_none());
+            let view = three.sites[&A].view(three.now);
+            assert!(driver.answered(id, outcome, &view).is_empty());
             return driver;
         }
     }

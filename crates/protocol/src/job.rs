@@ -1,0 +1,77 @@
+//! What a site's leader runs beside requests: one trait, one effect, one list for operators.
+//!
+//! A [`Job`] is the volatile half of something durable: it sees the state ([`View`]) and answers
+//! with effects ([`Effect`]). It can be lost at any moment. A new leader begins with an empty job,
+//! which finds what there is to do in the state and asks the other sites for the rest.
+//!
+//! | job | what it does |
+//! | --- | --- |
+//! | handover | brings slots to another site ([`crate::global::handover`]) |
+//! | mirror | keeps the backup's copy up to date ([`crate::global::mirroring`]) |
+//!
+//! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
+//! how an effect is performed. A job reads no clock, and changes nothing but itself.
+
+use crate::site::machine::Machine;
+use model::{Answer, Command, Failure, SiteId, SlotEpochs, limits};
+use std::time::Duration;
+use storage::state::State;
+
+/// What a job wants done.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A command of this site. Its outcome shows in the state.
+    Propose(Command),
+    /// A command of a site, this one perhaps. The answer comes back under `id`; `None`: it does not
+    /// matter. It is unknown after `patience`.
+    Ask { id: Option<u64>, to: SiteId, command: Command, patience: Duration },
+    /// Another site serves these slots: what waits for them need not wait for the state to say so.
+    Owned { slots: SlotEpochs, by: SiteId },
+    /// The state cannot be read: the node ends.
+    Fail(String),
+}
+
+impl Effect {
+    /// A command of a site, with the patience of a client's request.
+    pub(crate) fn ask(id: u64, to: SiteId, command: Command) -> Effect {
+        Effect::Ask { id: Some(id), to, command, patience: limits::REQUEST_DEADLINE }
+    }
+}
+
+/// What a job sees of its site.
+pub(crate) struct View<'a, S: State> {
+    /// The monotonic clock.
+    pub(crate) now: Duration,
+    /// The state.
+    pub(crate) machine: &'a Machine<S>,
+    /// The site that is to keep this one's mirror.
+    pub(crate) backup: Option<SiteId>,
+    /// The log's disk takes nothing at the moment.
+    pub(crate) disk_is_full: bool,
+}
+
+/// Something that a site's leader does beside requests. Idempotent, and resumable from the state alone.
+pub(crate) trait Job<S: State> {
+    /// The next steps.
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect>;
+
+    /// An outcome of [`Effect::Ask`], under its number.
+    fn answered(
+        &mut self,
+        _id: u64,
+        _outcome: Result<Answer, Failure>,
+        _view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    /// This node leads no more: what was under way is the next leader's.
+    fn stop(&mut self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    /// When it must be polled at the latest, if that is before the next tick.
+    fn next_due(&self, _now: Duration) -> Option<Duration> {
+        None
+    }
+}
