@@ -8,12 +8,18 @@
 //! | --- | --- |
 //! | handover | brings slots to another site ([`crate::global::handover`]) |
 //! | mirror | keeps the backup's copy up to date ([`crate::global::mirroring`]) |
+//! | balance | begins handovers of slots that belong elsewhere (`site::balancing`) |
+//! | leave | has a site that owns nothing any more leave its deployment (`site::leaving`) |
+//! | register | registers slots that are not at home (`site::registering`) |
+//! | reclaim | serves slots again that are frozen for a site which has left (`site::stranded`) |
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
 //! how an effect is performed. A job reads no clock, and changes nothing but itself.
 
+use crate::global::homes::Homes;
+use crate::site::Reach;
 use crate::site::machine::Machine;
-use model::{Answer, Command, Failure, SiteId, SlotEpochs, limits};
+use model::{Answer, ClientId, Command, Failure, RegistryChange, SiteId, SlotEpochs, limits};
 use std::time::Duration;
 use storage::state::State;
 
@@ -25,6 +31,8 @@ pub(crate) enum Effect {
     /// A command of a site, this one perhaps. The answer comes back under `id`; `None`: it does not
     /// matter. It is unknown after `patience`.
     Ask { id: Option<u64>, to: SiteId, command: Command, patience: Duration },
+    /// A change of the registry. Its outcome shows there.
+    Change { change: RegistryChange, patience: Duration },
     /// Another site serves these slots: what waits for them need not wait for the state to say so.
     Owned { slots: SlotEpochs, by: SiteId },
     /// The state cannot be read: the node ends.
@@ -44,8 +52,16 @@ pub(crate) struct View<'a, S: State> {
     pub(crate) now: Duration,
     /// The state.
     pub(crate) machine: &'a Machine<S>,
+    /// Where slots belong.
+    pub(crate) homes: &'a Homes,
+    /// Which other sites answer.
+    pub(crate) reach: &'a Reach,
     /// The site that is to keep this one's mirror.
     pub(crate) backup: Option<SiteId>,
+    /// This process, among those that number requests.
+    pub(crate) client: ClientId,
+    /// Whether this node leads.
+    pub(crate) leads: bool,
     /// The log's disk takes nothing at the moment.
     pub(crate) disk_is_full: bool,
 }

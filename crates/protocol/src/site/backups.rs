@@ -14,8 +14,8 @@ use crate::global::mirroring;
 use crate::global::ownership::takeover;
 use crate::global::routing::Target;
 use model::{
-    Answer, Ballot, Body, Failure, KeyspaceId, Query, Refusal, RegistryChange, RequestId, Revision,
-    SiteId, Slot, Taken, limits,
+    Answer, Ballot, Body, Failure, JobName, KeyspaceId, Query, Refusal, RegistryChange, RequestId,
+    Revision, SiteId, Slot, Taken, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.backups.next_news = now + NEWS_INTERVAL;
         self.ask_for_copies();
-        self.reclaim();
+        self.run_job(JobName::Reclaim);
         let Some(progress) = self.jobs.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);

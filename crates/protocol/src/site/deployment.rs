@@ -4,18 +4,15 @@
 //! - The registry reaches every site: the maker of a new version sends it to the others at once,
 //!   and every site sends its version to another one now and then ([`super::versions`]).
 //! - The registry has the addresses of this site's nodes.
-//! - Slots go to their home ([`crate::global::homes`]), unless an operator has moved them; a site
-//!   that is to leave gives all of them away, and then is gone.
-//! - Slots that are to leave are handed over ([`crate::global::handover`]).
+//! - Its leader's jobs are polled ([`super::jobs`]).
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::global::handover::Progress;
 use model::{
-    Ballot, Body, Command, Giving, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
-    SlotEpochs, SlotRun, limits,
+    Ballot, Body, Command, JobName, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
+    SlotEpochs, SlotRun,
 };
-use std::collections::BTreeSet;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -26,9 +23,6 @@ use wire::across::AcrossSay;
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
 /// How often this site's description is compared with the registry.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Moves that a site begins by itself at once.
-const OWN_MOVES_MAX: usize = 4;
 
 /// What this node has sent, and when it looks again.
 #[derive(Debug, Default)]
@@ -42,8 +36,6 @@ pub(super) struct News {
     next_founding: Duration,
     /// The term in which it has notified all sites that it leads.
     led_in: Option<u64>,
-    /// The version of the registry by which nothing is to be handed over; `None`: tokens have changed since.
-    balanced: Option<Ballot>,
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
@@ -51,7 +43,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn follow_deployment(&mut self) {
         let changed = self.machine.take_changed_tokens();
         if !changed.is_empty() {
-            self.news.balanced = None;
+            self.jobs.balance.look_again();
             self.feed_map(&changed);
             self.routing.wake();
             self.jobs.handover.look_again(self.now.monotonic);
@@ -126,8 +118,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.news.next_look = now + LOOK_INTERVAL;
             self.describe();
             self.tend_registry();
-            self.balance();
-            self.register_slots();
+            self.run_job(JobName::Balance);
+            self.run_job(JobName::Leave);
+            self.run_job(JobName::Register);
         }
     }
 
@@ -223,81 +216,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.tell(sites[self.news.turn % sites.len()], false);
     }
 
-    // ---- slots -------------------------------------------------------------------------------------
-
-    /// Begins to hand over what does not belong here. A home that cannot be reached is waited for; a site
-    /// that leaves waits for none, and hands its slots to where they would be without such sites.
-    fn balance(&mut self) {
-        let Some(member) = self.machine.membership() else { return };
-        if !self.leads() || self.disk_full.is_some() || member.registry.sites.len() < 2 {
-            return;
-        }
-        let own = member.own;
-        let Some(entry) = member.registry.site(own) else { return };
-        let leaving = entry.leaving;
-        let version = member.registry.version;
-        if !leaving && self.news.balanced == Some(version) {
-            return;
-        }
-        let lost = self.reach.lost(self.now.monotonic);
-        let mut waits = false;
-        let mut to_give: std::collections::BTreeMap<SiteId, Vec<Slot>> = Default::default();
-        let mut holds_any = false;
-        for (run, token) in self.machine.tokens(std::iter::once(SlotRun::ALL)) {
-            holds_any |= matches!(token, Token::Held(_) | Token::Leaving { .. });
-            if !matches!(token, Token::Held(_)) {
-                continue;
-            }
-            for slot in run.slots() {
-                if !leaving && self.machine.pinned().contains(slot) {
-                    continue;
-                }
-                let home = match leaving {
-                    true => self.homes.without(slot, &lost),
-                    false => self.homes.of(slot),
-                };
-                let Some(home) = home.filter(|home| *home != own) else { continue };
-                match lost.contains(&home) {
-                    true => waits = true,
-                    false => to_give.entry(home).or_default().push(slot),
-                }
-            }
-        }
-        if to_give.is_empty() && !waits {
-            self.news.balanced = Some(version);
-        }
-        if leaving {
-            self.take_back_from(&lost);
-        }
-        if leaving && !holds_any {
-            let Some(change) = self.leave() else { return };
-            let deadline = self.now.monotonic + 4 * LOOK_INTERVAL;
-            return self.change_registry(Origin::Nobody, change, deadline);
-        }
-        let mut room = OWN_MOVES_MAX.saturating_sub(self.machine.giving().len());
-        for (to, slots) in to_give {
-            for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
-                if room == 0 {
-                    return;
-                }
-                room -= 1;
-                let slots = some.iter().copied().collect();
-                let step = Giving::Begin { slots, to, pinned: false };
-                self.propose(Command::Giving { number: 0, step });
-            }
-        }
-    }
-
-    /// Ends the moves to these sites that nothing was sent for which could be installed.
-    fn take_back_from(&mut self, lost: &BTreeSet<SiteId>) {
-        let giving = self.machine.giving().iter();
-        let begun = giving.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
-        let begun: Vec<u64> = begun.map(|(number, _)| *number).collect();
-        for number in begun {
-            let step = Giving::TakeBack { refused: false };
-            self.propose(Command::Giving { number, step });
-        }
-    }
+    // ---- what is shown -----------------------------------------------------------------------------
 
     /// The slots that this site holds and does not give away just now, and those that hold something.
     pub fn held_slots(&self) -> (Vec<Slot>, Vec<Slot>) {

@@ -4,6 +4,11 @@
 //! A node that does not lead stops its jobs instead. Every effect of every job goes through
 //! [`Site::perform`], every outcome through [`Site::job_answered`].
 
+use super::balancing::Balancing;
+use super::leaving::Leaving;
+use super::raft::Role;
+use super::registering::Registering;
+use super::stranded::Stranded;
 use super::{Origin, Site};
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
@@ -20,6 +25,10 @@ use storage::state::State;
 pub(super) struct Jobs {
     pub(super) handover: Handovers,
     pub(super) mirror: MirrorDriver,
+    pub(super) balance: Balancing,
+    leave: Leaving,
+    register: Registering,
+    reclaim: Stranded,
 }
 
 impl Jobs {
@@ -27,6 +36,10 @@ impl Jobs {
         Jobs {
             handover: Handovers::new(options.handover_bytes_per_s_max, options.planted),
             mirror: MirrorDriver::new(options.handover_bytes_per_s_max),
+            balance: Balancing::default(),
+            leave: Leaving::default(),
+            register: Registering::default(),
+            reclaim: Stranded::default(),
         }
     }
 
@@ -34,6 +47,10 @@ impl Jobs {
         match name {
             JobName::Handover => &self.handover,
             JobName::Mirror => &self.mirror,
+            JobName::Balance => &self.balance,
+            JobName::Leave => &self.leave,
+            JobName::Register => &self.register,
+            JobName::Reclaim => &self.reclaim,
         }
     }
 
@@ -41,6 +58,10 @@ impl Jobs {
         match name {
             JobName::Handover => &mut self.handover,
             JobName::Mirror => &mut self.mirror,
+            JobName::Balance => &mut self.balance,
+            JobName::Leave => &mut self.leave,
+            JobName::Register => &mut self.register,
+            JobName::Reclaim => &mut self.reclaim,
         }
     }
 
@@ -56,7 +77,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let view = View {
             now: self.now.monotonic,
             machine: &self.machine,
+            homes: &self.homes,
+            reach: &self.reach,
             backup: self.backup,
+            client: self.options.client,
+            leads: self.raft.role() == Role::Leader,
             disk_is_full: self.disk_full.is_some(),
         };
         (&mut self.jobs, view)
@@ -64,10 +89,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Lets a job take its next steps.
     pub(super) fn run_job(&mut self, name: JobName) {
-        let leads = self.leads();
         let (jobs, view) = self.jobs_and_view();
         let job = jobs.of_mut(name);
-        let effects = if leads { job.poll(&view) } else { job.stop() };
+        let effects = if view.leads { job.poll(&view) } else { job.stop() };
         self.perform(name, effects);
     }
 
@@ -91,6 +115,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Effect::Ask { id, to, command, patience } => {
                     let origin = id.map_or(Origin::Nobody, |id| Origin::Job { job: name, id });
                     self.take_at_site(origin, to, command, self.now.monotonic + patience);
+                }
+                Effect::Change { change, patience } => {
+                    let deadline = self.now.monotonic + patience;
+                    self.change_registry(Origin::Nobody, change, deadline);
                 }
                 Effect::Owned { slots, by } => self.slots_owned(&slots, by),
                 Effect::Fail(why) => self.fail(why),

@@ -17,19 +17,20 @@
 //! If no site can take the copies, the leaving site stays until their owner is back, or was failed
 //! over, or an operator discards them by name.
 
+use super::machine::Machine;
+use super::machine::deployment::Membership;
 use super::machine::handing_on::Place;
-use super::{Origin, Site};
+use super::machine::tokens::Token;
 use crate::global::backups::backup_of;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
+use crate::job::{Effect, Job, View};
 use model::{
-    Answer, Body, BySlot, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving,
+    Answer, BySlot, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving,
     RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use storage::log::LogReader;
-use storage::snapshot::Snapshots;
 use storage::state::State;
 
 /// How long inventories are waited for before they are asked for again.
@@ -39,6 +40,9 @@ const OWNERS_HAVE: Duration = Duration::from_secs(60);
 
 /// How long slots that are on their way here are waited for, before their moves are refused.
 const ARRIVALS_HAVE: Duration = Duration::from_secs(10);
+
+/// How long the registry's change has.
+const CHANGE_HAS: Duration = Duration::from_secs(2);
 
 /// What a leader has learned of the other sites, as its site leaves.
 #[derive(Debug, Default)]
@@ -83,186 +87,136 @@ enum Next {
     Wait,
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// This site, which owns nothing any more, goes on with leaving. How the registry is to be changed, once it
-    /// may go.
-    pub(super) fn leave(&mut self) -> Option<RegistryChange> {
-        let member = self.machine.membership()?;
+impl<S: State> Job<S> for Leaving {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(member) = view.machine.membership().filter(|member| is_leaving(member)) else {
+            return effects;
+        };
+        let holds = |(_, token)| matches!(token, Token::Held(_) | Token::Leaving { .. });
+        if view.disk_is_full || view.machine.tokens(std::iter::once(SlotRun::ALL)).any(holds) {
+            return effects;
+        }
         let (own, registry) = (member.own, member.registry.clone());
         if registry.failovers.open.is_some() {
-            self.leaving = Leaving::default();
-            return None;
+            *self = Leaving::default();
+            return effects;
         }
-        let now = self.now.monotonic;
-        if !self.machine.arrivals().is_empty() {
-            let since = self.leaving.awaits_since.unwrap_or(now);
-            self.leaving = Leaving { awaits_since: Some(since), ..Leaving::default() };
+        let now = view.now;
+        if !view.machine.arrivals().is_empty() {
+            let since = self.awaits_since.unwrap_or(now);
+            *self = Leaving { awaits_since: Some(since), ..Leaving::default() };
             if since + ARRIVALS_HAVE <= now {
-                self.refuse_arrivals();
+                effects.extend(refuse_arrivals(view.machine));
             }
-            return None;
+            return effects;
         }
-        self.leaving.awaits_since = None;
-        let since = *self.leaving.since.get_or_insert(now);
-        if self.leaving.handing_on.is_some() {
-            return None;
+        self.awaits_since = None;
+        let since = *self.since.get_or_insert(now);
+        if self.handing_on.is_some() {
+            return effects;
         }
         let others = registry.sites.iter().map(|site| site.id);
         let others = others.filter(|site| *site != own && !registry.is_lost(*site));
-        let lost = self.reach.lost(now);
+        let lost = view.reach.lost(now);
         let others: Vec<SiteId> = others.filter(|site| !lost.contains(site)).collect();
-        let is_told = others.iter().all(|site| self.leaving.told.contains_key(site));
+        let is_told = others.iter().all(|site| self.told.contains_key(site));
         if !others.is_empty() && is_told {
-            let told = std::mem::take(&mut self.leaving.told);
-            self.leaving.asked_at = None;
-            match self.next_of_leaving(own, &told, since + OWNERS_HAVE <= now, &lost) {
-                Next::Go(receivers) if receivers.is_empty() => {
-                    return Some(RegistryChange::Remove(own));
-                }
+            let told = std::mem::take(&mut self.told);
+            self.asked_at = None;
+            match next_step(view, own, &told, since + OWNERS_HAVE <= now, &lost) {
                 Next::Go(receivers) => {
-                    return Some(RegistryChange::RemoveTo { site: own, receivers });
+                    let change = match receivers.is_empty() {
+                        true => RegistryChange::Remove(own),
+                        false => RegistryChange::RemoveTo { site: own, receivers },
+                    };
+                    effects.push(Effect::Change { change, patience: CHANGE_HAS });
                 }
-                Next::HandOn(to, slots) => self.begin_to_hand_on(own, to, slots),
+                Next::HandOn(to, slots) => {
+                    effects.push(self.begin_to_hand_on(view, own, to, slots))
+                }
                 Next::Tell { to, owner, slots } => {
                     let command = Command::Register { holder: owner, slots };
-                    self.ask_as_leaving(to, command, PATIENCE);
-                    self.leaving.asked_at = Some(now);
+                    effects.push(self.ask(to, command, PATIENCE));
+                    self.asked_at = Some(now);
                 }
-                Next::Wait => self.leaving.asked_at = Some(now),
+                Next::Wait => self.asked_at = Some(now),
             }
-            return None;
+            return effects;
         }
-        if self.leaving.asked_at.is_none_or(|at| at + PATIENCE <= now) {
-            self.leaving.asked_at = Some(now);
-            (self.leaving.missing, self.leaving.told) = Default::default();
+        if self.asked_at.is_none_or(|at| at + PATIENCE <= now) {
+            self.asked_at = Some(now);
+            (self.missing, self.told) = Default::default();
             for site in others {
                 let registry = Box::new((*registry).clone());
                 let command = Command::Inventory { registry, lost: own, failover: None };
-                let id = self.ask_as_leaving(site, command, PATIENCE);
-                self.leaving.missing.insert(id, site);
+                effects.push(self.ask(site, command, PATIENCE));
+                self.missing.insert(self.last_id, site);
             }
         }
-        None
+        effects
     }
 
-    /// Refuses the moves that bring slots here: a source that has taken one back does not end it, and may
-    /// never begin another. One that has frozen its slots is answered so and serves them again.
-    fn refuse_arrivals(&mut self) {
-        let ids: Vec<MoveId> = self.machine.arrivals().keys().copied().collect();
-        for id in ids {
-            let command = Command::Receiving { id, step: Receiving::Decline };
-            self.take_write(Origin::Nobody, command, self.now.monotonic + limits::REQUEST_DEADLINE);
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        if self.handing_on.as_ref().is_some_and(|one| one.asked == id) {
+            return self.go_on_handing(view, outcome).into_iter().collect();
         }
-    }
-
-    fn ask_as_leaving(&mut self, site: SiteId, command: Command, patience: Duration) -> u64 {
-        self.leaving.last_id += 1;
-        let id = self.leaving.last_id;
-        let body = Body::AtSite { site, command: Box::new(command) };
-        self.take_any(Origin::Leaving(id), body, self.now.monotonic + patience);
-        id
-    }
-
-    pub(super) fn leaving_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        if self.leaving.handing_on.as_ref().is_some_and(|one| one.asked == id) {
-            return self.go_on_handing(outcome);
-        }
-        let Some(site) = self.leaving.missing.remove(&id) else { return };
+        let Some(site) = self.missing.remove(&id) else { return Vec::new() };
         if let Ok(Answer::Inventory(inventory)) = outcome {
-            self.leaving.told.insert(site, *inventory);
+            self.told.insert(site, *inventory);
         }
+        Vec::new()
+    }
+}
+
+impl Leaving {
+    fn ask(&mut self, to: SiteId, command: Command, patience: Duration) -> Effect {
+        self.last_id += 1;
+        Effect::Ask { id: Some(self.last_id), to, command, patience }
     }
 
-    /// What is to be done next, by the inventories of the others.
-    fn next_of_leaving(
-        &self,
+    fn begin_to_hand_on<S: State>(
+        &mut self,
+        view: &View<'_, S>,
         own: SiteId,
-        told: &BTreeMap<SiteId, Inventory>,
-        is_late: bool,
-        lost: &BTreeSet<SiteId>,
-    ) -> Next {
-        let Some(registry) = self.machine.registry() else { return Next::Wait };
-        let others = holdings(own, told);
-        let (mut receivers, mut is_stuck) = (BTreeSet::new(), false);
-        let mut to_hand_on: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
-        let mut to_tell: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        let stays = |site: SiteId| registry.staying().any(|entry| entry.id == site);
-        let all_there: Vec<(SiteId, Holding)> =
-            told.keys().map(|site| (*site, Holding::default())).collect();
-        for slot in Slot::all() {
-            let mine = self.machine.holding(slot);
-            let mut theirs = others.get(slot).cloned().unwrap_or_default();
-            if leaving::may_leave(own, &mine, &theirs, Planted::none()) {
-                receivers.extend(leaving::kept_by(&mine, &theirs, Planted::none()));
-                continue;
-            }
-            let owner = self.machine.holder(slot).map(|(site, _)| site);
-            let is_awaited =
-                theirs.iter().any(|(_, other)| matches!(other.token, Right::Frozen { .. }));
-            if let Right::Gone { epoch, to } = mine.token
-                && mine.copy.is_none()
-                && !is_awaited
-            {
-                to_tell.entry(to).or_default().push((slot, epoch));
-                continue;
-            }
-            let is_kept = leaving::kept_by(&mine, &theirs, Planted::none()).is_some();
-            let is_waited_for = owner.is_some_and(|owner| {
-                registry.site(owner).is_some() && !lost.contains(&owner) && !is_late
-            });
-            let Some(copy) = mine.copy.filter(|_| !is_waited_for && !is_kept) else {
-                is_stuck = true;
-                continue;
-            };
-            // A site with no report on this slot may take its copy, too.
-            let known: BTreeSet<SiteId> = theirs.iter().map(|(site, _)| *site).collect();
-            theirs.extend(all_there.iter().filter(|(site, _)| !known.contains(site)));
-            let able = theirs.iter().filter(|(site, other)| {
-                stays(*site) && leaving::may_receive(&mine, (*site, other))
-            });
-            let able: Vec<SiteId> = able.map(|(site, _)| *site).collect();
-            let backup = backup_of(registry, copy.origin).filter(|site| able.contains(site));
-            match backup.or(able.first().copied()) {
-                Some(to) => to_hand_on.entry(to).or_default().push(slot),
-                None => is_stuck = true,
-            }
-        }
-        if let Some((to, slots)) = to_hand_on.pop_first() {
-            let some = slots.into_iter().take(limits::SLOTS_PER_MOVE_MAX);
-            return Next::HandOn(to, some.collect());
-        }
-        if let Some((owner, slots)) = to_tell.pop_first() {
-            let to = told.keys().copied().find(|site| *site != owner && stays(*site));
-            let slots = SlotEpochs::gather(slots);
-            return to.map_or(Next::Wait, |to| Next::Tell { to, owner, slots });
-        }
-        if is_stuck { Next::Wait } else { Next::Go(receivers.into_iter().collect()) }
-    }
-
-    fn begin_to_hand_on(&mut self, own: SiteId, to: SiteId, slots: SlotSet) {
+        to: SiteId,
+        slots: SlotSet,
+    ) -> Effect {
         // Another process of this node uses other numbers, and moves use none as high.
-        let number = 1 << 63 | (self.options.client.0 >> 2).wrapping_add(self.leaving.last_id);
+        let number = 1 << 63 | (view.client.0 >> 2).wrapping_add(self.last_id);
         let id = MoveId { from: own, number };
         let command = Command::Receiving { id, step: Receiving::BeginCopies(slots.clone()) };
-        let (asked, at, sequence, is_last) = (self.leaving.last_id + 1, None, 0, false);
-        self.leaving.handing_on = Some(HandingOn { id, to, slots, asked, at, sequence, is_last });
-        self.ask_as_leaving(to, command, limits::REQUEST_DEADLINE);
+        let (asked, at, sequence, is_last) = (self.last_id + 1, None, 0, false);
+        self.handing_on = Some(HandingOn { id, to, slots, asked, at, sequence, is_last });
+        self.ask(to, command, limits::REQUEST_DEADLINE)
     }
 
     /// The receiver has answered; what comes next, or the others are asked again.
-    fn go_on_handing(&mut self, outcome: Result<Answer, Failure>) {
-        let Some(mut one) = self.leaving.handing_on.take() else { return };
+    fn go_on_handing<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        outcome: Result<Answer, Failure>,
+    ) -> Option<Effect> {
+        let mut one = self.handing_on.take()?;
         let is_next =
             matches!(&outcome, Ok(Answer::Staged { pieces, .. }) if *pieces == one.sequence);
-        if !is_next || !self.leads() {
-            return;
+        if !is_next || !view.leads {
+            return None;
         }
         let step = if one.is_last {
-            Receiving::TakeCopies { pieces: one.sequence, copies: self.runs_of_copies(&one.slots) }
+            Receiving::TakeCopies {
+                pieces: one.sequence,
+                copies: runs_of_copies(view.machine, &one.slots),
+            }
         } else {
-            let (items, next) = match self.machine.copied_piece(&one.slots, one.at.take()) {
+            let (items, next) = match view.machine.copied_piece(&one.slots, one.at.take()) {
                 Ok(piece) => piece,
-                Err(error) => return self.fail(error),
+                Err(error) => return Some(Effect::Fail(error.to_string())),
             };
             one.is_last = next.is_none();
             one.at = next;
@@ -271,30 +225,109 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Receiving::Piece { sequence, resume, items }
         };
         let (id, to) = (one.id, one.to);
-        one.asked = self.leaving.last_id + 1;
-        self.leaving.handing_on = Some(one);
+        one.asked = self.last_id + 1;
+        self.handing_on = Some(one);
         let command = Command::Receiving { id, step };
-        self.ask_as_leaving(to, command, limits::REQUEST_DEADLINE);
+        Some(self.ask(to, command, limits::REQUEST_DEADLINE))
     }
+}
 
-    fn runs_of_copies(&self, slots: &SlotSet) -> Vec<HandedOn> {
-        let mut runs: BTreeMap<_, Vec<Slot>> = BTreeMap::new();
-        for slot in slots.iter() {
-            let Holding { token, copy: Some(copy) } = self.machine.holding(slot) else { continue };
-            let owner = match token {
-                Right::Gone { epoch, to } => Some((to, epoch)),
-                _ => None,
-            };
-            let key = (copy.tag, copy.origin, copy.position, owner);
-            runs.entry(key).or_default().push(slot);
+/// Whether a site is to leave a deployment with others.
+fn is_leaving(member: &Membership) -> bool {
+    member.registry.sites.len() > 1
+        && member.registry.site(member.own).is_some_and(|site| site.leaving)
+}
+
+/// Refuses the moves that bring slots here: a source that has taken one back does not end it, and may
+/// never begin another. One that has frozen its slots is answered so and serves them again.
+fn refuse_arrivals<S: State>(machine: &Machine<S>) -> Vec<Effect> {
+    let decline = |id: &MoveId| Command::Receiving { id: *id, step: Receiving::Decline };
+    machine.arrivals().keys().map(|id| Effect::Propose(decline(id))).collect()
+}
+
+/// What is to be done next, by the inventories of the others.
+fn next_step<S: State>(
+    view: &View<'_, S>,
+    own: SiteId,
+    told: &BTreeMap<SiteId, Inventory>,
+    is_late: bool,
+    lost: &BTreeSet<SiteId>,
+) -> Next {
+    let Some(registry) = view.machine.registry() else { return Next::Wait };
+    let others = holdings(own, told);
+    let (mut receivers, mut is_stuck) = (BTreeSet::new(), false);
+    let mut to_hand_on: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+    let mut to_tell: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
+    let stays = |site: SiteId| registry.staying().any(|entry| entry.id == site);
+    let all_there: Vec<(SiteId, Holding)> =
+        told.keys().map(|site| (*site, Holding::default())).collect();
+    for slot in Slot::all() {
+        let mine = view.machine.holding(slot);
+        let mut theirs = others.get(slot).cloned().unwrap_or_default();
+        if leaving::may_leave(own, &mine, &theirs, Planted::none()) {
+            receivers.extend(leaving::kept_by(&mine, &theirs, Planted::none()));
+            continue;
         }
-        let run = |((tag, origin, position, owner), slots): (_, Vec<Slot>)| HandedOn {
-            slots: slots.into_iter().collect(),
-            copy: model::SlotCopy { tag, origin, position },
-            owner,
+        let owner = view.machine.holder(slot).map(|(site, _)| site);
+        let is_awaited =
+            theirs.iter().any(|(_, other)| matches!(other.token, Right::Frozen { .. }));
+        if let Right::Gone { epoch, to } = mine.token
+            && mine.copy.is_none()
+            && !is_awaited
+        {
+            to_tell.entry(to).or_default().push((slot, epoch));
+            continue;
+        }
+        let is_kept = leaving::kept_by(&mine, &theirs, Planted::none()).is_some();
+        let is_waited_for = owner.is_some_and(|owner| {
+            registry.site(owner).is_some() && !lost.contains(&owner) && !is_late
+        });
+        let Some(copy) = mine.copy.filter(|_| !is_waited_for && !is_kept) else {
+            is_stuck = true;
+            continue;
         };
-        runs.into_iter().map(run).collect()
+        // A site with no report on this slot may take its copy, too.
+        let known: BTreeSet<SiteId> = theirs.iter().map(|(site, _)| *site).collect();
+        theirs.extend(all_there.iter().filter(|(site, _)| !known.contains(site)));
+        let able = theirs
+            .iter()
+            .filter(|(site, other)| stays(*site) && leaving::may_receive(&mine, (*site, other)));
+        let able: Vec<SiteId> = able.map(|(site, _)| *site).collect();
+        let backup = backup_of(registry, copy.origin).filter(|site| able.contains(site));
+        match backup.or(able.first().copied()) {
+            Some(to) => to_hand_on.entry(to).or_default().push(slot),
+            None => is_stuck = true,
+        }
     }
+    if let Some((to, slots)) = to_hand_on.pop_first() {
+        let some = slots.into_iter().take(limits::SLOTS_PER_MOVE_MAX);
+        return Next::HandOn(to, some.collect());
+    }
+    if let Some((owner, slots)) = to_tell.pop_first() {
+        let to = told.keys().copied().find(|site| *site != owner && stays(*site));
+        let slots = SlotEpochs::gather(slots);
+        return to.map_or(Next::Wait, |to| Next::Tell { to, owner, slots });
+    }
+    if is_stuck { Next::Wait } else { Next::Go(receivers.into_iter().collect()) }
+}
+
+fn runs_of_copies<S: State>(machine: &Machine<S>, slots: &SlotSet) -> Vec<HandedOn> {
+    let mut runs: BTreeMap<_, Vec<Slot>> = BTreeMap::new();
+    for slot in slots.iter() {
+        let Holding { token, copy: Some(copy) } = machine.holding(slot) else { continue };
+        let owner = match token {
+            Right::Gone { epoch, to } => Some((to, epoch)),
+            _ => None,
+        };
+        let key = (copy.tag, copy.origin, copy.position, owner);
+        runs.entry(key).or_default().push(slot);
+    }
+    let run = |((tag, origin, position, owner), slots): (_, Vec<Slot>)| HandedOn {
+        slots: slots.into_iter().collect(),
+        copy: model::SlotCopy { tag, origin, position },
+        owner,
+    };
+    runs.into_iter().map(run).collect()
 }
 
 /// What other sites record of each slot, by their inventories.

@@ -32,6 +32,7 @@
 mod across;
 mod advance;
 mod backups;
+mod balancing;
 mod copies;
 mod deployment;
 mod forwarded;
@@ -79,7 +80,6 @@ pub use gate::ReadGate;
 use handover::Handover;
 use heard::Heard;
 use jobs::Jobs;
-use leaving::Leaving;
 use log_clock::LogClock;
 use machine::{Machine, Pace, Reader};
 use maps::Maps;
@@ -90,9 +90,8 @@ use model::{
     Slot, SlotEpochs, Time, limits,
 };
 use raft::{Committed, Persist, Raft, Ticks};
-use reach::Reach;
+pub(crate) use reach::Reach;
 use reads::Reads;
-use registering::Registering;
 use registrars::Changes;
 use ring::OnRing;
 pub use status::{Standing, Status};
@@ -102,7 +101,6 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
-use stranded::Stranded;
 use transfer::Incoming;
 use trial::{Bug, Planted, Rare};
 use versions::Versions;
@@ -132,10 +130,6 @@ pub(crate) enum Origin {
     Routed { id: u64, in_doubt: bool },
     /// A job of this site's leader, under its number.
     Job { job: JobName, id: u64 },
-    /// What another site has is asked for, as this one leaves.
-    Leaving(u64),
-    /// What another site has is asked for, as slots are frozen here for one that has left.
-    Stranded(u64),
     /// A failover that this site drives.
     Failover(u64),
     /// A change of the registry that this site makes: a step of a registrar.
@@ -379,7 +373,6 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     reach: Reach,
     homes: Homes,
     maps: Maps,
-    registering: Registering,
     changes: Changes,
     versions: Versions,
     on_ring: OnRing,
@@ -387,8 +380,6 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     hops: (u64, u64),
     outbox: Outbox,
     news: News,
-    leaving: Leaving,
-    stranded: Stranded,
     membership: Membership,
     handover: Handover,
     heard: Heard,
@@ -478,15 +469,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             reach: Reach::default(),
             homes: Homes::default(),
             maps: Maps::new(options.seed ^ options.client.0),
-            registering: Registering::default(),
             changes: Changes::new(options.client, options.seed, options.planted),
             versions: Versions::default(),
             on_ring: OnRing::new(options.client),
             hops: (0, 0),
             outbox: Outbox::default(),
             news: News::default(),
-            leaving: Leaving::default(),
-            stranded: Stranded::default(),
             membership: Membership::default(),
             handover: Handover::default(),
             heard: Heard::default(),

@@ -22,7 +22,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// When each site's last message came, and since when it has not answered.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     heard: BTreeMap<SiteId, Duration>,
     /// The first question since then.
     asked: BTreeMap<SiteId, Duration>,

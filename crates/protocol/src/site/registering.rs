@@ -9,21 +9,17 @@
 //!
 //! [`Homes::registrar`]: crate::global::homes::Homes::registrar
 
-use super::Site;
 use super::machine::tokens::Token;
-use crate::global::routing::Target;
-use crate::site::Origin;
-use model::{Body, Command, Epoch, SiteId, Slot, SlotEpochs};
+use crate::job::{Effect, Job, View};
+use model::{Command, Epoch, SiteId, Slot, SlotEpochs};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use storage::log::LogReader;
-use storage::snapshot::Snapshots;
 use storage::state::State;
 
 /// How often slots are registered again.
 const TELL_AGAIN: Duration = Duration::from_secs(30);
 /// How long it is tried.
-const DEADLINE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The slots that this leader has registered, by registrar.
 #[derive(Debug, Default)]
@@ -32,39 +28,39 @@ pub(super) struct Registering {
     again: Duration,
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Registers the slots that are here although their home is elsewhere.
-    pub(super) fn register_slots(&mut self) {
-        if !self.leads() {
-            self.registering = Registering::default();
-            return;
-        }
-        let Some(member) = self.machine.membership() else { return };
+impl<S: State> Job<S> for Registering {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(member) = view.machine.membership() else { return effects };
         let own = member.own;
         let mut away: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        for slot in self.machine.pinned().iter() {
-            if let Token::Held(epoch) = self.machine.token(slot)
-                && self.homes.of(slot) != Some(own)
-                && let Some(registrar) = self.homes.registrar(slot).filter(|site| *site != own)
+        for slot in view.machine.pinned().iter() {
+            if let Token::Held(epoch) = view.machine.token(slot)
+                && view.homes.of(slot) != Some(own)
+                && let Some(registrar) = view.homes.registrar(slot).filter(|site| *site != own)
             {
                 away.entry(registrar).or_default().push((slot, epoch));
             }
         }
-        let now = self.now.monotonic;
-        let again = self.registering.again <= now;
+        let again = self.again <= view.now;
         let mut told = BTreeMap::new();
         for (registrar, slots) in away {
             let slots = SlotEpochs::gather(slots);
-            if again || self.registering.told.get(&registrar) != Some(&slots) {
+            if again || self.told.get(&registrar) != Some(&slots) {
                 let command = Command::Register { holder: own, slots: slots.clone() };
-                let target = Target::Site(registrar);
-                self.route(Origin::Nobody, Body::Write(command), target, now + DEADLINE);
+                effects.push(Effect::Ask { id: None, to: registrar, command, patience: PATIENCE });
             }
             told.insert(registrar, slots);
         }
         if again {
-            self.registering.again = now + TELL_AGAIN;
+            self.again = view.now + TELL_AGAIN;
         }
-        self.registering.told = told;
+        self.told = told;
+        effects
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        *self = Registering::default();
+        Vec::new()
     }
 }

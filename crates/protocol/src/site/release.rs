@@ -7,6 +7,7 @@
 //! of this is kept: it is asked for again.
 
 use super::machine::tokens::Token;
+use super::stranded::stranded;
 use super::{Origin, Site};
 use model::{
     BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
@@ -41,7 +42,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(member) = self.machine.membership() else { return };
         let own = member.own;
         let is_leaving = member.registry.site(own).is_some_and(|site| site.leaving);
-        let frozen: BTreeMap<Slot, Epoch> = self.stranded().into_values().flatten().collect();
+        let frozen: BTreeMap<Slot, Epoch> =
+            stranded(&self.machine).into_values().flatten().collect();
         if self.machine.unfed().is_empty() && frozen.is_empty()
             || member.registry.failovers.open.is_some()
         {

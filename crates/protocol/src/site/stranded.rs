@@ -11,17 +11,15 @@
 //! What a site has reported stays true: an owner that no site has reported cannot come to be while
 //! the slot is frozen here. So a site that has answered is not asked again under the same registry.
 
-use super::{Origin, Site};
+use super::machine::Machine;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Report, leaving};
+use crate::job::{Effect, Job, View};
 use model::{
-    Answer, Ballot, Body, Command, Epoch, Failure, Giving, Inventory, Registry, SiteId, Slot,
-    SlotEpochs, limits,
+    Answer, Ballot, Command, Epoch, Failure, Giving, Inventory, Registry, SiteId, Slot, SlotEpochs,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
-use storage::log::LogReader;
-use storage::snapshot::Snapshots;
 use storage::state::State;
 
 /// How long inventories are waited for before they are requested again.
@@ -41,118 +39,123 @@ pub(super) struct Stranded {
     last_id: u64,
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Slots that are frozen here for a site that has left, by their moves.
-    pub(super) fn stranded(&self) -> BTreeMap<u64, Vec<(Slot, Epoch)>> {
-        let Some(member) = self.machine.membership() else { return BTreeMap::new() };
-        let moves = self.machine.giving().iter();
-        let moves =
-            moves.filter(|(_, one)| one.frozen.is_some() && member.registry.has_left(one.to));
-        let frozen = moves.map(|(number, one)| {
-            let slots = self.machine.slots_to_give(*number, one);
-            let with_epoch = |slot: Slot| (slot, self.machine.token(slot).epoch());
-            (*number, slots.iter().map(with_epoch).collect())
-        });
-        frozen.collect()
-    }
+/// Slots that are frozen here for a site that has left, by their moves.
+pub(super) fn stranded<S: State>(machine: &Machine<S>) -> BTreeMap<u64, Vec<(Slot, Epoch)>> {
+    let Some(member) = machine.membership() else { return BTreeMap::new() };
+    let moves = machine.giving().iter();
+    let moves = moves.filter(|(_, one)| one.frozen.is_some() && member.registry.has_left(one.to));
+    let frozen = moves.map(|(number, one)| {
+        let slots = machine.slots_to_give(*number, one);
+        let with_epoch = |slot: Slot| (slot, machine.token(slot).epoch());
+        (*number, slots.iter().map(with_epoch).collect())
+    });
+    frozen.collect()
+}
 
+impl<S: State> Job<S> for Stranded {
     /// Goes on with slots that are frozen for a site that has left: asks for their owners, and
     /// serves again those that no site owns.
-    pub(super) fn reclaim(&mut self) {
-        let stranded = self.stranded();
-        let Some(member) = self.machine.membership().filter(|_| !stranded.is_empty()) else {
-            self.stranded = Stranded { last_id: self.stranded.last_id, ..Stranded::default() };
-            return;
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let stranded = stranded(view.machine);
+        let Some(member) = view.machine.membership().filter(|_| !stranded.is_empty()) else {
+            *self = Stranded { last_id: self.last_id, ..Stranded::default() };
+            return effects;
         };
         let (own, registry) = (member.own, member.registry.clone());
-        if self.stranded.version != registry.version {
-            let last_id = self.stranded.last_id;
-            self.stranded = Stranded { version: registry.version, last_id, ..Stranded::default() };
+        if self.version != registry.version {
+            let last_id = self.last_id;
+            *self = Stranded { version: registry.version, last_id, ..Stranded::default() };
         }
         if registry.failovers.open.is_some() {
-            return;
+            return effects;
         }
         // What others have taken from under a move is not waited for.
         for number in
             stranded.iter().filter(|(_, slots)| slots.is_empty()).map(|(number, _)| number)
         {
-            self.propose_reclaimed(*number, SlotEpochs::default());
+            effects.push(reclaim(*number, SlotEpochs::default()));
         }
         if stranded.values().all(Vec::is_empty) {
-            return;
+            return effects;
         }
         let others = registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
-        let missing: Vec<SiteId> =
-            others.filter(|site| !self.stranded.told.contains_key(site)).collect();
-        let now = self.now.monotonic;
+        let missing: Vec<SiteId> = others.filter(|site| !self.told.contains_key(site)).collect();
+        let now = view.now;
         if missing.is_empty() {
-            let told = std::mem::take(&mut self.stranded.told);
-            self.stranded.not_before = Some(now + ASK_AGAIN);
-            return self.reclaim_of(own, &registry, &stranded, &told);
+            let told = std::mem::take(&mut self.told);
+            self.not_before = Some(now + ASK_AGAIN);
+            effects.extend(reclaims(own, &registry, &stranded, &told));
+            return effects;
         }
-        if self.stranded.not_before.is_some_and(|at| now < at) {
-            return;
+        if self.not_before.is_some_and(|at| now < at) {
+            return effects;
         }
-        self.stranded.not_before = Some(now + PATIENCE);
-        self.stranded.missing.clear();
+        self.not_before = Some(now + PATIENCE);
+        self.missing.clear();
         for site in missing {
-            self.stranded.last_id += 1;
-            let id = self.stranded.last_id;
-            self.stranded.missing.insert(id, site);
+            self.last_id += 1;
+            let id = self.last_id;
+            self.missing.insert(id, site);
             let registry = Box::new((*registry).clone());
-            let command = Box::new(Command::Inventory { registry, lost: own, failover: None });
-            let body = Body::AtSite { site, command };
-            self.take_any(Origin::Stranded(id), body, now + PATIENCE);
+            let command = Command::Inventory { registry, lost: own, failover: None };
+            effects.push(Effect::Ask { id: Some(id), to: site, command, patience: PATIENCE });
         }
+        effects
     }
 
-    pub(super) fn stranded_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        let Some(site) = self.stranded.missing.remove(&id) else { return };
-        if let Ok(Answer::Inventory(inventory)) = outcome {
-            self.stranded.told.insert(site, *inventory);
-        }
-    }
-
-    /// Every listed site has reported what it has.
-    fn reclaim_of(
+    fn answered(
         &mut self,
-        own: SiteId,
-        registry: &Registry,
-        stranded: &BTreeMap<u64, Vec<(Slot, Epoch)>>,
-        told: &BTreeMap<SiteId, Inventory>,
-    ) {
-        let mut reports: BTreeMap<Slot, Vec<Report>> = BTreeMap::new();
-        for inventory in told.values() {
-            for (owner, slots) in &inventory.owners {
-                for (slot, epoch) in slots.iter() {
-                    let owner = Some((epoch, *owner));
-                    reports.entry(slot).or_default().push(Report { owner, copy: None });
-                }
-            }
-            for run in &inventory.copies {
-                for slot in run.slots.iter() {
-                    let copy = Some(run.copy);
-                    reports.entry(slot).or_default().push(Report { owner: None, copy });
-                }
-            }
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        _: &View<'_, S>,
+    ) -> Vec<Effect> {
+        let Some(site) = self.missing.remove(&id) else { return Vec::new() };
+        if let Ok(Answer::Inventory(inventory)) = outcome {
+            self.told.insert(site, *inventory);
         }
-        for (number, slots) in stranded {
-            let again = slots.iter().filter_map(|(slot, frozen)| {
-                let reports = reports.get(slot).map_or(&[][..], |all| all).iter().copied();
-                let has_left = |site| registry.has_left(site);
-                let at = leaving::reclaims(own, *frozen, reports, has_left, Planted::none())?;
-                Some((*slot, at))
-            });
-            let again = SlotEpochs::gather(again.collect::<Vec<_>>());
-            if !again.0.is_empty() {
-                self.propose_reclaimed(*number, again);
-            }
-        }
+        Vec::new()
     }
+}
 
-    fn propose_reclaimed(&mut self, number: u64, slots: SlotEpochs) {
-        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        let command = Command::Giving { number, step: Giving::Reclaim { slots } };
-        self.take_write(Origin::Nobody, command, deadline);
+/// Every listed site has reported what it has.
+fn reclaims(
+    own: SiteId,
+    registry: &Registry,
+    stranded: &BTreeMap<u64, Vec<(Slot, Epoch)>>,
+    told: &BTreeMap<SiteId, Inventory>,
+) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let mut reports: BTreeMap<Slot, Vec<Report>> = BTreeMap::new();
+    for inventory in told.values() {
+        for (owner, slots) in &inventory.owners {
+            for (slot, epoch) in slots.iter() {
+                let owner = Some((epoch, *owner));
+                reports.entry(slot).or_default().push(Report { owner, copy: None });
+            }
+        }
+        for run in &inventory.copies {
+            for slot in run.slots.iter() {
+                let copy = Some(run.copy);
+                reports.entry(slot).or_default().push(Report { owner: None, copy });
+            }
+        }
     }
+    for (number, slots) in stranded {
+        let again = slots.iter().filter_map(|(slot, frozen)| {
+            let reports = reports.get(slot).map_or(&[][..], |all| all).iter().copied();
+            let has_left = |site| registry.has_left(site);
+            let at = leaving::reclaims(own, *frozen, reports, has_left, Planted::none())?;
+            Some((*slot, at))
+        });
+        let again = SlotEpochs::gather(again.collect::<Vec<_>>());
+        if !again.0.is_empty() {
+            effects.push(reclaim(*number, again));
+        }
+    }
+    effects
+}
+
+fn reclaim(number: u64, slots: SlotEpochs) -> Effect {
+    Effect::Propose(Command::Giving { number, step: Giving::Reclaim { slots } })
 }

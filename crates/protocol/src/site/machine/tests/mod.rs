@@ -17,11 +17,14 @@ mod transactions;
 
 use super::records::Record;
 use super::{Committed, Machine, Stopped, tables};
+use crate::global::homes::Homes;
+use crate::site::Reach;
 use model::{
     Answer, Bytes, Change, Command, Condition, Expiry, KeyspaceId, Query, Refusal, RequestId,
     Revision, SiteEntry, SiteId, SiteName, Write,
 };
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use storage::state::Read;
 use storage::state::memory::MemoryState;
 use wire::entry::{Batch, take_varint};
@@ -41,8 +44,18 @@ impl Site {
 
     /// What a job sees of it.
     fn view(&self, now: std::time::Duration) -> crate::job::View<'_, MemoryState> {
-        let (machine, backup, disk_is_full) = (&self.machine, None, false);
-        crate::job::View { now, machine, backup, disk_is_full }
+        static HOMES: LazyLock<Homes> = LazyLock::new(Homes::default);
+        static REACH: LazyLock<Reach> = LazyLock::new(Reach::default);
+        crate::job::View {
+            now,
+            machine: &self.machine,
+            homes: &HOMES,
+            reach: &REACH,
+            backup: None,
+            client: model::ClientId(1),
+            leads: true,
+            disk_is_full: false,
+        }
     }
 
     fn entry(&mut self, commands: Vec<Command>) -> Vec<Result<Answer, Refusal>> {

@@ -1,0 +1,99 @@
+//! Slots go to where they belong.
+//!
+//! A slot belongs to its home ([`crate::global::homes`]) unless an operator has moved it. A site that is to
+//! leave hands all of its slots over, to where they would be without it; what it does then is the next
+//! job ([`super::leaving`]). This job begins handovers, and [`crate::global::handover`] carries them out.
+
+use super::machine::Machine;
+use super::machine::tokens::Token;
+use crate::job::{Effect, Job, View};
+use model::{Ballot, Command, Giving, SiteId, Slot, SlotRun, limits};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::State;
+
+/// Moves that a site begins by itself at once.
+const OWN_MOVES_MAX: usize = 4;
+
+/// What is known of the slots' balance.
+#[derive(Debug, Default)]
+pub(super) struct Balancing {
+    /// The version of the registry by which nothing is to be handed over; `None`: tokens have changed since.
+    balanced: Option<Ballot>,
+}
+
+impl Balancing {
+    /// Tokens changed hands.
+    pub(super) fn look_again(&mut self) {
+        self.balanced = None;
+    }
+}
+
+impl<S: State> Job<S> for Balancing {
+    /// Begins to hand over what does not belong here. A home that cannot be reached is waited for; a site
+    /// that leaves waits for none, and hands its slots to where they would be without such sites.
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let (machine, mut effects) = (view.machine, Vec::new());
+        let Some(member) = machine.membership() else { return effects };
+        if view.disk_is_full || member.registry.sites.len() < 2 {
+            return effects;
+        }
+        let own = member.own;
+        let Some(entry) = member.registry.site(own) else { return effects };
+        let leaving = entry.leaving;
+        let version = member.registry.version;
+        if !leaving && self.balanced == Some(version) {
+            return effects;
+        }
+        let lost = view.reach.lost(view.now);
+        let mut waits = false;
+        let mut to_give: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+        for (run, token) in machine.tokens(std::iter::once(SlotRun::ALL)) {
+            if !matches!(token, Token::Held(_)) {
+                continue;
+            }
+            for slot in run.slots() {
+                if !leaving && machine.pinned().contains(slot) {
+                    continue;
+                }
+                let home = match leaving {
+                    true => view.homes.without(slot, &lost),
+                    false => view.homes.of(slot),
+                };
+                let Some(home) = home.filter(|home| *home != own) else { continue };
+                match lost.contains(&home) {
+                    true => waits = true,
+                    false => to_give.entry(home).or_default().push(slot),
+                }
+            }
+        }
+        if to_give.is_empty() && !waits {
+            self.balanced = Some(version);
+        }
+        if leaving {
+            effects.extend(take_back_from(machine, &lost));
+        }
+        let mut room = OWN_MOVES_MAX.saturating_sub(machine.giving().len());
+        for (to, slots) in to_give {
+            for some in slots.chunks(limits::SLOTS_PER_MOVE_MAX) {
+                if room == 0 {
+                    return effects;
+                }
+                room -= 1;
+                let slots = some.iter().copied().collect();
+                let step = Giving::Begin { slots, to, pinned: false };
+                effects.push(Effect::Propose(Command::Giving { number: 0, step }));
+            }
+        }
+        effects
+    }
+}
+
+/// Ends the moves to these sites that nothing was sent for which could be installed.
+fn take_back_from<S: State>(machine: &Machine<S>, lost: &BTreeSet<SiteId>) -> Vec<Effect> {
+    let giving = machine.giving().iter();
+    let begun = giving.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
+    let step = || Giving::TakeBack { refused: false };
+    let take_back =
+        |(number, _): (&u64, _)| Effect::Propose(Command::Giving { number: *number, step: step() });
+    begun.map(take_back).collect()
+}
