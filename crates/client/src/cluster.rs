@@ -84,6 +84,21 @@ impl Cluster {
         self.caller.call(Repeat::Numbered, message, hand).await.map(drop)
     }
 
+    /// The jobs that the site's leader runs beside requests.
+    pub async fn jobs(&self) -> Result<Vec<v1::Job>, Error> {
+        let list = |channel, request| async move { cluster(channel).list_jobs(request).await };
+        let listed = self.caller.call(Repeat::Read, v1::ListJobsRequest {}, list).await?;
+        Ok(listed.into_inner().jobs)
+    }
+
+    /// Pauses a job at the site's leader, or resumes it. Returns all of them. When another node leads,
+    /// all jobs go on.
+    pub async fn switch_job(&self, name: &str, paused: bool) -> Result<Vec<v1::Job>, Error> {
+        let message = v1::SwitchJobRequest { job: name.to_owned(), paused };
+        let switch = |channel, request| async move { cluster(channel).switch_job(request).await };
+        Ok(self.caller.call(Repeat::Numbered, message, switch).await?.into_inner().jobs)
+    }
+
     /// Makes a keyspace.
     pub async fn create_keyspace(&self, spec: &KeyspaceSpec) -> Result<KeyspaceInfo, Error> {
         let number = self.caller.sequence.begin();

@@ -1,8 +1,8 @@
 //! What comes back when all went well.
 
 use crate::{
-    Ballot, Bytes, Inventory, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry, RegistryView,
-    Revision, SiteId, SlotEpochs, Taken,
+    Ballot, Bytes, Inventory, JobStatus, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry,
+    RegistryView, Revision, SiteId, SlotEpochs, Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -105,6 +105,8 @@ pub enum Answer {
     Ordered(Box<Ordered>),
     /// Who holds the registry, and how they are.
     RegistryView(Box<RegistryView>),
+    /// The jobs of the site's leader.
+    Jobs(Vec<JobStatus>),
 }
 
 /// What came of a [`crate::RegistrarStep`].

@@ -1,4 +1,4 @@
-//! What a site's leader does beside requests, by name.
+//! What a site's leader does beside requests: names, and what people see of it.
 
 /// A job of a site's leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,61 @@ impl JobName {
             JobName::Reclaim => "reclaim",
         }
     }
+
+    /// The unit of what is left to do; empty: it is not known how much is left.
+    pub fn unit(self) -> &'static str {
+        match self {
+            JobName::Handover | JobName::Reclaim => "slots",
+            JobName::Mirror => "revisions",
+            JobName::Leave => "sites",
+            JobName::Balance | JobName::Register => "",
+        }
+    }
+
+    /// What it does, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            JobName::Handover => "sends slots to another site",
+            JobName::Mirror => "keeps the backup's copy of this site up to date",
+            JobName::Balance => "begins handovers of slots that belong to another site",
+            JobName::Leave => "has this site leave, once it owns nothing any more",
+            JobName::Register => {
+                "registers slots that an operator has moved, so that lookups find them"
+            }
+            JobName::Reclaim => "serves slots again that are frozen for a site which has left",
+        }
+    }
+}
+
+impl std::str::FromStr for JobName {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<JobName, ()> {
+        JobName::ALL.into_iter().find(|job| job.as_str() == name).ok_or(())
+    }
+}
+
+/// What a job does, at the site's leader. Counts are of this leader, and begin with it at 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStatus {
+    /// Which one.
+    pub name: JobName,
+    /// It begins nothing until it is resumed, or another node leads.
+    pub paused: bool,
+    /// What is left to do, in [`JobName::unit`].
+    pub left: u64,
+    /// Bytes that were sent to other sites.
+    pub sent_bytes: u64,
+    /// Steps: commands that were proposed or sent to other sites, and changes of the registry.
+    pub steps: u64,
+    /// The present rate of steps.
+    pub steps_per_min: u64,
+    /// Steps that failed, or had no answer in time.
+    pub errors: u64,
+    /// The last error; empty: there was none.
+    pub last_error: String,
+    /// The age of that.
+    pub last_error_ago_ms: u64,
 }
 
 impl std::fmt::Display for JobName {

@@ -58,7 +58,7 @@ pub use failover::{CopyRun, DecidedFailover, Failovers, Inventory, OpenFailover,
 pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
-pub use job::JobName;
+pub use job::{JobName, JobStatus};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};

@@ -1,7 +1,7 @@
 //! What a front asks of its site.
 
 use crate::{
-    Command, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId, SiteId,
+    Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId, SiteId,
 };
 
 /// One request to a site.
@@ -102,6 +102,15 @@ pub enum Body {
         /// Its id.
         node: NodeId,
     },
+    /// Returns the jobs of the site's leader. [`crate::Answer::Jobs`].
+    ListJobs,
+    /// Pauses or resumes a job of the site's leader. [`crate::Answer::Jobs`].
+    SwitchJob {
+        /// Which.
+        job: JobName,
+        /// Whether it is to pause.
+        paused: bool,
+    },
     /// Hands leadership to a node.
     TransferLeader {
         /// Its id.
@@ -131,6 +140,8 @@ impl Body {
             | Body::Promote { .. }
             | Body::TransferLeader { .. }
             | Body::ShowRegistry
+            | Body::ListJobs
+            | Body::SwitchJob { .. }
             | Body::Operator { .. }
             | Body::RecoverRegistry { .. } => true,
             Body::Registry { id, .. } => id.is_some(),

@@ -365,6 +365,25 @@ fn a_site_shows_who_holds_the_registry_and_loses_nobody_that_answers() {
 }
 
 #[test]
+fn jobs_of_a_site_are_listed_paused_and_resumed() {
+    let node = Node::start(&["--site", "pier-39"]);
+    assert_says(&node.run(&["job", "list"]).out(), &["handover", "mirror", "idle", "0 slots"]);
+    let listed = json(&node.run(&["job", "list", "--json"]).out());
+    assert_eq!((&listed[0]["name"], &listed[0]["paused"]), (&"handover".into(), &false.into()));
+    assert_eq!(listed[0]["last_error"], serde_json::Value::Null);
+    assert_says(&node.run(&["job", "pause", "handover"]).out(), &["job handover: paused"]);
+    let shown = || json(&node.run(&["job", "show", "handover", "--json"]).out());
+    assert_eq!((&shown()["paused"], &shown()["state"]), (&true.into(), &"paused".into()));
+    assert_says(&node.run(&["job", "show", "mirror"]).out(), &["job mirror: idle"]);
+    assert_says(&node.run(&["job", "resume", "handover"]).out(), &["job handover: idle"]);
+    assert_eq!(shown()["paused"], false);
+    for verb in ["show", "pause", "resume"] {
+        let nothing = node.run(&["job", verb, "gardening"]);
+        assert!(nothing.code == USAGE || nothing.code == REFUSED, "{verb}");
+    }
+}
+
+#[test]
 fn a_backup_is_restored_as_another_site() {
     let office = tempfile::tempdir().unwrap();
     let at = |name: &str| office.path().join(name).display().to_string();

@@ -46,6 +46,15 @@ impl Effect {
     }
 }
 
+/// How far a job is, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// What is left to do, in [`model::JobName::unit`].
+    pub(crate) left: u64,
+    /// Bytes that were sent to other sites by this leader.
+    pub(crate) sent_bytes: u64,
+}
+
 /// What a job sees of its site.
 pub(crate) struct View<'a, S: State> {
     /// The monotonic clock.
@@ -84,6 +93,16 @@ pub(crate) trait Job<S: State> {
     /// This node leads no more: what was under way is the next leader's.
     fn stop(&mut self) -> Vec<Effect> {
         Vec::new()
+    }
+
+    /// The next steps of what may not wait while the job is paused: requests wait for it.
+    fn poll_paused(&mut self, _view: &View<'_, S>) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    /// How far it is, for people.
+    fn progress(&self, _view: &View<'_, S>) -> Progress {
+        Progress::default()
     }
 
     /// When it must be polled at the latest, if that is before the next tick.

@@ -36,6 +36,8 @@ pub struct Status {
     pub queues: Queues,
     /// Why writes are refused, if the disk is the reason.
     pub disk_full: Option<String>,
+    /// The jobs that the leader runs beside requests, at the leader; none elsewhere.
+    pub jobs: Vec<Job>,
     /// The nodes of the site, ordered by id.
     pub members: Vec<Member>,
     /// Requests for keys of other sites; absent without a deployment.
@@ -45,6 +47,45 @@ pub struct Status {
     /// The health of the etcd cluster, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
+}
+
+/// A job of the site's leader. Counts are of this leader, and begin with it at 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Job {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether an operator has paused it.
+    pub paused: bool,
+    /// What is left to do.
+    pub left: u64,
+    /// The unit of that; empty: it is not known how much is left.
+    pub unit: &'static str,
+    /// Bytes sent to other sites.
+    pub sent_bytes: u64,
+    /// Commands that were proposed or sent, and changes of the registry.
+    pub steps: u64,
+    /// The present rate of these.
+    pub steps_per_min: u64,
+    /// How many of these failed.
+    pub errors: u64,
+    /// The last error, if there was one.
+    pub last_error: Option<String>,
+}
+
+impl Job {
+    fn of(job: &model::JobStatus) -> Job {
+        Job {
+            name: job.name.as_str(),
+            paused: job.paused,
+            left: job.left,
+            unit: job.name.unit(),
+            sent_bytes: job.sent_bytes,
+            steps: job.steps,
+            steps_per_min: job.steps_per_min,
+            errors: job.errors,
+            last_error: (!job.last_error.is_empty()).then(|| job.last_error.clone()),
+        }
+    }
 }
 
 /// A node's requests for keys that other sites own, counted since it started.
@@ -262,6 +303,7 @@ impl Status {
             },
             disk_full: status.disk_full.clone(),
             members: status.members.nodes.iter().map(member).collect(),
+            jobs: status.jobs.iter().map(Job::of).collect(),
             remote: status.deployment.is_some().then(|| Remote::of(&status)),
             engine: if etcd.is_some() { "etcd" } else { "embedded" },
             etcd,

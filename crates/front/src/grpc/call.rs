@@ -18,7 +18,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 29] = [
     "get",
     "put",
     "delete",
@@ -46,6 +46,8 @@ const NAMES: [&str; 27] = [
     "recover_registry",
     "make_join_token",
     "list_failovers",
+    "list_jobs",
+    "switch_job",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -78,6 +80,8 @@ pub(crate) enum Method {
     RecoverRegistry,
     MakeJoinToken,
     ListFailovers,
+    ListJobs,
+    SwitchJob,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.

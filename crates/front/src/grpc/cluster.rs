@@ -2,8 +2,8 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, Body, Command, KeyspaceSpec, NodeId, OperatorCommand, Query, ReadConsistency, Refusal,
-    RegistryChange, RequestId, limits,
+    Answer, Body, Command, JobName, JobStatus, KeyspaceSpec, NodeId, OperatorCommand, Query,
+    ReadConsistency, Refusal, RegistryChange, RequestId, limits,
 };
 use server::config::is_host_and_port;
 use server::peers::TokenScope;
@@ -86,6 +86,35 @@ impl v1::cluster_server::Cluster for Callee {
             let body = Body::TransferLeader { node: node_id(request.into_inner().node)? };
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::TransferLeaderResponse {})
+        })
+        .await
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<v1::ListJobsRequest>,
+    ) -> Result<Response<v1::ListJobsResponse>, Status> {
+        self.measured(Method::ListJobs, async {
+            self.administrator(&request).await?;
+            self.jobs(Body::ListJobs, deadline_ms(&request)).await
+        })
+        .await
+    }
+
+    async fn switch_job(
+        &self,
+        request: Request<v1::SwitchJobRequest>,
+    ) -> Result<Response<v1::ListJobsResponse>, Status> {
+        self.measured(Method::SwitchJob, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let v1::SwitchJobRequest { job, paused } = request.into_inner();
+            let Ok(job) = job.parse() else {
+                let names = JobName::ALL.map(JobName::as_str).join(", ");
+                let what = format!("there is no job {job:?}; there are {names}");
+                return Err(Invalid::Value { field: "job", what }.into());
+            };
+            self.jobs(Body::SwitchJob { job, paused }, deadline_ms).await
         })
         .await
     }
@@ -206,6 +235,19 @@ fn node_id(node: u64) -> Result<NodeId, Invalid> {
 }
 
 impl Callee {
+    /// Asks something that is answered with the jobs.
+    async fn jobs(
+        &self,
+        body: Body,
+        deadline_ms: Option<u64>,
+    ) -> Result<v1::ListJobsResponse, Status> {
+        let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+        let Answer::Jobs(jobs) = answer else {
+            unreachable!("a request about jobs is answered with the jobs")
+        };
+        Ok(v1::ListJobsResponse { jobs: jobs.iter().map(job_of).collect() })
+    }
+
     /// A change of the keyspaces: of the deployment's, under its number, or of a site that belongs to none.
     fn keyspace_change(&self, change: RegistryChange, id: Option<RequestId>) -> Body {
         let known = self.handle.status();
@@ -218,6 +260,22 @@ impl Callee {
             RegistryChange::DropKeyspace(name) => Body::Write(Command::DropKeyspace { name }),
             change => Body::Write(Command::ChangeRegistry(change)),
         }
+    }
+}
+
+fn job_of(job: &JobStatus) -> v1::Job {
+    v1::Job {
+        name: job.name.to_string(),
+        about: job.name.about().to_owned(),
+        paused: job.paused,
+        left: job.left,
+        unit: job.name.unit().to_owned(),
+        sent_bytes: job.sent_bytes,
+        steps: job.steps,
+        steps_per_min: job.steps_per_min,
+        errors: job.errors,
+        last_error: job.last_error.clone(),
+        last_error_ago_ms: job.last_error_ago_ms,
     }
 }
 

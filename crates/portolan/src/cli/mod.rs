@@ -9,6 +9,7 @@
 //! | [`sites`], [`promote`], [`token`], [`slots`] | `site`, `slot` |
 //! | [`registry`] | `registry` |
 //! | [`failover`] | `failover` |
+//! | [`job`] | `job` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
@@ -22,6 +23,7 @@ mod clients;
 mod connect;
 mod failed;
 mod failover;
+mod job;
 mod keys;
 mod keyspace;
 mod lab;
@@ -103,6 +105,9 @@ enum Command {
     /// Show which sites took over which slots of lost sites, and which sites have learned of it
     #[command(subcommand)]
     Failover(failover::Command),
+    /// List what the site's leader does beside requests, pause it or resume it
+    #[command(subcommand)]
+    Job(job::Command),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
@@ -139,6 +144,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Slot(command) => command.run(),
         Command::Registry(command) => command.run(),
         Command::Failover(command) => command.run(),
+        Command::Job(command) => command.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),

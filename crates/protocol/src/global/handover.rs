@@ -22,7 +22,7 @@
 //! same steps go on. A frozen move is taken back only when the destination has refused it for ever, or has
 //! left and no site owns the slots.
 
-use crate::job::{Effect, Job, View};
+use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::copying::{self, Position};
 use crate::site::machine::giving::Move;
@@ -143,59 +143,13 @@ pub(crate) struct Handovers {
 }
 
 impl<S: State> Job<S> for Handovers {
-    /// Goes on with every move there is.
     fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
-        let (machine, now) = (view.machine, view.now);
-        if view.disk_is_full {
-            return self.stop_all();
-        }
-        let mut effects = Vec::new();
-        if machine.giving().is_empty() && self.carried.is_empty() {
-            return effects;
-        }
-        let Some(member) = machine.membership() else { return effects };
-        let moves = machine.giving();
-        let done = &mut self.done;
-        self.carried.retain(|number, one| {
-            let goes_on = moves.contains_key(number);
-            if !goes_on && let (Some(frozen), Some(installed)) = (one.frozen, one.installed) {
-                done.moves += 1;
-                done.slots += one.slots as u64;
-                done.bytes += one.bytes;
-                done.took += now.saturating_sub(one.begun);
-                done.paused += installed.saturating_sub(frozen);
-            }
-            goes_on
-        });
-        for (&number, one) in moves {
-            let carried = self.carried.entry(number).or_insert_with(|| Carried {
-                stage: Stage::Ask,
-                first: Position::first(one),
-                at: Position::first(one),
-                sequence: 0,
-                unanswered: 0,
-                unanswered_bytes: 0,
-                lacks: false,
-                not_before: now,
-                next_piece: now,
-                bytes: 0,
-                slots: one.slots.len(),
-                begun: now,
-                frozen: None,
-                expired: None,
-                installed: None,
-            });
-            if one.frozen.is_some() {
-                carried.frozen.get_or_insert(now);
-            }
-            if carried.not_before > now {
-                continue;
-            }
-            let id = MoveId { from: member.own, number };
-            let open_from = machine.open_from().unwrap_or(number);
-            self.go_on(machine, id, one, open_from, now, &mut effects);
-        }
-        effects
+        self.advance(view, |_| true)
+    }
+
+    /// Requests wait for slots that are frozen.
+    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        self.advance(view, |one| one.frozen.is_some())
     }
 
     /// A destination's answer.
@@ -283,6 +237,12 @@ impl<S: State> Job<S> for Handovers {
         Vec::new()
     }
 
+    fn progress(&self, view: &View<'_, S>) -> job::Progress {
+        let left = view.machine.giving().values().map(|one| one.slots.len() as u64).sum();
+        let carried = self.carried.values().map(|one| one.bytes).sum::<u64>();
+        job::Progress { left, sent_bytes: self.done.bytes + carried }
+    }
+
     fn stop(&mut self) -> Vec<Effect> {
         self.stop_all()
     }
@@ -299,6 +259,65 @@ impl Handovers {
     /// None yet. All together send so many bytes a second at most; 0: as many as go.
     pub(crate) fn new(bytes_per_s_max: u64, planted: Planted) -> Handovers {
         Handovers { bytes_per_s_max, planted, ..Handovers::default() }
+    }
+
+    /// Goes on with every move there is that may go on.
+    fn advance<S: State>(
+        &mut self,
+        view: &View<'_, S>,
+        goes_on: impl Fn(&Move) -> bool,
+    ) -> Vec<Effect> {
+        let (machine, now) = (view.machine, view.now);
+        if view.disk_is_full {
+            return self.stop_all();
+        }
+        let mut effects = Vec::new();
+        if machine.giving().is_empty() && self.carried.is_empty() {
+            return effects;
+        }
+        let Some(member) = machine.membership() else { return effects };
+        let moves = machine.giving();
+        let done = &mut self.done;
+        self.carried.retain(|number, one| {
+            let is_open = moves.contains_key(number);
+            if !is_open && let (Some(frozen), Some(installed)) = (one.frozen, one.installed) {
+                done.moves += 1;
+                done.slots += one.slots as u64;
+                done.bytes += one.bytes;
+                done.took += now.saturating_sub(one.begun);
+                done.paused += installed.saturating_sub(frozen);
+            }
+            is_open
+        });
+        for (&number, one) in moves {
+            let carried = self.carried.entry(number).or_insert_with(|| Carried {
+                stage: Stage::Ask,
+                first: Position::first(one),
+                at: Position::first(one),
+                sequence: 0,
+                unanswered: 0,
+                unanswered_bytes: 0,
+                lacks: false,
+                not_before: now,
+                next_piece: now,
+                bytes: 0,
+                slots: one.slots.len(),
+                begun: now,
+                frozen: None,
+                expired: None,
+                installed: None,
+            });
+            if one.frozen.is_some() {
+                carried.frozen.get_or_insert(now);
+            }
+            if carried.not_before > now || !goes_on(one) {
+                continue;
+            }
+            let id = MoveId { from: member.own, number };
+            let open_from = machine.open_from().unwrap_or(number);
+            self.go_on(machine, id, one, open_from, now, &mut effects);
+        }
+        effects
     }
 
     /// The next leader asks anew.

@@ -13,7 +13,7 @@
 //! It never ends. When the backup has been away for so long that the changes it lacks are not kept
 //! any more, the mirror begins anew under a higher number.
 
-use crate::job::{Effect, Job, View};
+use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::copying::must_begin_anew;
 use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
@@ -230,6 +230,14 @@ impl<S: State> Job<S> for MirrorDriver {
             }
         }
         Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> job::Progress {
+        let progress = self.progress(view.machine, view.now);
+        progress.map_or(job::Progress::default(), |progress| job::Progress {
+            left: progress.behind,
+            sent_bytes: progress.sent_bytes,
+        })
     }
 
     fn stop(&mut self) -> Vec<Effect> {

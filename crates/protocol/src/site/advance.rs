@@ -129,6 +129,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let led_by = (self.raft.leader(), self.raft.term());
         if led_by != self.led_by {
             self.led_by = led_by;
+            self.jobs.begin();
             self.lease_until = None;
             self.tick_proposed = false;
             let mut settled = Vec::new();

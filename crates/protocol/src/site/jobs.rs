@@ -1,7 +1,9 @@
 //! The jobs of a site's leader ([`crate::job`]): when they are polled, and how their effects are
 //! performed.
 //!
-//! A node that does not lead stops its jobs instead. Every effect of every job goes through
+//! A node that does not lead stops its jobs instead. An operator can pause a job at the leader: it begins
+//! nothing more until it is resumed, while answers to what it has asked are still taken in. The switch is
+//! volatile: whenever leadership changes all jobs go on. Every effect of every job goes through
 //! [`Site::perform`], every outcome through [`Site::job_answered`].
 
 use super::balancing::Balancing;
@@ -14,15 +16,59 @@ use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
 use crate::global::mirroring::MirrorDriver;
 use crate::job::{Effect, Job, View};
-use model::{Answer, Command, Failure, JobName, SiteId, SlotEpochs, limits};
+use model::{Answer, Command, Failure, JobName, JobStatus, SiteId, SlotEpochs, limits};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
 
+/// The span over which a rate is counted.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// What a job has done under this leader.
+#[derive(Debug, Default)]
+struct Meter {
+    paused: bool,
+    steps: u64,
+    errors: u64,
+    last_error: Option<(String, Duration)>,
+    window_began: Duration,
+    /// Steps in this window, and in the one before.
+    in_window: u64,
+    in_last: u64,
+}
+
+impl Meter {
+    fn step(&mut self, now: Duration) {
+        if self.window_began + WINDOW <= now {
+            let is_next = now < self.window_began + 2 * WINDOW;
+            self.in_last = if is_next { self.in_window } else { 0 };
+            (self.window_began, self.in_window) = (now, 0);
+        }
+        self.steps += 1;
+        self.in_window += 1;
+    }
+
+    fn failed(&mut self, failure: &Failure, now: Duration) {
+        self.errors += 1;
+        self.last_error = Some((failure.to_string(), now));
+    }
+
+    fn steps_per_min(&self, now: Duration) -> u64 {
+        let steps = match now.saturating_sub(self.window_began) {
+            age if age < WINDOW => self.in_last.max(self.in_window),
+            age if age < 2 * WINDOW => self.in_window,
+            _ => 0,
+        };
+        steps * (60 / WINDOW.as_secs())
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Jobs {
+    meters: BTreeMap<JobName, Meter>,
     pub(super) handover: Handovers,
     pub(super) mirror: MirrorDriver,
     pub(super) balance: Balancing,
@@ -34,6 +80,7 @@ pub(super) struct Jobs {
 impl Jobs {
     pub(super) fn new(options: &super::Options) -> Jobs {
         Jobs {
+            meters: BTreeMap::new(),
             handover: Handovers::new(options.handover_bytes_per_s_max, options.planted),
             mirror: MirrorDriver::new(options.handover_bytes_per_s_max),
             balance: Balancing::default(),
@@ -65,6 +112,19 @@ impl Jobs {
         }
     }
 
+    /// Another leader, or another term: nothing is paused, and counts begin anew.
+    pub(super) fn begin(&mut self) {
+        self.meters.clear();
+    }
+
+    fn meter(&mut self, name: JobName) -> &mut Meter {
+        self.meters.entry(name).or_default()
+    }
+
+    fn is_paused(&self, name: JobName) -> bool {
+        self.meters.get(&name).is_some_and(|meter| meter.paused)
+    }
+
     /// When the first of them must be polled.
     pub(super) fn next_due<S: State>(&self, now: Duration) -> Option<Duration> {
         JobName::ALL.into_iter().filter_map(|name| self.of::<S>(name).next_due(now)).min()
@@ -87,11 +147,70 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (&mut self.jobs, view)
     }
 
+    fn job_view(&self) -> View<'_, S> {
+        View {
+            now: self.now.monotonic,
+            machine: &self.machine,
+            homes: &self.homes,
+            reach: &self.reach,
+            backup: self.backup,
+            client: self.options.client,
+            leads: self.raft.role() == Role::Leader,
+            disk_is_full: self.disk_full.is_some(),
+        }
+    }
+
+    /// What the jobs do, at the leader; none elsewhere.
+    pub(super) fn job_list(&self) -> Vec<JobStatus> {
+        let view = self.job_view();
+        if !view.leads {
+            return Vec::new();
+        }
+        let none = Meter::default();
+        let status = |name| {
+            let progress = self.jobs.of(name).progress(&view);
+            let meter = self.jobs.meters.get(&name).unwrap_or(&none);
+            let (last_error, at) = meter.last_error.clone().unwrap_or_default();
+            let is_none = last_error.is_empty();
+            JobStatus {
+                name,
+                paused: meter.paused,
+                left: progress.left,
+                sent_bytes: progress.sent_bytes,
+                steps: meter.steps,
+                steps_per_min: meter.steps_per_min(view.now),
+                errors: meter.errors,
+                last_error,
+                last_error_ago_ms: match is_none {
+                    true => 0,
+                    false => view.now.saturating_sub(at).as_millis() as u64,
+                },
+            }
+        };
+        JobName::ALL.into_iter().map(status).collect()
+    }
+
+    /// An operator pauses a job, or resumes it.
+    pub(super) fn switch_job(&mut self, origin: Origin, job: JobName, paused: bool) {
+        self.jobs.meter(job).paused = paused;
+        self.show_jobs(origin);
+    }
+
+    pub(super) fn show_jobs(&mut self, origin: Origin) {
+        let jobs = Answer::Jobs(self.job_list());
+        self.settle(vec![(origin, Ok(jobs))]);
+    }
+
     /// Lets a job take its next steps.
     pub(super) fn run_job(&mut self, name: JobName) {
         let (jobs, view) = self.jobs_and_view();
+        let is_paused = jobs.is_paused(name);
         let job = jobs.of_mut(name);
-        let effects = if view.leads { job.poll(&view) } else { job.stop() };
+        let effects = match (view.leads, is_paused) {
+            (false, _) => job.stop(),
+            (true, true) => job.poll_paused(&view),
+            (true, false) => job.poll(&view),
+        };
         self.perform(name, effects);
     }
 
@@ -103,6 +222,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         outcome: Result<Answer, Failure>,
     ) {
         let (jobs, view) = self.jobs_and_view();
+        if let Err(failure) = &outcome {
+            jobs.meter(name).failed(failure, view.now);
+        }
         let effects = jobs.of_mut(name).answered(id, outcome, &view);
         self.perform(name, effects);
     }
@@ -110,6 +232,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Performs what a job wants done, in order.
     pub(super) fn perform(&mut self, name: JobName, effects: Vec<Effect>) {
         for effect in effects {
+            if !matches!(effect, Effect::Owned { .. } | Effect::Fail(_)) {
+                self.jobs.meter(name).step(self.now.monotonic);
+            }
             match effect {
                 Effect::Propose(command) => self.propose(command),
                 Effect::Ask { id, to, command, patience } => {
@@ -142,5 +267,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         self.routing.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_the_last_seconds() {
+        let mut meter = Meter::default();
+        let at = Duration::from_secs;
+        assert_eq!(meter.steps_per_min(at(100)), 0);
+        (100..110).for_each(|second| meter.step(at(second)));
+        assert_eq!(meter.steps_per_min(at(109)), 60);
+        meter.step(at(111));
+        assert_eq!(meter.steps_per_min(at(112)), 60, "of the window before");
+        assert_eq!(meter.steps_per_min(at(122)), 6);
+        assert_eq!(meter.steps_per_min(at(140)), 0);
+        assert_eq!(meter.steps, 11);
     }
 }

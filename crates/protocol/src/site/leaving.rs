@@ -24,7 +24,7 @@ use super::machine::tokens::Token;
 use crate::global::backups::backup_of;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
-use crate::job::{Effect, Job, View};
+use crate::job::{Effect, Job, Progress, View};
 use model::{
     Answer, BySlot, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving,
     RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
@@ -155,6 +155,10 @@ impl<S: State> Job<S> for Leaving {
             }
         }
         effects
+    }
+
+    fn progress(&self, _: &View<'_, S>) -> Progress {
+        Progress { left: self.missing.len() as u64, sent_bytes: 0 }
     }
 
     fn answered(

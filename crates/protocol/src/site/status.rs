@@ -5,7 +5,7 @@ use super::{Kept, Share, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
 use crate::global::mirroring::Progress as MirrorProgress;
-use model::{Ballot, NodeId, Revision, SiteId};
+use model::{Ballot, JobStatus, NodeId, Revision, SiteId};
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -69,6 +69,8 @@ pub struct Status {
     pub shares: Vec<Share>,
     /// Slots on their way to other sites.
     pub moves: Vec<Progress>,
+    /// The jobs of the site's leader, at the leader; none elsewhere.
+    pub jobs: Vec<JobStatus>,
     /// What this node has handed over as a leader, since its start.
     pub handed_over: HandedOver,
     /// This site's mirror, at its leader.
@@ -157,6 +159,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             failovers_known: self.failovers_known(),
             shares: self.shares(),
             moves: self.moves(),
+            jobs: self.job_list(),
             handed_over: self.jobs.handover.done,
             mirror: self.mirror_progress(),
             mirrors_kept: self.mirrors_kept(),

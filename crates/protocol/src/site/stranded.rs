@@ -14,7 +14,7 @@
 use super::machine::Machine;
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Report, leaving};
-use crate::job::{Effect, Job, View};
+use crate::job::{Effect, Job, Progress, View};
 use model::{
     Answer, Ballot, Command, Epoch, Failure, Giving, Inventory, Registry, SiteId, Slot, SlotEpochs,
 };
@@ -102,6 +102,13 @@ impl<S: State> Job<S> for Stranded {
             effects.push(Effect::Ask { id: Some(id), to: site, command, patience: PATIENCE });
         }
         effects
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        Progress {
+            left: stranded(view.machine).values().map(|slots| slots.len() as u64).sum(),
+            sent_bytes: 0,
+        }
     }
 
     fn answered(

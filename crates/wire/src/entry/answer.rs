@@ -2,7 +2,9 @@
 
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
-use model::{Answer, Expiring, Failure, Item, KeyspaceError, MembershipError, Refusal, Versioned};
+use model::{
+    Answer, Expiring, Failure, Item, JobStatus, KeyspaceError, MembershipError, Refusal, Versioned,
+};
 
 code_enum!(Answer as "answer" {
     1 => Done(revision),
@@ -32,6 +34,19 @@ code_enum!(Answer as "answer" {
     101 => RegistryView(view),
     160 => Ordered(ordered),
     220 => Foretold { loss, taken },
+    230 => Jobs(jobs),
+});
+
+code_struct!(JobStatus {
+    name,
+    paused,
+    left,
+    sent_bytes,
+    steps,
+    steps_per_min,
+    errors,
+    last_error,
+    last_error_ago_ms,
 });
 
 code_struct!(Versioned { value, version });

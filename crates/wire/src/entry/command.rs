@@ -4,7 +4,7 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard,
-    Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, OperatorCommand, Placement, Query,
+    JobName, Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, OperatorCommand, Placement, Query,
     ReadConsistency, ReadPoint, Request, RequestId, Revision, ScanFilter, Scope, Step, Write,
 };
 
@@ -241,6 +241,8 @@ code_enum!(Body as "request" {
     135 => ForceAddNode { node, address, witness },
     136 => ForceRemoveNode { node },
     200 => Operator { id, command },
+    230 => ListJobs,
+    231 => SwitchJob { job, paused },
 });
 
 code_enum!(OperatorCommand as "command of an operator" {
@@ -248,6 +250,15 @@ code_enum!(OperatorCommand as "command of an operator" {
     2 => RemoveNode { node, force },
     3 => Promote { lost, by, without },
     220 => PromoteAsTold { lost, by, without, told },
+});
+
+code_enum!(JobName as "job" {
+    1 => Handover,
+    2 => Mirror,
+    3 => Balance,
+    4 => Leave,
+    5 => Register,
+    6 => Reclaim,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -243,6 +243,9 @@ fn request() -> impl Strategy<Value = Request> {
             Body::Operator { id, command }
         }),
         node().prop_map(|node| Body::TransferLeader { node }),
+        Just(Body::ListJobs),
+        (select(model::JobName::ALL.to_vec()), any::<bool>())
+            .prop_map(|(job, paused)| Body::SwitchJob { job, paused }),
     ];
     (body, option::of(any::<u64>())).prop_map(|(body, deadline_ms)| Request {
         body,

@@ -55,6 +55,7 @@ impl Bench {
 
 fn status() -> Status {
     Status {
+        jobs: Vec::new(),
         node: NodeId(1),
         role: Role::Leader,
         as_of: Duration::ZERO,
