@@ -12,7 +12,7 @@ use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, Salt
 use argon2::{Algorithm, Argon2, Params, Version};
 use blake2::Blake2sMac256;
 use blake2::digest::Mac;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ pub const USER_NAME_BYTES_MAX: usize = 128;
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 
 /// A right in a keyspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
     /// Read, scan, watch.
@@ -47,7 +47,7 @@ impl Right {
 }
 
 /// One `[[user]]` of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserConfig {
     /// The name to log in with. Redis's `AUTH password` logs in as `default`.
@@ -60,7 +60,7 @@ pub struct UserConfig {
 }
 
 /// What a user may do in one keyspace or in all.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// The keyspace's name, or `*`.

@@ -2,7 +2,7 @@
 //!
 //! | module | its commands |
 //! | --- | --- |
-//! | [`serve`] | `serve`, `check-config` |
+//! | [`serve`], [`settings`] | `serve`, `check-config` |
 //! | [`keys`] | `get`, `put`, `del`, `scan`, `watch` |
 //! | [`site`] | `status`, `member` |
 //! | [`keyspace`] | `keyspace` |
@@ -19,7 +19,6 @@
 //! [`failed`] how a command ends when it does not succeed.
 
 mod backup;
-mod clients;
 mod connect;
 mod failed;
 mod failover;
@@ -32,6 +31,7 @@ mod promote;
 mod prompt;
 mod registry;
 mod serve;
+mod settings;
 mod show;
 mod site;
 mod sites;

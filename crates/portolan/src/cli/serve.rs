@@ -3,12 +3,13 @@
 
 use super::connect::read;
 use super::failed::Failed;
+use super::settings::Settings;
 use super::show;
 use clap::Args;
 use front::admin::Admin;
 use front::grpc::{self, Grpc};
 use front::redis::{self, RedisFront};
-use server::config::{Config, EngineWord, EtcdLayer, Layer, Listen, PeersConfig, file};
+use server::config::{Config, Layer, Secrets, file};
 use server::peers::Hidden;
 use server::{Node, StartError, Stopped};
 use std::io::{self, IsTerminal as _};
@@ -32,133 +33,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", env = "PORTOLAN_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Where the node keeps its log and state [default: portolan-data]
-    #[arg(long, value_name = "DIR", env = "PORTOLAN_DATA")]
-    data: Option<PathBuf>,
-
     /// What to log: error, warn, info, debug, trace, or directives as of RUST_LOG
     #[arg(long, value_name = "LEVEL", env = "PORTOLAN_LOG", default_value = "info")]
     log: String,
 
-    /// The site this node belongs to [default: site]
-    #[arg(long, value_name = "NAME", env = "PORTOLAN_SITE", help_heading = "Site")]
-    site: Option<String>,
-
-    /// This node's id in its site, 1 or more [default: 1]
-    #[arg(long, value_name = "N", env = "PORTOLAN_NODE", help_heading = "Site")]
-    node: Option<u64>,
-
-    /// How much of the deployment's slots this site should hold, relative to other sites [default: 1]
-    #[arg(long, value_name = "SHARE", env = "PORTOLAN_CAPACITY", help_heading = "Site")]
-    capacity: Option<f64>,
-
-    /// Peer ports of nodes of the site to join, or of any site of the deployment to join; without it
-    /// an empty node is a site and a deployment of its own
-    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_JOIN", help_heading = "Site")]
-    #[arg(value_delimiter = ',')]
-    join: Vec<String>,
-
-    /// A token from `portolan site token` that lets this node join. Other users of the machine can see it
-    /// here: rather use --join-token-file, or the environment
-    #[arg(long, value_name = "TOKEN", env = "PORTOLAN_JOIN_TOKEN", hide_env_values = true)]
-    #[arg(help_heading = "Site", conflicts_with = "join_token_file")]
-    join_token: Option<String>,
-
-    /// A file with such a token, which only its owner may read
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_JOIN_TOKEN_FILE", help_heading = "Site")]
-    join_token_file: Option<PathBuf>,
-
-    /// A file with the secret by which nodes of a deployment know each other, one a line, the one to prove
-    /// with first; only its owner may read it. Or the secret itself in PORTOLAN_PEER_SECRET
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_PEER_SECRET_FILE", help_heading = "Site")]
-    peer_secret_file: Option<PathBuf>,
-
-    /// The same for the nodes of this site alone, if other sites are not to know it; or
-    /// PORTOLAN_SITE_SECRET
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_SITE_SECRET_FILE", help_heading = "Site")]
-    site_secret_file: Option<PathBuf>,
-
-    /// Let in nodes that prove nothing, with a warning: only while secrets are introduced node by node
-    #[arg(long, env = "PORTOLAN_ACCEPT_UNPROVED", help_heading = "Site")]
-    accept_unproved: bool,
-
-    /// Vote and keep the log's order, but no data: the third of two nodes
-    #[arg(long, env = "PORTOLAN_WITNESS", help_heading = "Site")]
-    witness: bool,
-
-    /// Where the site's keys are kept: embedded (its own log), or etcd [default: embedded]
-    #[arg(long, value_name = "ENGINE", env = "PORTOLAN_ENGINE", help_heading = "Engine")]
-    engine: Option<EngineWord>,
-
-    /// The etcd cluster's client addresses [default: http://127.0.0.1:2379]
-    #[arg(long, value_name = "URL", env = "PORTOLAN_ETCD_ENDPOINTS", help_heading = "Engine")]
-    #[arg(value_delimiter = ',')]
-    etcd_endpoints: Vec<String>,
-
-    /// What the names of all the site's keys in etcd begin with [default: /portolan/SITE]
-    #[arg(long, value_name = "PREFIX", env = "PORTOLAN_ETCD_PREFIX", help_heading = "Engine")]
-    etcd_prefix: Option<String>,
-
-    /// Who signed the certificates of https:// endpoints, in PEM form
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_CA", help_heading = "Engine")]
-    etcd_ca: Option<PathBuf>,
-
-    /// The certificate to show etcd, in PEM form
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_CERT", help_heading = "Engine")]
-    etcd_cert: Option<PathBuf>,
-
-    /// The key of that certificate
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_KEY", help_heading = "Engine")]
-    etcd_key: Option<PathBuf>,
-
-    /// The user to log in to etcd as
-    #[arg(long, value_name = "NAME", env = "PORTOLAN_ETCD_USER", help_heading = "Engine")]
-    etcd_user: Option<String>,
-
-    /// A file with that user's password
-    #[arg(long, value_name = "FILE", env = "PORTOLAN_ETCD_PASSWORD_FILE", help_heading = "Engine")]
-    etcd_password_file: Option<PathBuf>,
-
-    /// After how many seconds of silence a standby takes the site over [default: 10]
-    #[arg(long, value_name = "S", env = "PORTOLAN_ETCD_LEASE_TTL_S", help_heading = "Engine")]
-    etcd_lease_ttl_s: Option<u64>,
-
-    /// Where Redis clients connect, or off [default: 127.0.0.1:7379]
-    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_REDIS", help_heading = "Ports")]
-    redis: Option<Listen>,
-
-    /// Where clients of the Redis Cluster protocol connect, for global keyspaces [default: off]
-    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_REDIS_CLUSTER", help_heading = "Ports")]
-    redis_cluster: Option<Listen>,
-
-    /// Where gRPC clients connect, or off [default: 127.0.0.1:7380]
-    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_GRPC", help_heading = "Ports")]
-    grpc: Option<Listen>,
-
-    /// Where the other nodes of the site connect [default: 127.0.0.1:7381]
-    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_PEER", help_heading = "Ports")]
-    peer: Option<Listen>,
-
-    /// Where health, metrics and status are served over HTTP, or off [default: 127.0.0.1:7070]
-    #[arg(long, value_name = "IP:PORT", env = "PORTOLAN_ADMIN", help_heading = "Ports")]
-    admin: Option<Listen>,
-
-    /// How clients reach --redis-cluster, if not as it is
-    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_ADVERTISE_REDIS_CLUSTER")]
-    #[arg(help_heading = "Ports")]
-    advertise_redis_cluster: Option<String>,
-
-    /// How the other nodes reach --peer, if not as it is
-    #[arg(long, value_name = "HOST:PORT", env = "PORTOLAN_ADVERTISE", help_heading = "Ports")]
-    advertise: Option<String>,
-
-    /// Open ports to other machines without users or certificates; the value must be
-    /// allow-remote-without-credentials
-    #[arg(long, value_name = "WORDS", env = "PORTOLAN_INSECURE", help_heading = "Ports")]
-    insecure: Option<String>,
-
     #[command(flatten)]
-    clients: super::clients::Clients,
+    settings: Settings,
 }
 
 impl Flags {
@@ -169,43 +49,11 @@ impl Flags {
             Some(path) => file::parse(&path.display().to_string(), &read("--config", path)?)
                 .map_err(Failed::cannot_serve)?,
         };
-        let over = Layer {
-            site: self.site,
-            node: self.node,
-            data: self.data,
-            join: self.join,
-            witness: self.witness.then_some(true),
-            engine: self.engine,
-            etcd: EtcdLayer {
-                endpoints: self.etcd_endpoints,
-                prefix: self.etcd_prefix,
-                ca: self.etcd_ca,
-                cert: self.etcd_cert,
-                key: self.etcd_key,
-                user: self.etcd_user,
-                password_file: self.etcd_password_file,
-                lease_ttl_s: self.etcd_lease_ttl_s,
-            },
-            peers: PeersConfig {
-                secret: from_environment("PORTOLAN_PEER_SECRET"),
-                secret_file: self.peer_secret_file,
-                site_secret: from_environment("PORTOLAN_SITE_SECRET"),
-                site_secret_file: self.site_secret_file,
-                join_token: self.join_token.map(Hidden::from),
-                join_token_file: self.join_token_file,
-                accept_unproved: self.accept_unproved.then_some(true),
-            },
-            redis: self.redis,
-            redis_cluster: self.redis_cluster,
-            advertise_redis_cluster: self.advertise_redis_cluster,
-            capacity: self.capacity,
-            grpc: self.grpc,
-            peer: self.peer,
-            admin: self.admin,
-            advertise: self.advertise,
-            insecure: self.insecure,
-            clients: self.clients.layer(),
-            ..Layer::default()
+        let mut over = Layer::of(&self.settings).map_err(Failed::cannot_serve)?;
+        over.secrets = Secrets {
+            secret: from_environment("PORTOLAN_PEER_SECRET"),
+            site_secret: from_environment("PORTOLAN_SITE_SECRET"),
+            join_token: self.settings.peers.join_token.map(Hidden::from),
         };
         Config::resolve_on(file, over, server::peers::has_secret).map_err(Failed::cannot_serve)
     }

@@ -1,20 +1,23 @@
 //! `[clients]`: how long a client may be idle, and how many connections may be without a login.
 
-use super::ConfigError;
-use serde::Deserialize;
-use std::fmt::Write;
+use super::{ConfigError, forms};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Timeouts of client connections, and the share reserved for clients that have logged in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ClientsConfig {
     /// If there are users: a connection that has not logged in by then is closed. `None`: never.
+    #[serde(rename = "login_timeout_s", with = "forms::seconds_or_never")]
     pub login_timeout: Option<Duration>,
     /// A Redis client that has sent no request for so long is closed, unless it is subscribed to
     /// channels. `None`: never, which is Redis's `timeout 0`.
+    #[serde(rename = "idle_timeout_s", with = "forms::seconds_or_never")]
     pub idle_timeout: Option<Duration>,
     /// A connection that has been silent for so long is probed, to find out whether its other side
     /// is still there. `None`: it is not probed.
+    #[serde(rename = "keepalive_s", with = "forms::seconds_or_never")]
     pub keepalive: Option<Duration>,
     /// If there are users: this percentage of a port's connections is reserved for clients that
     /// have logged in.
@@ -33,45 +36,6 @@ impl Default for ClientsConfig {
             idle_timeout: None,
             keepalive: Some(Duration::from_secs(300)),
             reserved_percent: 10,
-        }
-    }
-}
-
-/// The part of it that one layer sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the fields are those of ClientsConfig; 0 s: never")]
-pub struct ClientsLayer {
-    pub login_timeout_s: Option<u64>,
-    pub idle_timeout_s: Option<u64>,
-    pub keepalive_s: Option<u64>,
-    pub reserved_percent: Option<u8>,
-}
-
-impl ClientsLayer {
-    /// This layer's settings, and those of `below` where this one has none.
-    pub(super) fn over(self, below: ClientsLayer) -> ClientsLayer {
-        ClientsLayer {
-            login_timeout_s: self.login_timeout_s.or(below.login_timeout_s),
-            idle_timeout_s: self.idle_timeout_s.or(below.idle_timeout_s),
-            keepalive_s: self.keepalive_s.or(below.keepalive_s),
-            reserved_percent: self.reserved_percent.or(below.reserved_percent),
-        }
-    }
-
-    /// The defaults, with this layer's settings applied.
-    pub(super) fn onto_defaults(self) -> ClientsConfig {
-        let default = ClientsConfig::default();
-        let span = |said: Option<u64>, default| match said {
-            None => default,
-            Some(0) => None,
-            Some(seconds) => Some(Duration::from_secs(seconds)),
-        };
-        ClientsConfig {
-            login_timeout: span(self.login_timeout_s, default.login_timeout),
-            idle_timeout: span(self.idle_timeout_s, default.idle_timeout),
-            keepalive: span(self.keepalive_s, default.keepalive),
-            reserved_percent: self.reserved_percent.unwrap_or(default.reserved_percent),
         }
     }
 }
@@ -95,16 +59,6 @@ pub(super) fn check(config: &ClientsConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Writes the settings as configuration file text that gives them again.
-pub(super) fn show(out: &mut String, config: &ClientsConfig) -> std::fmt::Result {
-    let seconds = |span: Option<Duration>| span.map_or(0, |span| span.as_secs());
-    writeln!(out, "\n[clients]")?;
-    writeln!(out, "login_timeout_s = {}", seconds(config.login_timeout))?;
-    writeln!(out, "idle_timeout_s = {}", seconds(config.idle_timeout))?;
-    writeln!(out, "keepalive_s = {}", seconds(config.keepalive))?;
-    writeln!(out, "reserved_percent = {}", config.reserved_percent)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Config, Layer, file};
@@ -124,8 +78,7 @@ mod tests {
         assert_eq!(said.clients.idle_timeout, Some(60 * second));
         assert_eq!((said.clients.keepalive, said.clients.reserved_percent), (None, 50));
         assert_eq!(resolve(&said.to_toml()), Ok(said));
-        let over = ClientsLayer { idle_timeout_s: Some(0), ..ClientsLayer::default() };
-        let over = Layer { clients: over, ..Layer::default() };
+        let over = file::parse("over", "[clients]\nidle_timeout_s = 0").unwrap();
         let never = Config::resolve(file::parse("f", text).unwrap(), over).unwrap();
         assert_eq!(never.clients.idle_timeout, None);
         for (wrong, named) in [

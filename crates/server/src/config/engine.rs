@@ -1,9 +1,8 @@
 //! Where a site's keys are kept, and the settings for that.
 
-use super::shown::{list, quoted};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, forms};
 use model::{SiteName, limits};
-use std::fmt::Write;
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,18 +16,9 @@ pub enum Engine {
     Etcd(EtcdConfig),
 }
 
-impl Engine {
-    /// The value of the setting `engine`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Engine::Embedded => "embedded",
-            Engine::Etcd(_) => "etcd",
-        }
-    }
-}
-
 /// The value of the setting `engine`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EngineWord {
     /// `embedded`.
     #[default]
@@ -50,11 +40,13 @@ impl std::str::FromStr for EngineWord {
 }
 
 /// The etcd cluster that a site keeps its keys in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EtcdConfig {
     /// Its members' client addresses: `http://HOST:PORT`, or `https://` for TLS.
     pub endpoints: Vec<String>,
     /// The prefix of all etcd keys of the site; no slash at its end.
+    #[serde(default, deserialize_with = "prefix")]
     pub prefix: String,
     /// The CA that signed etcd's certificates. Required for TLS.
     pub ca: Option<PathBuf>,
@@ -67,6 +59,7 @@ pub struct EtcdConfig {
     /// The file with that user's password.
     pub password_file: Option<PathBuf>,
     /// The TTL of the owner's lease: a failed process stays the owner for this long.
+    #[serde(rename = "lease_ttl_s", with = "forms::seconds")]
     pub lease_ttl: Duration,
 }
 
@@ -85,65 +78,67 @@ impl Default for EtcdConfig {
     }
 }
 
-/// The settings of one layer.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the fields are those of EtcdConfig, which says it")]
-pub struct EtcdLayer {
-    pub endpoints: Vec<String>,
-    pub prefix: Option<String>,
-    pub ca: Option<PathBuf>,
-    pub cert: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-    pub user: Option<String>,
-    pub password_file: Option<PathBuf>,
-    pub lease_ttl_s: Option<u64>,
-}
-
-impl EtcdLayer {
-    pub(super) fn over(self, below: EtcdLayer) -> EtcdLayer {
-        EtcdLayer {
-            endpoints: match self.endpoints.is_empty() {
-                true => below.endpoints,
-                false => self.endpoints,
-            },
-            prefix: self.prefix.or(below.prefix),
-            ca: self.ca.or(below.ca),
-            cert: self.cert.or(below.cert),
-            key: self.key.or(below.key),
-            user: self.user.or(below.user),
-            password_file: self.password_file.or(below.password_file),
-            lease_ttl_s: self.lease_ttl_s.or(below.lease_ttl_s),
+impl Engine {
+    /// The value of the setting `engine`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Engine::Embedded => "embedded",
+            Engine::Etcd(_) => "etcd",
         }
     }
 
-    /// The engine that these settings select.
-    pub(super) fn onto(self, word: EngineWord, site: &SiteName) -> Result<Engine, ConfigError> {
+    /// The engine that the settings select.
+    pub(super) fn of(
+        word: EngineWord,
+        etcd: Option<EtcdConfig>,
+        site: &SiteName,
+    ) -> Result<Engine, ConfigError> {
         if word == EngineWord::Embedded {
-            if self != EtcdLayer::default() {
+            if etcd.is_some() {
                 let what = "is for a site that keeps its keys in etcd; add --engine etcd, or \
                             leave it out";
                 return Err(value("[etcd]", what));
             }
             return Ok(Engine::Embedded);
         }
-        let mut config = EtcdConfig::default();
-        if !self.endpoints.is_empty() {
+        let absent = || EtcdConfig { prefix: String::new(), ..EtcdConfig::default() };
+        let mut etcd = etcd.unwrap_or_else(absent);
+        for endpoint in &mut etcd.endpoints {
             // etcd's own tools accept an address without a scheme, too.
-            let named = |text: String| match text.contains("://") {
-                true => text,
-                false => format!("http://{text}"),
-            };
-            config.endpoints = self.endpoints.into_iter().map(named).collect();
+            if !endpoint.contains("://") {
+                endpoint.insert_str(0, "http://");
+            }
         }
         // Two sites may share a cluster, so the default prefix contains the site's name.
-        config.prefix = self.prefix.unwrap_or_else(|| format!("/portolan/{site}"));
-        (config.ca, config.cert, config.key) = (self.ca, self.cert, self.key);
-        (config.user, config.password_file) = (self.user, self.password_file);
-        if let Some(ttl_s) = self.lease_ttl_s {
-            config.lease_ttl = Duration::from_secs(ttl_s);
+        if etcd.prefix.is_empty() {
+            etcd.prefix = format!("/portolan/{site}");
         }
-        Ok(Engine::Etcd(config))
+        Ok(Engine::Etcd(etcd))
     }
+
+    /// The settings that select it.
+    pub(super) fn settings(&self) -> (EngineWord, Option<EtcdConfig>) {
+        match self {
+            Engine::Embedded => (EngineWord::Embedded, None),
+            Engine::Etcd(etcd) => (EngineWord::Etcd, Some(etcd.clone())),
+        }
+    }
+}
+
+/// Reads a prefix that is set; one that is absent is empty until the site's name is known.
+fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let prefix = String::deserialize(deserializer)?;
+    if prefix.is_empty()
+        || prefix.len() >= limits::ETCD_PREFIX_BYTES_MAX
+        || prefix.ends_with('/')
+        || prefix.contains(char::is_control)
+    {
+        return Err(de::Error::custom(format!(
+            "--etcd-prefix: {prefix:?} must have 1 to {} bytes and no slash at its end",
+            limits::ETCD_PREFIX_BYTES_MAX - 1
+        )));
+    }
+    Ok(prefix)
 }
 
 fn value(setting: &str, what: impl Into<String>) -> ConfigError {
@@ -186,18 +181,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             "belongs with --etcd-password-file: give both or neither",
         ));
     }
-    let prefix = &etcd.prefix;
-    if prefix.is_empty()
-        || prefix.len() >= limits::ETCD_PREFIX_BYTES_MAX
-        || prefix.ends_with('/')
-        || prefix.contains(char::is_control)
-    {
-        let what = format!(
-            "{prefix:?} must have 1 to {} bytes and no slash at its end",
-            limits::ETCD_PREFIX_BYTES_MAX - 1
-        );
-        return Err(value("--etcd-prefix", what));
-    }
     if !(2..=600).contains(&etcd.lease_ttl.as_secs()) {
         return Err(value("--etcd-lease-ttl-s", "must be 2 to 600"));
     }
@@ -217,28 +200,4 @@ pub(super) fn warning(config: &Config) -> Option<String> {
     };
     let remote = etcd.endpoints.iter().find(is_remote)?;
     Some(format!("--etcd-endpoints {remote}: keys and values travel to etcd without TLS"))
-}
-
-/// Writes the settings as configuration file text.
-pub(super) fn show(out: &mut String, engine: &Engine) -> std::fmt::Result {
-    writeln!(out, "engine = {}", quoted(engine.as_str()))?;
-    let Engine::Etcd(etcd) = engine else { return Ok(()) };
-    writeln!(out, "\n[etcd]")?;
-    writeln!(out, "endpoints = [{}]", list(etcd.endpoints.iter().map(String::as_str)))?;
-    writeln!(out, "prefix = {}", quoted(&etcd.prefix))?;
-    let files = [
-        ("ca", &etcd.ca),
-        ("cert", &etcd.cert),
-        ("key", &etcd.key),
-        ("password_file", &etcd.password_file),
-    ];
-    for (name, file) in files {
-        if let Some(file) = file {
-            writeln!(out, "{name} = {}", quoted(&file.to_string_lossy()))?;
-        }
-    }
-    if let Some(user) = &etcd.user {
-        writeln!(out, "user = {}", quoted(user))?;
-    }
-    writeln!(out, "lease_ttl_s = {}", etcd.lease_ttl.as_secs())
 }

@@ -28,6 +28,9 @@ pub enum ConfigError {
         /// What is wrong with it, and what is allowed.
         what: String,
     },
+    /// The same, in a sentence that names the setting.
+    #[error("{0}")]
+    Setting(String),
     /// The keyspace cannot be served with these settings.
     #[error("[[keyspace]] {0}")]
     Keyspace(#[from] KeyspaceError),

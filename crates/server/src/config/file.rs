@@ -1,12 +1,17 @@
 //! The configuration file: TOML, and strict. An unknown key is an error that points at its line and
 //! names the nearest known key, because a setting that is silently ignored is noticed too late.
 //!
+//! [`File`] is the one definition of the settings: every layer has its form, and the effective
+//! configuration is shown in it. The defaults are those of [`Config`] and its parts.
+//!
 //! ```toml
 //! site = "pier-39"
 //! node = 1
 //! data = "/var/lib/portolan"
 //! join = ["10.0.0.1:7381"]            # peer ports of existing nodes
 //! capacity = 1.0                      # share of the deployment's slots, relative to other sites
+//! witness = false                     # votes, but holds no data
+//! insecure = "allow-remote-without-credentials"   # opens remote ports without users
 //!
 //! engine = "embedded"                 # or "etcd", and then:
 //!
@@ -49,6 +54,11 @@
 //! prefix = "car:"
 //! consistency = "linearizable"
 //! scope = "site"
+//! placement = "hash"                  # or "adaptive", for scope "global"
+//! lease_reads = false
+//! cache = "off"                       # of remote keys: or "validated", "stale"
+//! cache_bytes_max = 67108864          # with cache
+//! cache_age_ms_max = 1000             # with cache "stale"
 //!
 //! [[user]]
 //! name = "fleet"
@@ -81,120 +91,84 @@
 //! reserved_percent = 10               # of connections_max, for clients that are logged in
 //! ```
 
-use super::{ConfigError, EtcdLayer, Layer, PortsTls, TlsConfig};
+use super::{
+    ClientsConfig, Config, ConfigError, DiskConfig, Engine, EngineWord, EtcdConfig, FrontConfig,
+    INSECURE_WORDS, Layer, MemoryConfig, PeersConfig, Ports, PortsTls, RaftConfig, TlsConfig,
+    forms,
+};
 use crate::users::UserConfig;
-use model::{Bytes, Cache, Consistency, KeyspaceSpec, Placement, Scope};
-use serde::{Deserialize, Deserializer, de};
+use model::{Bytes, Cache, Consistency, KeyspaceSpec, NodeId, Placement, Scope, SiteName};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::PathBuf;
 
 /// Reads the text of the file `name` (for messages only).
 pub fn parse(name: &str, text: &str) -> Result<Layer, ConfigError> {
-    let file: File = toml::from_str(text).map_err(|error| located(name, text, &error))?;
-    file.into_layer()
+    let located = |error| located(name, text, &error);
+    toml::from_str::<File>(text).map_err(located)?;
+    Ok(Layer::from(toml::from_str::<toml::Table>(text).map_err(located)?))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    site: Option<String>,
-    node: Option<u64>,
-    data: Option<PathBuf>,
-    capacity: Option<f64>,
-    #[serde(default)]
+/// The whole file. Its tables are the parts of [`Config`] where these have the same form.
+#[derive(Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct File {
+    site: String,
+    node: u64,
+    data: PathBuf,
+    capacity: f64,
     join: Vec<String>,
-    witness: Option<bool>,
-    #[serde(default, deserialize_with = "from_text")]
-    engine: Option<super::EngineWord>,
-    #[serde(default)]
-    etcd: EtcdTable,
+    witness: bool,
     insecure: Option<String>,
-    #[serde(default)]
-    listen: ListenTable,
-    #[serde(default)]
+    #[serde(deserialize_with = "forms::text::deserialize")]
+    engine: EngineWord,
+    etcd: Option<EtcdConfig>,
+    listen: Ports,
+    #[serde(skip_serializing_if = "is_default")]
     tls: TlsTable,
-    #[serde(default)]
-    peers: super::peers::PeersTable,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
+    peers: PeersConfig,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     keyspace: Vec<KeyspaceTable>,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     user: Vec<UserConfig>,
-    #[serde(default)]
-    raft: RaftTable,
-    #[serde(default)]
+    raft: RaftConfig,
     handover: HandoverTable,
-    #[serde(default)]
-    disk: DiskTable,
-    #[serde(default)]
-    memory: MemoryTable,
-    #[serde(default)]
-    front: FrontTable,
-    #[serde(default)]
-    clients: super::ClientsLayer,
+    disk: DiskConfig,
+    memory: MemoryConfig,
+    front: FrontConfig,
+    clients: ClientsConfig,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct EtcdTable {
-    #[serde(default)]
-    endpoints: Vec<String>,
-    prefix: Option<String>,
-    ca: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    user: Option<String>,
-    password_file: Option<PathBuf>,
-    lease_ttl_s: Option<u64>,
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct HandoverTable {
+    bytes_per_s_max: u64,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ListenTable {
-    #[serde(default, deserialize_with = "from_text")]
-    redis: Option<super::Listen>,
-    #[serde(default, deserialize_with = "from_text")]
-    redis_cluster: Option<super::Listen>,
-    #[serde(default, deserialize_with = "from_text")]
-    grpc: Option<super::Listen>,
-    #[serde(default, deserialize_with = "from_text")]
-    peer: Option<super::Listen>,
-    #[serde(default, deserialize_with = "from_text")]
-    admin: Option<super::Listen>,
-    advertise: Option<String>,
-    advertise_redis_cluster: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+#[serde(default, deny_unknown_fields)]
 struct TlsTable {
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     ca: Option<PathBuf>,
-    redis: Option<TlsPortTable>,
-    grpc: Option<TlsPortTable>,
-    peer: Option<TlsPortTable>,
-    admin: Option<TlsPortTable>,
+    redis: Option<TlsConfig>,
+    grpc: Option<TlsConfig>,
+    peer: Option<TlsConfig>,
+    admin: Option<TlsConfig>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TlsPortTable {
-    cert: PathBuf,
-    key: PathBuf,
-    ca: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyspaceTable {
     name: String,
     prefix: String,
-    #[serde(default, deserialize_with = "from_text")]
-    consistency: Option<Consistency>,
-    #[serde(default, deserialize_with = "from_text")]
-    scope: Option<Scope>,
-    #[serde(default)]
-    placement: PlacementWord,
+    #[serde(with = "forms::text", default = "linearizable")]
+    consistency: Consistency,
+    #[serde(with = "forms::text", default = "site")]
+    scope: Scope,
+    #[serde(with = "PlacementWord", default)]
+    placement: Placement,
     #[serde(default)]
     lease_reads: bool,
     cache: Option<String>,
@@ -202,127 +176,117 @@ struct KeyspaceTable {
     cache_age_ms_max: Option<u64>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn linearizable() -> Consistency {
+    Consistency::Linearizable
+}
+
+fn site() -> Scope {
+    Scope::Site
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Placement", rename_all = "lowercase")]
 enum PlacementWord {
-    #[default]
     Hash,
     Adaptive,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct RaftTable {
-    election_timeout_ms: Option<u64>,
-    heartbeat_ms: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct HandoverTable {
-    bytes_per_s_max: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct DiskTable {
-    reserve_bytes: Option<u64>,
-    log_bytes_before_snapshot: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct MemoryTable {
-    cache_bytes: Option<u64>,
-    memtable_bytes: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct FrontTable {
-    threads: Option<usize>,
-    connections_max: Option<usize>,
-}
-
-/// A value whose text has a rule of its own ([`std::str::FromStr`]).
-fn from_text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    T: std::str::FromStr<Err = String>,
-{
-    let text = String::deserialize(deserializer)?;
-    text.parse().map(Some).map_err(de::Error::custom)
+impl Default for File {
+    fn default() -> File {
+        File::of(&Config::default())
+    }
 }
 
 impl File {
-    fn into_layer(self) -> Result<Layer, ConfigError> {
-        Ok(Layer {
-            site: self.site,
-            node: self.node,
+    /// The file that gives this configuration.
+    pub(super) fn of(config: &Config) -> File {
+        let (engine, etcd) = config.engine.settings();
+        File {
+            site: config.site.to_string(),
+            node: config.node.0,
+            data: config.data.clone(),
+            capacity: f64::from(config.capacity_percent) / 100.0,
+            join: config.join.clone(),
+            witness: config.witness,
+            insecure: config.insecure.then(|| INSECURE_WORDS.to_owned()),
+            engine,
+            etcd,
+            listen: config.ports.clone(),
+            tls: TlsTable::of(config.tls.clone()),
+            peers: config.peers.clone(),
+            keyspace: config.keyspaces.iter().map(KeyspaceTable::of).collect(),
+            user: config.users.clone(),
+            raft: config.raft,
+            handover: HandoverTable { bytes_per_s_max: config.handover_bytes_per_s_max },
+            disk: config.disk,
+            memory: config.memory,
+            front: config.front,
+            clients: config.clients,
+        }
+    }
+
+    /// The configuration that this file gives.
+    pub(super) fn into_config(self) -> Result<Config, ConfigError> {
+        let site = SiteName::new(self.site).map_err(|what| value("--site", what))?;
+        let engine = Engine::of(self.engine, self.etcd, &site)?;
+        if !(0.01..=100.0).contains(&self.capacity) {
+            return Err(value("--capacity", "must be 0.01 to 100"));
+        }
+        let insecure = match self.insecure.as_deref() {
+            None => false,
+            Some(INSECURE_WORDS) => true,
+            Some(other) => {
+                let what =
+                    format!("{other:?} is not understood; the only value is {INSECURE_WORDS:?}");
+                return Err(value("--insecure", what));
+            }
+        };
+        let keyspaces = self.keyspace.into_iter().map(KeyspaceTable::into_spec);
+        Ok(Config {
+            site,
+            capacity_percent: (self.capacity * 100.0).round() as u32,
+            handover_bytes_per_s_max: self.handover.bytes_per_s_max,
+            node: NodeId(self.node),
             data: self.data,
             join: self.join,
             witness: self.witness,
-            engine: self.engine,
-            etcd: EtcdLayer {
-                endpoints: self.etcd.endpoints,
-                prefix: self.etcd.prefix,
-                ca: self.etcd.ca,
-                cert: self.etcd.cert,
-                key: self.etcd.key,
-                user: self.etcd.user,
-                password_file: self.etcd.password_file,
-                lease_ttl_s: self.etcd.lease_ttl_s,
-            },
-            redis: self.listen.redis,
-            grpc: self.listen.grpc,
-            peer: self.listen.peer,
-            admin: self.listen.admin,
-            advertise: self.listen.advertise,
-            redis_cluster: self.listen.redis_cluster,
-            advertise_redis_cluster: self.listen.advertise_redis_cluster,
-            capacity: self.capacity,
-            handover_bytes_per_s_max: self.handover.bytes_per_s_max,
+            engine,
+            ports: self.listen,
             tls: self.tls.into_ports()?,
-            peers: self.peers.into_layer(),
+            peers: self.peers,
             users: self.user,
-            insecure: self.insecure,
-            keyspaces: self
-                .keyspace
-                .into_iter()
-                .map(KeyspaceTable::into_spec)
-                .collect::<Result<_, _>>()?,
-            election_timeout_ms: self.raft.election_timeout_ms,
-            heartbeat_ms: self.raft.heartbeat_ms,
-            reserve_bytes: self.disk.reserve_bytes,
-            log_bytes_before_snapshot: self.disk.log_bytes_before_snapshot,
-            cache_bytes: self.memory.cache_bytes,
-            memtable_bytes: self.memory.memtable_bytes,
-            threads: self.front.threads,
-            connections_max: self.front.connections_max,
+            insecure,
+            keyspaces: keyspaces.collect::<Result<_, _>>()?,
+            raft: self.raft,
+            disk: self.disk,
+            memory: self.memory,
+            front: self.front,
             clients: self.clients,
         })
     }
 }
 
 impl TlsTable {
+    fn of(PortsTls { redis, grpc, peer, admin }: PortsTls) -> TlsTable {
+        TlsTable { redis, grpc, peer, admin, ..TlsTable::default() }
+    }
+
     /// Each port's own table, or the shared one.
     fn into_ports(self) -> Result<PortsTls, ConfigError> {
         let shared = match (self.cert, self.key, self.ca) {
             (None, None, None) => None,
             (Some(cert), Some(key), ca) => Some(TlsConfig { cert, key, ca }),
             _ => {
-                return Err(ConfigError::Value {
-                    setting: "[tls]".to_owned(),
-                    what:
-                        "cert and key belong together: give both, or neither and a table per port \
-                           like [tls.redis]"
-                            .to_owned(),
-                });
+                let what = "cert and key belong together: give both, or neither and a table per \
+                            port like [tls.redis]";
+                return Err(value("[tls]", what));
             }
         };
-        let port = |own: Option<TlsPortTable>| match own {
-            Some(own) => Some(TlsConfig { cert: own.cert, key: own.key, ca: own.ca }),
-            None => shared.clone(),
-        };
+        let port = |own: Option<TlsConfig>| own.or_else(|| shared.clone());
         Ok(PortsTls {
             redis: port(self.redis),
             grpc: port(self.grpc),
@@ -333,26 +297,38 @@ impl TlsTable {
 }
 
 impl KeyspaceTable {
+    fn of(spec: &KeyspaceSpec) -> KeyspaceTable {
+        KeyspaceTable {
+            name: spec.name.clone(),
+            prefix: String::from_utf8_lossy(&spec.prefix).into_owned(),
+            consistency: spec.consistency,
+            scope: spec.scope,
+            placement: spec.placement,
+            lease_reads: spec.lease_reads,
+            cache: Some(spec.cache.to_string()),
+            cache_bytes_max: spec.cache.is_on().then_some(spec.cache.bytes_max()),
+            cache_age_ms_max: spec.cache.age_ms_max(),
+        }
+    }
+
     fn into_spec(self) -> Result<KeyspaceSpec, ConfigError> {
         let word = self.cache.as_deref().unwrap_or("off");
-        let cache = Cache::of(word, self.cache_bytes_max, self.cache_age_ms_max);
-        let cache = cache.map_err(|what| {
-            let setting = format!("[[keyspace]] {:?}: cache", self.name);
-            ConfigError::Value { setting, what }
-        })?;
+        let cache = Cache::of(word, self.cache_bytes_max, self.cache_age_ms_max)
+            .map_err(|what| value(&format!("[[keyspace]] {:?}: cache", self.name), what))?;
         Ok(KeyspaceSpec {
             name: self.name,
             prefix: Bytes::from(self.prefix),
-            consistency: self.consistency.unwrap_or(Consistency::Linearizable),
-            scope: self.scope.unwrap_or(Scope::Site),
-            placement: match self.placement {
-                PlacementWord::Hash => Placement::Hash,
-                PlacementWord::Adaptive => Placement::Adaptive,
-            },
+            consistency: self.consistency,
+            scope: self.scope,
+            placement: self.placement,
             lease_reads: self.lease_reads,
             cache,
         })
     }
+}
+
+fn value(setting: &str, what: impl Into<String>) -> ConfigError {
+    ConfigError::Value { setting: setting.to_owned(), what: what.into() }
 }
 
 /// The TOML reader's error with its place and, for an unknown key, the nearest known one.

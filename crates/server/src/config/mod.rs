@@ -6,6 +6,10 @@
 //! pure function: the same layers give the same configuration or the same error. Certificates and
 //! the data directory are opened later, by the parts that use them.
 //!
+//! Each setting is defined once, as a field of the file's form ([`file`]). A table of the file is a
+//! part of [`Config`] itself, with its defaults; layers are TOML tables, so that no source needs a
+//! list of the settings, and [`Config::to_toml`] serialises the same form.
+//!
 //! [`check`] contains the main safety rule: a port that can be reached from another machine does
 //! not open without credentials unless the operator allows it explicitly.
 
@@ -14,21 +18,23 @@ mod clients;
 mod engine;
 mod error;
 pub mod file;
+mod forms;
 mod layer;
+mod listen;
 mod peers;
-mod shown;
 
 pub use check::is_host_and_port;
 pub(crate) use check::is_remote;
-pub use clients::{ClientsConfig, ClientsLayer};
-pub use engine::{Engine, EngineWord, EtcdConfig, EtcdLayer};
+pub use clients::ClientsConfig;
+pub use engine::{Engine, EngineWord, EtcdConfig};
 pub use error::ConfigError;
-pub use layer::{Layer, Listen};
-pub use peers::PeersConfig;
+pub use layer::Layer;
+pub use listen::{Listen, Ports};
+pub use peers::{PeersConfig, Secrets};
 
 use crate::users::UserConfig;
 use model::{KeyspaceSpec, NodeId, SiteName};
-use std::net::SocketAddr;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,25 +89,6 @@ pub struct Config {
     pub clients: ClientsConfig,
 }
 
-/// Where a node listens. A port that is `None` is closed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ports {
-    /// The Redis protocol.
-    pub redis: Option<SocketAddr>,
-    /// The Redis Cluster protocol.
-    pub redis_cluster: Option<SocketAddr>,
-    /// gRPC.
-    pub grpc: Option<SocketAddr>,
-    /// The other nodes of the site.
-    pub peer: SocketAddr,
-    /// Health, metrics and status over HTTP.
-    pub admin: Option<SocketAddr>,
-    /// How other nodes reach the peer port (`host:port`); `None`: as it is bound.
-    pub advertise: Option<String>,
-    /// How clients reach the Redis Cluster port (`host:port`); `None`: as it is bound.
-    pub advertise_redis_cluster: Option<String>,
-}
-
 /// TLS of each port. `None`: the port speaks plain TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortsTls {
@@ -116,7 +103,8 @@ pub struct PortsTls {
 }
 
 /// The PEM files of one port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TlsConfig {
     /// The certificate chain, the port's own certificate first.
     pub cert: PathBuf,
@@ -128,16 +116,20 @@ pub struct TlsConfig {
 }
 
 /// Timeouts of the site's consensus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RaftConfig {
     /// A follower that receives nothing for this long, or up to twice as long, starts an election.
+    #[serde(rename = "election_timeout_ms", with = "forms::millis")]
     pub election_timeout: Duration,
     /// The interval of a leader's heartbeats. At most a third of the election timeout.
+    #[serde(rename = "heartbeat_ms", with = "forms::millis")]
     pub heartbeat: Duration,
 }
 
 /// A node's limits on its use of the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DiskConfig {
     /// Writes are refused while fewer bytes than this are free, so that the node has room to keep
     /// reading and to compact.
@@ -147,7 +139,8 @@ pub struct DiskConfig {
 }
 
 /// A node's limits on its use of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
     /// The cache of the state: a quarter for blocks of its files, the rest for single rows.
     pub cache_bytes: u64,
@@ -156,7 +149,8 @@ pub struct MemoryConfig {
 }
 
 /// A node's threads and connections for clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FrontConfig {
     /// Threads that serve connections; the site itself has one more. Default: half the cores.
     pub threads: usize,
@@ -186,21 +180,6 @@ impl Default for Config {
             memory: MemoryConfig::default(),
             front: FrontConfig::default(),
             clients: ClientsConfig::default(),
-        }
-    }
-}
-
-impl Default for Ports {
-    fn default() -> Ports {
-        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        Ports {
-            redis: Some(loopback(7379)),
-            redis_cluster: None,
-            grpc: Some(loopback(7380)),
-            peer: loopback(7381),
-            admin: Some(loopback(7070)),
-            advertise: None,
-            advertise_redis_cluster: None,
         }
     }
 }
@@ -253,7 +232,7 @@ impl Config {
         over: Layer,
         has_secret: impl FnOnce(&Path) -> bool,
     ) -> Result<Config, ConfigError> {
-        let config = over.over(file).onto_defaults()?;
+        let config = over.over(file)?;
         check::check(&config, has_secret(&config.data))?;
         Ok(config)
     }
@@ -266,7 +245,7 @@ impl Config {
     /// The configuration as file text that gives the same configuration. Passwords appear only as
     /// hashes.
     pub fn to_toml(&self) -> String {
-        shown::to_toml(self)
+        toml::to_string(&file::File::of(self)).expect("every setting has a form in TOML")
     }
 }
 

@@ -3,25 +3,28 @@
 //! Secrets come from files or the environment, not from the configuration file or the command line:
 //! configuration files are shown and copied, and every user of a machine can see command lines.
 
-use super::shown::quoted;
 use super::{Config, ConfigError};
 use crate::peers::{Hidden, JoinToken};
-use serde::Deserialize;
-use std::fmt::Write;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use toml::{Table, Value};
 
-/// The settings of `[peers]`. As one layer's part: `None` is not set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The settings of `[peers]`, and the secrets that are given as values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PeersConfig {
     /// The deployment's secrets; from the environment only.
+    #[serde(skip)]
     pub secret: Option<Hidden>,
     /// The file with the deployment's secrets.
     pub secret_file: Option<PathBuf>,
     /// The site's own secrets, if it has any; from the environment only.
+    #[serde(skip)]
     pub site_secret: Option<Hidden>,
     /// The file with the site's secrets.
     pub site_secret_file: Option<PathBuf>,
     /// The token with which the node joins.
+    #[serde(skip)]
     pub join_token: Option<Hidden>,
     /// The file with the token.
     pub join_token_file: Option<PathBuf>,
@@ -30,35 +33,6 @@ pub struct PeersConfig {
 }
 
 impl PeersConfig {
-    pub(super) fn over(self, below: PeersConfig) -> PeersConfig {
-        // A value and a file are two forms of one setting.
-        fn either(
-            above: (Option<Hidden>, Option<PathBuf>),
-            below: (Option<Hidden>, Option<PathBuf>),
-        ) -> (Option<Hidden>, Option<PathBuf>) {
-            if above == (None, None) { below } else { above }
-        }
-        let (secret, secret_file) =
-            either((self.secret, self.secret_file), (below.secret, below.secret_file));
-        let (site_secret, site_secret_file) = either(
-            (self.site_secret, self.site_secret_file),
-            (below.site_secret, below.site_secret_file),
-        );
-        let (join_token, join_token_file) = either(
-            (self.join_token, self.join_token_file),
-            (below.join_token, below.join_token_file),
-        );
-        PeersConfig {
-            secret,
-            secret_file,
-            site_secret,
-            site_secret_file,
-            join_token,
-            join_token_file,
-            accept_unproved: self.accept_unproved.or(below.accept_unproved),
-        }
-    }
-
     /// Whether a secret, or a token that obtains one, is given.
     pub fn is_given(&self) -> bool {
         self.has_secret() || self.join_token.is_some() || self.join_token_file.is_some()
@@ -73,24 +47,30 @@ impl PeersConfig {
     }
 }
 
-/// `[peers]` of the file.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PeersTable {
-    secret_file: Option<PathBuf>,
-    site_secret_file: Option<PathBuf>,
-    join_token_file: Option<PathBuf>,
-    accept_unproved: Option<bool>,
+/// The secrets that are given as values, by the environment or a flag. No file contains them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// [`PeersConfig::secret`].
+    pub secret: Option<Hidden>,
+    /// [`PeersConfig::site_secret`].
+    pub site_secret: Option<Hidden>,
+    /// [`PeersConfig::join_token`].
+    pub join_token: Option<Hidden>,
 }
 
-impl PeersTable {
-    pub(super) fn into_layer(self) -> PeersConfig {
-        PeersConfig {
-            secret_file: self.secret_file,
-            site_secret_file: self.site_secret_file,
-            join_token_file: self.join_token_file,
-            accept_unproved: self.accept_unproved,
-            ..PeersConfig::default()
+impl Secrets {
+    /// Removes the keys of a lower layer that these replace: a value and a file are two forms of
+    /// one setting.
+    pub(super) fn replace(&self, settings: &mut Table) {
+        let Some(Value::Table(peers)) = settings.get_mut("peers") else { return };
+        for (secret, file) in [
+            (&self.secret, "secret_file"),
+            (&self.site_secret, "site_secret_file"),
+            (&self.join_token, "join_token_file"),
+        ] {
+            if secret.is_some() {
+                peers.remove(file);
+            }
         }
     }
 }
@@ -137,36 +117,17 @@ pub(super) fn warnings(config: &Config, peer_is_remote: bool) -> Vec<String> {
     warnings
 }
 
-/// Writes the settings as configuration file text, without secret values.
-pub(super) fn show(out: &mut String, peers: &PeersConfig) -> std::fmt::Result {
-    let files = [
-        ("secret_file", &peers.secret_file),
-        ("site_secret_file", &peers.site_secret_file),
-        ("join_token_file", &peers.join_token_file),
-    ];
-    if files.iter().all(|(_, file)| file.is_none()) && peers.accept_unproved.is_none() {
-        return Ok(());
-    }
-    writeln!(out, "\n[peers]")?;
-    for (key, file) in files {
-        if let Some(file) = file {
-            writeln!(out, "{key} = {}", quoted(&file.to_string_lossy()))?;
-        }
-    }
-    match peers.accept_unproved {
-        Some(accept) => writeln!(out, "accept_unproved = {accept}"),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Layer, file};
     use super::*;
+    use std::collections::BTreeMap;
 
     fn resolve(text: &str, over: PeersConfig) -> Result<Config, ConfigError> {
-        let over = Layer { peers: over, ..Layer::default() };
-        Config::resolve(file::parse("portolan.toml", text)?, over)
+        let mut layer = Layer::of(&BTreeMap::from([("peers", &over)])).unwrap();
+        let PeersConfig { secret, site_secret, join_token, .. } = over;
+        layer.secrets = Secrets { secret, site_secret, join_token };
+        Config::resolve(file::parse("portolan.toml", text)?, layer)
     }
 
     fn secret() -> Option<Hidden> {

@@ -1,7 +1,10 @@
 //! Tests of each documented property of the configuration.
 
+use super::file::File;
 use super::*;
 use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use toml::{Table, Value};
 
 const HASH: &str = "$argon2id$v=19$m=7168,t=5,p=1$c29tZXNhbHRzb21lc2FsdA$\
                     MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
@@ -35,7 +38,7 @@ fn nothing_said_is_a_working_node_on_loopback() {
 #[test]
 fn what_stands_higher_wins() {
     let file = file::parse("f", "site = \"file\"\nnode = 7\n[listen]\nadmin = \"off\"").unwrap();
-    let over = Layer { site: Some("flag".into()), ..Layer::default() };
+    let over = file::parse("over", "site = \"flag\"").unwrap();
     let config = Config::resolve(file, over).unwrap();
     assert_eq!(config.site.as_str(), "flag", "a flag wins over the file");
     assert_eq!(config.node, NodeId(7), "the file wins over the default");
@@ -59,7 +62,7 @@ fn a_wrong_value_is_located() {
     assert!(refused.contains("IP:PORT"), "{refused}");
     assert!(refusal("site = \"Pier 39\"").starts_with("--site: "));
     assert!(refusal("node = 0").starts_with("--node: "));
-    assert!(refusal("[listen]\npeer = \"off\"").starts_with("--peer: "));
+    assert!(refusal("[listen]\npeer = \"off\"").contains(":2:8: --peer: "));
 }
 
 #[test]
@@ -247,4 +250,104 @@ proptest! {
 /// Any characters, including those that a file cannot contain unescaped.
 fn words() -> impl Strategy<Value = String> {
     prop::collection::vec(any::<char>(), 1..20).prop_map(String::from_iter)
+}
+
+/// Every setting, each with a value other than its default.
+const EVERY: &str = r#"
+    site = "pier"
+    node = 7
+    data = "d"
+    capacity = 2.5
+    join = ["h:1"]
+    witness = true
+    insecure = "allow-remote-without-credentials"
+    engine = "etcd"
+    etcd = { endpoints = ["https://h:2"], prefix = "p", ca = "a", cert = "c", key = "k", user = "u", password_file = "f", lease_ttl_s = 3 }
+    tls.redis = { cert = "rc", key = "rk", ca = "ra" }
+    tls.grpc = { cert = "gc", key = "gk", ca = "ga" }
+    tls.peer = { cert = "pc", key = "pk", ca = "pa" }
+    tls.admin = { cert = "ac", key = "ak", ca = "aa" }
+    peers = { secret_file = "s", site_secret_file = "t", join_token_file = "j", accept_unproved = true }
+    raft = { election_timeout_ms = 10, heartbeat_ms = 11 }
+    handover = { bytes_per_s_max = 12 }
+    disk = { reserve_bytes = 13, log_bytes_before_snapshot = 14 }
+    memory = { cache_bytes = 15, memtable_bytes = 16 }
+    front = { threads = 17, connections_max = 18 }
+    clients = { login_timeout_s = 19, idle_timeout_s = 20, keepalive_s = 21, reserved_percent = 22 }
+    [listen]
+    redis = "127.0.0.1:4"
+    redis_cluster = "127.0.0.1:5"
+    grpc = "127.0.0.1:6"
+    peer = "127.0.0.1:7"
+    admin = "127.0.0.1:8"
+    advertise = "h:9"
+    advertise_redis_cluster = "h:10"
+    [[keyspace]]
+    name = "cars"
+    prefix = "car:"
+    consistency = "causal"
+    scope = "global"
+    placement = "adaptive"
+    lease_reads = true
+    cache = "stale"
+    cache_bytes_max = 5000
+    cache_age_ms_max = 70
+    [[user]]
+    name = "u"
+    password_hash = "h"
+    rights = [{ keyspace = "cars", allow = ["read", "write", "admin"] }]
+"#;
+
+/// All settings of a file by their path.
+fn settings(table: &Table) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for (key, value) in table {
+        let below = match value {
+            Value::Table(table) => settings(table),
+            Value::Array(list) => {
+                list.iter().filter_map(Value::as_table).flat_map(settings).collect()
+            }
+            _ => BTreeMap::new(),
+        };
+        if below.is_empty() && !value.is_table() {
+            all.insert(key.clone(), value.clone());
+        }
+        all.extend(below.into_iter().map(|(path, value)| (format!("{key}.{path}"), value)));
+    }
+    all
+}
+
+#[test]
+fn every_setting_is_read_and_shown() {
+    let every: Table = toml::from_str(EVERY).unwrap();
+    let file: File = toml::from_str(EVERY).unwrap();
+    let shown = Table::try_from(File::of(&file.into_config().unwrap())).unwrap();
+    assert_eq!(shown, every);
+    let (every, default) = (settings(&every), Table::try_from(File::default()).unwrap());
+    for (path, value) in settings(&default) {
+        assert!(every.get(&path).is_none_or(|other| *other != value), "{path} has its default");
+        assert!(every.contains_key(&path) || value == Value::Array(vec![]), "{path} is missing");
+    }
+}
+
+#[test]
+fn the_example_has_every_setting() {
+    let head = include_str!("file.rs").lines().skip_while(|line| *line != "//! ```toml").skip(1);
+    let head = head.take_while(|line| *line != "//! ```");
+    let text = head.map(|line| &line[3..]).collect::<Vec<_>>().join("\n");
+    file::parse("example", &text).unwrap();
+    let paths = |text: &str| -> BTreeSet<String> {
+        let all = settings(&toml::from_str(text).unwrap()).into_keys();
+        // A table of TLS is the same for every port, and for all of them.
+        all.filter(|path| !path.starts_with("tls.") || path.starts_with("tls.peer.")).collect()
+    };
+    assert_eq!(paths(&text), paths(EVERY));
+}
+
+#[test]
+fn an_empty_list_or_table_sets_nothing() {
+    let text = "join = [\"h:1\"]\n[peers]\nsecret_file = \"s\"";
+    let over = file::parse("over", "join = []\netcd = { endpoints = [] }\n[peers]").unwrap();
+    let config = Config::resolve(file::parse("f", text).unwrap(), over).unwrap();
+    assert_eq!(Ok(config), resolve(text));
 }

@@ -6,10 +6,10 @@ use crate::config::{Layer, PeersConfig};
 const OF: Transcript<'_> = Transcript { dialler: b"d", acceptor: b"a", channel: b"c" };
 
 fn auth(site: &str, peers: PeersConfig) -> PeerAuth {
-    let over = Layer { site: Some(site.into()), peers, ..Layer::default() };
     let folder = tempfile::tempdir().unwrap();
-    let over = Layer { data: Some(folder.path().to_owned()), ..over };
-    PeerAuth::open(&Config::resolve(Layer::default(), over).unwrap(), Clock::start()).unwrap()
+    let (site, data) = (SiteName::new(site).unwrap(), folder.path().to_owned());
+    let config = Config { site, peers, data, ..Config::default() };
+    PeerAuth::open(&config, Clock::start()).unwrap()
 }
 
 fn with(secret: &str, site_secret: Option<&str>) -> PeersConfig {

@@ -3,7 +3,7 @@
 use super::super::{Identity, Links};
 use super::*;
 use crate::clock::Clock;
-use crate::config::{Config, Layer, PeersConfig, TlsConfig};
+use crate::config::{Config, PeersConfig, TlsConfig};
 use crate::node::Event;
 use crate::peers::{Hidden, TokenScope};
 use crate::tls::{PeerTls, peer_name};
@@ -34,12 +34,11 @@ async fn peer_of(site: &str, node: u64, peers: PeersConfig) -> Peer {
 }
 
 async fn peer_with(site: &str, node: u64, peers: PeersConfig, tls: Option<TlsConfig>) -> Peer {
-    let mut over = Layer { peers, site: Some(site.into()), ..Layer::default() };
-    over.data = Some("/nonexistent".into());
-    over.tls.peer = tls.clone();
-    let config = Config::resolve(Layer::default(), over).unwrap();
-    let auth = Arc::new(PeerAuth::open(&config, Clock::start()).unwrap());
     let site = SiteName::new(site).unwrap();
+    let data = "/nonexistent".into();
+    let mut config = Config { site: site.clone(), peers, data, ..Config::default() };
+    config.tls.peer = tls.clone();
+    let auth = Arc::new(PeerAuth::open(&config, Clock::start()).unwrap());
     let identity = Identity { site, node: NodeId(node), incarnation: node };
     let (sender, events) = mpsc::channel();
     let tls = tls.map(|tls| PeerTls::load(&tls).unwrap());
