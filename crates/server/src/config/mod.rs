@@ -6,7 +6,7 @@
 //! pure function: the same layers give the same configuration or the same error. Certificates and
 //! the data directory are opened later, by the parts that use them.
 //!
-//! Each setting is defined once, as a field of the file's form ([`file`]). A table of the file is a
+//! Each setting is defined once, as a field of the file's form ([`mod@file`]). A table of the file is a
 //! part of [`Config`] itself, with its defaults; layers are TOML tables, so that no source needs a
 //! list of the settings, and [`Config::to_toml`] serialises the same form.
 //!
