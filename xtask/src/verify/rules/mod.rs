@@ -6,6 +6,7 @@
 //! | [`edges`] | which of our crates may depend on which |
 //! | [`mod@line`] | nothing above the I/O line reaches a runtime, a socket, a clock or a thread |
 //! | [`judges`] | judges look at nothing but histories |
+//! | [`rooms`] | which room of `protocol` may name which |
 //! | [`source`] | no file is too long, none is unfinished, every crate is linted |
 //! | [`fuzzing`] | every parser has a fuzz target |
 //! | [`documents`] | links lead somewhere, and every decision is in the index |
@@ -16,6 +17,7 @@ mod fuzzing;
 mod judges;
 mod line;
 mod metadata;
+mod rooms;
 mod source;
 mod tree;
 
@@ -28,6 +30,7 @@ pub(super) fn check(root: &Path) -> Result<(), String> {
     let mut wrong = edges::check(&packages);
     wrong.extend(line::check(&packages, &files, &line::reached(root)?));
     wrong.extend(judges::check(&files));
+    wrong.extend(rooms::check(&files));
     wrong.extend(source::check(&files));
     wrong.extend(fuzzing::check(&files));
     wrong.extend(documents::check(&files));

@@ -1,0 +1,204 @@
+//! Which room of `protocol` may name which.
+//!
+//! A room is a folder, or a file, of `crates/protocol/src` that is to know nothing of what is above it or
+//! beside it: the machine and the replica name no mode, no mode names another, a protocol that could be a
+//! crate of its own names nothing of the site. Each has a line in [`ROOMS`] with the modules of the crate
+//! that it may name, tests included; its own it always may. What a line allows must be used.
+//!
+//! This reads paths as the compiler does (`use` groups, `super`, `self`), so a name that comes in by a
+//! glob or through a re-export of an allowed module passes.
+
+use super::tree::Files;
+use std::collections::BTreeSet;
+use syn::visit::{self, Visit};
+
+/// A room, and what else of the crate it may name.
+type Room = (&'static str, &'static [&'static str]);
+
+const FOLDER: &str = "crates/protocol/src/";
+
+const ROOMS: &[Room] = &[
+    ("deployment/registry", &["trial"]),
+    ("global/map", &["global/ring"]),
+    ("global/ownership", &[]),
+    ("global/ring", &[]),
+    ("site/raft", &["site/lives", "site/trial"]),
+];
+
+/// Every name that a room must not use, and every allowance that nothing uses.
+pub(super) fn check(files: &Files) -> Vec<String> {
+    compare(files, ROOMS)
+}
+
+fn compare(files: &Files, rooms: &[Room]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (room, allowed) in rooms {
+        let mut used = BTreeSet::new();
+        let mut is_there = false;
+        for (path, text) in files {
+            let Some(module) = module_of(path).filter(|module| is_in(module, room)) else {
+                continue;
+            };
+            is_there = true;
+            let Ok(file) = syn::parse_file(text) else {
+                wrong
+                    .push(format!("{path} is no Rust that can be read: this proof proves nothing"));
+                continue;
+            };
+            let mut names = Names { module, found: BTreeSet::new() };
+            names.visit_file(&file);
+            for name in names.found.iter().filter(|name| !is_in(name, room)) {
+                match allowed.iter().find(|allowed| is_in(name, allowed)) {
+                    Some(allowed) => drop(used.insert(*allowed)),
+                    None => wrong.push(format!("{path}: {room} must not name {name}")),
+                }
+            }
+        }
+        if !is_there {
+            wrong.push(format!("there is nothing in {FOLDER}{room}: this proof proves nothing"));
+        }
+        for unused in allowed.iter().filter(|allowed| !used.contains(*allowed)) {
+            wrong.push(format!("the table of rooms allows {room} → {unused}, but it is gone"));
+        }
+    }
+    wrong
+}
+
+/// The module of a file, from the crate's root, its parts with `/` between them.
+fn module_of(path: &str) -> Option<String> {
+    let path = path.strip_prefix(FOLDER)?.strip_suffix(".rs")?;
+    Some(path.strip_suffix("/mod").unwrap_or(path).to_owned())
+}
+
+fn is_in(name: &str, room: &str) -> bool {
+    name.strip_prefix(room).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The paths of a file that begin in its own crate, as paths from the crate's root.
+struct Names {
+    module: String,
+    found: BTreeSet<String>,
+}
+
+impl Names {
+    fn name(&mut self, parts: &[String]) {
+        let supers = parts.iter().take_while(|part| *part == "super" || *part == "self");
+        let (mut at, from) = match parts.first().map(String::as_str) {
+            Some("crate") => (Vec::new(), 1),
+            Some("super" | "self") => (self.module.split('/').collect(), supers.clone().count()),
+            _ => return,
+        };
+        for _ in supers.filter(|part| *part == "super") {
+            at.pop();
+        }
+        at.extend(parts[from..].iter().map(String::as_str));
+        self.found.insert(at.join("/"));
+    }
+
+    fn tree(&mut self, before: &mut Vec<String>, tree: &syn::UseTree) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.tree(before, &path.tree);
+                before.pop();
+            }
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|item| self.tree(before, item));
+            }
+            syn::UseTree::Name(syn::UseName { ident })
+            | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
+                before.push(ident.to_string());
+                self.name(before);
+                before.pop();
+            }
+            syn::UseTree::Glob(_) => self.name(before),
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Names {
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        self.tree(&mut Vec::new(), &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let parts: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        self.name(&parts);
+        visit::visit_path(self, path);
+    }
+
+    // The path of `pub(in …)` limits the users of an item; it uses nothing.
+    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
+
+    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
+        if item.content.is_none() {
+            return;
+        }
+        let outer = self.module.clone();
+        self.module = format!("{outer}/{}", item.ident);
+        visit::visit_item_mod(self, item);
+        self.module = outer;
+    }
+
+    // What stands in a macro's call is tokens: paths from the root are still seen.
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        let text = call.tokens.to_string().replace(' ', "");
+        for (at, _) in text.match_indices("crate::") {
+            let letter = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+            let path = text[at..].split(|each| !letter(each)).next().unwrap_or_default();
+            let parts: Vec<_> = path.split("::").map(str::to_owned).collect();
+            self.name(&parts);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[Room] = &[("cellar", &["words"])];
+
+    fn planted(path: &str, text: &str) -> Vec<String> {
+        let base = ("crates/protocol/src/cellar/mod.rs", "use crate::words::Word;\nmod wine;");
+        let files = [base, (path, text)].map(|(path, text)| (path.to_owned(), text.to_owned()));
+        compare(&Files::from(files), TABLE)
+    }
+
+    #[test]
+    fn a_room_may_name_itself_and_what_its_line_allows() {
+        let text = "use super::barrel; use crate::cellar::barrel::Hoop; use crate::{words, words::X};\n\
+                    fn f() { words::f(); std::mem::take(&mut 1); super::g() }";
+        assert_eq!(planted("crates/protocol/src/cellar/wine.rs", text), [""; 0]);
+        assert_eq!(planted("crates/protocol/src/attic.rs", "use crate::cellar;"), [""; 0]);
+    }
+
+    #[test]
+    fn a_planted_name_is_found_however_it_is_written() {
+        for text in [
+            "use crate::attic::Box;",
+            "use crate::{words::Word, attic::{self}};",
+            "use super::super::attic;",
+            "fn f() { crate::attic::open() }",
+            "fn f() -> crate::attic::Box { loop {} }",
+            "fn f() { panic!(\"{}\", crate::attic::open()) }",
+            "mod tests { use super::super::super::attic::Box; }",
+        ] {
+            let wrong = planted("crates/protocol/src/cellar/wine.rs", text);
+            assert_eq!(wrong.len(), 1, "{text}: {wrong:?}");
+            assert!(wrong[0].contains("cellar must not name attic"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_room_and_an_unused_allowance_are_wrong() {
+        let files = [("crates/protocol/src/cellar.rs".to_owned(), String::new())];
+        assert_eq!(
+            compare(&Files::from(files), TABLE),
+            ["the table of rooms allows cellar → words, but it is gone"]
+        );
+        assert_eq!(
+            compare(&Files::new(), &[("cellar", &[])]),
+            ["there is nothing in crates/protocol/src/cellar: this proof proves nothing"]
+        );
+    }
+}
