@@ -80,7 +80,9 @@ impl History {
                 }
                 _ => Outcome::Unknown { why: why() },
             };
-            operation.action = done.unwrap_or_else(|| operation.action.clone());
+            if let Some(done) = done {
+                operation.action = done;
+            }
         }
         Some(history)
     }
