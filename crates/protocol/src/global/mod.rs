@@ -31,3 +31,32 @@ pub mod ownership;
 pub mod ring;
 pub mod routing;
 pub mod straight;
+
+use crate::site::Backups;
+use cache::Cache;
+use homes::Homes;
+use model::{ClientId, SiteId};
+use routing::Routing;
+
+/// What a node holds of global keys beside the state: requests on their way, copies, and backups.
+pub(crate) struct Global {
+    pub(crate) routing: Routing,
+    pub(crate) cache: Cache,
+    pub(crate) homes: Homes,
+    /// The site that is to keep this one's mirror.
+    pub(crate) backup: Option<SiteId>,
+    pub(crate) backups: Backups,
+}
+
+impl Global {
+    /// Nothing yet. `process`: this process, among those that number requests.
+    pub(crate) fn new(process: ClientId) -> Global {
+        Global {
+            routing: Routing::new(process),
+            cache: Cache::default(),
+            homes: Homes::default(),
+            backup: None,
+            backups: Backups::default(),
+        }
+    }
+}

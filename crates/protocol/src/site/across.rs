@@ -89,7 +89,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Where a client of the Redis Cluster protocol finds a slot's holder, if that is another site.
     fn cluster_address_of(&self, slot: Slot) -> Option<String> {
         let site = self.holder_elsewhere(slot, 0)?;
-        let node = self.routing.node_of(site, &self.nodes_of(site))?;
+        let node = self.global.routing.node_of(site, &self.nodes_of(site))?;
         let entry = self.machine.membership()?.registry.site(site)?;
         let at_leader = entry.nodes.iter().find(|one| one.node == node);
         let nodes = at_leader.into_iter().chain(&entry.nodes);
@@ -98,7 +98,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Takes a request in that may have to go elsewhere.
     pub(super) fn route(&mut self, origin: Origin, body: Body, target: Target, deadline: Duration) {
-        if let Err(refused) = self.routing.push(origin, body, target, deadline) {
+        if let Err(refused) = self.global.routing.push(origin, body, target, deadline) {
             self.settle(vec![refused]);
         }
     }
@@ -106,8 +106,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Sends requests on to where they belong.
     pub(super) fn route_due(&mut self) {
         let now = self.now.monotonic;
-        for (id, target) in self.routing.take_due(now) {
-            let Some(origin) = self.routing.origin(id) else { continue };
+        for (id, target) in self.global.routing.take_due(now) {
+            let Some(origin) = self.global.routing.origin(id) else { continue };
             // Its owner is unknown: the ring is asked first, and may answer at once.
             if let Target::Slot(slot) = target
                 && self.knows_nothing_of(slot)
@@ -115,41 +115,43 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 && self.looks_up(slot, id)
                 && self.knows_nothing_of(slot)
             {
-                self.routing.rest(id, now);
+                self.global.routing.rest(id, now);
                 continue;
             }
             let site = match target {
                 Target::Slot(slot) if self.machine.serves(slot) => {
                     // What a leader puts into its own log it need not send again.
                     let numbered = !self.leads();
-                    if let Some((body, deadline)) = self.routing.go_here(id, numbered) {
+                    if let Some((body, deadline)) = self.global.routing.go_here(id, numbered) {
                         self.take_here(Origin::Routed { id, in_doubt: false }, body, deadline);
                     }
                     continue;
                 }
-                Target::Slot(slot) => match self.holder_elsewhere(slot, self.routing.returns(id)) {
-                    // It is on its way, or its owner is unknown: wait.
-                    None => {
-                        self.routing.rest(id, now);
-                        continue;
-                    }
-                    Some(_) if matches!(origin, Origin::Across { .. }) => {
-                        if self.answers_as_backup(id, slot) {
+                Target::Slot(slot) => {
+                    match self.holder_elsewhere(slot, self.global.routing.returns(id)) {
+                        // It is on its way, or its owner is unknown: wait.
+                        None => {
+                            self.global.routing.rest(id, now);
                             continue;
                         }
-                        let not_here = Err(Failure::Refused(Refusal::NotHeld(slot)));
-                        let settled = self.routing.end(id, not_here);
-                        self.settle(settled.into_iter().collect());
-                        continue;
+                        Some(_) if matches!(origin, Origin::Across { .. }) => {
+                            if self.answers_as_backup(id, slot) {
+                                continue;
+                            }
+                            let not_here = Err(Failure::Refused(Refusal::NotHeld(slot)));
+                            let settled = self.global.routing.end(id, not_here);
+                            self.settle(settled.into_iter().collect());
+                            continue;
+                        }
+                        Some(site) if self.reads_from_backup(id, slot, site) => continue,
+                        // It serves nothing; the takers are not decided.
+                        Some(site) if self.is_taken_for_lost(site) => {
+                            self.global.routing.rest(id, now);
+                            continue;
+                        }
+                        Some(site) => site,
                     }
-                    Some(site) if self.reads_from_backup(id, slot, site) => continue,
-                    // It serves nothing; the takers are not decided.
-                    Some(site) if self.is_taken_for_lost(site) => {
-                        self.routing.rest(id, now);
-                        continue;
-                    }
-                    Some(site) => site,
-                },
+                }
                 Target::Site(site) => site,
             };
             self.send_request_to(site, id);
@@ -159,15 +161,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn send_request_to(&mut self, site: SiteId, id: u64) {
         let now = self.now.monotonic;
         let nodes = self.nodes_of(site);
-        let Some(node) = self.routing.node_of(site, &nodes) else {
-            return self.routing.rest(id, now);
+        let Some(node) = self.global.routing.node_of(site, &nodes) else {
+            return self.global.routing.rest(id, now);
         };
-        self.reach.asked(site, now);
+        self.deployment.reach.asked(site, now);
         self.note_write(id);
         self.take_index(id);
-        if let Some(mut request) = self.routing.go_away(id, site, node, now) {
+        if let Some(mut request) = self.global.routing.go_away(id, site, node, now) {
             request.known = self.known_copy(id);
-            self.outbox.push(site, node, request);
+            self.deployment.outbox.push(site, node, request);
         }
     }
 
@@ -178,7 +180,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// may end at a site that handed the slot to one that is gone.
     pub(super) fn holder_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
         let member = self.machine.membership()?;
-        let map = &self.routing.map;
+        let map = &self.global.routing.map;
         // Only the token shows that it is here: on the ring this site may be the one to ask.
         let has_token = !matches!(self.machine.token(slot), Token::Never | Token::Gone { .. });
         let guess = map.guess(slot).filter(|_| !has_token);
@@ -194,7 +196,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some(site) if returns < STRAY || returns.is_multiple_of(2) => Some(site),
             _ => {
                 let turn = if best.is_some() { returns / 2 } else { returns };
-                let home = self.homes.of(slot).filter(|home| *home != member.own);
+                let home = self.global.homes.of(slot).filter(|home| *home != member.own);
                 let sites = member.registry.sites.iter().map(|site| site.id);
                 let others = sites.filter(|site| *site != member.own && Some(*site) != home);
                 let all: Vec<SiteId> = home.into_iter().chain(others).collect();
@@ -204,13 +206,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn knows_nothing_of(&self, slot: Slot) -> bool {
-        !self.routing.map.knows(slot)
+        !self.global.routing.map.knows(slot)
     }
 
     /// The leaders of the sites that this node has messages from, its own among them.
     pub fn leaders(&self) -> BTreeMap<SiteId, NodeId> {
-        let mut leaders = self.routing.leaders().clone();
-        if let (Some(member), Some(leader)) = (self.machine.membership(), self.raft.leader()) {
+        let mut leaders = self.global.routing.leaders().clone();
+        if let (Some(member), Some(leader)) =
+            (self.machine.membership(), self.replica.raft.leader())
+        {
             leaders.insert(member.own, leader);
         }
         leaders
@@ -225,7 +229,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     // ---- what comes in -----------------------------------------------------------------------------
 
     pub(super) fn take_across(&mut self, site: SiteId, node: NodeId, message: Across) {
-        self.reach.heard(site, self.now.monotonic);
+        self.deployment.reach.heard(site, self.now.monotonic);
         if let Some(say) = self.is_of_known_registry(site, node, message) {
             self.take_say(site, node, say);
         }
@@ -258,7 +262,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let origin = Origin::Across { site, node, id: request.id, in_doubt: false, slot };
         let failure = match decoded {
-            Ok(request) if self.removed => {
+            Ok(request) if self.replica.removed => {
                 drop(request);
                 "it was removed from its site"
             }
@@ -267,7 +271,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
                 let deadline = self.now.monotonic + deadline;
                 self.take_any(origin, request.body, deadline);
-                return self.routing.note_asker(origin, known);
+                return self.global.routing.note_asker(origin, known);
             }
             Ok(_) => "it takes no such request from another site",
             Err(_) => "its version does not know this request",
@@ -279,15 +283,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let leads = answered.leader == node.0;
         let now = self.now.monotonic;
         if answered.leader != 0 {
-            self.routing.learn_leader(site, NodeId(answered.leader));
+            self.global.routing.learn_leader(site, NodeId(answered.leader));
         }
         let mut settled = Vec::new();
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
             let hint = self.hint_told((SiteId(answer.holder), answer.known_epoch()));
             let told = Told { outcome, served: take_failover(answer.served), leads };
-            if let Some(outcome) = self.routing.hold(answer.id, told) {
-                settled.extend(self.routing.answered(answer.id, outcome, hint, now));
+            if let Some(outcome) = self.global.routing.hold(answer.id, told) {
+                settled.extend(self.global.routing.answered(answer.id, outcome, hint, now));
             }
         }
         self.settle(settled);
@@ -310,16 +314,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A site answered a read that went past the core that it does not hold a slot.
     pub(super) fn hear_moved(&mut self, moved: Moved) {
         let hint = self.hint_told(moved.holder);
-        self.routing.not_held(moved.slot, moved.by, hint, self.now.monotonic);
+        self.global.routing.not_held(moved.slot, moved.by, hint, self.now.monotonic);
     }
 
     /// A site has answered for a slot. If the map has another owner, or none, this site is asked
     /// from now on, until there is a fact.
     pub(super) fn learn_by_detour(&mut self, slot: Slot, site: SiteId) {
-        let map = &self.routing.map;
+        let map = &self.global.routing.map;
         let known = map.guess(slot).or_else(|| map.fact(slot).map(|fact| fact.owner));
         if known != Some(site) {
-            self.routing.guess(slot, site);
+            self.global.routing.guess(slot, site);
         }
     }
 
@@ -359,16 +363,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // One that is gone is of no use to the sender.
         let member = self.machine.membership()?;
         let is_there = |site: &SiteId| *site != member.own && member.registry.site(*site).is_some();
-        let map = &self.routing.map;
+        let map = &self.global.routing.map;
         let guess = map.guess(slot).filter(is_there).map(|site| (site, GUESSED));
         let fact = map.fact(slot).filter(|fact| is_there(&fact.owner));
         let known = guess.or(fact.map(|fact| (fact.owner, fact.epoch)));
         // A slot without a registered owner is at its home.
-        known.or_else(|| Some((self.homes.of(slot)?, GUESSED)))
+        known.or_else(|| Some((self.global.homes.of(slot)?, GUESSED)))
     }
 
     pub(super) fn push_answer(&mut self, site: SiteId, node: NodeId, answer: AnswerAcross) {
-        self.outbox.answers.entry((site, node)).or_default().push(answer);
+        self.deployment.outbox.answers.entry((site, node)).or_default().push(answer);
     }
 
     pub(super) fn across_lost(&mut self, site: SiteId, node: NodeId) {
@@ -383,7 +387,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// decided by one request: a busy one answers late.
     pub(super) fn turn_from_silent(&mut self) {
         let now = self.now.monotonic;
-        let lost = self.reach.lost(now);
+        let lost = self.deployment.reach.lost(now);
         self.turn_from(|site, _, since| match since + PATIENCE <= now {
             false => Contact::Recent,
             true if lost.contains(&site) => Contact::Lost,
@@ -393,13 +397,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn turn_from(&mut self, contact: impl Fn(SiteId, NodeId, Duration) -> Contact) {
         let mut settled = Vec::new();
-        let (silent, awaited) = self.routing.unanswered(contact, &mut settled);
+        let (silent, awaited) = self.global.routing.unanswered(contact, &mut settled);
         for (site, node) in silent {
             let nodes = self.nodes_of(site);
-            self.routing.turn_from(site, node, &nodes);
+            self.global.routing.turn_from(site, node, &nodes);
         }
         for site in awaited {
-            self.reach.asked(site, self.now.monotonic);
+            self.deployment.reach.asked(site, self.now.monotonic);
         }
         self.settle(settled);
     }
@@ -413,11 +417,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Sends what has gathered.
     pub(super) fn send_across(&mut self) {
-        let leader = self.raft.leader().map_or(0, |leader| leader.0);
-        for ((site, node), answers) in std::mem::take(&mut self.outbox.answers) {
+        let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
+        for ((site, node), answers) in std::mem::take(&mut self.deployment.outbox.answers) {
             self.say_across(site, node, AcrossSay::Answered(AnsweredAcross { answers, leader }));
         }
-        for ((site, node), requests) in std::mem::take(&mut self.outbox.requests) {
+        for ((site, node), requests) in std::mem::take(&mut self.deployment.outbox.requests) {
             self.say_across(site, node, AcrossSay::Forward(Forward { requests }));
         }
     }

@@ -3,9 +3,8 @@
 use super::machine;
 use super::membership;
 use super::moments;
-use super::raft::{Committed, Content, Role};
+use super::raft::{Committed, Content};
 use super::reads::LEASE_MARGIN;
-use super::transfer::Taking;
 use super::trial::Bug;
 use super::{Origin, Output, ReadGate, Site};
 use bytes::Bytes;
@@ -21,27 +20,27 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What a tick of time brings beside raft's own part.
     pub(super) fn on_tick(&mut self) {
         let now = self.now.monotonic;
-        self.heard.tick(&self.members);
+        self.replica.heard.tick(&self.replica.members);
         let mut settled = Vec::new();
-        self.writes.give_up(now, &mut settled);
-        self.forwarding.give_up(now, &mut settled);
-        self.membership.give_up(now, self.options.node, self.leads(), &mut settled);
-        self.handover.give_up(now, &mut settled);
-        for origin in self.reads.give_up(now) {
+        self.replica.writes.give_up(now, &mut settled);
+        self.replica.forwarding.give_up(now, &mut settled);
+        self.replica.membership.give_up(now, self.options.node, self.leads(), &mut settled);
+        self.replica.handover.give_up(now, &mut settled);
+        for origin in self.replica.reads.give_up(now) {
             settled.push((origin, Err(Failure::NoLeader)));
         }
         self.settle(settled);
         self.tick_deployment();
         if self.leads() {
             self.offer_again();
-            if self.rare.happens() && !self.writing_snapshot && !self.options.witness {
+            if self.rare.happens() && !self.snapshots.is_writing && !self.options.witness {
                 self.write_snapshot();
             }
         }
         if self.rare.happens() {
             // As if the link to the leader had broken: what was sent is sent again.
             let mut settled = Vec::new();
-            self.forwarding.lost(&mut settled);
+            self.replica.forwarding.lost(&mut settled);
             self.settle(settled);
         }
         if self.options.witness && self.leads() {
@@ -52,15 +51,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A witness that had to lead, or a leader that is to be removed, hands over to the data node
     /// that holds most of the log.
     pub(super) fn hand_over(&mut self) {
-        if self.raft.is_transferring() {
+        if self.replica.raft.is_transferring() {
             return;
         }
         let own = self.options.node.0;
-        let others = self.members.nodes.iter().filter(|member| member.node != own);
+        let others = self.replica.members.nodes.iter().filter(|member| member.node != own);
         let able = others.filter(|member| !member.witness);
-        let able = able.filter(|member| self.members.voters.contains(&member.node));
+        let able = able.filter(|member| self.replica.members.voters.contains(&member.node));
         let reached = able.filter_map(|member| {
-            let (matched, active) = self.raft.progress(NodeId(member.node))?;
+            let (matched, active) = self.replica.raft.progress(NodeId(member.node))?;
             active.then_some((matched, member.node))
         });
         if let Some((_, node)) = reached.max() {
@@ -70,15 +69,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn transfer_to(&mut self, node: NodeId) {
         if !self.options.planted.is(Bug::LeaseThroughHandover) {
-            self.lease_until = None;
-            self.lease_barred_term = self.raft.term();
+            self.replica.lease_until = None;
+            self.replica.lease_barred_term = self.replica.raft.term();
         }
-        self.raft.transfer_to(node);
-    }
-
-    /// Whether leadership is being handed over, which ends a lease.
-    fn is_giving_way(&self) -> bool {
-        self.raft.is_transferring() && !self.options.planted.is(Bug::LeaseThroughHandover)
+        self.replica.raft.transfer_to(node);
     }
 
     /// Everything that can happen now happens; what must be done outside goes to `outputs`.
@@ -92,7 +86,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.run_job(JobName::Mirror);
         self.propose_writes();
         self.begin_reads();
-        while let Some(effects) = self.raft.ready() {
+        while let Some(effects) = self.replica.raft.ready() {
             // What goes to others leaves first: their disks and ours then work at the same time.
             for message in effects.send {
                 let to = NodeId(message.to);
@@ -107,13 +101,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return;
             }
         }
-        while let Some(reads) = self.reads.take_ready(self.applied) {
+        while let Some(reads) = self.replica.reads.take_ready(self.replica.applied) {
             reads.into_iter().for_each(|read| self.answer_read(read));
         }
         self.hand_out_answers();
-        let due = self.reads.take_due(self.machine.log_time_ms());
+        let due = self.replica.reads.take_due(self.machine.log_time_ms());
         due.into_iter().for_each(|read| self.answer_read(read));
-        if self.raft.take_snapshot_wanted() && !self.writing_snapshot {
+        if self.replica.raft.take_snapshot_wanted() && !self.snapshots.is_writing {
             self.write_snapshot();
         }
         self.want_chunk();
@@ -126,54 +120,54 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Moves requests to where the leader is now.
     pub(super) fn follow_leadership(&mut self) {
-        let led_by = (self.raft.leader(), self.raft.term());
-        if led_by != self.led_by {
-            self.led_by = led_by;
+        let led_by = (self.replica.raft.leader(), self.replica.raft.term());
+        if led_by != self.replica.led_by {
+            self.replica.led_by = led_by;
             self.jobs.begin();
-            self.lease_until = None;
-            self.tick_proposed = false;
+            self.replica.lease_until = None;
+            self.replica.tick_proposed = false;
             let mut settled = Vec::new();
-            self.forwarding.lost(&mut settled);
+            self.replica.forwarding.lost(&mut settled);
             if !self.leads() {
                 self.ask_next_leader_to_remove_us();
             }
-            self.membership.give_up(
+            self.replica.membership.give_up(
                 self.now.monotonic,
                 self.options.node,
                 self.leads(),
                 &mut settled,
             );
             self.settle(settled);
-            self.reads.ask_again();
-            self.heard.begin();
+            self.replica.reads.ask_again();
+            self.replica.heard.begin();
         }
-        let transferring = self.raft.is_transferring();
+        let transferring = self.replica.raft.is_transferring();
         let mut settled = Vec::new();
-        self.handover.follow(self.raft.leader(), transferring, &mut settled);
+        self.replica.handover.follow(self.replica.raft.leader(), transferring, &mut settled);
         self.settle(settled);
         if self.leads() {
-            for (origin, body, deadline) in self.forwarding.take_all() {
+            for (origin, body, deadline) in self.replica.forwarding.take_all() {
                 self.take_for_leader(origin, body, deadline);
             }
             return;
         }
-        if self.writes.is_idle() {
-            self.forwarding.nothing_taken();
+        if self.replica.writes.is_idle() {
+            self.replica.forwarding.nothing_taken();
         }
-        for (node, id) in self.writes.take_foreign() {
+        for (node, id) in self.replica.writes.take_foreign() {
             self.settle(vec![(Origin::Node { node, id }, Err(Failure::NoLeader))]);
         }
-        for write in self.writes.take_all() {
+        for write in self.replica.writes.take_all() {
             if write.origin == Origin::Nobody {
                 continue;
             }
             let body = Body::Write(write.command);
-            if let Err(refused) = self.forwarding.push(write.origin, body, write.deadline) {
+            if let Err(refused) = self.replica.forwarding.push(write.origin, body, write.deadline) {
                 self.settle(vec![refused]);
             }
         }
-        let (Some(leader), term) = self.led_by else { return };
-        let requests = self.forwarding.take_unsent(leader, term, self.now.monotonic);
+        let (Some(leader), term) = self.replica.led_by else { return };
+        let requests = self.replica.forwarding.take_unsent(leader, term, self.now.monotonic);
         if !requests.is_empty() {
             self.send(leader, Say::Forward(peer::Forward { requests }));
         }
@@ -183,7 +177,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn ask_next_leader_to_remove_us(&mut self) {
         let own = self.options.node;
         let mut settled = Vec::new();
-        for (origin, id, deadline) in self.membership.take_leaving(own) {
+        for (origin, id, deadline) in self.replica.membership.take_leaving(own) {
             // Whether it may go was found before leadership was handed over for it.
             let body = match id {
                 None => Body::ForceRemoveNode { node: own },
@@ -192,35 +186,35 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     Body::Operator { id, command }
                 }
             };
-            settled.extend(self.forwarding.push(origin, body, deadline).err());
+            settled.extend(self.replica.forwarding.push(origin, body, deadline).err());
         }
         self.settle(settled);
     }
 
     pub(super) fn drive_membership(&mut self) {
-        if !self.leads() || self.raft.members_change_pending() {
+        if !self.leads() || self.replica.raft.members_change_pending() {
             return;
         }
         let mut settled = Vec::new();
         let now = self.now.monotonic;
-        let mut membership = std::mem::take(&mut self.membership);
+        let mut membership = std::mem::take(&mut self.replica.membership);
         let is_alive = |node| self.is_alive(node);
-        let wanted = membership.next(&self.members, now, is_alive, &mut settled);
-        self.membership = membership;
+        let wanted = membership.next(&self.replica.members, now, is_alive, &mut settled);
+        self.replica.membership = membership;
         self.settle(settled);
         if wanted.as_ref().is_some_and(|change| membership::removes(change, self.options.node)) {
             return self.hand_over();
         }
         let change = wanted.or_else(|| {
-            membership::promotion(&self.members, |node| {
-                let committed = self.raft.committed_index();
-                self.raft.progress(node).is_some_and(|(matched, active)| {
+            membership::promotion(&self.replica.members, |node| {
+                let committed = self.replica.raft.committed_index();
+                self.replica.raft.progress(node).is_some_and(|(matched, active)| {
                     active && matched > 0 && matched + membership::CAUGHT_UP_ENTRIES >= committed
                 })
             })
         });
         if let Some(change) = change {
-            self.raft.propose_members(&change);
+            self.replica.raft.propose_members(&change);
         }
     }
 
@@ -232,26 +226,28 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.propose_tick();
         // The leader before may have let more time into the log than was applied here: until that is
         // known, a moment by the wall clock would become one that has passed.
-        if self.machine.applied().term != self.raft.term() && self.writes.name_moments() {
+        if self.machine.applied().term != self.replica.raft.term()
+            && self.replica.writes.name_moments()
+        {
             return;
         }
-        while self.writes.waiting() > 0 && !self.raft.is_persisting() {
+        while self.replica.writes.waiting() > 0 && !self.replica.raft.is_persisting() {
             let count_max = if self.rare.happens() { 1 } else { limits::BATCH_COMMANDS_MAX };
-            let wall_ahead_ms = self.log_clock.wall_ahead_ms();
-            let (mut batch, encoder) = self.writes.take_batch(count_max, wall_ahead_ms);
-            let log_time_ms = self.log_clock.now_ms();
-            let Some((index, term)) = self.raft.propose(encoder.finish(log_time_ms)) else {
-                return self.writes.put_back(batch);
+            let wall_ahead_ms = self.replica.log_clock.wall_ahead_ms();
+            let (mut batch, encoder) = self.replica.writes.take_batch(count_max, wall_ahead_ms);
+            let log_time_ms = self.replica.log_clock.now_ms();
+            let Some((index, term)) = self.replica.raft.propose(encoder.finish(log_time_ms)) else {
+                return self.replica.writes.put_back(batch);
             };
-            self.log_clock.reached(log_time_ms);
+            self.replica.log_clock.reached(log_time_ms);
             batch.batch.log_time_ms = log_time_ms;
             if self.options.planted.is(Bug::AcknowledgeBeforeQuorum) {
                 let mut settled = Vec::new();
                 batch.acknowledge_puts(index, &mut settled);
                 self.settle(settled);
             }
-            self.writes.proposed(index, term, batch);
-            if self.writes.waiting() < count_max {
+            self.replica.writes.proposed(index, term, batch);
+            if self.replica.writes.waiting() < count_max {
                 return;
             }
         }
@@ -260,63 +256,62 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Lets time into the log when a key's time has come, or something waits to be trimmed, or nothing
     /// has been in it for long.
     pub(super) fn propose_tick(&mut self) {
-        let at = [self.machine.tick_due_ms(), self.log_clock.idle_until_ms()];
-        let due = at.into_iter().flatten().any(|at| at <= self.log_clock.now_ms());
-        if !due || self.tick_proposed || self.disk_full.is_some() {
+        let at = [self.machine.tick_due_ms(), self.replica.log_clock.idle_until_ms()];
+        let due = at.into_iter().flatten().any(|at| at <= self.replica.log_clock.now_ms());
+        if !due || self.replica.tick_proposed || self.replica.disk_full.is_some() {
             return;
         }
-        self.tick_proposed = true;
+        self.replica.tick_proposed = true;
         let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
         self.take_write(Origin::Nobody, Command::Tick, deadline);
     }
 
     pub(super) fn begin_reads(&mut self) {
         if self.rare.happens() {
-            self.reads.ask_again();
+            self.replica.reads.ask_again();
         }
-        if self.leads() && !self.raft.committed_in_term() {
+        if self.leads() && !self.replica.raft.committed_in_term() {
             return;
         }
         let patience = self.options.heartbeat();
-        if let Some(round) = self.reads.next_round(self.now.monotonic, patience) {
-            self.raft.read_index(round);
+        if let Some(round) = self.replica.reads.next_round(self.now.monotonic, patience) {
+            self.replica.raft.read_index(round);
         }
     }
 
     pub(super) fn round_confirmed(&mut self, round: u64, index: u64) {
-        let Some(started) = self.reads.confirmed(round, index) else { return };
-        if self.leads() && self.lease_barred_term != self.raft.term() {
+        let Some(started) = self.replica.reads.confirmed(round, index) else { return };
+        if self.leads() && self.replica.lease_barred_term != self.replica.raft.term() {
             // A follower may count the rest of a tick as a whole one.
             let refused = self.options.election_timeout().saturating_sub(self.options.tick);
             let span = match self.options.planted.is(Bug::LeaseWithoutMargin) {
                 true => self.options.election_timeout(),
                 false => refused.mul_f64(1.0 - LEASE_MARGIN),
             };
-            self.lease_until = Some(started + span);
+            self.replica.lease_until = Some(started + span);
         }
     }
 
     pub(super) fn apply(&mut self, committed: Vec<Committed>) {
-        if self.incoming.as_ref().is_some_and(|incoming| matches!(incoming.taking, Taking::Loading))
-        {
-            return self.held.extend(committed);
+        if self.snapshots.is_loading() {
+            return self.replica.held.extend(committed);
         }
         let (covered, committed): (Vec<_>, Vec<_>) =
-            committed.into_iter().partition(|entry| entry.index <= self.applied);
+            committed.into_iter().partition(|entry| entry.index <= self.replica.applied);
         self.reconfigure(&covered);
         if let Some(last) = covered.last() {
-            self.raft.applied(last.index);
+            self.replica.raft.applied(last.index);
         }
         let Some(last) = committed.last() else { return };
         let last = last.index;
         if let Err(error) = self.apply_to_machine(committed) {
             return self.fail(error);
         }
-        self.applied = last;
-        self.raft.applied(last);
-        if self.incoming.as_ref().is_some_and(|incoming| incoming.index <= last) {
+        self.replica.applied = last;
+        self.replica.raft.applied(last);
+        if self.snapshots.incoming.as_ref().is_some_and(|incoming| incoming.index <= last) {
             // The entries came after all, by another leader perhaps: the snapshot is old.
-            self.incoming = None;
+            self.snapshots.incoming = None;
         }
         self.outputs.push_back(Output::Applied);
         self.follow_deployment();
@@ -328,7 +323,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn reconfigure(&mut self, covered: &[Committed]) {
         for entry in covered {
             if let Content::Members(change) = &entry.content {
-                self.raft.apply_members(&mut self.members.clone(), change, entry.index);
+                self.replica.raft.apply_members(
+                    &mut self.replica.members.clone(),
+                    change,
+                    entry.index,
+                );
             }
         }
     }
@@ -339,15 +338,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let Committed { index, term, content } = one;
             let (batch, members) = match content {
                 Content::Commands(payload) => {
-                    self.log_bytes += payload.len() as u64;
+                    self.snapshots.log_bytes += payload.len() as u64;
                     (self.read_batch(index, term, payload)?, None)
                 }
                 Content::Members(change) => {
-                    self.raft.apply_members(&mut self.members, &change, index);
+                    self.replica.raft.apply_members(&mut self.replica.members, &change, index);
                     // Before the change is durable: after a restart this node finds it again.
                     self.check_own_life()?;
                     self.members_changed();
-                    (None, Some(Bytes::from(self.members.encode_to_vec())))
+                    (None, Some(Bytes::from(self.replica.members.encode_to_vec())))
                 }
             };
             decoded.push((index, term, batch, members));
@@ -357,14 +356,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             .map(|(index, term, batch, members)| machine::Committed {
                 index: *index,
                 term: *term,
-                batch: self.writes.batch_of(*index, *term).or(batch.as_ref()),
+                batch: self.replica.writes.batch_of(*index, *term).or(batch.as_ref()),
                 members: members.clone(),
             })
             .collect();
-        let mut answers = Vec::with_capacity(self.writes.in_flight());
+        let mut answers = Vec::with_capacity(self.replica.writes.in_flight());
         self.machine.apply(&entries, &mut answers).map_err(|error| error.to_string())?;
-        self.log_clock.reached(self.machine.log_time_ms());
-        let (now_ms, wall_ahead_ms) = (self.log_clock.now_ms(), self.log_clock.wall_ahead_ms());
+        self.replica.log_clock.reached(self.machine.log_time_ms());
+        let (now_ms, wall_ahead_ms) =
+            (self.replica.log_clock.now_ms(), self.replica.log_clock.wall_ahead_ms());
         for answer in answers.iter_mut().flatten() {
             moments::for_others(answer, now_ms, wall_ahead_ms);
         }
@@ -376,9 +376,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::with_capacity(answers.len());
         let mut answers = answers.into_iter();
         for (index, term, count, has_tick) in applied {
-            self.tick_proposed &= !has_tick;
+            self.replica.tick_proposed &= !has_tick;
             let mut of_entry = answers.by_ref().take(count);
-            self.writes.applied(index, term, &mut of_entry, &mut settled);
+            self.replica.writes.applied(index, term, &mut of_entry, &mut settled);
             of_entry.for_each(drop);
         }
         self.settle(settled);
@@ -392,7 +392,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         term: u64,
         payload: Bytes,
     ) -> Result<Option<entry::Batch>, String> {
-        if payload.is_empty() || self.options.witness || self.writes.batch_of(index, term).is_some()
+        if payload.is_empty()
+            || self.options.witness
+            || self.replica.writes.batch_of(index, term).is_some()
         {
             return Ok(None);
         }
@@ -401,55 +403,30 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn members_changed(&mut self) {
-        self.raft.know_members(&self.members);
-        self.outputs.push_back(Output::Members(self.members.clone()));
-        let listed = membership::find(&self.members, self.options.node).is_some();
-        self.removed = !listed && !self.members.nodes.is_empty();
+        self.replica.raft.know_members(&self.replica.members);
+        self.outputs.push_back(Output::Members(self.replica.members.clone()));
+        let listed = membership::find(&self.replica.members, self.options.node).is_some();
+        self.replica.removed = !listed && !self.replica.members.nodes.is_empty();
         self.move_gate();
     }
 
     pub(super) fn move_gate(&mut self) {
-        let loading = self
-            .incoming
-            .as_ref()
-            .is_some_and(|incoming| matches!(incoming.taking, Taking::Loading));
-        let gate = if loading || self.options.witness || self.removed || self.failed {
+        let holds_data = !self.snapshots.is_loading() && !self.options.witness;
+        let gate = if !holds_data || self.replica.removed || self.failed {
             ReadGate::Closed
-        } else if self.has_applied_all() {
-            self.leads_for_sure()
+        } else if self.replica.has_applied_all(&self.options) {
+            self.replica.leads_for_sure(&self.options)
         } else {
             ReadGate::Stale
         };
-        self.gate.set(gate);
-    }
-
-    /// Whether it is certain, without a question, that no other node leads: by what gate this
-    /// node's reads could go if its state were as far as its log.
-    pub(super) fn leads_for_sure(&self) -> ReadGate {
-        let only_voter =
-            self.members.voters == [self.options.node.0] && self.members.voters_outgoing.is_empty();
-        if !self.leads() || !self.raft.committed_in_term() {
-            ReadGate::Stale
-        } else if only_voter && !self.raft.members_change_pending() {
-            ReadGate::Open
-        } else {
-            let until = self.lease_until.filter(|_| !self.is_giving_way());
-            until.map_or(ReadGate::Stale, ReadGate::Lease)
-        }
+        self.replica.gate.set(gate);
     }
 
     /// Whether nothing but a key's expiry can happen without an input.
     pub(super) fn is_quiet(&self) -> bool {
-        self.raft.role() == Role::Leader
-            && self.members.voters == [self.options.node.0]
-            && self.members.learners.is_empty()
-            && self.members.voters_outgoing.is_empty()
-            && self.writes.is_idle()
-            && self.reads.is_idle()
-            && self.forwarding.is_idle()
-            && self.routing.is_idle()
+        self.replica.is_quiet(&self.options)
+            && self.global.routing.is_idle()
             && self.is_alone()
-            && self.changes.is_idle()
-            && self.membership.is_idle()
+            && self.deployment.changes.is_idle()
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Promotion {
 
 /// What a node has of mirrors beside its state.
 #[derive(Debug, Default)]
-pub(super) struct Backups {
+pub(crate) struct Backups {
     pub(super) failovers: FailoverJobs,
     open_since: OpenSince,
     /// Of each decision of a failover the version of the registry in which this leader first saw it, in
@@ -111,23 +111,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// The registry is another one: so may be this site's backup.
     pub(super) fn follow_backup(&mut self) {
-        self.backup = self.own_backup();
+        self.global.backup = self.own_backup();
     }
 
     pub(super) fn tick_backups(&mut self) {
         self.tick_reach();
         self.drive_failovers();
         let now = self.now.monotonic;
-        if !self.leads() || self.backups.next_news > now {
+        if !self.leads() || self.global.backups.next_news > now {
             return;
         }
-        self.backups.next_news = now + NEWS_INTERVAL;
+        self.global.backups.next_news = now + NEWS_INTERVAL;
         self.ask_for_copies();
         self.run_job(JobName::Reclaim);
         let Some(progress) = self.jobs.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let nodes = self.nodes_of(own.to);
-        if let Some(node) = self.routing.node_of(own.to, &nodes) {
+        if let Some(node) = self.global.routing.node_of(own.to, &nodes) {
             let news = MirrorNews { number: own.number, behind: progress.behind };
             self.say_across(own.to, node, AcrossSay::Mirror(news));
         }
@@ -144,24 +144,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if known != Some(news.number) {
             return;
         }
-        let heard = self.backups.heard.entry(site).or_insert((news.number, 0, 0));
+        let heard = self.global.backups.heard.entry(site).or_insert((news.number, 0, 0));
         if heard.0 != news.number {
             *heard = (news.number, 0, 0);
         }
         heard.2 = news.behind;
         if news.behind == 0 {
-            heard.1 = self.log_clock.now_ms();
+            heard.1 = self.replica.log_clock.now_ms();
         }
     }
 
     /// When a mirror was last in step, by this node's wall clock; 0: never.
     fn in_step_ms(&self, from: SiteId) -> u64 {
         let Some(mirror) = self.machine.mirrors().get(&from) else { return 0 };
-        let heard = self.backups.heard.get(&from).filter(|heard| heard.0 == mirror.number);
+        let heard = self.global.backups.heard.get(&from).filter(|heard| heard.0 == mirror.number);
         match heard.map_or(0, |heard| heard.1).max(mirror.in_step_ms) {
             0 => 0,
             at_ms => {
-                let age_ms = self.log_clock.now_ms().saturating_sub(at_ms);
+                let age_ms = self.replica.log_clock.now_ms().saturating_sub(at_ms);
                 self.now.wall_ms.saturating_sub(age_ms).max(1)
             }
         }
@@ -177,7 +177,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The mirrors of other sites that are kept here.
     pub fn mirrors_kept(&self) -> Vec<Kept> {
         let kept = |(from, mirror): (&SiteId, &super::machine::mirrors::Mirror)| {
-            let heard = self.backups.heard.get(from).filter(|heard| heard.0 == mirror.number);
+            let heard =
+                self.global.backups.heard.get(from).filter(|heard| heard.0 == mirror.number);
             Kept {
                 from: *from,
                 holds: mirror.holds,
@@ -196,8 +197,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Handles a stale read of a slot if its holder is silent. Returns whether it did.
     pub(super) fn reads_from_backup(&mut self, id: u64, slot: Slot, holder: SiteId) -> bool {
         let now = self.now.monotonic;
-        let Some((keyspace, query)) = self.routing.stale_read(id) else { return false };
-        if !self.reach.is_silent(holder, now) {
+        let Some((keyspace, query)) = self.global.routing.stale_read(id) else { return false };
+        if !self.deployment.reach.is_silent(holder, now) {
             return false;
         }
         let Some(member) = self.machine.membership() else { return false };
@@ -208,19 +209,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 match answer {
                     Err(Failure::Refused(Refusal::NotHeld(of))) if of == slot => false,
                     outcome => {
-                        let settled = self.routing.end(id, outcome);
+                        let settled = self.global.routing.end(id, outcome);
                         self.settle(settled.into_iter().collect());
                         true
                     }
                 }
             }
-            Some(backup) if backup != own && !self.reach.is_silent(backup, now) => {
+            Some(backup) if backup != own && !self.deployment.reach.is_silent(backup, now) => {
                 let nodes = self.nodes_of(backup);
-                let Some(node) = self.routing.node_of(backup, &nodes) else { return false };
-                self.reach.asked(backup, now);
-                let sent = self.routing.go_to_backup(id, backup, node, now);
+                let Some(node) = self.global.routing.node_of(backup, &nodes) else { return false };
+                self.deployment.reach.asked(backup, now);
+                let sent = self.global.routing.go_to_backup(id, backup, node, now);
                 if let Some(request) = sent {
-                    self.outbox.push(backup, node, request);
+                    self.deployment.outbox.push(backup, node, request);
                 }
                 true
             }
@@ -232,18 +233,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// to; otherwise the slot is simply not here.
     pub(super) fn answers_as_backup(&mut self, id: u64, slot: Slot) -> bool {
         let now = self.now.monotonic;
-        let Some((keyspace, query)) = self.routing.backup_read(id) else { return false };
+        let Some((keyspace, query)) = self.global.routing.backup_read(id) else { return false };
         let Some(holder) = self.machine.mirror_of(slot) else { return false };
-        if self.options.witness || self.reach.is_heard(holder, now) {
+        if self.options.witness || self.deployment.reach.is_heard(holder, now) {
             return false;
         }
-        if !self.reach.is_silent(holder, now) {
+        if !self.deployment.reach.is_silent(holder, now) {
             self.ask_alive(holder);
-            self.routing.rest(id, now);
+            self.global.routing.rest(id, now);
             return true;
         }
         let outcome = self.answer_from_mirror(holder, keyspace, &query);
-        let settled = self.routing.end(id, outcome);
+        let settled = self.global.routing.end(id, outcome);
         self.settle(settled.into_iter().collect());
         true
     }
@@ -256,7 +257,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) -> Result<Answer, Failure> {
         let outcome = match self.machine.ask_mirror(from, keyspace, query) {
             Ok(mut answer) => {
-                let (now_ms, ahead) = (self.log_clock.now_ms(), self.log_clock.wall_ahead_ms());
+                let (now_ms, ahead) =
+                    (self.replica.log_clock.now_ms(), self.replica.log_clock.wall_ahead_ms());
                 moments::for_others(&mut answer, now_ms, ahead);
                 Ok(answer)
             }
@@ -285,7 +287,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) -> Result<Target, Refusal> {
         let member = self.machine.membership().ok_or(Refusal::NoDeployment)?;
         let by = by.or_else(|| backup_of(&member.registry, lost));
-        let by = by.filter(|site| !self.reach.is_silent(*site, self.now.monotonic));
+        let by = by.filter(|site| !self.deployment.reach.is_silent(*site, self.now.monotonic));
         Ok(Target::Site(by.filter(|site| *site != lost).unwrap_or(member.own)))
     }
 
@@ -309,7 +311,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn drive_failovers(&mut self) {
-        let lost = self.backups.failovers.lost_sites();
+        let lost = self.global.backups.failovers.lost_sites();
         if !lost.is_empty() {
             let mut effects = Vec::new();
             if self.leads() {
@@ -317,13 +319,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.with_failovers(lost, |jobs, view| effects.extend(jobs.poll(lost, view)));
                 }
             } else {
-                effects = self.backups.failovers.drop_all();
+                effects = self.global.backups.failovers.drop_all();
             }
             effects.into_iter().for_each(|effect| self.perform_failover(effect));
         }
         match self.leads() {
             true => self.tend_failovers(),
-            false => self.backups.open_since.forget(),
+            false => self.global.backups.open_since.forget(),
         }
     }
 
@@ -331,8 +333,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn failovers_known(&self) -> Vec<(Ballot, Vec<SiteId>)> {
         let Some(member) = self.machine.membership() else { return Vec::new() };
         let sites = member.registry.sites.iter().map(|site| site.id);
-        let knows =
-            |site: &SiteId, decided| *site == member.own || self.versions.has(*site, decided);
+        let knows = |site: &SiteId, decided| {
+            *site == member.own || self.deployment.versions.has(*site, decided)
+        };
         let known = |decided| sites.clone().filter(|site| knows(site, decided)).collect();
         let decided = member.registry.failovers.decided.iter().map(|one| one.decided);
         decided.map(|decided| (decided, known(decided))).collect()
@@ -343,14 +346,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(member) = self.machine.membership() else { return };
         let (own, registry) = (member.own, member.registry.clone());
         if registry.failovers.is_empty() && registry.backups.promotion(own).is_none() {
-            self.backups.open_since.forget();
-            self.backups.seen_in.clear();
+            self.global.backups.open_since.forget();
+            self.global.backups.seen_in.clear();
             return;
         }
         let now = self.now.monotonic;
         let mut change = None;
         let opened = registry.failovers.open.as_ref().map(|open| open.opened);
-        let is_abandoned = self.backups.open_since.is_abandoned(opened, now);
+        let is_abandoned = self.global.backups.open_since.is_abandoned(opened, now);
         if let Some(open) = &registry.failovers.open {
             // A site that answers is not lost, whatever the failover states.
             if open.fences(own) || is_abandoned {
@@ -362,14 +365,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let is_there =
             |decided: &Ballot| registry.failovers.decided.iter().any(|one| one.decided == *decided);
-        self.backups
+        self.global
+            .backups
             .seen_in
             .retain(|decided, version| is_there(decided) && version.term == registry.version.term);
         let planted = of_rules(self.options.planted);
         for one in &registry.failovers.decided {
-            let seen_in = *self.backups.seen_in.entry(one.decided).or_insert(registry.version);
+            let seen_in =
+                *self.global.backups.seen_in.entry(one.decided).or_insert(registry.version);
             let listed = registry.sites.iter().map(|site| site.id);
-            let knows = |site: SiteId| site == own || self.versions.has(site, seen_in);
+            let knows = |site: SiteId| site == own || self.deployment.versions.has(site, seen_in);
             let taker = one.taken.first().map(|taken| taken.by);
             // One site makes the change; any other, if that one is gone.
             let is_first = one.decided.site == own
@@ -381,22 +386,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         if let Some(change) = change
-            && self.backups.next_change <= now
+            && self.global.backups.next_change <= now
         {
-            self.backups.next_change = now + NEWS_INTERVAL;
+            self.global.backups.next_change = now + NEWS_INTERVAL;
             self.change_registry(Origin::Nobody, change, now + 2 * NEWS_INTERVAL);
         }
     }
 
     pub(super) fn failover_answered(&mut self, id: u64, outcome: Result<Answer, Failure>) {
-        let Some(lost) = self.backups.failovers.lost_of(id) else { return };
+        let Some(lost) = self.global.backups.failovers.lost_of(id) else { return };
         let mut effects = Vec::new();
         self.with_failovers(lost, |jobs, view| effects = jobs.answered(id, outcome, view));
         effects.into_iter().for_each(|effect| self.perform_failover(effect));
     }
 
     fn with_failovers(&mut self, lost: SiteId, act: impl FnOnce(&mut FailoverJobs, &View<'_>)) {
-        let mut failovers = std::mem::take(&mut self.backups.failovers);
+        let mut failovers = std::mem::take(&mut self.global.backups.failovers);
         if let Some(member) = self.machine.membership() {
             let view = View {
                 now: self.now.monotonic,
@@ -404,11 +409,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 registry: &member.registry,
                 in_step_ms: self.in_step_ms(lost),
                 planted: of_rules(self.options.planted),
-                heard_since: &|site, since| self.reach.is_heard_since(site, since),
+                heard_since: &|site, since| self.deployment.reach.is_heard_since(site, since),
             };
             act(&mut failovers, &view);
         }
-        self.backups.failovers = failovers;
+        self.global.backups.failovers = failovers;
     }
 
     fn perform_failover(&mut self, effect: Effect) {

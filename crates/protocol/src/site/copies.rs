@@ -24,14 +24,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !matches!(origin, Origin::Client(_)) {
             return false;
         }
-        let Some(place) = self.cache.place(*keyspace, query) else { return false };
+        let Some(place) = self.global.cache.place(*keyspace, query) else { return false };
         if copied_key(query).is_none_or(|key| self.machine.serves(Slot::of_key(key))) {
             return false;
         }
         let answer = match consistency {
-            ReadConsistency::Stale => self.cache.stale(&place, self.now.monotonic),
+            ReadConsistency::Stale => self.global.cache.stale(&place, self.now.monotonic),
             ReadConsistency::Linearizable if self.options.planted.is(Bug::TrustCopies) => {
-                self.cache.trusted(&place)
+                self.global.cache.trusted(&place)
             }
             ReadConsistency::Linearizable | ReadConsistency::Backup => None,
         };
@@ -43,15 +43,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What goes along with a request to another site: the validator of this node's copy of its
     /// key, if that may be copied.
     pub(super) fn known_copy(&mut self, id: u64) -> Option<across::Validator> {
-        if !matches!(self.routing.origin(id)?, Origin::Client(_)) {
+        if !matches!(self.global.routing.origin(id)?, Origin::Client(_)) {
             return None;
         }
-        let Body::Read { keyspace, query, .. } = self.routing.body(id)? else { return None };
-        let place = self.cache.place(*keyspace, query)?;
-        let known = self.cache.known(&place).map(Validator::told);
-        let turn = self.cache.turn();
+        let Body::Read { keyspace, query, .. } = self.global.routing.body(id)? else { return None };
+        let place = self.global.cache.place(*keyspace, query)?;
+        let known = self.global.cache.known(&place).map(Validator::told);
+        let turn = self.global.cache.turn();
         let asked = Asked { place, since: self.now.monotonic, turn, anew: false };
-        let anew = self.routing.asks(id, asked);
+        let anew = self.global.routing.asks(id, asked);
         Some(known.filter(|_| !anew).unwrap_or_default())
     }
 
@@ -61,19 +61,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         answer: &AnswerAcross,
     ) -> Option<Result<Answer, Failure>> {
         let validator = answer.validator.and_then(Validator::heard);
-        let asked = self.routing.asked_there(answer.id).cloned();
+        let asked = self.global.routing.asked_there(answer.id).cloned();
         if answer.unchanged {
-            let copied = self.cache.confirmed(&asked?, validator?);
+            let copied = self.global.cache.confirmed(&asked?, validator?);
             if copied.is_none() {
-                self.routing.ask_anew(answer.id);
+                self.global.routing.ask_anew(answer.id);
             }
             return copied.map(Ok);
         }
         let outcome = entry::decode_reply(answer.outcome.clone()).ok()?;
         if let (Some(asked), Ok(_)) = (asked, &outcome) {
-            self.cache.missed();
+            self.global.cache.missed();
             if let Some(validator) = validator {
-                self.cache.keep(asked, validator, &answer.outcome);
+                self.global.cache.keep(asked, validator, &answer.outcome);
             }
         }
         self.note_write_there(answer.id);
@@ -82,14 +82,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A request leaves for another site: what it writes is not as it is copied here any more.
     pub(super) fn note_write(&mut self, id: u64) {
-        if let Some(body) = self.routing.body(id) {
-            note(&mut self.cache, body);
+        if let Some(body) = self.global.routing.body(id) {
+            note(&mut self.global.cache, body);
         }
     }
 
     fn note_write_there(&mut self, wire_id: u64) {
-        if let Some(body) = self.routing.body_there(wire_id) {
-            note(&mut self.cache, body);
+        if let Some(body) = self.global.routing.body_there(wire_id) {
+            note(&mut self.global.cache, body);
         }
     }
 
@@ -97,13 +97,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn clear_copies(&mut self, body: &Body) {
         match body {
             Body::Write(Command::Write { keyspace, write: Write::Clear, .. }) => {
-                self.cache.clear(*keyspace);
+                self.global.cache.clear(*keyspace);
             }
-            Body::Write(Command::ClearAll) => self.cache.clear_all(),
+            Body::Write(Command::ClearAll) => self.global.cache.clear_all(),
             Body::Write(Command::Transaction { steps, .. })
                 if steps.contains(&model::Step::Write(Write::ClearAll)) =>
             {
-                self.cache.clear_all();
+                self.global.cache.clear_all();
             }
             _ => {}
         }
@@ -112,7 +112,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Slots are held here now.
     pub(super) fn drop_copies_of(&mut self, held: &SlotEpochs) {
         for slot in held.0.iter().flat_map(|(slots, _)| slots.iter()) {
-            self.cache.drop_slot(slot);
+            self.global.cache.drop_slot(slot);
         }
     }
 
@@ -122,7 +122,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// it was found at. Both are looked at between two entries of the log, so at one moment.
     pub(super) fn answer_by_validator(&mut self, read: &WaitingRead) -> bool {
         let Origin::Routed { id, .. } = read.origin else { return false };
-        let Copies::Kept(known) = self.routing.copies(id) else { return false };
+        let Copies::Kept(known) = self.global.routing.copies(id) else { return false };
         let Some(key) = copied_key(&read.query).cloned() else { return false };
         let (Token::Held(epoch) | Token::Leaving { epoch, frozen: false, .. }) =
             self.machine.token(Slot::of_key(&key))
@@ -141,7 +141,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 _ => return false,
             },
         };
-        let Some(Origin::Across { site, node, id, .. }) = self.routing.release(id) else {
+        let Some(Origin::Across { site, node, id, .. }) = self.global.routing.release(id) else {
             return false;
         };
         let validator = Some(found.told());

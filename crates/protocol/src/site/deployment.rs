@@ -6,8 +6,14 @@
 //! - The registry has the addresses of this site's nodes.
 //! - Its leader's jobs are polled ([`super::jobs`]).
 
+use super::across::Outbox;
 use super::machine::tokens::Token;
-use super::{Origin, Output, Site};
+use super::maps::Maps;
+use super::reach::Reach;
+use super::registrars::Changes;
+use super::ring::OnRing;
+use super::versions::Versions;
+use super::{Options, Origin, Output, Site};
 use crate::global::handover::Progress;
 use model::{
     Ballot, Body, Command, JobName, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
@@ -23,6 +29,35 @@ use wire::across::AcrossSay;
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(1_000);
 /// How often this site's description is compared with the registry.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a node holds of its deployment beside the state: other sites, the registry, the ring and the
+/// map, and what leaves for other sites.
+pub(super) struct Deployment {
+    pub(super) reach: Reach,
+    pub(super) versions: Versions,
+    pub(super) changes: Changes,
+    pub(super) news: News,
+    pub(super) maps: Maps,
+    pub(super) ring: OnRing,
+    /// Lookups on the ring that ended, and the messages that they took.
+    pub(super) hops: (u64, u64),
+    pub(super) outbox: Outbox,
+}
+
+impl Deployment {
+    pub(super) fn new(options: &Options) -> Deployment {
+        Deployment {
+            reach: Reach::default(),
+            versions: Versions::default(),
+            changes: Changes::new(options.client, options.seed, options.planted),
+            news: News::default(),
+            maps: Maps::new(options.seed ^ options.client.0),
+            ring: OnRing::new(options.client),
+            hops: (0, 0),
+            outbox: Outbox::default(),
+        }
+    }
+}
 
 /// What this node has sent, and when it looks again.
 #[derive(Debug, Default)]
@@ -45,7 +80,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !changed.is_empty() {
             self.jobs.balance.look_again();
             self.feed_map(&changed);
-            self.routing.wake();
+            self.global.routing.wake();
             self.jobs.handover.look_again(self.now.monotonic);
             self.jobs.mirror.look_again(&changed);
             let held = self.machine.tokens(changed.runs()).filter_map(|(run, token)| match token {
@@ -61,21 +96,21 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.follow_ring();
         let Some(member) = self.machine.membership() else { return };
         let version = member.registry.version;
-        if self.news.known == Some(version) {
+        if self.deployment.news.known == Some(version) {
             return;
         }
         let (own, registry) = (member.own, member.registry.clone());
-        self.homes.follow(&registry);
-        self.cache.follow(&registry.keyspaces);
+        self.global.homes.follow(&registry);
+        self.global.cache.follow(&registry.keyspaces);
         self.follow_backup();
-        self.routing.forget_gone(|site| registry.site(site).is_some());
-        self.versions.forget_gone(|site| registry.site(site).is_some());
-        let is_first = self.news.known.replace(version).is_none();
+        self.global.routing.forget_gone(|site| registry.site(site).is_some());
+        self.deployment.versions.forget_gone(|site| registry.site(site).is_some());
+        let is_first = self.deployment.news.known.replace(version).is_none();
         let hands_in = self.machine.to_hand_in();
         let joins = hands_in.is_some_and(|kept| kept.joins.iter().any(|site| site.id == own));
         let has_left = registry.site(own).is_none() && !joins;
         self.outputs.push_back(Output::Deployment { own, registry, has_left });
-        self.routing.wake();
+        self.global.routing.wake();
         // Its maker sends it to all sites; one that misses that learns of it by any message.
         if self.leads() && version.site == own && !is_first {
             self.tell_everybody(true);
@@ -93,7 +128,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn tick_deployment(&mut self) {
         let now = self.now.monotonic;
         let mut settled = Vec::new();
-        self.routing.give_up(now, &mut settled);
+        self.global.routing.give_up(now, &mut settled);
         self.settle(settled);
         self.turn_from_silent();
         self.found();
@@ -106,16 +141,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take_waiting_messages();
         self.tick_views();
         let leads_in = self.leads_in();
-        if std::mem::replace(&mut self.news.led_in, leads_in) != leads_in && leads_in.is_some() {
+        if std::mem::replace(&mut self.deployment.news.led_in, leads_in) != leads_in
+            && leads_in.is_some()
+        {
             // Where to send clients from now on.
             self.tell_everybody(false);
         }
-        if self.news.next_gossip <= now {
-            self.news.next_gossip = now + GOSSIP_INTERVAL;
+        if self.deployment.news.next_gossip <= now {
+            self.deployment.news.next_gossip = now + GOSSIP_INTERVAL;
             self.tell_somebody();
         }
-        if self.news.next_look <= now {
-            self.news.next_look = now + LOOK_INTERVAL;
+        if self.deployment.news.next_look <= now {
+            self.deployment.news.next_look = now + LOOK_INTERVAL;
             self.describe();
             self.tend_registry();
             self.run_job(JobName::Balance);
@@ -127,9 +164,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn found(&mut self) {
         let Some((deployment, site)) = &self.options.founding else { return };
         let now = self.now.monotonic;
-        let is_due = self.news.next_founding <= now;
+        let is_due = self.deployment.news.next_founding <= now;
         if self.leads() && self.machine.membership().is_none() && is_due {
-            self.news.next_founding = now + LOOK_INTERVAL;
+            self.deployment.news.next_founding = now + LOOK_INTERVAL;
             let site = SiteEntry { nodes: self.described_nodes(), ..site.clone() };
             self.propose(Command::Found { deployment: *deployment, site });
         }
@@ -152,7 +189,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             NodeEntry { node, peer: member.address.clone(), cluster }
         };
-        self.members.nodes.iter().map(describe).collect()
+        self.replica.members.nodes.iter().map(describe).collect()
     }
 
     fn is_well_described(&self) -> bool {
@@ -164,7 +201,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Keeps the registry's entries of this site and this node up to date.
     fn describe(&mut self) {
         let Some(member) = self.machine.membership() else { return };
-        if self.members.nodes.is_empty() || self.is_well_described() {
+        if self.replica.members.nodes.is_empty() || self.is_well_described() {
             return;
         }
         let Some(entry) = member.registry.site(member.own) else { return };
@@ -195,7 +232,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn tell(&mut self, site: SiteId, whole: bool) {
         let nodes = self.nodes_of(site);
-        if let (Some(node), Some(news)) = (self.routing.node_of(site, &nodes), self.news_of(whole))
+        if let (Some(node), Some(news)) =
+            (self.global.routing.node_of(site, &nodes), self.news_of(whole))
         {
             self.say_across(site, node, AcrossSay::Registry(news));
         }
@@ -212,8 +250,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.leads() || sites.is_empty() {
             return;
         }
-        self.news.turn = self.news.turn.wrapping_add(1);
-        self.tell(sites[self.news.turn % sites.len()], false);
+        self.deployment.news.turn = self.deployment.news.turn.wrapping_add(1);
+        self.tell(sites[self.deployment.news.turn % sites.len()], false);
     }
 
     // ---- what is shown -----------------------------------------------------------------------------

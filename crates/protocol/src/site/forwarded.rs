@@ -14,50 +14,54 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request leaves for another site: a read index is taken beside it, unless this node is
     /// certain to be as current as its site.
     pub(super) fn take_index(&mut self, id: u64) {
-        if !self.routing.needs_index(id) || self.options.planted.is(Bug::ForwardUnindexed) {
+        if !self.global.routing.needs_index(id) || self.options.planted.is(Bug::ForwardUnindexed) {
             return;
         }
         let index = match self.knows_all_of_its_site(id) {
             true => 0,
-            false => self.reads.want_index(),
+            false => self.replica.reads.want_index(),
         };
-        self.routing.waits_for_index(id, index);
+        self.global.routing.waits_for_index(id, index);
     }
 
     fn knows_all_of_its_site(&self, id: u64) -> bool {
-        let leads = match self.leads_for_sure() {
+        let leads = match self.replica.leads_for_sure(&self.options) {
             ReadGate::Open => true,
             ReadGate::Lease(until) => {
-                let keyspace = self.routing.body(id).and_then(keyspace_of);
+                let keyspace = self.global.routing.body(id).and_then(keyspace_of);
                 until > self.now.monotonic && keyspace.is_some_and(|id| self.reads_by_lease(id))
             }
             ReadGate::Closed | ReadGate::Stale => false,
         };
-        leads && self.gate.now() != ReadGate::Closed && self.has_applied_all()
+        leads
+            && self.replica.gate.now() != ReadGate::Closed
+            && self.replica.has_applied_all(&self.options)
     }
 
     /// Looks at the answers with an applied index.
     pub(super) fn hand_out_answers(&mut self) {
         let now = self.now.monotonic;
-        while let Some((id, told)) = self.routing.next_told(self.reads.indexes_applied()) {
+        while let Some((id, told)) =
+            self.global.routing.next_told(self.replica.reads.indexes_applied())
+        {
             let is_void = self.has_lost(told.site, told.slot, told.served)
                 && !self.options.planted.is(Bug::ForwardUnindexed);
             let settled = match is_void {
-                true => self.routing.void(id, now),
+                true => self.global.routing.void(id, now),
                 false => {
                     if told.is_ok {
                         self.learn_by_detour(told.slot, told.site);
                     }
                     if told.is_ok && told.leads && !self.machine.serves(told.slot) {
-                        self.routing.routes().set(told.slot, told.site, told.node);
+                        self.global.routing.routes().set(told.slot, told.site, told.node);
                     }
-                    self.routing.hand_out(id, now)
+                    self.global.routing.hand_out(id, now)
                 }
             };
             self.settle(settled.into_iter().collect());
         }
-        if self.routing.is_idle() {
-            self.reads.want_no_index();
+        if self.global.routing.is_idle() {
+            self.replica.reads.want_no_index();
         }
     }
 

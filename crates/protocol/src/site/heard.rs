@@ -54,7 +54,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return node == self.options.node;
         }
         let lost = LOST_AFTER_TIMEOUTS as usize * self.options.ticks.election;
-        node == self.options.node || self.heard.silent_ticks(node) < lost
+        node == self.options.node || self.replica.heard.silent_ticks(node) < lost
     }
 
     /// The silence after which a member counts as lost.

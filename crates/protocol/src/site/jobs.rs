@@ -137,12 +137,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let view = View {
             now: self.now.monotonic,
             machine: &self.machine,
-            homes: &self.homes,
-            reach: &self.reach,
-            backup: self.backup,
+            homes: &self.global.homes,
+            reach: &self.deployment.reach,
+            backup: self.global.backup,
             client: self.options.client,
-            leads: self.raft.role() == Role::Leader,
-            disk_is_full: self.disk_full.is_some(),
+            leads: self.replica.raft.role() == Role::Leader,
+            disk_is_full: self.replica.disk_full.is_some(),
         };
         (&mut self.jobs, view)
     }
@@ -151,12 +151,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         View {
             now: self.now.monotonic,
             machine: &self.machine,
-            homes: &self.homes,
-            reach: &self.reach,
-            backup: self.backup,
+            homes: &self.global.homes,
+            reach: &self.deployment.reach,
+            backup: self.global.backup,
             client: self.options.client,
-            leads: self.raft.role() == Role::Leader,
-            disk_is_full: self.disk_full.is_some(),
+            leads: self.replica.raft.role() == Role::Leader,
+            disk_is_full: self.replica.disk_full.is_some(),
         }
     }
 
@@ -263,10 +263,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             for (first, last) in slots.ranges() {
                 let fact = Fact { epoch: *epoch, owner: by };
                 let run = RunFact { first: *first, last: *last, fact };
-                self.routing.learn(run, Source::Other, self.now.monotonic);
+                self.global.routing.learn(run, Source::Other, self.now.monotonic);
             }
         }
-        self.routing.wake();
+        self.global.routing.wake();
     }
 }
 

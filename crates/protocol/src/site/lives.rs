@@ -62,7 +62,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// This node's life, as messages carry it.
     pub(super) fn own_life(&self) -> Option<Life> {
         let incarnation = self.options.incarnation;
-        let since = since_of(&self.members, self.options.node, incarnation);
+        let since = since_of(&self.replica.members, self.options.node, incarnation);
         (incarnation != 0).then_some(Life { incarnation, since })
     }
 
@@ -75,7 +75,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // A node of an earlier version does not send its life; the greeting of its link was
         // checked.
         let Some(life) = message.life else { return true };
-        let Some(by) = replaced(&self.members, from, life) else { return true };
+        let Some(by) = replaced(&self.replica.members, from, life) else { return true };
         self.send(from, Say::Replaced(by));
         false
     }
@@ -83,7 +83,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Another node has recorded a later life of this one: this disk is no longer part of the site.
     pub(super) fn hear_of_later_life(&mut self, by: Life) {
         let Some(own) = self.own_life() else { return };
-        let is_listed = find(&self.members, self.options.node)
+        let is_listed = find(&self.replica.members, self.options.node)
             .is_some_and(|member| member.incarnation == own.incarnation);
         if by.incarnation == own.incarnation || by.since <= own.since || !is_listed {
             return;
@@ -93,9 +93,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// At the start: this life may have been removed or replaced already.
     pub(super) fn begin_own_life(&mut self) {
-        let has_list = !self.members.nodes.is_empty();
-        let is_listed = find(&self.members, self.options.node).is_some();
-        self.removed = has_list && !is_listed && self.member_since.is_some();
+        let has_list = !self.replica.members.nodes.is_empty();
+        let is_listed = find(&self.replica.members, self.options.node).is_some();
+        self.replica.removed = has_list && !is_listed && self.replica.member_since.is_some();
         if let Err(why) = self.check_own_life() {
             self.fail(why);
         }
@@ -105,15 +105,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// life has not been one before: it may read of earlier lives in the entries that it catches up on.
     pub(super) fn check_own_life(&mut self) -> Result<(), String> {
         let node = self.options.node;
-        let Some(listed) = find(&self.members, node) else { return Ok(()) };
-        if listed.incarnation == self.options.incarnation && self.member_since != Some(listed.since)
+        let Some(listed) = find(&self.replica.members, node) else { return Ok(()) };
+        if listed.incarnation == self.options.incarnation
+            && self.replica.member_since != Some(listed.since)
         {
-            self.member_since = Some(listed.since);
+            self.replica.member_since = Some(listed.since);
             self.outputs.push_back(Output::MemberSince(listed.since));
         }
         // An incarnation of 0 is that of a node that an operator has announced.
         let is_other = ![0, self.options.incarnation].contains(&listed.incarnation);
-        let is_later = self.member_since.is_some_and(|since| listed.since > since);
+        let is_later = self.replica.member_since.is_some_and(|since| listed.since > since);
         if is_other && is_later && !self.options.planted.is(Bug::TrustOldDisks) {
             return Err(outlived(node));
         }
@@ -123,9 +124,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether the leader has recorded acknowledgements of entries that this log lacks. The disk
     /// was then restored to an earlier state, under the same incarnation.
     pub(super) fn has_lost_what_it_acknowledged(&mut self, message: &peer::Raft) -> bool {
-        let last = self.raft.last_index();
+        let last = self.replica.raft.last_index();
         let has_lost = message.kind == MSG_HEARTBEAT
-            && message.term >= self.raft.term()
+            && message.term >= self.replica.raft.term()
             && message.commit > last;
         if has_lost {
             let (node, commit) = (self.options.node, message.commit);

@@ -179,35 +179,38 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn now_is(&mut self, now: Time) {
         self.now = now;
         let leads = self.leads();
-        self.log_clock.go_on(now, leads);
-        self.machine.note_time(self.log_clock.now_ms());
+        self.replica.log_clock.go_on(now, leads);
+        self.machine.note_time(self.replica.log_clock.now_ms());
     }
 
     /// Whether what is due goes, as an entry can be proposed here.
     fn moves_time(&self) -> bool {
-        self.leads() && self.disk_full.is_none() && !self.options.witness
+        self.leads() && self.replica.disk_full.is_none() && !self.options.witness
     }
 
     /// The log time by which a key is due for a read that is looked at now. `None`: nothing can be
     /// proposed now, and what was applied must do.
     pub(super) fn due_by_ms(&self) -> Option<u64> {
         match self.leads() {
-            true => self.moves_time().then(|| self.log_clock.now_ms()),
-            false => self.log_clock.heard_ms(self.raft.term()),
+            true => self.moves_time().then(|| self.replica.log_clock.now_ms()),
+            false => self.replica.log_clock.heard_ms(self.replica.raft.term()),
         }
     }
 
     /// What goes along with a message of a leader's.
     pub(super) fn clock_of(&self, message: &peer::Raft) -> Option<peer::Clock> {
-        let tells = TELLS_TIME.contains(&message.kind) && message.term == self.raft.term();
+        let tells = TELLS_TIME.contains(&message.kind) && message.term == self.replica.raft.term();
         let can_tell = tells && self.leads() && !self.options.witness;
-        can_tell.then(|| self.log_clock.word(self.moves_time()))
+        can_tell.then(|| self.replica.log_clock.word(self.moves_time()))
     }
 
     pub(super) fn hear_clock(&mut self, from: NodeId, term: u64, clock: Option<peer::Clock>) {
         let Some(clock) = clock else { return };
-        if self.raft.leader() == Some(from) && self.raft.term() == term && !self.leads() {
-            self.log_clock.hear(term, clock);
+        if self.replica.raft.leader() == Some(from)
+            && self.replica.raft.term() == term
+            && !self.leads()
+        {
+            self.replica.log_clock.hear(term, clock);
             if !clock.moves {
                 self.wait_for_no_tick();
             }
@@ -219,14 +222,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let is_due_by = self.moves_time();
         let pace = Pace {
             at: self.now.monotonic,
-            log_ms: self.log_clock.now_ms(),
-            wall_ahead_ms: self.log_clock.wall_ahead_ms(),
+            log_ms: self.replica.log_clock.now_ms(),
+            wall_ahead_ms: self.replica.log_clock.wall_ahead_ms(),
             is_due_by,
         };
-        let known = self.pace;
+        let known = self.replica.pace;
         let is_same = (known.wall_ahead_ms, known.is_due_by) == (pace.wall_ahead_ms, is_due_by);
         if !is_same || known.at + self.options.tick <= pace.at {
-            self.pace = pace;
+            self.replica.pace = pace;
             self.machine.reader().set_pace(pace);
         }
     }

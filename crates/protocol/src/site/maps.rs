@@ -74,7 +74,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         // What a process finds when it begins is no news.
-        let source = match std::mem::replace(&mut self.maps.is_fed, true) {
+        let source = match std::mem::replace(&mut self.deployment.maps.is_fed, true) {
             true => Source::Token,
             false => Source::Kept,
         };
@@ -83,7 +83,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let alike = changed.runs().flat_map(alike);
         let facts = alike.filter_map(|run| Some((run, holder(run.first)?)));
         for run in runs_of(facts) {
-            self.routing.learn(run, source, self.now.monotonic);
+            self.global.routing.learn(run, source, self.now.monotonic);
         }
     }
 
@@ -91,25 +91,25 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         // In a deployment of one site there is no other map.
         let is_alone = self.machine.membership().is_none_or(|one| one.registry.sites.len() < 2);
         let compares = !self.options.planted.is(Bug::MapsUncompared);
-        let is_due = self.maps.exchange.is_due(self.now.monotonic) && compares;
-        if is_alone || !is_due && !self.routing.map.has_news() {
+        let is_due = self.deployment.maps.exchange.is_due(self.now.monotonic) && compares;
+        if is_alone || !is_due && !self.global.routing.map.has_news() {
             return;
         }
-        let news = self.routing.map.take_news();
+        let news = self.global.routing.map.take_news();
         if !self.leads() {
-            let Some(leader) = self.raft.leader() else { return };
+            let Some(leader) = self.replica.raft.leader() else { return };
             if !news.is_empty() {
                 self.say_map_to_node(leader, push(&news));
             }
             if is_due {
-                let step = compare(&self.routing.map);
+                let step = compare(&self.global.routing.map);
                 self.say_map_to_node(leader, step);
             }
             return;
         }
         let others = self.other_sites();
         if !news.is_empty() {
-            for site in self.maps.exchange.pushed_to(&others) {
+            for site in self.deployment.maps.exchange.pushed_to(&others) {
                 self.say_map_to_site(site, None, push(&news));
             }
             for node in self.other_data_nodes() {
@@ -118,15 +118,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         // A site that is not listed any more has nothing of use to others.
         if is_due
-            && let Some(site) = self.maps.exchange.one_of(&others)
+            && let Some(site) = self.deployment.maps.exchange.one_of(&others)
             && self.is_listed()
         {
             // If its leader does not answer, another node may.
             let nodes = self.nodes_of(site);
-            let is_silent = self.reach.is_silent(site, self.now.monotonic);
-            let node = self.maps.exchange.one_of(&nodes).filter(|_| is_silent);
-            let step = compare(&self.routing.map);
-            self.reach.asked(site, self.now.monotonic);
+            let is_silent = self.deployment.reach.is_silent(site, self.now.monotonic);
+            let node = self.deployment.maps.exchange.one_of(&nodes).filter(|_| is_silent);
+            let step = compare(&self.global.routing.map);
+            self.deployment.reach.asked(site, self.now.monotonic);
             self.say_map_to_site(site, node, step);
         }
     }
@@ -138,13 +138,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn other_data_nodes(&self) -> Vec<NodeId> {
         let own = self.options.node.0;
-        let nodes = self.members.nodes.iter().filter(|node| node.node != own && !node.witness);
+        let nodes =
+            self.replica.members.nodes.iter().filter(|node| node.node != own && !node.witness);
         nodes.map(|node| NodeId(node.node)).collect()
     }
 
     fn say_map_to_site(&mut self, site: SiteId, node: Option<NodeId>, step: MapStep) {
         let nodes = self.nodes_of(site);
-        if let Some(node) = node.or_else(|| self.routing.node_of(site, &nodes)) {
+        if let Some(node) = node.or_else(|| self.global.routing.node_of(site, &nodes)) {
             let say = MapSay { step: Some(step), ..MapSay::default() };
             self.say_across(site, node, AcrossSay::Map(say));
         }
@@ -154,8 +155,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut say = MapSay { step: Some(step), ..MapSay::default() };
         if self.leads() {
             let numbers = |sites: BTreeSet<SiteId>| sites.into_iter().map(|site| site.0).collect();
-            say.silent = numbers(self.reach.silent(self.now.monotonic));
-            say.lost = numbers(self.reach.lost(self.now.monotonic));
+            say.silent = numbers(self.deployment.reach.silent(self.now.monotonic));
+            say.lost = numbers(self.deployment.reach.lost(self.now.monotonic));
         }
         self.send(node, Say::Map(say));
     }
@@ -170,8 +171,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Handles a message about the map from a node of this site.
     pub(super) fn take_map_of_node(&mut self, node: NodeId, mut say: MapSay) {
         let sites = |numbers: &mut Vec<u32>| numbers.drain(..).map(SiteId).collect();
-        if self.raft.leader() == Some(node) && !self.leads() {
-            (self.maps.silent, self.maps.lost) = (sites(&mut say.silent), sites(&mut say.lost));
+        if self.replica.raft.leader() == Some(node) && !self.leads() {
+            (self.deployment.maps.silent, self.deployment.maps.lost) =
+                (sites(&mut say.silent), sites(&mut say.lost));
         }
         let Some(own) = self.machine.membership().map(|member| member.own) else { return };
         if let Some(answer) = self.take_map(own, say) {
@@ -181,8 +183,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn take_map(&mut self, site: SiteId, say: MapSay) -> Option<MapStep> {
         self.machine.membership()?;
-        let (answer, raised) = handle(&mut self.routing.map, site, say.step?, self.now.monotonic);
-        self.routing.follow_map(&raised);
+        let (answer, raised) =
+            handle(&mut self.global.routing.map, site, say.step?, self.now.monotonic);
+        self.global.routing.follow_map(&raised);
         answer.filter(|_| !self.options.planted.is(Bug::MapsUncompared))
     }
 
@@ -217,7 +220,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn owned(&self) -> Vec<Owned> {
         let Some(member) = self.machine.membership() else { return Vec::new() };
         let mut all: BTreeMap<(SiteId, Standing), Vec<Slot>> = BTreeMap::new();
-        let mut runs = self.routing.map.facts().runs().peekable();
+        let mut runs = self.global.routing.map.facts().runs().peekable();
         for slot in Slot::all() {
             while runs.peek().is_some_and(|(run, _)| run.last < slot.number()) {
                 runs.next();
@@ -256,7 +259,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             is_lost: lost.contains(&site),
         };
         let mut shares: BTreeMap<SiteId, Share> = listed.map(|site| (site, share(site))).collect();
-        let map = &self.routing.map;
+        let map = &self.global.routing.map;
         for (run, learnt) in map.facts().runs() {
             let owner = run.fact.owner;
             let one = shares.entry(owner).or_insert_with(|| share(owner));
@@ -271,18 +274,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn out_of_reach(&self) -> (BTreeSet<SiteId>, BTreeSet<SiteId>) {
         let now = self.now.monotonic;
         match self.leads() {
-            true => (self.reach.silent(now), self.reach.lost(now)),
-            false => (self.maps.silent.clone(), self.maps.lost.clone()),
+            true => (self.deployment.reach.silent(now), self.deployment.reach.lost(now)),
+            false => (self.deployment.maps.silent.clone(), self.deployment.maps.lost.clone()),
         }
     }
 
     fn age_of(&self, site: SiteId, run: Option<(RunFact, Option<Duration>)>) -> Option<Duration> {
         let (_, learnt) = run.filter(|(run, _)| run.fact.owner == site)?;
-        self.routing.map.age(site, learnt, self.now.monotonic)
+        self.global.routing.map.age(site, learnt, self.now.monotonic)
     }
 
     /// The facts about the owners of slots that this node has.
     pub fn slot_facts(&self) -> &Facts {
-        self.routing.map.facts()
+        self.global.routing.map.facts()
     }
 }

@@ -1,7 +1,9 @@
 //! A site's replica: raft, the state machine it drives, and the requests that wait for it.
 //!
 //! [`Site`] is the core that `server` runs on a thread with clocks, sockets and disks, and the lab
-//! in virtual time. It composes parts that each have one idea:
+//! in virtual time. It holds the state with its machine and four parts: the `replica`, its
+//! `snapshots`, its part in the `deployment` and the volatile half of [`crate::global`]. What they do
+//! is in files that each have one idea:
 //!
 //! - [`raft`]: the consensus, behind a façade;
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
@@ -10,8 +12,8 @@
 //! - `membership`, `handover`: the members of the site, and which is to lead it; [`lives`]: which
 //!   life of a node a message is of;
 //! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
-//! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this site's part in
-//!   its deployment, and on the ring ([`crate::global`]);
+//! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this
+//!   site's part in its deployment, and on the ring;
 //! - `jobs`: what the leader runs beside requests ([`crate::job`]);
 //! - `registrars`, `versions`: changes of the registry, and which one other sites have;
 //! - `maps`: the map of slots, kept right and shown ([`crate::global::map`]);
@@ -55,6 +57,7 @@ pub mod recovery;
 mod registering;
 mod registrars;
 mod release;
+mod replica;
 mod requests;
 mod ring;
 mod snapshots;
@@ -66,47 +69,33 @@ mod versions;
 mod writes;
 
 use crate::Core;
-use crate::global::cache::Cache;
-use crate::global::homes::Homes;
-use crate::global::routing::Routing;
+use crate::global::Global;
 use crate::global::straight::{Moved, Straight};
-use across::Outbox;
-use backups::Backups;
+pub(crate) use backups::Backups;
 pub use backups::Kept;
-use deployment::News;
-use forwarding::Forwarding;
-use gate::Gate;
+use deployment::Deployment;
 pub use gate::ReadGate;
-use handover::Handover;
-use heard::Heard;
 use jobs::Jobs;
-use log_clock::LogClock;
-use machine::{Machine, Pace, Reader};
-use maps::Maps;
+use machine::{Machine, Reader};
 pub use maps::{MapView, Share};
-use membership::Membership;
 use model::{
     Answer, ClientId, DeploymentId, Failure, JobName, NodeId, Registry, Request, SiteEntry, SiteId,
     Slot, SlotEpochs, Time, limits,
 };
-use raft::{Committed, Persist, Raft, Ticks};
+use raft::{Persist, Ticks};
 pub(crate) use reach::Reach;
-use reads::Reads;
-use registrars::Changes;
-use ring::OnRing;
+use replica::Replica;
+use snapshots::OwnSnapshots;
 pub use status::{Standing, Status};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
-use transfer::Incoming;
 use trial::{Bug, Planted, Rare};
-use versions::Versions;
 use wire::across::Across;
 use wire::peer::{self, Say};
-use writes::Writes;
 pub(crate) use writes::forgotten_is_unknown;
 
 /// The shell's name for a request; it comes back with the answer.
@@ -347,65 +336,13 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     options: Options,
     now: Time,
     next_tick: Duration,
-    /// Until then it grants no vote: see [`reads`].
-    silent_until: Duration,
-
-    raft: Raft<R>,
-    members: peer::Members,
-    /// The leader and its term when requests were last sent there.
-    led_by: (Option<NodeId>, u64),
-
     state: S,
     machine: Machine<S>,
-    /// Committed entries that wait while a snapshot is being loaded.
-    held: Vec<Committed>,
-    applied: u64,
-
-    writes: Writes,
-    reads: Reads,
-    forwarding: Forwarding,
-    routing: Routing,
-    cache: Cache,
+    replica: Replica<R>,
+    snapshots: OwnSnapshots<N>,
     jobs: Jobs,
-    /// The site that is to keep this one's mirror.
-    backup: Option<SiteId>,
-    backups: Backups,
-    reach: Reach,
-    homes: Homes,
-    maps: Maps,
-    changes: Changes,
-    versions: Versions,
-    on_ring: OnRing,
-    /// Lookups on the ring that ended, and the messages that they took.
-    hops: (u64, u64),
-    outbox: Outbox,
-    news: News,
-    membership: Membership,
-    handover: Handover,
-    heard: Heard,
-    log_clock: LogClock,
-    pace: Pace,
-    tick_proposed: bool,
-    disk_full: Option<String>,
-    lease_until: Option<Duration>,
-    /// A term in which leadership was being handed over: no leases in it.
-    lease_barred_term: u64,
-    gate: Gate,
-    removed: bool,
-    /// The log index since which this life is a member, as the last list with it says.
-    member_since: Option<u64>,
-
-    snapshots: N,
-    snapshot: Option<SnapshotHead>,
-    writing_snapshot: bool,
-    log_bytes: u64,
-    snapshot_at_bytes: u64,
-    incoming: Option<Incoming>,
-    last_chunk_served: Option<Duration>,
-    /// For a leader: since when a node that needs a snapshot has not asked for a piece of it.
-    offered: BTreeMap<NodeId, Duration>,
-
-    replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
+    deployment: Deployment,
+    global: Global,
     outputs: VecDeque<Output<S::View>>,
     failed: bool,
     rare: Rare,
@@ -423,87 +360,26 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) -> Site<S, R, N> {
         let recovery::Replica { state, mut machine, members, snapshot } = recovery;
         machine.plant(options.planted);
-        let applied = machine.applied().index;
-        let mut raft = Raft::new(
-            options.node,
-            options.ticks,
-            options.seed,
-            reader,
-            recovered,
-            (&members, snapshot.as_ref()),
-            applied,
-        );
-        raft.plant(options.planted);
-        raft.know_members(&members);
-        if options.witness {
-            // It is elected only where no data node can be.
-            raft.stand_back();
-            raft.serve_no_snapshots();
-        }
-        if members.voters == [options.node.0] {
-            raft.campaign();
-        }
+        let applied = (machine.applied().index, machine.log_time_ms());
+        let log = (recovered, reader);
         let mut site = Site {
             now,
             next_tick: now.monotonic + options.tick,
-            silent_until: now.monotonic + options.election_timeout(),
-            raft,
-            led_by: (None, 0),
-            log_clock: LogClock::new(
-                machine.log_time_ms(),
-                now,
-                options.planted.is(Bug::TimeByWallClock),
-            ),
+            replica: Replica::new(&options, now, log, (members, snapshot.as_ref()), applied),
+            snapshots: OwnSnapshots::new(snapshots, snapshot, &options),
             state,
             machine,
-            held: Vec::new(),
-            applied,
-            writes: Writes::new(options.client),
-            reads: Reads::new(options.client),
-            forwarding: Forwarding::new(options.client),
-            routing: Routing::new(options.client),
-            cache: Cache::default(),
             jobs: Jobs::new(&options),
-            backup: None,
-            backups: Backups::default(),
-            reach: Reach::default(),
-            homes: Homes::default(),
-            maps: Maps::new(options.seed ^ options.client.0),
-            changes: Changes::new(options.client, options.seed, options.planted),
-            versions: Versions::default(),
-            on_ring: OnRing::new(options.client),
-            hops: (0, 0),
-            outbox: Outbox::default(),
-            news: News::default(),
-            membership: Membership::default(),
-            handover: Handover::default(),
-            heard: Heard::default(),
-            pace: Pace::default(),
-            tick_proposed: false,
-            disk_full: None,
-            lease_until: None,
-            lease_barred_term: 0,
-            gate: Gate::closed(),
-            removed: false,
-            member_since: (options.member_since > 0).then_some(options.member_since),
-            snapshots,
-            snapshot,
-            writing_snapshot: false,
-            log_bytes: 0,
-            snapshot_at_bytes: options.log_bytes_before_snapshot,
-            incoming: None,
-            last_chunk_served: None,
-            offered: BTreeMap::new(),
-            replies: BTreeMap::new(),
+            deployment: Deployment::new(&options),
+            global: Global::new(options.client),
             outputs: VecDeque::new(),
             failed: false,
             rare: Rare::new(options.rare_permille, options.seed),
-            members,
             options,
         };
         // A node that was just taken in has no members yet; its shell has their addresses.
-        if !site.members.nodes.is_empty() {
-            site.outputs.push_back(Output::Members(site.members.clone()));
+        if !site.replica.members.nodes.is_empty() {
+            site.outputs.push_back(Output::Members(site.replica.members.clone()));
         }
         site.begin_own_life();
         site.move_gate();
@@ -523,7 +399,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// What sends reads past this core.
     pub fn straight(&self) -> Straight {
-        Straight::new(self.options.client, self.routing.routes().clone())
+        Straight::new(self.options.client, self.global.routing.routes().clone())
     }
 
     /// The state itself, for a snapshot's loading.
@@ -532,14 +408,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn leads(&self) -> bool {
-        self.raft.role() == raft::Role::Leader
-    }
-
-    /// Whether all that this node knows to be committed is applied here. A leader may lag: the others'
-    /// disks are enough to commit, and it applies what its own has.
-    fn has_applied_all(&self) -> bool {
-        self.applied >= self.raft.committed_index()
-            || self.options.planted.is(Bug::LeaseBehindCommit)
+        self.replica.leads()
     }
 
     fn send(&mut self, to: NodeId, say: Say) {
@@ -553,7 +422,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn fail(&mut self, why: impl std::fmt::Display) {
         self.failed = true;
-        self.gate.set(ReadGate::Closed);
+        self.replica.gate.set(ReadGate::Closed);
         self.outputs.push_back(Output::Fatal(why.to_string()));
     }
 }
@@ -574,9 +443,9 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             Input::Across { site, node, message } => self.take_across(site, node, message),
             Input::AcrossLost { site, node } => self.across_lost(site, node),
             Input::Moved(moved) => self.hear_moved(moved),
-            Input::Persisted(number) => self.raft.persisted(number),
+            Input::Persisted(number) => self.replica.raft.persisted(number),
             Input::DiskFull(why) => self.disk_is_full(why),
-            Input::DiskHasRoom => self.disk_full = None,
+            Input::DiskHasRoom => self.replica.disk_full = None,
             Input::SnapshotWritten(written) => self.snapshot_written(written),
             Input::SnapshotInstalled(installed) => self.snapshot_installed(installed),
         }
@@ -590,7 +459,7 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
         // After a pause time is not made up for: a burst of ticks would depose a leader before its
         // messages are read.
         self.next_tick = now.monotonic + self.options.tick;
-        self.raft.tick();
+        self.replica.raft.tick();
         self.on_tick();
     }
 
@@ -600,11 +469,11 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
         }
         let narrowed = match self.options.planted.is(Bug::GateLast) {
             true => None,
-            false => self.gate.narrowed().map(Output::Gate),
+            false => self.replica.gate.narrowed().map(Output::Gate),
         };
         narrowed
             .or_else(|| self.outputs.pop_front())
-            .or_else(|| self.gate.moved().map(Output::Gate))
+            .or_else(|| self.replica.gate.moved().map(Output::Gate))
     }
 
     fn deadline(&self) -> Option<Duration> {
@@ -612,17 +481,20 @@ impl<S: State, R: LogReader, N: Snapshots> Core for Site<S, R, N> {
             return None;
         }
         if !self.is_quiet() {
-            let changes = self.changes.next_due().filter(|_| self.leads());
-            let soon =
-                [self.routing.next_due(), self.jobs.next_due::<S>(self.now.monotonic), changes];
+            let changes = self.deployment.changes.next_due().filter(|_| self.leads());
+            let soon = [
+                self.global.routing.next_due(),
+                self.jobs.next_due::<S>(self.now.monotonic),
+                changes,
+            ];
             let soon = soon.into_iter().flatten().map(|at| at.max(self.now.monotonic));
             return Some(soon.fold(self.next_tick, Duration::min));
         }
         // The only voter has no other node to exchange messages with: it sleeps until a key
         // expires, or time is to be let into the log.
-        let due_ms = [self.machine.tick_due_ms(), self.log_clock.idle_until_ms()];
+        let due_ms = [self.machine.tick_due_ms(), self.replica.log_clock.idle_until_ms()];
         let due_ms = due_ms.into_iter().flatten().min()?;
-        let left = Duration::from_millis(due_ms.saturating_sub(self.log_clock.now_ms()));
+        let left = Duration::from_millis(due_ms.saturating_sub(self.replica.log_clock.now_ms()));
         Some(self.next_tick.max(self.now.monotonic + left))
     }
 }

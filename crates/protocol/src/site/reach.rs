@@ -72,7 +72,7 @@ impl Reach {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Asks all nodes of a site whether they are there.
     pub(super) fn ask_alive(&mut self, site: SiteId) {
-        self.reach.asked(site, self.now.monotonic);
+        self.deployment.reach.asked(site, self.now.monotonic);
         for node in self.nodes_of(site) {
             self.say_across(site, node, AcrossSay::Alive(Alive { asks: true }));
         }
@@ -80,16 +80,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn tick_reach(&mut self) {
         let now = self.now.monotonic;
-        if self.reach.next_ask > now || self.reach.asked.is_empty() {
+        if self.deployment.reach.next_ask > now || self.deployment.reach.asked.is_empty() {
             return;
         }
-        self.reach.next_ask = now + ASK_AGAIN;
+        self.deployment.reach.next_ask = now + ASK_AGAIN;
         let Some(member) = self.machine.membership() else { return };
         let registry = member.registry.clone();
-        self.reach.asked.retain(|site, _| registry.site(*site).is_some());
+        self.deployment.reach.asked.retain(|site, _| registry.site(*site).is_some());
         let waits =
             |(site, since): (&SiteId, &Duration)| (*since + ASK_AGAIN <= now).then_some(*site);
-        let silent: Vec<SiteId> = self.reach.asked.iter().filter_map(waits).collect();
+        let silent: Vec<SiteId> = self.deployment.reach.asked.iter().filter_map(waits).collect();
         silent.into_iter().for_each(|site| self.ask_alive(site));
     }
 }

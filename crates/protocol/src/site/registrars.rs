@@ -143,7 +143,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return self.settle(vec![(origin, Err(self.why_no_member()))]);
         }
         let now = self.now.monotonic;
-        let id = id.unwrap_or_else(|| self.changes.numbers.next(now, deadline));
+        let id = id.unwrap_or_else(|| self.deployment.changes.numbers.next(now, deadline));
         self.want(origin, Work::Change { id, change }, deadline);
     }
 
@@ -156,7 +156,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) {
         let is_it =
             |work: &Work<_>| matches!(work, Work::Change { change: one, .. } if *one == change);
-        if origin != Origin::Nobody || !self.changes.driver.has(is_it) {
+        if origin != Origin::Nobody || !self.deployment.changes.driver.has(is_it) {
             self.take_change(origin, change, None, deadline);
         }
     }
@@ -172,16 +172,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn want(&mut self, origin: Origin, work: Work<Arc<Registry>>, deadline: Duration) {
         // However many changes wait for it, a recovery has room.
         let more = if matches!(work, Work::Recover { .. }) { VIEWS_MAX } else { 0 };
-        if self.changes.driver.waiting() >= limits::REGISTRY_CHANGES_WAITING_MAX + more {
+        if self.deployment.changes.driver.waiting() >= limits::REGISTRY_CHANGES_WAITING_MAX + more {
             let what = "changes of the registry";
             return self.settle(vec![(origin, Err(Failure::Overloaded { what }))]);
         }
-        self.changes.driver.want(origin, work, deadline);
+        self.deployment.changes.driver.want(origin, work, deadline);
     }
 
     /// Goes on with what waits.
     pub(super) fn drive_changes(&mut self) {
-        if self.changes.is_idle() {
+        if self.deployment.changes.is_idle() {
             return;
         }
         if !self.leads() {
@@ -199,7 +199,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     ) {
         let Some(member) = self.machine.membership() else { return };
         let sight = Sight { own: member.own, now: self.now.monotonic, copy: &member.registry };
-        let effects = act(&mut self.changes.driver, &sight);
+        let effects = act(&mut self.deployment.changes.driver, &sight);
         let own = member.own;
         effects.into_iter().for_each(|effect| self.perform_change(own, effect));
     }
@@ -305,7 +305,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Another node leads now: it is asked for what waits here.
     fn give_changes_back(&mut self) {
         let mut settled = Vec::new();
-        for (origin, work, deadline, is_open) in self.changes.driver.drop_all() {
+        for (origin, work, deadline, is_open) in self.deployment.changes.driver.drop_all() {
             let body = match work {
                 Work::Change { id, change } => Body::Registry { change, id: Some(id) },
                 Work::Recover { without } => Body::RecoverRegistry { without, accept: true },
@@ -317,11 +317,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Origin::Nobody => {}
                 origin => {
                     let origin = if is_open { origin.in_doubt() } else { origin };
-                    settled.extend(self.forwarding.push(origin, body, deadline).err());
+                    settled.extend(self.replica.forwarding.push(origin, body, deadline).err());
                 }
             }
         }
-        for one in std::mem::take(&mut self.changes.views) {
+        for one in std::mem::take(&mut self.deployment.changes.views) {
             settled.push((one.origin, Err(Failure::NoLeader)));
         }
         self.settle(settled);
@@ -331,7 +331,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn tend_registry(&mut self) {
         let now = self.now.monotonic;
         let Some(member) = self.machine.membership().filter(|_| self.leads()) else {
-            self.changes.lacking = None;
+            self.deployment.changes.lacking = None;
             return;
         };
         let (own, registry) = (member.own, member.registry.clone());
@@ -351,7 +351,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn hand_in(&mut self, kept: Kept) {
-        if !self.changes.driver.has(|work| matches!(work, Work::HandIn(_))) {
+        if !self.deployment.changes.driver.has(|work| matches!(work, Work::HandIn(_))) {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
             self.want(Origin::Nobody, Work::HandIn(kept), deadline);
         }
@@ -362,10 +362,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let now = self.now.monotonic;
         let missing = registry.registrars_missing();
         if missing == 0 {
-            self.changes.lacking = None;
+            self.deployment.changes.lacking = None;
             return;
         }
-        let lacking = now - *self.changes.lacking.get_or_insert(now);
+        let lacking = now - *self.deployment.changes.lacking.get_or_insert(now);
         let able = registry.staying().map(|site| site.id);
         let able: Vec<SiteId> =
             able.filter(|site| !registry.registrars.set.contains(*site)).collect();
@@ -382,17 +382,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(acceptor) = self.machine.acceptor() else { return };
         let accepted = acceptor.accepted().version();
         if accepted <= acceptor.copy().version() {
-            self.changes.unfinished = None;
+            self.deployment.changes.unfinished = None;
             return;
         }
-        match self.changes.unfinished {
+        match self.deployment.changes.unfinished {
             Some((of, since)) if of == accepted => {
                 if since + FINISH <= now {
-                    self.changes.unfinished = Some((of, now));
+                    self.deployment.changes.unfinished = Some((of, now));
                     self.hand_in(Kept::default());
                 }
             }
-            _ => self.changes.unfinished = Some((accepted, now)),
+            _ => self.deployment.changes.unfinished = Some((accepted, now)),
         }
     }
 
@@ -408,14 +408,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(member) = self.machine.membership() else {
             return self.settle(vec![(origin, Err(self.why_no_member()))]);
         };
-        if self.changes.views.len() >= VIEWS_MAX {
+        if self.deployment.changes.views.len() >= VIEWS_MAX {
             let what = "questions about the registry";
             return self.settle(vec![(origin, Err(Failure::Overloaded { what }))]);
         }
         let own = member.own;
         let sites: Vec<SiteId> = member.registry.sites.iter().map(|site| site.id).collect();
         let since = self.now.monotonic;
-        self.changes.views.push(Viewing { origin, without, accept, deadline, since });
+        self.deployment.changes.views.push(Viewing { origin, without, accept, deadline, since });
         sites.into_iter().filter(|site| *site != own).for_each(|site| self.ask_alive(site));
     }
 
@@ -425,14 +425,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let own = member.own;
         let sites: Vec<SiteId> = member.registry.sites.iter().map(|site| site.id).collect();
         let mut due = Vec::new();
-        let views = std::mem::take(&mut self.changes.views);
+        let views = std::mem::take(&mut self.deployment.changes.views);
         for one in views {
             let all = sites
                 .iter()
-                .all(|site| *site == own || self.reach.is_heard_since(*site, one.since));
+                .all(|site| *site == own || self.deployment.reach.is_heard_since(*site, one.since));
             match all || one.since + CALL <= now {
                 true => due.push(one),
-                false => self.changes.views.push(one),
+                false => self.deployment.changes.views.push(one),
             }
         }
         for Viewing { origin, without, accept, deadline, since } in due {
@@ -466,7 +466,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Whether a recovery is known here to have begun that has not come to its end.
     fn has_begun_a_term(&self, registry: &Registry) -> bool {
         let promised = self.machine.acceptor().map(|acceptor| acceptor.promised().term);
-        promised.max(Some(self.changes.driver.above().term)) > Some(registry.version.term)
+        promised.max(Some(self.deployment.changes.driver.above().term))
+            > Some(registry.version.term)
     }
 
     /// Why the registry is not to be recovered so.
@@ -494,7 +495,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn view(&self, without: &[SiteId], since: Duration) -> RegistryView {
         let member = self.machine.membership().expect("who looks is a member");
         let (own, registry) = (member.own, &member.registry);
-        let answers = |site: SiteId| site == own || self.reach.is_heard_since(site, since);
+        let answers =
+            |site: SiteId| site == own || self.deployment.reach.is_heard_since(site, since);
         let set = registry.registrars.set;
         let registrars = set.sites().iter();
         let (answering, silent): (BTreeSet<SiteId>, BTreeSet<SiteId>) =
@@ -509,7 +511,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             registrars: registrars
                 .map(|site| RegistrarView { site: *site, answers: answers(*site) })
                 .collect(),
-            waiting: self.changes.waiting() as u32,
+            waiting: self.deployment.changes.waiting() as u32,
             to_hand_in: to_hand_in as u32,
             silent: silent.into_iter().filter(|site| !named(site)).collect(),
             answering: answering.into_iter().filter(named).collect(),

@@ -51,11 +51,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let others: Vec<SiteId> =
             member.registry.sites.iter().map(|site| site.id).filter(|site| *site != own).collect();
-        self.backups.turn = self.backups.turn.wrapping_add(1);
-        let turn = others.get(self.backups.turn % others.len().max(1)).copied();
+        self.global.backups.turn = self.global.backups.turn.wrapping_add(1);
+        let turn = others.get(self.global.backups.turn % others.len().max(1)).copied();
         let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        let asked = share(self.machine.unfed(), self.backups.asked_to);
-        self.backups.asked_to = asked.last().copied();
+        let asked = share(self.machine.unfed(), self.global.backups.asked_to);
+        self.global.backups.asked_to = asked.last().copied();
         let Some(member) = self.machine.membership() else { return };
         for slot in asked {
             let Some(copy) = self.machine.copy_of(slot) else { continue };
@@ -66,9 +66,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
         }
         // Their destination is gone: the asked site may have a record of the owner by now.
-        let asked =
-            share(&frozen.keys().copied().collect::<SlotSet>(), self.backups.frozen_asked_to);
-        self.backups.frozen_asked_to = asked.last().copied();
+        let asked = share(
+            &frozen.keys().copied().collect::<SlotSet>(),
+            self.global.backups.frozen_asked_to,
+        );
+        self.global.backups.frozen_asked_to = asked.last().copied();
         for slot in asked {
             if let Some(site) = turn {
                 by_owner.entry(site).or_default().push((slot, frozen[&slot]));
@@ -78,7 +80,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let slots = SlotEpochs::gather(slots);
             if owner != own && is_leaving {
                 // Whether it can be reached decides what becomes of its copies.
-                self.reach.asked(owner, self.now.monotonic);
+                self.deployment.reach.asked(owner, self.now.monotonic);
             }
             if owner == own {
                 self.supersede_own(&slots.slots());
@@ -91,7 +93,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn say_copies(&mut self, site: SiteId, say: CopiesSay) {
         let nodes = self.nodes_of(site);
-        if let Some(node) = self.routing.node_of(site, &nodes) {
+        if let Some(node) = self.global.routing.node_of(site, &nodes) {
             self.say_across(site, node, AcrossSay::Copies(say));
         }
     }

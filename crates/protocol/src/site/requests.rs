@@ -36,7 +36,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
         let deadline = self.now.monotonic + deadline;
         let origin = Origin::Client(ticket);
-        if self.removed {
+        if self.replica.removed {
             let failure = Failure::NotServing("it was removed from its site");
             return self.settle(vec![(origin, Err(failure))]);
         }
@@ -93,7 +93,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             body if self.leads() => self.take_for_leader(origin, body, deadline),
             body => {
-                if let Err(refused) = self.forwarding.push(origin, body, deadline) {
+                if let Err(refused) = self.replica.forwarding.push(origin, body, deadline) {
                     self.settle(vec![refused]);
                 }
             }
@@ -107,11 +107,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let is_stale = consistency != ReadConsistency::Linearizable
             || self.options.planted.is(Bug::ReadWithoutIndex);
-        let gate = self.gate.now();
+        let gate = self.replica.gate.now();
         if gate != ReadGate::Closed && is_stale {
             return self.answer_read(read);
         }
-        let needs_no_round = match self.leads_for_sure() {
+        let needs_no_round = match self.replica.leads_for_sure(&self.options) {
             ReadGate::Open => true,
             ReadGate::Lease(until) => {
                 until > self.now.monotonic && self.reads_by_lease(read.keyspace)
@@ -119,13 +119,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             ReadGate::Closed | ReadGate::Stale => false,
         };
         let needs_no_round = needs_no_round && gate != ReadGate::Closed;
-        if needs_no_round && self.has_applied_all() {
+        if needs_no_round && self.replica.has_applied_all(&self.options) {
             return self.answer_read(read);
         }
         let origin = read.origin;
         let is_taken = match needs_no_round {
-            true => self.reads.push_confirmed(read, self.raft.committed_index()),
-            false => !self.rare.happens() && self.reads.push(read),
+            true => self.replica.reads.push_confirmed(read, self.replica.raft.committed_index()),
+            false => !self.rare.happens() && self.replica.reads.push(read),
         };
         if !is_taken {
             let failure = Failure::Overloaded { what: "linearizable reads" };
@@ -147,7 +147,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let outcome = match self.query(read.keyspace, &read.query, read.due) {
             Ok(outcome) => outcome,
-            Err(at_ms) => match self.reads.wait_for(at_ms, read) {
+            Err(at_ms) => match self.replica.reads.wait_for(at_ms, read) {
                 None => return,
                 Some(refused) => {
                     read = refused;
@@ -163,7 +163,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// No tick can come now: what was applied must do for the reads that wait for one.
     pub(super) fn wait_for_no_tick(&mut self) {
-        for mut read in self.reads.take_due(u64::MAX) {
+        for mut read in self.replica.reads.take_due(u64::MAX) {
             read.due = Due::By(None);
             self.answer_read(read);
         }
@@ -184,7 +184,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let due_by = by_ms.is_some().then_some(&due_by as &dyn Fn() -> u64);
         match self.machine.reader().query_by(keyspace, query, due_by) {
             Ok(mut answer) => {
-                let (now_ms, ahead) = (self.log_clock.now_ms(), self.log_clock.wall_ahead_ms());
+                let (now_ms, ahead) =
+                    (self.replica.log_clock.now_ms(), self.replica.log_clock.wall_ahead_ms());
                 moments::for_others(&mut answer, now_ms, ahead);
                 Ok(Ok(answer))
             }
@@ -249,9 +250,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.take_removal(origin, node, (true, None), deadline)
             }
             Body::TransferLeader { node } => {
-                membership::check_transfer(&self.members, node).map(|()| {
+                membership::check_transfer(&self.replica.members, node).map(|()| {
                     self.transfer_to(node);
-                    self.handover.want(Asked { node, origin, deadline });
+                    self.replica.handover.want(Asked { node, origin, deadline });
                 })
             }
         };
@@ -275,15 +276,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (force, id): (bool, Option<RequestId>),
         deadline: Duration,
     ) -> Result<(), MembershipError> {
-        if membership::is_done(&self.members, id) {
+        if membership::is_done(&self.replica.members, id) {
             self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
             return Ok(());
         }
         let is_alive = |node| self.is_alive(node);
-        membership::check_remove(&self.members, node, force, is_alive)?;
+        membership::check_remove(&self.replica.members, node, force, is_alive)?;
         match origin {
             Origin::Node { .. } if node == self.options.node => self.send_on_to_next_leader(origin),
-            _ => self.membership.want(Wanted::Leave { node, id, origin, deadline }),
+            _ => self.replica.membership.want(Wanted::Leave { node, id, origin, deadline }),
         }
         Ok(())
     }
@@ -295,23 +296,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         (force, id): (bool, Option<RequestId>),
         deadline: Duration,
     ) {
-        if membership::is_done(&self.members, id) {
+        if membership::is_done(&self.replica.members, id) {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
         // Before the joining node's deadline, so that it receives the reason.
         let refuse_at = self.now.monotonic + 3 * self.silence_of_the_lost();
         let refuse_at = refuse_at.min(deadline);
-        match membership::check_add(&self.members, &member, force) {
+        match membership::check_add(&self.replica.members, &member, force) {
             Ok(()) => {
                 let joins = Wanted::Join { member, force, refuse_at, id, origin, deadline };
-                self.membership.want(joins);
+                self.replica.membership.want(joins);
             }
             Err(error) => self.settle(vec![(origin, Err(Failure::Membership(error)))]),
         }
     }
 
     pub(super) fn take_write(&mut self, origin: Origin, command: Command, deadline: Duration) {
-        if let Some(why) = &self.disk_full {
+        if let Some(why) = &self.replica.disk_full {
             return self.settle(vec![(origin, Err(Failure::DiskFull(why.clone())))]);
         }
         if self.rare.happens() && origin != Origin::Nobody {
@@ -320,7 +321,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let size_bytes = writes::size_bytes(&command);
         let write = Waiting { origin, command, size_bytes, deadline };
-        if let Err(refused) = self.writes.push(write) {
+        if let Err(refused) = self.replica.writes.push(write) {
             self.settle(vec![refused]);
         }
     }
@@ -330,7 +331,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         if !lives::only_joins(&message) {
-            self.heard.of(from);
+            self.replica.heard.of(from);
         }
         let clock = message.clock;
         match message.say {
@@ -343,11 +344,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let asks_for_vote = MSG_REQUEST_VOTES.contains(&message.kind);
                 // A leader that hands over has given up its lease before it asks for votes.
                 let forced = message.context == CONTEXT_TRANSFER;
-                if asks_for_vote && !forced && self.now.monotonic < self.silent_until {
+                if asks_for_vote && !forced && self.now.monotonic < self.replica.silent_until {
                     return;
                 }
                 let term = message.term;
-                self.raft.step(message);
+                self.replica.raft.step(message);
                 self.hear_clock(from, term, clock);
             }
             Some(Say::Forward(forward)) => {
@@ -361,7 +362,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
                     let patience = self.options.heartbeat();
                     let now = self.now.monotonic;
-                    self.forwarding.answered(answer.id, outcome, now, patience, &mut settled);
+                    self.replica.forwarding.answered(
+                        answer.id,
+                        outcome,
+                        now,
+                        patience,
+                        &mut settled,
+                    );
                 }
                 self.settle(settled);
             }
@@ -382,7 +389,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
             return self.take_join(origin, member, (false, None), deadline);
         }
-        let Some(member) = membership::find(&self.members, from) else {
+        let Some(member) = membership::find(&self.replica.members, from) else {
             let failure = Failure::NotServing("it was removed from its site");
             return self.settle(vec![(origin, Err(failure))]);
         };
@@ -402,25 +409,25 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn link_lost(&mut self, node: NodeId) {
-        self.raft.unreachable(node);
-        if self.raft.wants_snapshot(node) {
-            self.raft.snapshot_sent(node, false);
+        self.replica.raft.unreachable(node);
+        if self.replica.raft.wants_snapshot(node) {
+            self.replica.raft.snapshot_sent(node, false);
         }
-        if self.raft.leader() == Some(node) {
+        if self.replica.raft.leader() == Some(node) {
             let mut settled = Vec::new();
-            self.forwarding.lost(&mut settled);
+            self.replica.forwarding.lost(&mut settled);
             self.settle(settled);
         }
     }
 
     pub(super) fn disk_is_full(&mut self, why: String) {
         let mut settled = Vec::new();
-        self.writes.refuse_waiting(&Failure::DiskFull(why.clone()), &mut settled);
-        if self.raft.is_persisting() {
-            self.writes.doubt_proposed(&mut settled);
+        self.replica.writes.refuse_waiting(&Failure::DiskFull(why.clone()), &mut settled);
+        if self.replica.raft.is_persisting() {
+            self.replica.writes.doubt_proposed(&mut settled);
         }
-        self.disk_full = Some(why);
-        self.tick_proposed = false;
+        self.replica.disk_full = Some(why);
+        self.replica.tick_proposed = false;
         self.settle(settled);
         self.wait_for_no_tick();
     }
@@ -444,10 +451,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         outcome,
                         Ok(Answer::Flag(true)) | Err(Failure::NoLeader | Failure::Membership(_))
                     );
-                    let members = tells_members.then(|| self.members.clone());
+                    let members = tells_members.then(|| self.replica.members.clone());
                     let outcome = entry::encode_reply(&outcome);
                     let answer = peer::ForwardedAnswer { id, outcome, members };
-                    self.replies.entry(node).or_default().push(answer);
+                    self.replica.replies.entry(node).or_default().push(answer);
                 }
                 Origin::Across { site, node, id, in_doubt, slot } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
@@ -456,19 +463,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 Origin::Routed { id, in_doubt } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     let now = self.now.monotonic;
-                    settled.extend(self.routing.came_back(id, in_doubt, outcome, now));
+                    settled.extend(self.global.routing.came_back(id, in_doubt, outcome, now));
                 }
                 Origin::Job { job, id } => self.job_answered(job, id, outcome),
                 Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
-                Origin::Nobody => self.tick_proposed = false,
+                Origin::Nobody => self.replica.tick_proposed = false,
             }
         }
     }
 
     pub(super) fn send_replies(&mut self) {
-        for (to, answers) in std::mem::take(&mut self.replies) {
+        for (to, answers) in std::mem::take(&mut self.replica.replies) {
             self.send(to, Say::Answered(peer::Answered { answers }));
         }
     }

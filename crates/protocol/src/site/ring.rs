@@ -56,34 +56,34 @@ impl OnRing {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The pointers of this site, as this node has them.
     pub fn ring(&self) -> &Ring {
-        self.on_ring.driver.as_ref().map_or(&self.on_ring.kept, Driver::ring)
+        self.deployment.ring.driver.as_ref().map_or(&self.deployment.ring.kept, Driver::ring)
     }
 
     /// How often this node has seen its pointers change. It begins with 0 at each start.
     pub fn ring_changes(&self) -> u64 {
-        self.on_ring.changes
+        self.deployment.ring.changes
     }
 
     /// Whether this node leads, and its pointers count: others have taken the site in since it leads.
     pub fn is_on_ring(&self) -> bool {
-        self.on_ring.driver.as_ref().is_some_and(Driver::is_confirmed)
+        self.deployment.ring.driver.as_ref().is_some_and(Driver::is_confirmed)
     }
 
     /// The state's pointers may be other ones now.
     pub(super) fn follow_ring(&mut self) {
         let bytes = self.machine.ring();
-        if *bytes == self.on_ring.kept_bytes {
+        if *bytes == self.deployment.ring.kept_bytes {
             return;
         }
         if let Ok(ring) = Ring::decode(bytes) {
-            self.on_ring.kept = ring;
+            self.deployment.ring.kept = ring;
         }
-        self.on_ring.kept_bytes = bytes.clone();
+        self.deployment.ring.kept_bytes = bytes.clone();
     }
 
     pub(super) fn tick_ring(&mut self) {
         let now = self.now.monotonic;
-        self.on_ring.lookups.timeout(now, &self.on_ring.kept);
+        self.deployment.ring.lookups.timeout(now, &self.deployment.ring.kept);
         self.drive_ring(now);
         self.say_ring(now);
     }
@@ -92,7 +92,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn drive_ring(&mut self, now: Duration) {
         let Some(member) = self.machine.membership() else { return };
         if !self.leads() {
-            self.on_ring.changes += u64::from(self.on_ring.driver.take().is_some());
+            self.deployment.ring.changes += u64::from(self.deployment.ring.driver.take().is_some());
             return;
         }
         let own = member.own;
@@ -101,24 +101,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let entry = member.registry.site(own);
         let leaving = entry.is_none_or(|entry| entry.leaving);
         let capacity = entry.map_or(1.0, |entry| f64::from(entry.capacity_percent) / 100.0);
-        if self.on_ring.driver.is_none() {
-            let known = self.on_ring.kept.site() == own;
+        if self.deployment.ring.driver.is_none() {
+            let known = self.deployment.ring.kept.site() == own;
             let ring = match (known, member.founder) {
-                (true, _) => self.on_ring.kept.clone(),
+                (true, _) => self.deployment.ring.kept.clone(),
                 (false, true) => Ring::alone(own, virtual_count(capacity)),
                 (false, false) => Ring::empty(own, virtual_count(capacity)),
             };
-            let seed = self.options.seed ^ self.raft.term();
+            let seed = self.options.seed ^ self.replica.raft.term();
             let mut driver = Driver::new(ring, seed, ring::Options::default());
             if let Some(via) = others.first().filter(|_| !driver.ring().is_member() && !leaving) {
                 driver.join(now, *via);
             }
-            self.on_ring.leaving = false;
-            self.on_ring.changes += 1;
-            self.on_ring.driver = Some(driver);
+            self.deployment.ring.leaving = false;
+            self.deployment.ring.changes += 1;
+            self.deployment.ring.driver = Some(driver);
         }
-        let Some(driver) = &mut self.on_ring.driver else { return };
-        if leaving && !std::mem::replace(&mut self.on_ring.leaving, leaving) {
+        let Some(driver) = &mut self.deployment.ring.driver else { return };
+        if leaving && !std::mem::replace(&mut self.deployment.ring.leaving, leaving) {
             driver.leave(now);
         }
         if !leaving {
@@ -140,17 +140,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return self.say_across(site, node, found);
             }
             Some(Say::Found(found))
-                if self.on_ring.lookups.handle(now, site, found, &self.on_ring.kept) =>
+                if self.deployment.ring.lookups.handle(
+                    now,
+                    site,
+                    found,
+                    &self.deployment.ring.kept,
+                ) =>
             {
                 return self.say_ring(now);
             }
             _ => {}
         }
-        match &mut self.on_ring.driver {
+        match &mut self.deployment.ring.driver {
             Some(driver) => driver.handle(now, site, say),
             None => {
                 // Only the leader can answer that.
-                let leader = self.raft.leader().map_or(0, |leader| leader.0);
+                let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
                 let answered = AnsweredAcross { answers: Vec::new(), leader };
                 return self.say_across(site, node, AcrossSay::Answered(answered));
             }
@@ -160,8 +165,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn ring_lost(&mut self, site: SiteId) {
         let now = self.now.monotonic;
-        self.on_ring.lookups.unreachable(now, site, &self.on_ring.kept);
-        if let Some(driver) = &mut self.on_ring.driver {
+        self.deployment.ring.lookups.unreachable(now, site, &self.deployment.ring.kept);
+        if let Some(driver) = &mut self.deployment.ring.driver {
             driver.unreachable(now, site);
         }
         self.say_ring(now);
@@ -170,12 +175,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Looks up who is responsible for a slot, for a request that has not come back yet. `false`:
     /// the ring is of no use here.
     pub(super) fn looks_up(&mut self, slot: Slot, request: u64) -> bool {
-        if self.routing.returns(request) > 1 || !self.on_ring.kept.is_member() {
+        if self.global.routing.returns(request) > 1 || !self.deployment.ring.kept.is_member() {
             return false;
         }
         let now = self.now.monotonic;
-        let id = self.on_ring.lookups.begin(now, Point::of_slot(slot), &self.on_ring.kept);
-        self.on_ring.wanted.insert(id, slot);
+        let id = self.deployment.ring.lookups.begin(
+            now,
+            Point::of_slot(slot),
+            &self.deployment.ring.kept,
+        );
+        self.deployment.ring.wanted.insert(id, slot);
         self.say_ring(now);
         true
     }
@@ -183,43 +192,46 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Sends the ring's messages, and keeps its changes.
     fn say_ring(&mut self, now: Duration) {
         let mut says = Vec::new();
-        while let Some(output) = self.on_ring.driver.as_mut().and_then(Driver::poll) {
+        while let Some(output) = self.deployment.ring.driver.as_mut().and_then(Driver::poll) {
             match output {
                 RingOutput::Send { to, say } => says.push((to, say)),
                 // What is kept is compared with what there is anyway.
-                RingOutput::Changed => self.on_ring.changes += 1,
+                RingOutput::Changed => self.deployment.ring.changes += 1,
             }
         }
-        while let Some(output) = self.on_ring.lookups.poll() {
+        while let Some(output) = self.deployment.ring.lookups.poll() {
             match output {
                 LookupOutput::Send { to, say } => says.push((to, say)),
                 LookupOutput::Done { id, site, hops, .. } => {
                     let own = self.machine.membership().map(|member| member.own);
-                    self.hops = (self.hops.0 + 1, self.hops.1 + u64::from(hops));
-                    let Some(slot) = self.on_ring.wanted.remove(&id) else { continue };
+                    self.deployment.hops =
+                        (self.deployment.hops.0 + 1, self.deployment.hops.1 + u64::from(hops));
+                    let Some(slot) = self.deployment.ring.wanted.remove(&id) else { continue };
                     // This site registers the slot and has no other owner: the slot is at home.
-                    let site = if Some(site) == own { self.homes.of(slot) } else { Some(site) };
+                    let site =
+                        if Some(site) == own { self.global.homes.of(slot) } else { Some(site) };
                     if let Some(site) = site.filter(|site| Some(*site) != own) {
-                        self.routing.guess(slot, site);
-                        self.routing.wake();
+                        self.global.routing.guess(slot, site);
+                        self.global.routing.wake();
                     }
                 }
-                LookupOutput::Failed { id, .. } => drop(self.on_ring.wanted.remove(&id)),
+                LookupOutput::Failed { id, .. } => drop(self.deployment.ring.wanted.remove(&id)),
             }
         }
         for (to, say) in says {
             let nodes = self.nodes_of(to);
-            if let Some(node) = self.routing.node_of(to, &nodes) {
+            if let Some(node) = self.global.routing.node_of(to, &nodes) {
                 self.say_across(to, node, AcrossSay::Ring(say.encode_to_vec().into()));
             }
         }
-        if self.on_ring.next_keep > now || !self.leads() || self.disk_full.is_some() {
+        if self.deployment.ring.next_keep > now || !self.leads() || self.replica.disk_full.is_some()
+        {
             return;
         }
-        self.on_ring.next_keep = now + KEEP_INTERVAL;
-        let Some(driver) = &self.on_ring.driver else { return };
+        self.deployment.ring.next_keep = now + KEEP_INTERVAL;
+        let Some(driver) = &self.deployment.ring.driver else { return };
         let pointers = driver.ring().encode();
-        if pointers[..] != self.on_ring.kept_bytes[..] {
+        if pointers[..] != self.deployment.ring.kept_bytes[..] {
             let deadline = now + limits::REQUEST_DEADLINE;
             let command = Command::SetRing(pointers.into());
             self.take_write(Origin::Nobody, command, deadline);

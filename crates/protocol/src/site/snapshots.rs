@@ -1,10 +1,11 @@
 //! Snapshots: made when the log is long, served to nodes that lag, taken in when this node does.
 
 use super::transfer::{Incoming, Taking};
-use super::{Output, Site, machine};
+use super::{Options, Output, Site, machine};
 use bytes::Bytes;
 use model::{NodeId, limits};
 use prost::Message as _;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::{LogReader, LogStart};
 use storage::snapshot::{Chunk, SnapshotError, SnapshotHead, Snapshots};
@@ -14,41 +15,94 @@ use wire::peer::{self, Say};
 /// A snapshot that a node has taken a piece of so lately is not replaced by a newer one.
 const SNAPSHOT_IN_USE: Duration = Duration::from_secs(10);
 
+/// A node's snapshots: its own, those that followers take from it, and the one that it takes in.
+pub(super) struct OwnSnapshots<N> {
+    pub(super) store: N,
+    /// The latest one that is durable.
+    pub(super) latest: Option<SnapshotHead>,
+    pub(super) is_writing: bool,
+    /// How much the log has grown since the last one.
+    pub(super) log_bytes: u64,
+    /// The next one is made at this growth.
+    due_at_bytes: u64,
+    pub(super) incoming: Option<Incoming>,
+    last_chunk_served: Option<Duration>,
+    /// For a leader: since when a node that needs a snapshot has not asked for a piece of it.
+    offered: BTreeMap<NodeId, Duration>,
+}
+
+impl<N: Snapshots> OwnSnapshots<N> {
+    pub(super) fn new(
+        store: N,
+        latest: Option<SnapshotHead>,
+        options: &Options,
+    ) -> OwnSnapshots<N> {
+        OwnSnapshots {
+            store,
+            latest,
+            is_writing: false,
+            log_bytes: 0,
+            due_at_bytes: options.log_bytes_before_snapshot,
+            incoming: None,
+            last_chunk_served: None,
+            offered: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the log has grown by enough, also for a state of this size.
+    fn is_due(&mut self, now: Duration, state_bytes: impl Fn() -> u64) -> bool {
+        let in_use = self.last_chunk_served.is_some_and(|at| at + SNAPSHOT_IN_USE > now);
+        if self.log_bytes < self.due_at_bytes || self.is_writing || in_use {
+            return false;
+        }
+        let state_bytes = state_bytes();
+        let is_due = self.log_bytes >= state_bytes;
+        if !is_due {
+            self.due_at_bytes = state_bytes;
+        }
+        is_due
+    }
+
+    /// Whether the node takes in the snapshot of this index.
+    pub(super) fn takes_in(&self, index: u64) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| incoming.index == index)
+    }
+
+    /// Whether a snapshot is being loaded into the state.
+    pub(super) fn is_loading(&self) -> bool {
+        let incoming = self.incoming.as_ref();
+        incoming.is_some_and(|incoming| matches!(incoming.taking, Taking::Loading))
+    }
+}
+
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn snapshot_if_long(&mut self) {
-        let in_use =
-            self.last_chunk_served.is_some_and(|at| at + SNAPSHOT_IN_USE > self.now.monotonic);
-        if self.log_bytes < self.snapshot_at_bytes || self.writing_snapshot || in_use {
-            return;
+        let state_bytes = || self.state.size_bytes();
+        if self.snapshots.is_due(self.now.monotonic, state_bytes) {
+            self.write_snapshot();
         }
-        let state_bytes = self.state.size_bytes();
-        if self.log_bytes < state_bytes {
-            self.snapshot_at_bytes = state_bytes;
-            return;
-        }
-        self.write_snapshot();
     }
 
     pub(super) fn write_snapshot(&mut self) {
-        self.writing_snapshot = true;
-        self.log_bytes = 0;
-        self.snapshot_at_bytes = self.options.log_bytes_before_snapshot;
+        self.snapshots.is_writing = true;
+        self.snapshots.log_bytes = 0;
+        self.snapshots.due_at_bytes = self.options.log_bytes_before_snapshot;
         let head = SnapshotHead {
-            index: self.applied,
+            index: self.replica.applied,
             term: self.machine.applied().term,
-            members: self.members.encode_to_vec().into(),
+            members: self.replica.members.encode_to_vec().into(),
         };
         self.outputs.push_back(Output::WriteSnapshot { head, view: self.state.view() });
     }
 
     pub(super) fn snapshot_written(&mut self, written: Result<SnapshotHead, String>) {
-        let own = std::mem::take(&mut self.writing_snapshot);
+        let own = std::mem::take(&mut self.snapshots.is_writing);
         // A snapshot that failed is tried again when the log has grown as much once more; one that
         // a witness was to take in, when it is offered again.
         let Ok(head) = written else {
             if self.options.witness && !own {
-                self.incoming = None;
-                let held = std::mem::take(&mut self.held);
+                self.snapshots.incoming = None;
+                let held = std::mem::take(&mut self.replica.held);
                 self.apply(held);
             }
             return;
@@ -56,18 +110,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.finish_witness_snapshot(&head) {
             return;
         }
-        let start = self.raft.start();
+        let start = self.replica.raft.start();
         let kept = head.index.saturating_sub(self.options.log_entries_kept);
         let cut = kept.max(start.index);
         let term = if cut == start.index {
             start.term
         } else {
-            self.raft.term_of(cut).unwrap_or(head.term)
+            self.replica.raft.term_of(cut).unwrap_or(head.term)
         };
         let members = decode_members(&head.members);
         let at = LogStart { index: head.index, term: head.term };
-        self.raft.snapshot_written(at, &members, LogStart { index: cut, term });
-        self.snapshot = Some(head);
+        self.replica.raft.snapshot_written(at, &members, LogStart { index: cut, term });
+        self.snapshots.latest = Some(head);
         if cut > start.index {
             self.outputs.push_back(Output::CutLog(LogStart { index: cut, term }));
         }
@@ -75,15 +129,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A follower asks for a piece of a snapshot of ours.
     pub(super) fn serve_chunk(&mut self, from: NodeId, wanted: peer::SnapshotWanted) {
-        self.last_chunk_served = Some(self.now.monotonic);
-        if let Some(since) = self.offered.get_mut(&from) {
+        self.snapshots.last_chunk_served = Some(self.now.monotonic);
+        if let Some(since) = self.snapshots.offered.get_mut(&from) {
             *since = self.now.monotonic;
         }
         let bytes_max = if self.rare.happens() { 200 } else { limits::SNAPSHOT_CHUNK_BYTES_MAX };
-        let chunk = match self.snapshots.read_chunk(wanted.index, wanted.offset, bytes_max) {
+        let chunk = match self.snapshots.store.read_chunk(wanted.index, wanted.offset, bytes_max) {
             Ok(chunk) => chunk,
             Err(SnapshotError::Absent { .. }) => {
-                self.raft.snapshot_sent(from, false);
+                self.replica.raft.snapshot_sent(from, false);
                 Chunk { offset: wanted.offset, bytes: Bytes::new(), total_bytes: 0 }
             }
             Err(error) => return self.fail(error),
@@ -96,23 +150,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// The leader's message that this node needs a snapshot.
     pub(super) fn take_snapshot_offer(&mut self, from: NodeId, message: peer::Raft) {
         let Some(index) = message.snapshot.as_ref().map(|head| head.index) else { return };
-        if message.term < self.raft.term() {
+        if message.term < self.replica.raft.term() {
             return;
         }
         // One that is offered again goes on where it is, unless another node offers it: the first
         // may be gone, and the other's file need not be the same to the byte.
-        if self.incoming.as_ref().is_some_and(|incoming| {
+        if self.snapshots.incoming.as_ref().is_some_and(|incoming| {
             let same = incoming.index == index && incoming.from == from;
             same || matches!(incoming.taking, Taking::Loading)
         }) {
             return;
         }
-        if index <= self.applied {
-            self.raft.step(message);
+        if index <= self.replica.applied {
+            self.replica.raft.step(message);
             return;
         }
         let taking = Taking::Pieces { offset: 0, ask_again: Duration::ZERO };
-        self.incoming = Some(Incoming { from, index, message, taking });
+        self.snapshots.incoming = Some(Incoming { from, index, message, taking });
         if self.options.witness {
             self.take_witness_snapshot();
         }
@@ -123,14 +177,15 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn offer_again(&mut self) {
         let now = self.now.monotonic;
         let patience = 2 * self.options.election_timeout();
-        let others = self.members.nodes.iter().map(|member| NodeId(member.node));
-        let behind: Vec<_> = others.filter(|node| self.raft.wants_snapshot(*node)).collect();
-        self.offered.retain(|node, _| behind.contains(node));
+        let others = self.replica.members.nodes.iter().map(|member| NodeId(member.node));
+        let behind: Vec<_> =
+            others.filter(|node| self.replica.raft.wants_snapshot(*node)).collect();
+        self.snapshots.offered.retain(|node, _| behind.contains(node));
         for node in behind {
-            let since = self.offered.entry(node).or_insert(now);
+            let since = self.snapshots.offered.entry(node).or_insert(now);
             if *since + patience <= now {
                 *since = now;
-                self.raft.snapshot_sent(node, false);
+                self.replica.raft.snapshot_sent(node, false);
             }
         }
     }
@@ -138,7 +193,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn want_chunk(&mut self) {
         let patience = self.options.election_timeout();
         let now = self.now.monotonic;
-        let Some(incoming) = &mut self.incoming else { return };
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
         let to = incoming.from;
         if let Some(wanted) = incoming.next_wanted(now, patience) {
             self.send(to, Say::SnapshotWanted(wanted));
@@ -147,19 +202,19 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn take_chunk(&mut self, from: NodeId, piece: peer::SnapshotChunk) {
         let patience = self.options.election_timeout();
-        let Some(incoming) = &mut self.incoming else { return };
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
         let asked =
             matches!(incoming.taking, Taking::Pieces { offset, .. } if offset == piece.offset);
         if incoming.from != from || incoming.index != piece.index || !asked {
             return;
         }
         if piece.total_bytes == 0 {
-            self.incoming = None;
+            self.snapshots.incoming = None;
             return;
         }
         let chunk =
             Chunk { offset: piece.offset, bytes: piece.bytes, total_bytes: piece.total_bytes };
-        match self.snapshots.receive(piece.index, &chunk) {
+        match self.snapshots.store.receive(piece.index, &chunk) {
             Ok(next) => incoming.took(next, chunk.total_bytes),
             // What was received is gone: all of it is asked for again after a while, perhaps with
             // room.
@@ -188,7 +243,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A witness needs no more of a snapshot than what it is of.
     pub(super) fn take_witness_snapshot(&mut self) {
-        let Some(incoming) = &mut self.incoming else { return };
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
         incoming.taking = Taking::Loading;
         let Some(head) = incoming.message.snapshot.clone() else { return };
         let members: Bytes = head.members.unwrap_or_default().encode_to_vec().into();
@@ -198,8 +253,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     pub(super) fn finish_witness_snapshot(&mut self, head: &SnapshotHead) -> bool {
-        let taken = self.options.witness
-            && self.incoming.as_ref().is_some_and(|incoming| incoming.index == head.index);
+        let taken = self.options.witness && self.snapshots.takes_in(head.index);
         if taken {
             let applied = machine::Applied { index: head.index, term: head.term };
             match self.machine.skip_to(applied, head.members.clone()) {
@@ -212,30 +266,30 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// The state is that of a snapshot now: raft and all waiting requests follow.
     pub(super) fn take_effect(&mut self, head: SnapshotHead) {
-        let Some(Incoming { mut message, .. }) = self.incoming.take() else { return };
-        self.applied = head.index;
-        self.members = decode_members(&head.members);
+        let Some(Incoming { mut message, .. }) = self.snapshots.incoming.take() else { return };
+        self.replica.applied = head.index;
+        self.replica.members = decode_members(&head.members);
         if let Err(why) = self.check_own_life() {
             self.fail(why);
             return;
         }
         self.members_changed();
-        self.log_clock.reached(self.machine.log_time_ms());
-        self.log_bytes = 0;
+        self.replica.log_clock.reached(self.machine.log_time_ms());
+        self.snapshots.log_bytes = 0;
         let mut settled = Vec::new();
-        self.writes.covered_by_snapshot(head.index, &mut settled);
+        self.replica.writes.covered_by_snapshot(head.index, &mut settled);
         self.settle(settled);
-        self.snapshot = Some(head);
-        let held = std::mem::take(&mut self.held);
+        self.snapshots.latest = Some(head);
+        let held = std::mem::take(&mut self.replica.held);
         let (covered, later): (Vec<_>, Vec<_>) =
-            held.into_iter().partition(|entry| entry.index <= self.applied);
+            held.into_iter().partition(|entry| entry.index <= self.replica.applied);
         self.reconfigure(&covered);
         // What is committed stays so in every later term; a message of an earlier one is ignored.
-        if message.term < self.raft.term() {
-            message.term = self.raft.term();
-            message.from = self.raft.leader().map_or(message.from, |leader| leader.0);
+        if message.term < self.replica.raft.term() {
+            message.term = self.replica.raft.term();
+            message.from = self.replica.raft.leader().map_or(message.from, |leader| leader.0);
         }
-        self.raft.step(message);
+        self.replica.raft.step(message);
         self.apply(later);
         self.outputs.push_back(Output::Applied);
     }

@@ -103,57 +103,58 @@ pub struct Standing {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// How far this replica is. Cheap: ask as often as you like.
     pub fn standing(&self) -> Standing {
-        let leader = self.raft.leader();
-        let leads = self.raft.role() == Role::Leader;
-        let serves = if leads { self.raft.committed_in_term() } else { leader.is_some() };
+        let leader = self.replica.raft.leader();
+        let leads = self.replica.raft.role() == Role::Leader;
+        let serves = if leads { self.replica.raft.committed_in_term() } else { leader.is_some() };
         Standing {
             leader,
-            term: self.raft.term(),
-            last_index: self.raft.last_index(),
-            applied_index: self.applied,
+            term: self.replica.raft.term(),
+            last_index: self.replica.raft.last_index(),
+            applied_index: self.replica.applied,
             revision: self.machine.reader().revision(),
-            ready: serves && !self.removed,
+            ready: serves && !self.replica.removed,
         }
     }
 
     /// The term in which this replica leads, if it does. Cheap: ask as often as you like.
     pub fn leads_in(&self) -> Option<u64> {
-        self.leads().then(|| self.raft.term())
+        self.leads().then(|| self.replica.raft.term())
     }
 
     /// This replica now.
     pub fn status(&self) -> Status {
         let standing = self.standing();
-        let others = self.members.nodes.iter().filter(|member| member.node != self.options.node.0);
+        let others =
+            self.replica.members.nodes.iter().filter(|member| member.node != self.options.node.0);
         let progress = others.filter_map(|member| {
             let node = NodeId(member.node);
-            let (matched, _) = self.raft.progress(node)?;
+            let (matched, _) = self.replica.raft.progress(node)?;
             Some((node, matched, self.is_alive(node)))
         });
-        let leads = self.raft.role() == Role::Leader;
+        let leads = self.replica.raft.role() == Role::Leader;
         Status {
             node: self.options.node,
-            role: self.raft.role(),
+            role: self.replica.raft.role(),
             as_of: self.now.monotonic,
             witness: self.options.witness,
             leader: standing.leader,
             term: standing.term,
             last_index: standing.last_index,
-            committed_index: self.raft.committed_index(),
+            committed_index: self.replica.raft.committed_index(),
             applied_index: standing.applied_index,
             revision: standing.revision,
-            snapshot_index: self.snapshot.as_ref().map_or(0, |head| head.index),
-            first_index: self.raft.start().index + 1,
-            members: self.members.clone(),
+            snapshot_index: self.snapshots.latest.as_ref().map_or(0, |head| head.index),
+            first_index: self.replica.raft.start().index + 1,
+            members: self.replica.members.clone(),
             progress: if leads { progress.collect() } else { Vec::new() },
-            writes_waiting: self.writes.waiting(),
-            writes_in_flight: self.writes.in_flight(),
-            reads_waiting: self.reads.waiting(),
-            forwarded: self.forwarding.waiting(),
-            routed: self.routing.waiting(),
-            routed_straight: (self.routing.straight, self.routing.astray),
-            copies: self.cache.counted(),
-            ring_lookups: self.hops,
+            writes_waiting: self.replica.writes.waiting(),
+            writes_in_flight: self.replica.writes.in_flight(),
+            reads_waiting: self.replica.reads.waiting(),
+            forwarded: self.replica.forwarding.waiting(),
+            routed: self.global.routing.waiting(),
+            routed_straight: (self.global.routing.straight, self.global.routing.astray),
+            copies: self.global.cache.counted(),
+            ring_lookups: self.deployment.hops,
             ring_pointers: self.ring().len(),
             deployment: self.machine.membership().cloned(),
             failovers_known: self.failovers_known(),
@@ -163,7 +164,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             handed_over: self.jobs.handover.done,
             mirror: self.mirror_progress(),
             mirrors_kept: self.mirrors_kept(),
-            disk_full: self.disk_full.clone(),
+            disk_full: self.replica.disk_full.clone(),
             ready: standing.ready,
         }
     }

@@ -134,10 +134,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         };
         let version = message.version.map(Ballot::from).or(by_news);
         let (Some(version), Some(own)) = (version, self.own_version()) else { return Some(say) };
-        let known = self.versions.known.entry(site).or_default();
+        let known = self.deployment.versions.known.entry(site).or_default();
         *known = version.max(*known);
         if version < own {
-            if Versions::is_due(&mut self.versions.sent, site, own, now) {
+            if Versions::is_due(&mut self.deployment.versions.sent, site, own, now) {
                 self.send_registry(site, node);
             }
             return Some(say);
@@ -146,7 +146,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return Some(say);
         }
         let brings_it = matches!(&say, AcrossSay::Registry(news) if !news.registry.is_empty());
-        if !brings_it && Versions::is_due(&mut self.versions.wanted, site, version, now) {
+        if !brings_it && Versions::is_due(&mut self.deployment.versions.wanted, site, version, now)
+        {
             // The site with the newer registry sends it.
             self.say_version(site, node);
         }
@@ -154,16 +155,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return Some(say);
         }
         let bytes = say.encoded_len();
-        self.versions.push(Ahead { site, node, version, until: now + PATIENCE, bytes, say })
+        self.deployment.versions.push(Ahead {
+            site,
+            node,
+            version,
+            until: now + PATIENCE,
+            bytes,
+            say,
+        })
     }
 
     /// Handles the messages that have waited for this node's registry, or long enough.
     pub(super) fn take_waiting_messages(&mut self) {
-        let Some(own) = self.own_version().filter(|_| !self.versions.ahead.is_empty()) else {
+        let Some(own) = self.own_version().filter(|_| !self.deployment.versions.ahead.is_empty())
+        else {
             return;
         };
         let now = self.now.monotonic;
-        for one in self.versions.take_ready(own, now) {
+        for one in self.deployment.versions.take_ready(own, now) {
             self.take_say(one.site, one.node, one.say);
         }
     }
@@ -174,7 +183,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             true => entry::encode_registry(&member.registry),
             false => bytes::Bytes::new(),
         };
-        let leader = self.raft.leader().map_or(0, |leader| leader.0);
+        let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
         Some(RegistryNews { version: member.registry.changes, registry, leader })
     }
 
@@ -193,7 +202,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Handles another site's news: its leader, and perhaps its registry version.
     pub(super) fn take_news(&mut self, site: SiteId, news: RegistryNews) {
         if news.leader != 0 {
-            self.routing.learn_leader(site, NodeId(news.leader));
+            self.global.routing.learn_leader(site, NodeId(news.leader));
         }
         if news.registry.is_empty() {
             return;
@@ -203,10 +212,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(own) = self.own_version() else { return };
         let is_under_way =
             |(version, at): (Ballot, Duration)| version >= registry.version && at + AGAIN * 3 > now;
-        if registry.version <= own || self.versions.learning.is_some_and(is_under_way) {
+        if registry.version <= own || self.deployment.versions.learning.is_some_and(is_under_way) {
             return;
         }
-        self.versions.learning = Some((registry.version, now));
+        self.deployment.versions.learning = Some((registry.version, now));
         let body = Body::Write(Command::LearnRegistry(Box::new(registry)));
         let deadline = now + limits::REQUEST_DEADLINE;
         self.take_here(Origin::Nobody, body, deadline);
