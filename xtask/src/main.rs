@@ -1,6 +1,7 @@
 //! Chores of the project.
 
 mod bench;
+mod generate;
 mod verify;
 
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ enum Chore {
     Verify(verify::Options),
     /// Correct what can be corrected without thinking: lints with one answer, then the format.
     Fix,
+    /// Write the Rust code of the gRPC definitions, which is checked in beside them.
+    Generate,
     /// Measure Portolan beside other stores, on this machine.
     #[command(subcommand)]
     Bench(Bench),
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Verify(options) => verify::verify(&options),
         Chore::Fix => verify::fix(),
+        Chore::Generate => generate::generate(field::binary::root()),
         Chore::Bench(Bench::Site(options)) => bench::site(&options),
         Chore::Bench(Bench::Global(options)) => bench::global::global(&options),
     };

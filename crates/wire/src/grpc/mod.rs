@@ -11,8 +11,8 @@ pub use cluster::{keyspace, keyspace_spec};
 pub use failure::{FAILURE_KEY, Invalid, Reason, status};
 pub use kv::*;
 
-/// What `tonic` and `prost` generate from the definitions; the documents are in the `.proto` files.
+/// What `cargo xtask generate` makes of the definitions; the documents are in the `.proto` files.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 pub mod v1 {
-    tonic::include_proto!("portolan.v1");
+    include!("../../proto/portolan.v1.rs");
 }

@@ -10,6 +10,7 @@
 //! | [`source`] | no file is too long, none is unfinished, every crate is linted |
 //! | [`fuzzing`] | every parser has a fuzz target |
 //! | [`documents`] | links lead somewhere, and every decision is in the index |
+//! | [`crate::generate`] | generated code is what its definitions give |
 
 mod documents;
 mod edges;
@@ -34,6 +35,7 @@ pub(super) fn check(root: &Path) -> Result<(), String> {
     wrong.extend(source::check(&files));
     wrong.extend(fuzzing::check(&files));
     wrong.extend(documents::check(&files));
+    wrong.extend(crate::generate::check(root)?);
     for line in &wrong {
         eprintln!("  {line}");
     }

@@ -13,7 +13,9 @@ const UNFINISHED: [(&str, &str); 4] =
 pub(super) fn check(files: &Files) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, text) in files {
-        if path.ends_with(".rs") || path.ends_with(".proto") {
+        // Code beside definitions is generated from them.
+        let written = path.ends_with(".rs") && !path.contains("/proto/");
+        if written || path.ends_with(".proto") {
             let lines = text.lines().count();
             if lines > LINES_MAX {
                 wrong.push(format!("{path} has {lines} lines; {LINES_MAX} are the most"));
@@ -43,6 +45,7 @@ mod tests {
     #[test]
     fn a_file_of_too_many_lines_is_found() {
         assert_eq!(planted("a.rs", &"\n".repeat(LINES_MAX)), [""; 0]);
+        assert_eq!(planted("a/proto/a.rs", &"\n".repeat(LINES_MAX + 1)), [""; 0]);
         assert_eq!(
             planted("a.rs", &"\n".repeat(LINES_MAX + 1)),
             ["a.rs has 901 lines; 900 are the most"]

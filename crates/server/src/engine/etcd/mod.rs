@@ -14,8 +14,8 @@ pub(crate) mod owner;
 
 pub use client::EtcdError;
 
-/// What `tonic` and `prost` generate from `proto/etcd.proto`.
+/// What `cargo xtask generate` makes of `proto/etcd.proto`.
 #[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 mod api {
-    tonic::include_proto!("etcdserverpb");
+    include!("../../../proto/etcdserverpb.rs");
 }
