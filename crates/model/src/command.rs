@@ -1,12 +1,18 @@
 //! What enters the log: everything that must survive.
+//!
+//! The machine's own commands are here, those of the deployment and of each mode in a file of their own. A
+//! family has three things beside its enum: what a command's [`Properties`] are, and how traces write it.
 
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
-use crate::{
-    Ballot, Bytes, DeploymentId, Epoch, Fencing, KeyspaceId, KeyspaceSpec, Mirroring, MoveId,
-    Promotion, Query, Receiving, Registry, RegistryChange, RequestId, Revision, SiteEntry, SiteId,
-    SlotEpochs, SlotSet,
-};
+mod deployment;
+mod global;
+
+pub use deployment::{DeploymentCommand, RegistrarStep};
+pub use global::{Giving, GlobalCommand};
+
+use crate::{Bytes, Epoch, KeyspaceId, KeyspaceSpec, Query, RequestId, Revision};
+use std::fmt;
 
 /// One command of a site's replicated log. Applying it is deterministic: its outcome depends on
 /// the state, on log time and on nothing else.
@@ -46,62 +52,50 @@ pub enum Command {
     DropCursor { name: String, keyspace: KeyspaceId },
     /// Nothing but the time: removes what has expired and trims what is not needed any more.
     Tick,
-    /// Begins a deployment of this site, which holds all slots. Does nothing in a site that belongs
-    /// to one.
-    Found { deployment: DeploymentId, site: SiteEntry },
-    /// Enters a deployment that has taken this site in under this id.
-    Enter { site: SiteId, registry: Box<Registry> },
-    /// Changes the registry. As a request it is a change that any site can be asked for
-    /// ([`crate::Answer::Registered`]); as an entry of a log, the change of a site that is the only
-    /// registrar.
-    ChangeRegistry(RegistryChange),
-    /// Takes a newer version of the registry over.
-    LearnRegistry(Box<Registry>),
-    /// Keeps the site's pointers of the ring, opaque here.
-    SetRing(Bytes),
-    /// Registers the owner of slots, for lookups of others. Only higher epochs count.
-    Register { holder: SiteId, slots: SlotEpochs },
-    /// A step of slots leaving this site. [`crate::Answer::Done`].
-    Giving { number: u64, step: Giving },
-    /// A step of slots coming to this site.
-    Receiving { id: MoveId, step: Receiving },
-    /// This site's mirror is kept there from now on, beginning anew; `None`: nowhere.
-    SetMirror { to: Option<SiteId> },
-    /// A step of the mirror of another site, kept here.
-    Mirror { from: SiteId, number: u64, step: Mirroring },
-    /// A step of a fence against a site that may be lost, for the promotion of its backup.
-    Fence { lost: SiteId, by: SiteId, number: u64, step: Fencing },
-    /// Takes over from a lost site that had the right to change the registry, which goes on from
-    /// the latest one that any site has.
-    Promote { promotion: Promotion, registry: Box<Registry> },
-    /// A step of this site as one that holds the registry, or as one that changes it.
-    /// [`crate::Answer::Registrar`].
-    Registrar(RegistrarStep),
-    /// Takes this registry over, if it is newer, and returns the site's records of all slots: in
-    /// the failover of `lost` that this version opened, or without one.
-    /// [`crate::Answer::Inventory`].
-    Inventory { registry: Box<Registry>, lost: SiteId, failover: Option<Ballot> },
-    /// The owner of these slots reports that a copy of each is complete at another site, with this
-    /// generation and position: copies that are void by that go.
-    Supersede { slots: SlotEpochs, generation: u64, position: u64 },
-    /// Throws away the copies of what a site owned, by an operator's order that names the site.
-    DiscardCopies { of: SiteId },
+    /// Of the site's place in its deployment.
+    Deployment(DeploymentCommand),
+    /// Of the mode of linearizable keys of scope global.
+    Global(GlobalCommand),
 }
 
-/// A step of a registrar, or of a site that makes an attempt to change the registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RegistrarStep {
-    /// Writes down a ballot for an attempt of this site's, above one that was refused.
-    Reserve(Ballot),
-    /// Writes down a ballot that begins the next term.
-    ReserveTerm,
-    /// Promises to refuse lower ballots.
-    Prepare(Ballot),
-    /// Accepts a registry of this ballot.
-    Accept(Ballot, Box<Registry>),
-    /// A registry of before there were registrars is this site's to change: it owns the slot that the
-    /// right belonged to. It is its only registrar from here on.
-    Adopt,
+impl From<DeploymentCommand> for Command {
+    fn from(command: DeploymentCommand) -> Command {
+        Command::Deployment(command)
+    }
+}
+
+impl From<GlobalCommand> for Command {
+    fn from(command: GlobalCommand) -> Command {
+        Command::Global(command)
+    }
+}
+
+/// What others than the state machine need to know of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// Whether applying it twice is the same as applying it once: it bears a number, or names all
+    /// that it changes.
+    pub is_repeatable: bool,
+    /// Whether another site may send it.
+    pub crosses_sites: bool,
+    /// About how much memory it takes, for limits.
+    pub size_bytes: usize,
+}
+
+impl Properties {
+    /// What a command takes beside what it carries.
+    const OVERHEAD_BYTES: usize = 64;
+
+    /// Of a command that carries nothing large.
+    const fn new(is_repeatable: bool, crosses_sites: bool) -> Properties {
+        Properties { is_repeatable, crosses_sites, size_bytes: Properties::OVERHEAD_BYTES }
+    }
+
+    /// The same for a command that carries so much.
+    const fn carrying(mut self, bytes: usize) -> Properties {
+        self.size_bytes += bytes;
+        self
+    }
 }
 
 impl Command {
@@ -113,65 +107,56 @@ impl Command {
         }
     }
 
-    /// Whether applying it twice is the same as applying it once: it bears a number, or names all
-    /// that it changes.
-    pub fn is_repeatable(&self) -> bool {
+    /// What others than the state machine need to know of it.
+    pub fn properties(&self) -> Properties {
         match self {
-            Command::Write { request, .. } | Command::Transaction { request, .. } => {
-                request.is_some()
+            Command::Write { write, request, .. } => {
+                Properties::new(request.is_some(), true).carrying(write.payload_bytes())
             }
-            Command::SetCursor { .. }
-            | Command::Tick
-            | Command::Found { .. }
-            | Command::Enter { .. }
-            | Command::ChangeRegistry(_)
-            | Command::LearnRegistry(_)
-            | Command::SetRing(_)
-            | Command::Register { .. }
-            | Command::Receiving { .. }
-            | Command::Giving { step: Giving::Forget | Giving::Order { .. }, .. }
-            | Command::Mirror { .. }
-            | Command::Fence { .. }
-            | Command::Promote { .. }
-            | Command::Registrar(_)
-            | Command::Inventory { .. }
-            | Command::Supersede { .. }
-            | Command::DiscardCopies { .. } => true,
-            Command::ClearAll
-            | Command::CreateKeyspace(_)
-            | Command::DropKeyspace { .. }
-            | Command::DropCursor { .. }
-            | Command::Giving { .. }
-            | Command::SetMirror { .. } => false,
+            Command::Transaction { steps, request, .. } => {
+                let of_step = |step: &Step| match step {
+                    Step::Write(write) => Properties::OVERHEAD_BYTES + write.payload_bytes(),
+                    Step::Read(_) | Step::ReadIn { .. } => Properties::OVERHEAD_BYTES,
+                };
+                Properties::new(request.is_some(), true).carrying(steps.iter().map(of_step).sum())
+            }
+            // From another site: of versions that have no registrars; this site makes the change.
+            Command::CreateKeyspace(_) | Command::DropKeyspace { .. } => {
+                Properties::new(false, true)
+            }
+            Command::ClearAll | Command::DropCursor { .. } => Properties::new(false, false),
+            Command::SetCursor { .. } | Command::Tick => Properties::new(true, false),
+            Command::Deployment(command) => command.properties(),
+            Command::Global(command) => command.properties(),
         }
     }
 }
 
-/// A step of a handover, taken by the giving site.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Giving {
-    /// Begins to hand to a site what this one holds of these slots; the command's number counts for
-    /// nothing, the move gets its own.
-    /// [`crate::Answer::Done`] with that number as revision.
-    Begin { slots: SlotSet, to: SiteId, pinned: bool },
-    /// An operator's order, which bears a number: what this site holds of these slots goes to a
-    /// site. A repetition returns what came of it so far. [`crate::Answer::Ordered`], the
-    /// destination's too.
-    Order { id: RequestId, slots: SlotSet, to: SiteId },
-    /// The slots are not served here any more.
-    Freeze,
-    /// The receiver serves them: what is here is read no more, but kept until the receiver's mirror
-    /// has it, too.
-    Release,
-    /// The slots are served here again: the receiver has refused for ever, or they were never frozen.
-    TakeBack { refused: bool },
-    /// The slots are served here again, at these epochs: the receiver has left, and no site owns them. A move
-    /// that has no slot left is over.
-    Reclaim { slots: SlotEpochs },
-    /// Stops copying for the time being, or goes on.
-    Pause(bool),
-    /// The receiver's mirror has the slots, or it has none: what was kept of them is forgotten.
-    Forget,
+/// As traces write it.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Write { write: Write::Put { key, value, .. }, .. } => {
+                write!(f, "put {}={}", excerpt(key), excerpt(value))
+            }
+            Command::Write { write: Write::Add { key, delta }, .. } => {
+                write!(f, "add {} {delta}", excerpt(key))
+            }
+            Command::Write { write: Write::Clear, .. } => f.write_str("clear"),
+            Command::Tick => f.write_str("tick"),
+            Command::Deployment(command) => command.fmt(f),
+            Command::Global(command) => command.fmt(f),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// Bytes as traces write them: as text if they are short.
+pub fn excerpt(bytes: &[u8]) -> String {
+    match bytes.len() {
+        0..=24 => String::from_utf8_lossy(bytes).into_owned(),
+        len => format!("<{len} bytes>"),
+    }
 }
 
 /// A write to one keyspace.
@@ -222,6 +207,26 @@ pub enum Write {
     /// Removes every key of every keyspace of the site, as a step of a transaction.
     /// [`crate::Answer::Done`].
     ClearAll,
+}
+
+impl Write {
+    /// How many bytes of keys, fields and values it carries.
+    fn payload_bytes(&self) -> usize {
+        let of_all = |all: &[Bytes]| all.iter().map(Bytes::len).sum::<usize>();
+        let of_pairs = |pairs: &[(Bytes, Bytes)]| {
+            pairs.iter().map(|(one, other)| one.len() + other.len()).sum::<usize>()
+        };
+        match self {
+            Write::Put { key, value, .. } => key.len() + value.len(),
+            Write::PutMany { pairs, .. } => of_pairs(pairs),
+            Write::Append { key, suffix } => key.len() + suffix.len(),
+            Write::Delete { keys } => of_all(keys),
+            Write::HashSet { key, fields } => key.len() + of_pairs(fields),
+            Write::HashSetIfAbsent { key, field, value } => key.len() + field.len() + value.len(),
+            Write::HashDelete { key, fields } => key.len() + of_all(fields),
+            _ => 0,
+        }
+    }
 }
 
 /// When a put is done.

@@ -165,3 +165,15 @@ pub enum StagedItem {
         row: Bytes,
     },
 }
+
+impl StagedItem {
+    /// How many bytes of a key and a row it brings.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match self {
+            StagedItem::Record { key, row, .. } => key.len() + row.len(),
+            StagedItem::Absent { key, .. } => key.len(),
+            StagedItem::Remembered { row, .. } => row.len(),
+            StagedItem::Cleared { .. } | StagedItem::Clock { .. } => 0,
+        }
+    }
+}

@@ -46,8 +46,8 @@ pub use cache::Cache;
 pub use catalog::Catalog;
 pub use change::{Change, ChangeKind};
 pub use command::{
-    Command, Condition, Expiry, ExpiryCondition, Giving, Guard, ReadPoint, RegistrarStep, Step,
-    Write,
+    Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving, GlobalCommand, Guard,
+    Properties, ReadPoint, RegistrarStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,

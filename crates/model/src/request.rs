@@ -145,8 +145,8 @@ impl Body {
             | Body::Operator { .. }
             | Body::RecoverRegistry { .. } => true,
             Body::Registry { id, .. } => id.is_some(),
-            Body::Write(command) => command.is_repeatable(),
-            Body::AtSite { command, .. } => command.is_repeatable(),
+            Body::Write(command) => command.properties().is_repeatable,
+            Body::AtSite { command, .. } => command.properties().is_repeatable,
             Body::AddNode { .. }
             | Body::RemoveNode { .. }
             | Body::ForceAddNode { .. }

@@ -2,8 +2,8 @@
 
 use super::call::{Callee, Method, deadline_ms};
 use model::{
-    Answer, Body, Command, JobName, JobStatus, KeyspaceSpec, NodeId, OperatorCommand, Query,
-    ReadConsistency, Refusal, RegistryChange, RequestId, limits,
+    Answer, Body, Command, DeploymentCommand, JobName, JobStatus, KeyspaceSpec, NodeId,
+    OperatorCommand, Query, ReadConsistency, Refusal, RegistryChange, RequestId, limits,
 };
 use server::config::is_host_and_port;
 use server::peers::TokenScope;
@@ -258,7 +258,7 @@ impl Callee {
             change if known.deployment.is_some() || is_witness => Body::Registry { change, id },
             RegistryChange::CreateKeyspace(spec) => Body::Write(Command::CreateKeyspace(spec)),
             RegistryChange::DropKeyspace(name) => Body::Write(Command::DropKeyspace { name }),
-            change => Body::Write(Command::ChangeRegistry(change)),
+            change => Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change))),
         }
     }
 }

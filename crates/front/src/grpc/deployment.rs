@@ -3,9 +3,9 @@
 use super::call::{Callee, Method, deadline_ms};
 use super::orders;
 use model::{
-    Answer, BackupChoice, Ballot, Body, Command, DecidedFailover, Failure, Giving, OperatorCommand,
-    Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView, RequestId,
-    SiteId, SlotCopy, SlotSet, Taken,
+    Answer, BackupChoice, Ballot, Body, Command, DecidedFailover, Failure, Giving, GlobalCommand,
+    OperatorCommand, Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView,
+    RequestId, SiteId, SlotCopy, SlotSet, Taken,
 };
 use server::{MapView, Owned, Standing, backup_of};
 use std::sync::Arc;
@@ -137,7 +137,8 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let asked = request.into_inner();
             let step = Giving::Pause(asked.paused);
-            let body = Body::Write(Command::Giving { number: asked.number, step });
+            let body =
+                Body::Write(Command::Global(GlobalCommand::Giving { number: asked.number, step }));
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             Ok(v1::PauseMoveResponse {})
         })
@@ -170,7 +171,7 @@ impl v1::deployment_server::Deployment for Callee {
             self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             // Once it is marked as leaving, no site streams its mirror there any more.
             for of in discard {
-                let command = Box::new(Command::DiscardCopies { of });
+                let command = Box::new(Command::Global(GlobalCommand::DiscardCopies { of }));
                 let body = Body::AtSite { site, command };
                 self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
             }

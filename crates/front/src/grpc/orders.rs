@@ -6,8 +6,8 @@
 
 use super::deployment::name_of;
 use model::{
-    Answer, Body, ClientId, Command, Epoch, Failure, Giving, Held, MoveError, Ordered, Registry,
-    RequestId, SiteId, Slot, SlotSet,
+    Answer, Body, ClientId, Command, Epoch, Failure, Giving, GlobalCommand, Held, MoveError,
+    Ordered, Registry, RequestId, SiteId, Slot, SlotSet,
 };
 use server::Outcome;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(super) fn requests(
     let deadline_ms = Some((whole * 2 / 3).max(1));
     let request = |site: &model::SiteEntry| {
         let step = Giving::Order { id, slots: slots.clone(), to };
-        let command = Box::new(Command::Giving { number: 0, step });
+        let command = Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
         let body = Body::AtSite { site: site.id, command };
         model::Request { body, deadline_ms, redirect: false }
     };

@@ -3,7 +3,8 @@
 use crate::support::Client;
 use front::redis::{Options, RedisFront};
 use model::{
-    Body, Command, Giving, KeyspaceSpec, NodeId, Request, SiteId, SiteName, Slot, SlotSet,
+    Body, Command, Giving, GlobalCommand, KeyspaceSpec, NodeId, Request, SiteId, SiteName, Slot,
+    SlotSet,
 };
 use server::config::{Config, Ports};
 use server::{Handle, Node};
@@ -232,7 +233,7 @@ impl Deployment {
         let status = self.sites[to].handle.status();
         let to = status.deployment.as_ref().unwrap().own;
         let step = Giving::Begin { slots: SlotSet::from_iter([slot]), to, pinned: true };
-        let begin = Request::write(Command::Giving { number: 0, step });
+        let begin = Request::write(Command::Global(GlobalCommand::Giving { number: 0, step }));
         self.runtime.block_on(self.sites[from].handle.call(begin)).is_ok()
     }
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::{
-    BackupChoice, Body, Command, Giving, NodeId, RegistryChange, Request, SiteId, SlotSet, limits,
+    BackupChoice, Body, Command, Giving, GlobalCommand, NodeId, RegistryChange, Request, SiteId,
+    SlotSet, limits,
 };
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
@@ -317,7 +318,7 @@ fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     }
     // As the ring does it.
     let step = Giving::Begin { slots, to, pinned: false };
-    let body = Body::Write(Command::Giving { number: 0, step });
+    let body = Body::Write(Command::Global(GlobalCommand::Giving { number: 0, step }));
     simulation.ask(leader, Request { body, deadline_ms: Some(5_000), redirect: false });
     Begun::Over
 }

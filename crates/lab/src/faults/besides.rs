@@ -4,7 +4,7 @@
 //! Slots are handed to a site that is lost before its backup has them; sites that are cut off together go on
 //! among themselves; the lost site's backup is changed, or leaves, before the promotion.
 
-use model::{BackupChoice, Body, Command, Giving, RegistryChange, Request, SlotSet};
+use model::{BackupChoice, Body, Command, Giving, GlobalCommand, RegistryChange, Request, SlotSet};
 use protocol::global::backups::backup_of;
 
 use super::Fault;
@@ -133,7 +133,7 @@ fn hand_over<C>(simulation: &mut Simulation<C>, from: usize, to: usize, random: 
     let count = 1 + random.below(SLOTS_MAX as u64);
     let slots: SlotSet = (0..count).map(|_| *random.pick(&used)).collect();
     let step = Giving::Begin { slots, to, pinned: true };
-    let body = Body::Write(Command::Giving { number: 0, step });
+    let body = Body::Write(Command::Global(GlobalCommand::Giving { number: 0, step }));
     simulation.ask(leader, Request { body, deadline_ms: Some(5_000), redirect: false });
 }
 

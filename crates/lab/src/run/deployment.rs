@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use model::{
-    Answer, Body, Command, DeploymentId, KeyspaceId, Registry, RegistryChange, SiteEntry, SiteId,
-    Slot, SlotRun,
+    Answer, Body, Command, DeploymentCommand, DeploymentId, KeyspaceId, Registry, RegistryChange,
+    SiteEntry, SiteId, Slot, SlotRun,
 };
 
 use super::Run;
@@ -35,14 +35,20 @@ impl Run<'_> {
     /// Makes the sites one deployment with the world's keyspaces; each keyspace's id.
     pub(super) fn form_deployment(&mut self) -> Result<Vec<KeyspaceId>, String> {
         let deployment = DeploymentId(self.seed.max(1));
-        let found = Command::Found { deployment, site: self.entry(0)? };
+        let found =
+            Command::Deployment(DeploymentCommand::Found { deployment, site: self.entry(0)? });
         self.ask(0, Body::Write(found))?;
         for site in self.sites_inside().into_iter().skip(1) {
-            let join = Command::ChangeRegistry(RegistryChange::Join(self.entry(site)?));
+            let join = Command::Deployment(DeploymentCommand::ChangeRegistry(
+                RegistryChange::Join(self.entry(site)?),
+            ));
             let Answer::Registered { site: id, registry } = self.ask(0, Body::Write(join))? else {
                 return Err("joining was answered by something else".to_owned());
             };
-            self.ask(site, Body::Write(Command::Enter { site: id, registry }))?;
+            self.ask(
+                site,
+                Body::Write(Command::Deployment(DeploymentCommand::Enter { site: id, registry })),
+            )?;
         }
         let mut ids = Vec::new();
         for spec in &self.world.keyspaces {

@@ -3,8 +3,8 @@
 
 use super::{NodeIndex, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, Epoch, Failure, Giving, Ordered, Request, RequestId, SiteId,
-    Slot, SlotSet,
+    Answer, Body, ClientId, Command, Epoch, Failure, Giving, GlobalCommand, Ordered, Request,
+    RequestId, SiteId, Slot, SlotSet,
 };
 use protocol::site::Ticket;
 
@@ -39,7 +39,7 @@ impl<C> Simulation<C> {
         let held = self.held_of(site, slots.iter());
         let number = RequestId { client: ClientId(operator), sequence: 1, acknowledged_below: 0 };
         let step = Giving::Order { id: number, slots, to };
-        let command = Box::new(Command::Giving { number: 0, step });
+        let command = Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
         let body = Body::AtSite { site: id, command };
         let request = Request { body, deadline_ms: Some(PATIENCE_MS), redirect: false };
         let Some(ticket) = self.announce(node) else { return };

@@ -12,8 +12,8 @@
 
 use super::{NodeIndex, Simulation, node::Down};
 use model::{
-    Answer, Body, Command, Failure, NodeEntry, NodeId, Refusal, Registry, RegistryChange,
-    RegistryError, Request, SiteEntry, SiteId,
+    Answer, Body, Command, DeploymentCommand, Failure, NodeEntry, NodeId, Refusal, Registry,
+    RegistryChange, RegistryError, Request, SiteEntry, SiteId,
 };
 use protocol::site::Ticket;
 use std::time::Duration;
@@ -185,12 +185,14 @@ impl<C> Simulation<C> {
         }
         let asked = match self.sites[site].course.let_in.clone() {
             Some((id, registry)) => {
-                let enter = Command::Enter { site: id, registry };
+                let enter = Command::Deployment(DeploymentCommand::Enter { site: id, registry });
                 leader.and_then(|leader| self.ask_aside(leader, Body::Write(enter)))
             }
             None => {
                 let Some(entry) = self.entry(site).filter(|_| leader.is_some()) else { return };
-                let join = Command::ChangeRegistry(RegistryChange::Join(entry));
+                let join = Command::Deployment(DeploymentCommand::ChangeRegistry(
+                    RegistryChange::Join(entry),
+                ));
                 self.ask_another(site, Body::Write(join))
             }
         };
@@ -222,7 +224,8 @@ impl<C> Simulation<C> {
             self.sites[site].presence = Presence::Left;
             self.sites[site].course.stop_at = stop_at;
         } else if !entries.contains(&Some(true)) {
-            let leave = Command::ChangeRegistry(RegistryChange::Leave(id));
+            let leave =
+                Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(id)));
             let asked = self.ask_another(site, Body::Write(leave));
             self.sites[site].course.asked = asked;
         }

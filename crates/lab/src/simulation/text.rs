@@ -1,8 +1,7 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Command, Failure, Giving, Held, Mirroring, MoveId, Ordered, Query, Receiving,
-    RegistrarAnswer, RegistrarStep, RegistryChange, Request, SlotEpochs, Write,
+    Answer, Body, Failure, Held, Ordered, Query, RegistrarAnswer, Request, SlotEpochs, excerpt,
 };
 use protocol::site::raft::Persist;
 use wire::across::{Across, AcrossSay};
@@ -151,98 +150,16 @@ fn payload(kind: u32, payload: &model::Bytes) -> String {
         return changes.collect();
     }
     let batch = entry::decode(payload.clone()).expect("a batch");
-    batch.commands.iter().map(|one| format!(" {}", command(one))).collect::<Vec<_>>().join(",")
-}
-
-fn text(bytes: &[u8]) -> String {
-    match bytes.len() {
-        0..=24 => String::from_utf8_lossy(bytes).into_owned(),
-        len => format!("<{len} bytes>"),
-    }
-}
-
-fn command(command: &Command) -> String {
-    match command {
-        Command::Write { write: Write::Put { key, value, .. }, .. } => {
-            format!("put {}={}", text(key), text(value))
-        }
-        Command::Write { write: Write::Add { key, delta }, .. } => {
-            format!("add {} {delta}", text(key))
-        }
-        Command::Write { write: Write::Clear, .. } => "clear".to_owned(),
-        Command::Tick => "tick".to_owned(),
-        Command::ChangeRegistry(change) => match change {
-            RegistryChange::Join(site) => format!("join {}", site.name),
-            RegistryChange::Update(site) => format!("update {}", site.name),
-            RegistryChange::Remove(site) | RegistryChange::RemoveTo { site, .. } => {
-                format!("remove {site}")
-            }
-            RegistryChange::Registrar(site) => format!("registrar {site}"),
-            RegistryChange::CreateKeyspace(spec) => format!("create keyspace {}", spec.name),
-            other => format!("{other:?}"),
-        },
-        Command::Registrar(step) => match step {
-            RegistrarStep::Reserve(_) => "reserve a ballot".to_owned(),
-            RegistrarStep::ReserveTerm => "reserve a term".to_owned(),
-            RegistrarStep::Prepare(ballot) => format!("promise {ballot}"),
-            RegistrarStep::Accept(ballot, _) => format!("accept {ballot}"),
-            RegistrarStep::Adopt => "adopt the registry".to_owned(),
-        },
-        Command::Found { site, .. } => format!("found {}", site.name),
-        Command::Enter { site, registry } => {
-            format!("enter as {site}, registry {}", registry.version)
-        }
-        Command::LearnRegistry(registry) => format!("learn registry {}", registry.version),
-        Command::Giving { number, step } => match step {
-            Giving::Begin { slots, to, .. } => format!("give {slots} to {to}"),
-            Giving::Order { slots, to, .. } => format!("give {slots} to {to} as ordered"),
-            Giving::Pause(true) => format!("give {number} pause"),
-            Giving::Pause(false) => format!("give {number} go on"),
-            Giving::Freeze => format!("give {number} freeze"),
-            Giving::Release => format!("give {number} release"),
-            Giving::Forget => format!("give {number} forget"),
-            Giving::TakeBack { refused: true } => format!("give {number} take back, refused"),
-            Giving::Reclaim { slots } => {
-                format!("give {number} reclaim {}", slots.slots())
-            }
-            Giving::TakeBack { refused: false } => format!("give {number} take back"),
-        },
-        Command::Register { holder, slots } => {
-            let slots = slots.iter().map(|(slot, epoch)| format!("{slot} at {epoch}"));
-            format!("register {holder}: {}", slots.collect::<Vec<_>>().join(", "))
-        }
-        Command::Mirror { from, number, step: Mirroring::Piece { sequence, items, .. } } => {
-            format!("mirror {from}/{number} piece {sequence}, {} items", items.len())
-        }
-        Command::Receiving { id, step } => {
-            let MoveId { from, number } = id;
-            match step {
-                Receiving::Piece { sequence, items, .. } => {
-                    format!("receive {from}/{number} piece {sequence}, {} items", items.len())
-                }
-                Receiving::Begin { slots, .. } => {
-                    format!("receive {from}/{number} begin {}", slots.slots())
-                }
-                Receiving::Install { .. } => format!("receive {from}/{number} install"),
-                Receiving::Refuse => format!("receive {from}/{number} refuse"),
-                Receiving::Decline => format!("receive {from}/{number} decline"),
-                Receiving::BeginCopies(slots) => {
-                    format!("receive {from} begin copies {slots}")
-                }
-                Receiving::TakeCopies { .. } => format!("receive {from} take copies"),
-            }
-        }
-        other => format!("{other:?}"),
-    }
+    batch.commands.iter().map(|one| format!(" {one}")).collect::<Vec<_>>().join(",")
 }
 
 /// A request as a short text.
 pub(super) fn request(request: &Request) -> String {
     match &request.body {
-        Body::Read { query: Query::Get { key }, .. } => format!("get {}", text(key)),
-        Body::Write(one) => command(one),
-        Body::AtSite { site, command: one } => format!("{site}: {}", command(one)),
-        Body::Registry { change, .. } => command(&Command::ChangeRegistry(change.clone())),
+        Body::Read { query: Query::Get { key }, .. } => format!("get {}", excerpt(key)),
+        Body::Write(one) => one.to_string(),
+        Body::AtSite { site, command: one } => format!("{site}: {one}"),
+        Body::Registry { change, .. } => change.to_string(),
         Body::AddNode { node, witness: false, .. } => format!("add {node}"),
         Body::AddNode { node, .. } => format!("add {node} as witness"),
         Body::RemoveNode { node } => format!("remove {node}"),
@@ -257,7 +174,7 @@ pub(super) fn request(request: &Request) -> String {
 pub(super) fn outcome(outcome: &Result<Answer, Failure>) -> String {
     match outcome {
         Ok(Answer::Value(None)) => "nothing".to_owned(),
-        Ok(Answer::Value(Some(found))) => format!("{:?}", text(&found.value)),
+        Ok(Answer::Value(Some(found))) => format!("{:?}", excerpt(&found.value)),
         Ok(Answer::Put { version, .. }) => format!("put at {version}"),
         Ok(Answer::Integer(number)) => number.to_string(),
         Ok(Answer::Flag(true)) => "done".to_owned(),

@@ -23,7 +23,8 @@ use std::{
 use front::redis::{self, RedisFront};
 use lab::{relay::Relay, world::World};
 use model::{
-    Body, Command, Failure, KeyspaceSpec, NodeId, RegistryChange, Request, SiteName, Slot,
+    Body, Command, DeploymentCommand, Failure, KeyspaceSpec, NodeId, RegistryChange, Request,
+    SiteName, Slot,
 };
 use model::{SiteId, limits};
 use server::{
@@ -224,7 +225,9 @@ impl City {
         let node = node.ok_or(Failure::Overloaded { what: "nodes that are not there" })?;
         let status = node.handle.status();
         let own = status.deployment.as_ref().map_or(SiteId(0), |member| member.own);
-        let body = Body::Write(Command::ChangeRegistry(RegistryChange::Leave(own)));
+        let body = Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
+            RegistryChange::Leave(own),
+        )));
         let request = Request { body, deadline_ms: None, redirect: false };
         node.handle.call(request).await.map(|_| ())
     }

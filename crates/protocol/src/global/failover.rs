@@ -18,8 +18,8 @@ use super::ownership::trial::{Bug, Planted};
 use super::ownership::{Found, Report};
 use crate::site::Origin;
 use model::{
-    Answer, BackupError, Ballot, Command, Epoch, Failure, Inventory, Loss, Refusal, Registry,
-    RegistryChange, RegistryError, RequestId, Revision, SiteId, Slot, SlotCopy, Taken,
+    Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Inventory, Loss, Refusal,
+    Registry, RegistryChange, RegistryError, RequestId, Revision, SiteId, Slot, SlotCopy, Taken,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -203,7 +203,8 @@ impl FailoverJobs {
         let mut effects = Vec::new();
         for site in missing {
             let registry = Box::new(view.registry.clone());
-            let command = Command::Inventory { registry, lost, failover: opened };
+            let command =
+                Command::Global(GlobalCommand::Inventory { registry, lost, failover: opened });
             effects.push(Effect::Ask { id: self.next_id(lost, site), to: site, command });
         }
         effects

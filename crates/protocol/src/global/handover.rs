@@ -28,8 +28,8 @@ use crate::site::machine::copying::{self, Position};
 use crate::site::machine::giving::Move;
 use crate::site::trial::{Bug, Planted};
 use model::{
-    Answer, Command, Failure, Giving, MoveError, MoveId, Receiving, Refusal, Registry, SiteId,
-    limits,
+    Answer, Command, Failure, Giving, GlobalCommand, MoveError, MoveId, Receiving, Refusal,
+    Registry, SiteId, limits,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -162,7 +162,8 @@ impl<S: State> Job<S> for Handovers {
         let now = view.now;
         let Some((number, asked)) = self.asked.remove(&id) else { return Vec::new() };
         let Some(carried) = self.carried.get_mut(&number) else { return Vec::new() };
-        let give = |step| vec![Effect::Propose(Command::Giving { number, step })];
+        let give =
+            |step| vec![Effect::Propose(Command::Global(GlobalCommand::Giving { number, step }))];
         match outcome {
             // It may have been installed by a message of an earlier leader.
             Ok(Answer::Installed) => {
@@ -330,7 +331,7 @@ impl Handovers {
     fn ask(&mut self, id: MoveId, to: SiteId, asked: Asked, step: Receiving) -> Effect {
         self.last_id += 1;
         self.asked.insert(self.last_id, (id.number, asked));
-        Effect::ask(self.last_id, to, Command::Receiving { id, step })
+        Effect::ask(self.last_id, to, Command::Global(GlobalCommand::Receiving { id, step }))
     }
 
     fn go_on<S: State>(
@@ -351,7 +352,8 @@ impl Handovers {
             carried.not_before = now + PATIENCE;
             if one.frozen.is_none() {
                 let step = Giving::TakeBack { refused: false };
-                effects.push(Effect::Propose(Command::Giving { number, step }));
+                effects
+                    .push(Effect::Propose(Command::Global(GlobalCommand::Giving { number, step })));
             }
             return;
         }
@@ -359,7 +361,8 @@ impl Handovers {
         if is_silent && self.planted.is(Bug::AbortUnasked) {
             carried.not_before = now + PATIENCE;
             let step = Giving::TakeBack { refused: true };
-            return effects.push(Effect::Propose(Command::Giving { number, step }));
+            return effects
+                .push(Effect::Propose(Command::Global(GlobalCommand::Giving { number, step })));
         }
         match carried.stage {
             Stage::Asking | Stage::Installing => {}
@@ -381,7 +384,7 @@ impl Handovers {
                     // Nothing was ever sent that could be installed.
                     None => {
                         let step = Giving::TakeBack { refused: false };
-                        Effect::Propose(Command::Giving { number, step })
+                        Effect::Propose(Command::Global(GlobalCommand::Giving { number, step }))
                     }
                     Some(_) => self.ask(id, one.to, Asked::Refuse, Receiving::Refuse),
                 });
@@ -452,7 +455,10 @@ impl Handovers {
                 && machine.lag(number, &carried.at) <= LAG_MAX =>
             {
                 carried.not_before = now + PATIENCE;
-                effects.push(Effect::Propose(Command::Giving { number, step: Giving::Freeze }));
+                effects.push(Effect::Propose(Command::Global(GlobalCommand::Giving {
+                    number,
+                    step: Giving::Freeze,
+                })));
             }
             // The last pieces are on their way yet: what is sent in order comes in order, mostly, and
             // what is not there is not installed.

@@ -19,8 +19,8 @@ use crate::site::machine::copying::must_begin_anew;
 use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
 use crate::site::machine::tokens::Token;
 use model::{
-    Answer, BackupError, BySlot, Bytes, Command, Epoch, Failure, KeyspaceId, Mirroring, Reached,
-    Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    Answer, BackupError, BySlot, Bytes, Command, Epoch, Failure, GlobalCommand, KeyspaceId,
+    Mirroring, Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -140,7 +140,7 @@ impl<S: State> Job<S> for MirrorDriver {
             self.drop_all();
             if self.proposed <= now {
                 self.proposed = now + PATIENCE;
-                effects.push(Effect::Propose(Command::SetMirror { to }));
+                effects.push(Effect::Propose(Command::Global(GlobalCommand::SetMirror { to })));
             }
             return effects;
         }
@@ -220,7 +220,7 @@ impl<S: State> Job<S> for MirrorDriver {
                 carried.stage = Stage::Ask;
                 carried.not_before = now + 4 * PATIENCE;
                 let to = Some(carried.own.to);
-                return vec![Effect::Propose(Command::SetMirror { to })];
+                return vec![Effect::Propose(Command::Global(GlobalCommand::SetMirror { to }))];
             }
             _ => {
                 carried.stage = Stage::Ask;
@@ -265,7 +265,7 @@ impl MirrorDriver {
     fn ask(&mut self, from: SiteId, own: OwnMirror, step: Mirroring, asked: Asked) -> Effect {
         self.last_id += 1;
         self.asked.insert(self.last_id, asked);
-        let command = Command::Mirror { from, number: own.number, step };
+        let command = Command::Global(GlobalCommand::Mirror { from, number: own.number, step });
         Effect::ask(self.last_id, own.to, command)
     }
 
@@ -294,7 +294,9 @@ impl MirrorDriver {
                 Err(stopped) if must_begin_anew(&stopped) => {
                     // Too far behind: it begins anew.
                     carried.not_before = now + PATIENCE;
-                    return effects.push(Effect::Propose(Command::SetMirror { to: Some(own.to) }));
+                    return effects.push(Effect::Propose(Command::Global(
+                        GlobalCommand::SetMirror { to: Some(own.to) },
+                    )));
                 }
                 Err(error) => return effects.push(Effect::Fail(error.to_string())),
             };

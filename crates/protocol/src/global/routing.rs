@@ -21,8 +21,8 @@ use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::straight::Routes;
 use crate::site::{Origin, forgotten_is_unknown};
 use model::{
-    Body, ClientId, Command, Epoch, Failure, KeyspaceId, NodeId, OperatorCommand, Query,
-    ReadConsistency, Receiving, RegistrarStep, Request, RequestId, SiteId, Slot, limits,
+    Body, ClientId, Epoch, Failure, KeyspaceId, NodeId, OperatorCommand, Query, ReadConsistency,
+    Request, RequestId, SiteId, Slot, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -625,37 +625,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
             command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
             ..
         } => true,
-        Body::Write(command) => matches!(
-            command,
-            Command::Write { .. }
-                | Command::Transaction { .. }
-                // Of versions that have no registrars; this site makes the change.
-                | Command::CreateKeyspace(_)
-                | Command::DropKeyspace { .. }
-                | Command::ChangeRegistry(_)
-                | Command::Registrar(RegistrarStep::Prepare(_) | RegistrarStep::Accept(..))
-                | Command::Mirror { .. }
-                | Command::Inventory { .. }
-                | Command::DiscardCopies { .. }
-                | Command::Register { .. }
-                | Command::Giving {
-                    step: model::Giving::Begin { .. }
-                        | model::Giving::Order { .. }
-                        | model::Giving::Pause(_)
-                        | model::Giving::Forget,
-                    ..
-                }
-                | Command::Receiving {
-                    step: Receiving::Begin { .. }
-                        | Receiving::Piece { .. }
-                        | Receiving::Install { .. }
-                        | Receiving::Refuse
-                        | Receiving::Decline
-                        | Receiving::BeginCopies(_)
-                        | Receiving::TakeCopies { .. },
-                    ..
-                }
-        ),
+        Body::Write(command) => command.properties().crosses_sites,
         _ => false,
     }
 }
@@ -664,7 +634,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
 mod tests {
     use super::*;
     use crate::site::Ticket;
-    use model::{Giving, Refusal, Write};
+    use model::{Command, Giving, GlobalCommand, Refusal, Write};
 
     const AT: (SiteId, NodeId) = (SiteId(2), NodeId(1));
     const DEADLINE: Duration = Duration::from_secs(10);
@@ -681,7 +651,7 @@ mod tests {
 
     fn once_only() -> Command {
         let step = Giving::Begin { slots: "0-9".parse().unwrap(), to: SiteId(3), pinned: true };
-        Command::Giving { number: 0, step }
+        Command::Global(GlobalCommand::Giving { number: 0, step })
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::machine::Machine;
 use super::machine::tokens::Token;
 use crate::job::{Effect, Job, View};
-use model::{Ballot, Command, Giving, SiteId, Slot, SlotRun, limits};
+use model::{Ballot, Command, Giving, GlobalCommand, SiteId, Slot, SlotRun, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::State;
 
@@ -81,7 +81,10 @@ impl<S: State> Job<S> for Balancing {
                 room -= 1;
                 let slots = some.iter().copied().collect();
                 let step = Giving::Begin { slots, to, pinned: false };
-                effects.push(Effect::Propose(Command::Giving { number: 0, step }));
+                effects.push(Effect::Propose(Command::Global(GlobalCommand::Giving {
+                    number: 0,
+                    step,
+                })));
             }
         }
         effects
@@ -93,7 +96,8 @@ fn take_back_from<S: State>(machine: &Machine<S>, lost: &BTreeSet<SiteId>) -> Ve
     let giving = machine.giving().iter();
     let begun = giving.filter(|(_, one)| one.frozen.is_none() && lost.contains(&one.to));
     let step = || Giving::TakeBack { refused: false };
-    let take_back =
-        |(number, _): (&u64, _)| Effect::Propose(Command::Giving { number: *number, step: step() });
+    let take_back = |(number, _): (&u64, _)| {
+        Effect::Propose(Command::Global(GlobalCommand::Giving { number: *number, step: step() }))
+    };
     begun.map(take_back).collect()
 }

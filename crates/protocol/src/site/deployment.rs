@@ -16,8 +16,8 @@ use super::versions::Versions;
 use super::{Options, Origin, Output, Site};
 use crate::global::handover::Progress;
 use model::{
-    Ballot, Body, Command, JobName, NodeEntry, NodeId, RegistryChange, SiteEntry, SiteId, Slot,
-    SlotEpochs, SlotRun,
+    Ballot, Body, Command, DeploymentCommand, JobName, NodeEntry, NodeId, RegistryChange,
+    SiteEntry, SiteId, Slot, SlotEpochs, SlotRun,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -168,7 +168,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.leads() && self.machine.membership().is_none() && is_due {
             self.deployment.news.next_founding = now + LOOK_INTERVAL;
             let site = SiteEntry { nodes: self.described_nodes(), ..site.clone() };
-            self.propose(Command::Found { deployment: *deployment, site });
+            self.propose(Command::Deployment(DeploymentCommand::Found {
+                deployment: *deployment,
+                site,
+            }));
         }
     }
 

@@ -26,7 +26,7 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Holding, Token as Right, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, BySlot, Command, Epoch, Failure, HandedOn, Inventory, MoveId, Receiving,
+    Answer, BySlot, Command, Epoch, Failure, GlobalCommand, HandedOn, Inventory, MoveId, Receiving,
     RegistryChange, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,7 +136,7 @@ impl<S: State> Job<S> for Leaving {
                     effects.push(self.begin_to_hand_on(view, own, to, slots))
                 }
                 Next::Tell { to, owner, slots } => {
-                    let command = Command::Register { holder: owner, slots };
+                    let command = Command::Global(GlobalCommand::Register { holder: owner, slots });
                     effects.push(self.ask(to, command, PATIENCE));
                     self.asked_at = Some(now);
                 }
@@ -149,7 +149,11 @@ impl<S: State> Job<S> for Leaving {
             (self.missing, self.told) = Default::default();
             for site in others {
                 let registry = Box::new((*registry).clone());
-                let command = Command::Inventory { registry, lost: own, failover: None };
+                let command = Command::Global(GlobalCommand::Inventory {
+                    registry,
+                    lost: own,
+                    failover: None,
+                });
                 effects.push(self.ask(site, command, PATIENCE));
                 self.missing.insert(self.last_id, site);
             }
@@ -194,7 +198,10 @@ impl Leaving {
         // Another process of this node uses other numbers, and moves use none as high.
         let number = 1 << 63 | (view.client.0 >> 2).wrapping_add(self.last_id);
         let id = MoveId { from: own, number };
-        let command = Command::Receiving { id, step: Receiving::BeginCopies(slots.clone()) };
+        let command = Command::Global(GlobalCommand::Receiving {
+            id,
+            step: Receiving::BeginCopies(slots.clone()),
+        });
         let (asked, at, sequence, is_last) = (self.last_id + 1, None, 0, false);
         self.handing_on = Some(HandingOn { id, to, slots, asked, at, sequence, is_last });
         self.ask(to, command, limits::REQUEST_DEADLINE)
@@ -231,7 +238,7 @@ impl Leaving {
         let (id, to) = (one.id, one.to);
         one.asked = self.last_id + 1;
         self.handing_on = Some(one);
-        let command = Command::Receiving { id, step };
+        let command = Command::Global(GlobalCommand::Receiving { id, step });
         Some(self.ask(to, command, limits::REQUEST_DEADLINE))
     }
 }
@@ -245,7 +252,9 @@ fn is_leaving(member: &Membership) -> bool {
 /// Refuses the moves that bring slots here: a source that has taken one back does not end it, and may
 /// never begin another. One that has frozen its slots is answered so and serves them again.
 fn refuse_arrivals<S: State>(machine: &Machine<S>) -> Vec<Effect> {
-    let decline = |id: &MoveId| Command::Receiving { id: *id, step: Receiving::Decline };
+    let decline = |id: &MoveId| {
+        Command::Global(GlobalCommand::Receiving { id: *id, step: Receiving::Decline })
+    };
     machine.arrivals().keys().map(|id| Effect::Propose(decline(id))).collect()
 }
 

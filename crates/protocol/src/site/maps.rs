@@ -9,7 +9,7 @@ use super::machine::tokens::Token;
 use super::trial::Bug;
 use crate::global::map::exchange::{compare, handle, push};
 use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};
-use model::{Command, Giving, NodeId, SiteId, Slot, SlotRun, SlotSet};
+use model::{Command, Giving, GlobalCommand, NodeId, SiteId, Slot, SlotRun, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use storage::log::LogReader;
@@ -191,7 +191,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// A planted bug: a site gets only those slots of an operator's order that are its own by this node's map.
     pub(super) fn narrow_order(&self, site: SiteId, command: &mut Command) {
-        if let Command::Giving { step: Giving::Order { slots, .. }, .. } = command
+        if let Command::Global(GlobalCommand::Giving { step: Giving::Order { slots, .. }, .. }) =
+            command
             && self.options.planted.is(Bug::MoveByMap)
         {
             let facts = self.slot_facts();

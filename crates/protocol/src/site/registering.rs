@@ -11,7 +11,7 @@
 
 use super::machine::tokens::Token;
 use crate::job::{Effect, Job, View};
-use model::{Command, Epoch, SiteId, Slot, SlotEpochs};
+use model::{Command, Epoch, GlobalCommand, SiteId, Slot, SlotEpochs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::State;
@@ -47,7 +47,8 @@ impl<S: State> Job<S> for Registering {
         for (registrar, slots) in away {
             let slots = SlotEpochs::gather(slots);
             if again || self.told.get(&registrar) != Some(&slots) {
-                let command = Command::Register { holder: own, slots: slots.clone() };
+                let command =
+                    Command::Global(GlobalCommand::Register { holder: own, slots: slots.clone() });
                 effects.push(Effect::Ask { id: None, to: registrar, command, patience: PATIENCE });
             }
             told.insert(registrar, slots);

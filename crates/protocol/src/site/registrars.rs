@@ -17,9 +17,9 @@ use crate::deployment::registry::{
 };
 use crate::global::routing::Target;
 use model::{
-    Answer, Ballot, Body, Changed, ClientId, Command, Failure, Kept, Keyspace, Refusal,
-    RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange, RegistryError,
-    RegistryView, RequestId, SiteId, limits,
+    Answer, Ballot, Body, Changed, ClientId, Command, DeploymentCommand, Failure, Kept, Keyspace,
+    Refusal, RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange,
+    RegistryError, RegistryView, RequestId, SiteId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Changes {
 /// A request that changes the registry, in whichever form.
 pub(super) fn as_change(body: Body, is_member: bool) -> Body {
     let change = match body {
-        Body::Write(Command::ChangeRegistry(change)) => change,
+        Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change))) => change,
         Body::Write(Command::CreateKeyspace(spec)) if is_member => {
             RegistryChange::CreateKeyspace(spec)
         }
@@ -233,7 +233,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         deadline: Duration,
     ) {
         if self.options.planted.is(Bug::PromiseUnlogged)
-            && let Command::Registrar(step) = &command
+            && let Command::Deployment(DeploymentCommand::Registrar(step)) = &command
             && let Some(acceptor) = self.machine.acceptor()
         {
             let mut acceptor = acceptor.clone();
@@ -338,7 +338,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if registry.is_of_before() {
             if self.machine.token(Registry::slot()).serves() {
                 let deadline = now + limits::REQUEST_DEADLINE;
-                let adopt = Command::Registrar(RegistrarStep::Adopt);
+                let adopt = Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Adopt));
                 self.take_write(Origin::Nobody, adopt, deadline);
             }
             return;
@@ -539,13 +539,17 @@ fn given_back(origin: Origin, is_open: bool) -> Option<Settled> {
 }
 
 fn command_of(step: Step<Arc<Registry>>) -> Command {
-    Command::Registrar(match step {
+    Command::Deployment(DeploymentCommand::Registrar(match step {
         Step::Reserve(above) => RegistrarStep::Reserve(above),
         Step::ReserveTerm => RegistrarStep::ReserveTerm,
         Step::Prepare(ballot) => RegistrarStep::Prepare(ballot),
         Step::Accept(ballot, value) => RegistrarStep::Accept(ballot, Box::new((*value).clone())),
-        Step::Learn(value) => return Command::LearnRegistry(Box::new((*value).clone())),
-    })
+        Step::Learn(value) => {
+            return Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(
+                (*value).clone(),
+            )));
+        }
+    }))
 }
 
 #[cfg(test)]

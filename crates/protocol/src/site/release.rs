@@ -10,7 +10,8 @@ use super::machine::tokens::Token;
 use super::stranded::stranded;
 use super::{Origin, Site};
 use model::{
-    BackupChoice, Command, Epoch, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
+    BackupChoice, Command, Epoch, GlobalCommand, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun,
+    SlotSet, limits,
 };
 use std::collections::BTreeMap;
 use storage::log::LogReader;
@@ -135,7 +136,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     fn supersede(&mut self, slots: SlotEpochs, generation: u64, position: u64) {
-        let command = Command::Supersede { slots, generation, position };
+        let command = Command::Global(GlobalCommand::Supersede { slots, generation, position });
         let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
         self.take_write(Origin::Nobody, command, deadline);
     }
@@ -159,7 +160,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     |(slot, epoch): &(Slot, Epoch)| self.machine.token(*slot).epoch() < *epoch;
                 let slots = SlotEpochs::gather(slots.iter().filter(news));
                 if !slots.0.is_empty() {
-                    let command = Command::Register { holder: SiteId(say.owner), slots };
+                    let command = Command::Global(GlobalCommand::Register {
+                        holder: SiteId(say.owner),
+                        slots,
+                    });
                     let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
                     self.take_write(Origin::Nobody, command, deadline);
                 }

@@ -14,8 +14,8 @@ use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, ReadGate, Site, Ticket};
 use crate::global::routing::Target;
 use model::{
-    Answer, Body, Command, Failure, KeyspaceId, MembershipError, NodeId, OperatorCommand, Query,
-    ReadConsistency, Request, RequestId, SiteId, limits,
+    Answer, Body, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
+    OperatorCommand, Query, ReadConsistency, Request, RequestId, SiteId, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -201,7 +201,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A request that only the leader can carry out, at the leader.
     pub(super) fn take_for_leader(&mut self, origin: Origin, body: Body, deadline: Duration) {
         let refused = match body {
-            Body::Write(command @ Command::Registrar(_)) => {
+            Body::Write(command @ Command::Deployment(DeploymentCommand::Registrar(_))) => {
                 return self.take_registrar_step(origin, command, deadline);
             }
             Body::Write(command) => return self.take_write(origin, command, deadline),
@@ -319,7 +319,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let failure = Failure::Overloaded { what: "writes" };
             return self.settle(vec![(origin, Err(failure))]);
         }
-        let size_bytes = writes::size_bytes(&command);
+        let size_bytes = command.properties().size_bytes;
         let write = Waiting { origin, command, size_bytes, deadline };
         if let Err(refused) = self.replica.writes.push(write) {
             self.settle(vec![refused]);

@@ -9,7 +9,7 @@ use super::{Origin, Site};
 use crate::global::ring::{
     self, Driver, LOOKUP_PATIENCE, LookupOutput, Lookups, Point, Ring, RingOutput, virtual_count,
 };
-use model::{ClientId, Command, NodeId, SiteId, Slot, limits};
+use model::{ClientId, Command, DeploymentCommand, NodeId, SiteId, Slot, limits};
 use prost::Message as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -233,7 +233,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let pointers = driver.ring().encode();
         if pointers[..] != self.deployment.ring.kept_bytes[..] {
             let deadline = now + limits::REQUEST_DEADLINE;
-            let command = Command::SetRing(pointers.into());
+            let command = Command::Deployment(DeploymentCommand::SetRing(pointers.into()));
             self.take_write(Origin::Nobody, command, deadline);
         }
     }

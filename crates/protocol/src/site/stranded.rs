@@ -16,7 +16,8 @@ use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Report, leaving};
 use crate::job::{Effect, Job, Progress, View};
 use model::{
-    Answer, Ballot, Command, Epoch, Failure, Giving, Inventory, Registry, SiteId, Slot, SlotEpochs,
+    Answer, Ballot, Command, Epoch, Failure, Giving, GlobalCommand, Inventory, Registry, SiteId,
+    Slot, SlotEpochs,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -98,7 +99,8 @@ impl<S: State> Job<S> for Stranded {
             let id = self.last_id;
             self.missing.insert(id, site);
             let registry = Box::new((*registry).clone());
-            let command = Command::Inventory { registry, lost: own, failover: None };
+            let command =
+                Command::Global(GlobalCommand::Inventory { registry, lost: own, failover: None });
             effects.push(Effect::Ask { id: Some(id), to: site, command, patience: PATIENCE });
         }
         effects
@@ -164,5 +166,8 @@ fn reclaims(
 }
 
 fn reclaim(number: u64, slots: SlotEpochs) -> Effect {
-    Effect::Propose(Command::Giving { number, step: Giving::Reclaim { slots } })
+    Effect::Propose(Command::Global(GlobalCommand::Giving {
+        number,
+        step: Giving::Reclaim { slots },
+    }))
 }

@@ -8,7 +8,7 @@
 //! of life, and messages about the registry and the ring do not wait.
 
 use super::{Origin, Site};
-use model::{Ballot, Body, Command, NodeId, Registry, SiteId, limits};
+use model::{Ballot, Body, Command, DeploymentCommand, NodeId, Registry, SiteId, limits};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use storage::log::LogReader;
@@ -216,7 +216,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.deployment.versions.learning = Some((registry.version, now));
-        let body = Body::Write(Command::LearnRegistry(Box::new(registry)));
+        let body =
+            Body::Write(Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(registry))));
         let deadline = now + limits::REQUEST_DEADLINE;
         self.take_here(Origin::Nobody, body, deadline);
     }

@@ -282,52 +282,6 @@ pub(super) fn unknown(why: &'static str) -> Failure {
     Failure::Unknown { why }
 }
 
-/// Roughly the bytes that a command holds.
-pub(super) fn size_bytes(command: &Command) -> usize {
-    use model::Step;
-    fn of_write(write: &Write) -> usize {
-        match write {
-            Write::Put { key, value, .. } => key.len() + value.len(),
-            Write::PutMany { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
-            Write::Append { key, suffix } => key.len() + suffix.len(),
-            Write::Delete { keys } => keys.iter().map(|key| key.len()).sum(),
-            Write::HashSet { key, fields } => {
-                key.len() + fields.iter().map(|(f, v)| f.len() + v.len()).sum::<usize>()
-            }
-            Write::HashSetIfAbsent { key, field, value } => key.len() + field.len() + value.len(),
-            Write::HashDelete { key, fields } => {
-                key.len() + fields.iter().map(|field| field.len()).sum::<usize>()
-            }
-            _ => 0,
-        }
-    }
-    fn of_item(item: &model::StagedItem) -> usize {
-        match item {
-            model::StagedItem::Record { key, row, .. } => key.len() + row.len(),
-            model::StagedItem::Absent { key, .. } => key.len(),
-            model::StagedItem::Remembered { row, .. } => row.len(),
-            model::StagedItem::Cleared { .. } | model::StagedItem::Clock { .. } => 0,
-        }
-    }
-    const OVERHEAD_BYTES: usize = 64;
-    OVERHEAD_BYTES
-        + match command {
-            Command::Write { write, .. } => of_write(write),
-            Command::Receiving { step: model::Receiving::Piece { items, .. }, .. }
-            | Command::Mirror { step: model::Mirroring::Piece { items, .. }, .. } => {
-                items.iter().map(of_item).sum()
-            }
-            Command::Transaction { steps, .. } => steps
-                .iter()
-                .map(|step| match step {
-                    Step::Write(write) => OVERHEAD_BYTES + of_write(write),
-                    Step::Read(_) | Step::ReadIn { .. } => OVERHEAD_BYTES,
-                })
-                .sum(),
-            _ => 0,
-        }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Ticket;

@@ -3,8 +3,8 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, Bytes, Command, Condition, DeploymentId, Expiry, Failure, KeyspaceId,
-    KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, Write,
+    Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
+    KeyspaceId, KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, Write,
 };
 use protocol::site::Ticket;
 use protocol::site::trial::{Bug, Planted};
@@ -50,16 +50,27 @@ impl Sites {
         let (keyspace, key) = (KeyspaceId(0), String::new());
         let mut sites = Sites { lab, keyspace, key, alone: 0 };
         let west = sites.lab.entry(WEST).unwrap();
-        let found = Command::Found { deployment: DeploymentId(7), site: west };
+        let found = Command::Deployment(DeploymentCommand::Found {
+            deployment: DeploymentId(7),
+            site: west,
+        });
         sites.ask(AT_WEST, Body::Write(found)).unwrap();
         for (site, node) in [(EAST, 1), (NORTH, AT_NORTH)] {
             let join = RegistryChange::Join(sites.lab.entry(site).unwrap());
-            let join = Body::Write(Command::ChangeRegistry(join));
+            let join = Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(join)));
             let Answer::Registered { site: id, registry } = sites.ask(AT_WEST, join).unwrap()
             else {
                 panic!("not registered")
             };
-            sites.ask(node, Body::Write(Command::Enter { site: id, registry })).unwrap();
+            sites
+                .ask(
+                    node,
+                    Body::Write(Command::Deployment(DeploymentCommand::Enter {
+                        site: id,
+                        registry,
+                    })),
+                )
+                .unwrap();
         }
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
         let made = sites.ask(AT_WEST, Body::Write(Command::CreateKeyspace(spec))).unwrap();

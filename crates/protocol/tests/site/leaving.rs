@@ -3,9 +3,9 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentId, Epoch, Expiry, Failure,
-    Giving, KeyspaceId, KeyspaceSpec, Loss, MoveId, Query, ReadConsistency, Receiving,
-    RegistryChange, Request, SiteId, Slot, SlotEpochs, Write,
+    Answer, BackupChoice, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Epoch,
+    Expiry, Failure, Giving, GlobalCommand, KeyspaceId, KeyspaceSpec, Loss, MoveId, Query,
+    ReadConsistency, Receiving, RegistryChange, Request, SiteId, Slot, SlotEpochs, Write,
 };
 use std::time::Duration;
 
@@ -43,18 +43,21 @@ impl Sites {
         assert!(lab.run_until(MS * 5_000, |lab| (0..count).all(|site| lab.is_whole(site))));
         let mut sites = Sites { lab, keyspace: KeyspaceId(0) };
         let site = sites.lab.entry(A).unwrap();
-        sites.write(A, Command::Found { deployment: DeploymentId(7), site });
+        sites.write(
+            A,
+            Command::Deployment(DeploymentCommand::Found { deployment: DeploymentId(7), site }),
+        );
         for site in 1..count {
             let join = RegistryChange::Join(sites.lab.entry(site).unwrap());
             let Answer::Registered { site: id, registry } =
-                sites.write(A, Command::ChangeRegistry(join))
+                sites.write(A, Command::Deployment(DeploymentCommand::ChangeRegistry(join)))
             else {
                 panic!("not registered")
             };
-            sites.write(site, Command::Enter { site: id, registry });
+            sites.write(site, Command::Deployment(DeploymentCommand::Enter { site: id, registry }));
         }
         let backup = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(2)));
-        sites.write(A, Command::ChangeRegistry(backup));
+        sites.write(A, Command::Deployment(DeploymentCommand::ChangeRegistry(backup)));
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
         let Answer::Keyspace(made) = sites.write(A, Command::CreateKeyspace(spec)) else {
             panic!("not made")
@@ -132,7 +135,10 @@ impl Sites {
 fn a_leaving_backup_hands_on_what_it_has_of_a_lost_site() {
     let mut sites = Sites::new(4);
     sites.lose_a();
-    sites.write(C, Command::ChangeRegistry(RegistryChange::Leave(SiteId(2))));
+    sites.write(
+        C,
+        Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(SiteId(2)))),
+    );
     let has_left = |lab: &Simulation| !Sites::is_listed(lab, C, 2);
     assert!(sites.lab.run_until(MS * 120_000, has_left), "{:?}", sites.lab.failure);
     sites.lab.part_site(B);
@@ -151,8 +157,11 @@ fn a_move_that_never_goes_on_does_not_keep_a_site_from_leaving() {
     let slots = SlotEpochs::gather([(of_a, Epoch::counted(9))]);
     let begin = Receiving::Begin { slots, open_from: 1, pinned: false };
     let id = MoveId { from: SiteId(1), number: 1_000_000 };
-    sites.write(C, Command::Receiving { id, step: begin });
-    sites.write(A, Command::ChangeRegistry(RegistryChange::Leave(SiteId(3))));
+    sites.write(C, Command::Global(GlobalCommand::Receiving { id, step: begin }));
+    sites.write(
+        A,
+        Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(SiteId(3)))),
+    );
     let has_left = |lab: &Simulation| !Sites::is_listed(lab, A, 3);
     assert!(sites.lab.run_until(MS * 60_000, has_left), "{:?}", sites.lab.failure);
     assert_eq!(sites.found(A), KEYS);
@@ -163,7 +172,7 @@ fn another_backup_in_the_registry_takes_nothing_from_the_one_that_has_the_mirror
     let mut sites = Sites::new(4);
     sites.lose_a();
     let other = RegistryChange::Backup(SiteId(1), BackupChoice::At(SiteId(3)));
-    sites.write(C, Command::ChangeRegistry(other));
+    sites.write(C, Command::Deployment(DeploymentCommand::ChangeRegistry(other)));
     sites.lab.run(MS * 5_000);
     let loss = sites.promote(D, Vec::new());
     assert_eq!((loss.done, loss.empty), (true, 0), "{loss:?}");
@@ -174,8 +183,11 @@ fn another_backup_in_the_registry_takes_nothing_from_the_one_that_has_the_mirror
 fn what_is_given_up_by_name_is_handed_to_nobody() {
     let mut sites = Sites::new(4);
     sites.lose_a();
-    sites.write(C, Command::ChangeRegistry(RegistryChange::Leave(SiteId(2))));
-    let command = Box::new(Command::DiscardCopies { of: SiteId(1) });
+    sites.write(
+        C,
+        Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(SiteId(2)))),
+    );
+    let command = Box::new(Command::Global(GlobalCommand::DiscardCopies { of: SiteId(1) }));
     sites.ask(C, Body::AtSite { site: SiteId(2), command }).unwrap();
     let has_left = |lab: &Simulation| !Sites::is_listed(lab, C, 2);
     assert!(sites.lab.run_until(MS * 120_000, has_left), "{:?}", sites.lab.failure);
@@ -191,13 +203,21 @@ fn strand(sites: &mut Sites, key: &str) -> Slot {
     sites.lab.part_site(C);
     let slots = [slot].into_iter().collect();
     let begin = Giving::Begin { slots, to: SiteId(3), pinned: true };
-    let Answer::Done(number) = sites.write(A, Command::Giving { number: 0, step: begin }) else {
+    let Answer::Done(number) =
+        sites.write(A, Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+    else {
         panic!("not begun")
     };
-    sites.write(A, Command::Giving { number: number.0, step: Giving::Freeze });
+    sites.write(
+        A,
+        Command::Global(GlobalCommand::Giving { number: number.0, step: Giving::Freeze }),
+    );
     sites.lab.part_site(A);
     sites.lab.rejoin_site(C);
-    sites.write(B, Command::ChangeRegistry(RegistryChange::Leave(SiteId(3))));
+    sites.write(
+        B,
+        Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(SiteId(3)))),
+    );
     let has_left = |lab: &Simulation| !Sites::is_listed(lab, B, 3);
     assert!(sites.lab.run_until(MS * 180_000, has_left), "{:?}", sites.lab.failure);
     slot
@@ -233,7 +253,7 @@ fn what_the_site_that_left_had_handed_on_is_not_served_again() {
     let slot = strand(&mut sites, &key);
     // As if C had taken it, and given it to B, which D has learned of.
     let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
-    sites.write(D, Command::Register { holder: SiteId(2), slots });
+    sites.write(D, Command::Global(GlobalCommand::Register { holder: SiteId(2), slots }));
     sites.lab.rejoin_site(A);
     sites.lab.run(MS * 30_000);
     assert!(!Sites::is_listed(&sites.lab, A, 3));
@@ -247,7 +267,7 @@ fn what_was_lost_with_a_site_that_was_removed_is_served_again_where_it_came_from
     let slot = strand(&mut sites, &key);
     // As if C had taken it, and been removed after a failover that could not ask A.
     let slots = SlotEpochs::gather([(slot, Epoch::counted(20))]);
-    sites.write(D, Command::Register { holder: SiteId(3), slots });
+    sites.write(D, Command::Global(GlobalCommand::Register { holder: SiteId(3), slots }));
     sites.lab.rejoin_site(A);
     let is_held = |lab: &Simulation| lab.held_slots(A).0.contains(&slot);
     assert!(sites.lab.run_until(MS * 30_000, is_held), "{:?}", sites.lab.failure);

@@ -4,7 +4,8 @@
 use lab::link::Link;
 use lab::simulation::{Down, Settings, Simulation};
 use model::{
-    Answer, Body, Command, DeploymentId, Giving, RegistryChange, Request, SiteId, Slot, SlotSet,
+    Answer, Body, Command, DeploymentCommand, DeploymentId, Giving, GlobalCommand, RegistryChange,
+    Request, SiteId, Slot, SlotSet,
 };
 use protocol::global::map::{Fact, Facts, RunFact};
 use std::time::Duration;
@@ -29,13 +30,17 @@ impl Sites {
         assert!(lab.run_until(MS * 10_000, |lab| (0..count).all(|site| lab.is_whole(site))));
         let mut sites = Sites(lab);
         let site = sites.0.entry(0).unwrap();
-        sites.ask(0, Command::Found { deployment: DeploymentId(7), site });
+        sites.ask(
+            0,
+            Command::Deployment(DeploymentCommand::Found { deployment: DeploymentId(7), site }),
+        );
         for site in 1..count {
             sites.0.run(apart);
             let join = RegistryChange::Join(sites.0.entry(site).unwrap());
-            let joined = sites.ask(site - 1, Command::ChangeRegistry(join));
+            let joined =
+                sites.ask(site - 1, Command::Deployment(DeploymentCommand::ChangeRegistry(join)));
             let Answer::Registered { site: id, registry } = joined else { panic!("{joined:?}") };
-            sites.ask(site, Command::Enter { site: id, registry });
+            sites.ask(site, Command::Deployment(DeploymentCommand::Enter { site: id, registry }));
         }
         let all_joined = |lab: &Simulation| {
             (0..count).all(|site| {
@@ -137,7 +142,7 @@ fn ten_sites_agree_after_moves_and_a_site_that_was_away_learns_of_them() {
     for (from, to) in [(0_usize, 1_u32), (3, 2), (4, 9)] {
         let slots: SlotSet = sites.0.held_slots(from).0.into_iter().take(100).collect();
         let step = Giving::Begin { slots, to: SiteId(to + 1), pinned: true };
-        sites.ask(from, Command::Giving { number: 0, step });
+        sites.ask(from, Command::Global(GlobalCommand::Giving { number: 0, step }));
     }
     sites.0.run(MS * 8_000);
     sites.0.rejoin_site(7);
@@ -157,7 +162,7 @@ fn the_nodes_of_a_site_know_what_their_leader_knows() {
     let held = sites.0.held_slots(sites.0.leader(1).unwrap()).0;
     let slots: SlotSet = held.into_iter().take(100).collect();
     let step = Giving::Begin { slots, to: SiteId(3), pinned: true };
-    sites.ask(1, Command::Giving { number: 0, step });
+    sites.ask(1, Command::Global(GlobalCommand::Giving { number: 0, step }));
     sites.rest();
     sites.0.start(down);
     sites.until_right();

@@ -31,9 +31,9 @@ use goldenscript::{Command as Line, Context, Runner};
 use lab::link::Link;
 use lab::simulation::{Down, NodeIndex, Settings, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, Condition, DeploymentId, Expiry, Giving, KeyspaceId,
-    KeyspaceSpec, MoveId, Query, ReadConsistency, Receiving, RegistryChange, Request, RequestId,
-    Slot, SlotSet, Write,
+    Answer, Body, ClientId, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Giving,
+    GlobalCommand, KeyspaceId, KeyspaceSpec, MoveId, Query, ReadConsistency, Receiving,
+    RegistryChange, Request, RequestId, Slot, SlotSet, Write,
 };
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -110,16 +110,24 @@ impl Script {
             }
         }
         let entry = |script: &Script, site| script.world.entry(site).ok_or("no name of a site");
-        let found = Command::Found { deployment: DeploymentId(1), site: entry(self, 0)? };
+        let found = Command::Deployment(DeploymentCommand::Found {
+            deployment: DeploymentId(1),
+            site: entry(self, 0)?,
+        });
         self.ask_and_wait(0, Body::Write(found))?;
         for site in 1..sites.len() {
-            let join = Command::ChangeRegistry(RegistryChange::Join(entry(self, site)?));
+            let join = Command::Deployment(DeploymentCommand::ChangeRegistry(
+                RegistryChange::Join(entry(self, site)?),
+            ));
             let Answer::Registered { site: id, registry } =
                 self.ask_and_wait(0, Body::Write(join))?
             else {
                 return Err("joining was answered by something else".into());
             };
-            self.ask_and_wait(site, Body::Write(Command::Enter { site: id, registry }))?;
+            self.ask_and_wait(
+                site,
+                Body::Write(Command::Deployment(DeploymentCommand::Enter { site: id, registry })),
+            )?;
         }
         let spec = KeyspaceSpec::linearizable_global("k", "k");
         let made = self.ask_and_wait(0, Body::Write(Command::CreateKeyspace(spec)))?;
@@ -207,7 +215,7 @@ impl Script {
 
     fn give(&mut self, site: usize, number: u64, step: Giving) -> Result<(), Failed> {
         let leader = self.world.leader(site).ok_or("nobody leads")?;
-        self.ask(leader, Body::Write(Command::Giving { number, step }))
+        self.ask(leader, Body::Write(Command::Global(GlobalCommand::Giving { number, step })))
     }
 
     fn holders(&self, key: &str) -> String {
@@ -326,7 +334,8 @@ impl Runner for Script {
                 let sites: Vec<_> = self.world.sites.iter().filter_map(|site| site.id).collect();
                 for site in sites {
                     let step = Giving::Order { id, slots: slots.clone(), to };
-                    let command = Box::new(Command::Giving { number: 0, step });
+                    let command =
+                        Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
                     self.ask(node, Body::AtSite { site, command })?;
                 }
             }
@@ -345,7 +354,8 @@ impl Runner for Script {
                 let number = self.last_move(from)?;
                 let from = self.world.sites[from].id.ok_or("it is in no deployment")?;
                 let id = MoveId { from, number };
-                let refuse = Command::Receiving { id, step: Receiving::Refuse };
+                let refuse =
+                    Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse });
                 let leader = self.world.leader(to).ok_or("nobody leads")?;
                 self.ask(leader, Body::Write(refuse))?;
             }
@@ -353,7 +363,9 @@ impl Runner for Script {
                 let site = self.site(word(0))?;
                 let id = self.world.sites[site].id.ok_or("it is in no deployment")?;
                 let leader = self.world.leader(site).ok_or("nobody leads")?;
-                let leave = Command::ChangeRegistry(RegistryChange::Leave(id));
+                let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(
+                    RegistryChange::Leave(id),
+                ));
                 self.ask(leader, Body::Write(leave))?;
             }
             "sites_left" => {

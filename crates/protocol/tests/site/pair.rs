@@ -3,9 +3,9 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, Bytes, Cache, Command, Condition, DeploymentId, Expiry, Failure, Giving,
-    KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency, RegistryChange, Request,
-    SiteEntry, SiteId, SiteName, Slot, Write,
+    Answer, Body, Bytes, Cache, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
+    Failure, Giving, GlobalCommand, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query,
+    ReadConsistency, RegistryChange, Request, SiteEntry, SiteId, SiteName, Slot, Write,
 };
 use protocol::site::Status;
 use std::time::Duration;
@@ -56,12 +56,20 @@ impl Sites {
         lab.set_site_links(|_, _| Link::constant(10.0));
         assert!(lab.run_until(MS * 5_000, |lab| lab.is_whole(WEST) && lab.is_whole(EAST)));
         let mut sites = Sites { lab, keyspace: KeyspaceId(0) };
-        sites.write(WEST, Command::Found { deployment: DeploymentId(7), site: entry(WEST) });
-        let join = Command::ChangeRegistry(RegistryChange::Join(entry(EAST)));
+        sites.write(
+            WEST,
+            Command::Deployment(DeploymentCommand::Found {
+                deployment: DeploymentId(7),
+                site: entry(WEST),
+            }),
+        );
+        let join = Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(
+            entry(EAST),
+        )));
         let Answer::Registered { site, registry } = sites.write(WEST, join) else {
             panic!("not registered")
         };
-        sites.write(EAST, Command::Enter { site, registry });
+        sites.write(EAST, Command::Deployment(DeploymentCommand::Enter { site, registry }));
         let spec = KeyspaceSpec { cache, ..KeyspaceSpec::linearizable_global("cars", "car:") };
         let Answer::Keyspace(made) = sites.write(WEST, Command::CreateKeyspace(spec)) else {
             panic!("not made")
@@ -154,7 +162,7 @@ impl Sites {
         let (to, id) = [(EAST, SiteId(2)), (WEST, SiteId(1))][from];
         let slots = [slot].into_iter().collect();
         let step = Giving::Begin { slots, to: id, pinned: true };
-        self.write(from, Command::Giving { number: 0, step });
+        self.write(from, Command::Global(GlobalCommand::Giving { number: 0, step }));
         let arrived = |lab: &Simulation| lab.held_slots(to).0.contains(&slot);
         assert!(self.lab.run_until(MS * 20_000, arrived));
     }

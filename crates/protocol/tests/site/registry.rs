@@ -4,8 +4,8 @@
 use lab::link::Link;
 use lab::simulation::{Settings, Simulation};
 use model::{
-    Answer, Body, ClientId, Command, DeploymentId, Failure, Keyspace, KeyspaceSpec, Refusal,
-    RegistryChange, RegistryView, Request, RequestId, SiteId, Slot, Write,
+    Answer, Body, ClientId, Command, DeploymentCommand, DeploymentId, Failure, Keyspace,
+    KeyspaceSpec, Refusal, RegistryChange, RegistryView, Request, RequestId, SiteId, Slot, Write,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn create(name: &str) -> RegistryChange {
 }
 
 fn change(change: RegistryChange) -> Body {
-    Body::Write(Command::ChangeRegistry(change))
+    Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change)))
 }
 
 fn numbered(sequence: u64, change: RegistryChange) -> Body {
@@ -43,7 +43,8 @@ impl Sites {
         assert!(lab.run_until(MS * 5_000, |lab| (0..count).all(|site| lab.is_whole(site))));
         let mut sites = Sites { lab, count };
         let site = sites.lab.entry(0).unwrap();
-        let found = Command::Found { deployment: DeploymentId(7), site };
+        let found =
+            Command::Deployment(DeploymentCommand::Found { deployment: DeploymentId(7), site });
         sites.ask(0, Body::Write(found)).unwrap();
         for site in 1..count {
             let join = change(RegistryChange::Join(sites.lab.entry(site).unwrap()));
@@ -52,7 +53,15 @@ impl Sites {
             else {
                 panic!("not registered")
             };
-            sites.ask(site, Body::Write(Command::Enter { site: id, registry })).unwrap();
+            sites
+                .ask(
+                    site,
+                    Body::Write(Command::Deployment(DeploymentCommand::Enter {
+                        site: id,
+                        registry,
+                    })),
+                )
+                .unwrap();
         }
         let wanted = count.min(3);
         let is_ready = |lab: &Simulation| {
@@ -281,7 +290,9 @@ fn a_site_that_joined_beyond_the_end_of_a_term_has_not_left() {
     let Ok(Answer::Registered { site: id, registry }) = sites.ask(0, join) else {
         panic!("not registered")
     };
-    sites.ask(3, Body::Write(Command::Enter { site: id, registry })).unwrap();
+    sites
+        .ask(3, Body::Write(Command::Deployment(DeploymentCommand::Enter { site: id, registry })))
+        .unwrap();
     // The third one goes on without those in its registry, which does not have this one.
     [0, 1, 3].into_iter().for_each(|site| sites.lab.part_site(site));
     let recover = Body::RecoverRegistry { without: vec![SiteId(1), SiteId(2)], accept: true };

@@ -8,8 +8,8 @@
 
 use super::{LinkError, Links};
 use model::{
-    Answer, Body, Command, Failure, NodeEntry, Refusal, Registry, RegistryChange, RegistryError,
-    Request, SiteEntry, SiteId,
+    Answer, Body, Command, DeploymentCommand, Failure, NodeEntry, Refusal, Registry,
+    RegistryChange, RegistryError, Request, SiteEntry, SiteId,
 };
 use std::time::Duration;
 use wire::entry;
@@ -72,7 +72,9 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
         return Ok(Some(Found::OwnSite(vec![address.to_owned()])));
     }
     let id = site.incarnation;
-    let body = Body::Write(Command::ChangeRegistry(RegistryChange::Join(site.clone())));
+    let body = Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
+        RegistryChange::Join(site.clone()),
+    )));
     let request = Request { body, deadline_ms: None, redirect: false };
     let request = entry::encode_request(&request);
     let answer = connection.ask(ForwardedRequest { id, request, ..Default::default() }).await?;

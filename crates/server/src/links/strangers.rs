@@ -3,7 +3,9 @@
 use super::Links;
 use super::connection::Connection;
 use crate::handle::Handle;
-use model::{Body, Command, Failure, Refusal, RegistryChange, RegistryError, limits};
+use model::{
+    Body, Command, DeploymentCommand, Failure, Refusal, RegistryChange, RegistryError, limits,
+};
 use wire::entry;
 use wire::peer::{Answered, ForwardedAnswer, Member, Members, Message, Say};
 
@@ -56,9 +58,9 @@ impl Links {
         let Some(join_service) = self.0.join_service.get() else { return Err(Failure::NoLeader) };
         let Ok(request) = entry::decode_request(request) else { return Err(refused) };
         match request.body {
-            Body::Write(Command::ChangeRegistry(RegistryChange::Join(_))) => {
-                join_service.0.call(request).await
-            }
+            Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
+                RegistryChange::Join(_),
+            ))) => join_service.0.call(request).await,
             _ => Err(refused),
         }
     }

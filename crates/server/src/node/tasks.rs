@@ -3,7 +3,7 @@
 use crate::handle::Handle;
 use crate::links::Links;
 use crate::links::enter::{self, Found};
-use model::{Command, Failure, Refusal, Request, SiteEntry};
+use model::{Command, DeploymentCommand, Failure, Refusal, Request, SiteEntry};
 use std::time::Duration;
 
 /// Makes durable that this site has joined a deployment. Repeats the request, as the last start may
@@ -18,7 +18,10 @@ pub(super) async fn enter_deployment(
     while handle.status().deployment.is_none() {
         match enter::look(&links, &addresses, &site).await {
             Ok(Found::LetIn(site, registry)) => {
-                let entering = Request::write(Command::Enter { site, registry });
+                let entering = Request::write(Command::Deployment(DeploymentCommand::Enter {
+                    site,
+                    registry,
+                }));
                 if let Err(failure) = handle.call(entering).await {
                     tracing::debug!("not in the deployment yet: {failure}");
                 }

@@ -256,8 +256,9 @@ mod tests {
     use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
-        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, Refusal, Registrars,
-        RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term, TermBegan,
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal,
+        Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term,
+        TermBegan,
     };
 
     fn registry(backups: Backups) -> Registry {
@@ -380,12 +381,18 @@ mod tests {
         let (from, lost, by, number) = (SiteId(2), SiteId(2), SiteId(1), 300);
         let registry = Box::new(registry(Backups::default()));
         for command in [
-            Command::SetMirror { to: Some(by) },
-            Command::Mirror { from, number, step: Mirroring::Begin },
-            Command::Mirror { from, number, step: piece },
-            Command::Fence { lost, by, number, step: Fencing::Set },
-            Command::Promote { promotion: promotion(), registry: registry.clone() },
-            Command::Promote { promotion: promotion_with_kept(), registry: registry.clone() },
+            Command::Global(GlobalCommand::SetMirror { to: Some(by) }),
+            Command::Global(GlobalCommand::Mirror { from, number, step: Mirroring::Begin }),
+            Command::Global(GlobalCommand::Mirror { from, number, step: piece }),
+            Command::Global(GlobalCommand::Fence { lost, by, number, step: Fencing::Set }),
+            Command::Global(GlobalCommand::Promote {
+                promotion: promotion(),
+                registry: registry.clone(),
+            }),
+            Command::Global(GlobalCommand::Promote {
+                promotion: promotion_with_kept(),
+                registry: registry.clone(),
+            }),
         ] {
             let bytes = encode_command(&command);
             for cut in 0..bytes.len() {

@@ -3,9 +3,10 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Body, Cache, ClientId, Command, Condition, Consistency, Expiry, ExpiryCondition, Guard,
-    JobName, Keyspace, KeyspaceId, KeyspaceSpec, Kind, NodeId, OperatorCommand, Placement, Query,
-    ReadConsistency, ReadPoint, Request, RequestId, Revision, ScanFilter, Scope, Step, Write,
+    Body, Cache, ClientId, Command, Condition, Consistency, DeploymentCommand, Expiry,
+    ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec, Kind,
+    NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request, RequestId,
+    Revision, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -19,23 +20,7 @@ code_enum!(Command as "command" {
     6 => SetCursor { name, keyspace, position },
     7 => DropCursor { name, keyspace },
     8 => Tick,
-    9 => Found { deployment, site },
-    10 => Enter { site, registry },
-    11 => ChangeRegistry(change),
-    12 => LearnRegistry(registry),
-    13 => SetRing(pointers),
-    14 => Register { holder, slots },
-    15 => Giving { number, step },
-    16 => Receiving { id, step },
-    110 => Inventory { registry, lost, failover },
-    111 => Supersede { slots, generation, position },
-    112 => DiscardCopies { of },
-    20 => SetMirror { to },
-    21 => Mirror { from, number, step },
-    22 => Fence { lost, by, number, step },
-    23 => Promote { promotion, registry },
-    100 => Registrar(step),
-});
+} else { Deployment(DeploymentCommand), Global(GlobalCommand) });
 
 code_enum!(Write as "write" {
     1 => Put { key, value, condition, expiry, return_old },
@@ -266,3 +251,18 @@ code_enum!(ReadConsistency as "consistency of a read" {
     2 => Stale,
     10 => Backup,
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::compact::Tagged;
+
+    #[test]
+    fn a_byte_is_a_command_of_one_family_only() {
+        let mut tags = [Command::TAGS, DeploymentCommand::TAGS, GlobalCommand::TAGS].concat();
+        let count = tags.len();
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), count);
+    }
+}

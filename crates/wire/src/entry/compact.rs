@@ -22,6 +22,12 @@ pub(super) trait Code: Sized {
     fn take(from: &mut Input) -> Result<Self, EntryError>;
 }
 
+/// An enum whose variants have a byte each.
+pub(super) trait Tagged {
+    /// The bytes of its variants.
+    const TAGS: &[u8];
+}
+
 /// Bytes to be read in order.
 pub(super) struct Input {
     bytes: Bytes,
@@ -54,6 +60,11 @@ impl Input {
         let byte = *self.bytes.get(self.at).ok_or(EntryError::Short)?;
         self.at += 1;
         Ok(byte)
+    }
+
+    /// Leaves the byte just read to be read again.
+    pub(super) fn step_back(&mut self) {
+        self.at -= 1;
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], EntryError> {
@@ -286,11 +297,16 @@ impl<A: Code, B: Code> Code for (A, B) {
 }
 
 /// The codec of an enum: each variant's byte, and its fields in the order they are written. A byte
-/// once given to a variant is never given to another.
+/// once given to a variant is never given to another. Behind `else` stand variants that are families: their
+/// commands keep bytes of their own, and nothing is written for the family.
 macro_rules! code_enum {
     ($type:ident as $what:literal {
         $( $tag:literal => $variant:ident $( { $($field:ident),+ } )? $( ( $($item:ident),+ ) )? ),+ $(,)?
-    }) => {
+    } $( else { $( $family:ident($of:ident) ),+ } )? ) => {
+        impl super::compact::Tagged for $type {
+            const TAGS: &[u8] = &[$($tag),+];
+        }
+
         impl Code for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {
@@ -299,6 +315,7 @@ macro_rules! code_enum {
                         $( $( $field.put(out); )+ )?
                         $( $( $item.put(out); )+ )?
                     } )+
+                    $( $( $type::$family(one) => one.put(out), )+ )?
                 }
             }
 
@@ -307,6 +324,10 @@ macro_rules! code_enum {
                     $( $tag => $type::$variant
                         $( { $($field: Code::take(from)?),+ } )?
                         $( ( $( { let $item = Code::take(from)?; $item } ),+ ) )?, )+
+                    $( $( tag if <$of as super::compact::Tagged>::TAGS.contains(&tag) => {
+                        from.step_back();
+                        $type::$family(Code::take(from)?)
+                    } )+ )?
                     _ => return Err(from.malformed($what)),
                 })
             }

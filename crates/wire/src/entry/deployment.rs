@@ -3,15 +3,38 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Ballot, DeploymentId, Epoch, Giving, HandedOn, Held, Holding, MoveError, MoveId, NodeEntry,
-    Ordered, OrderedMove, Receiving, RegistryChange, RegistryError, SiteEntry, SiteId, SiteName,
-    Slot, SlotEpochs, SlotSet, StagedItem,
+    Ballot, DeploymentCommand, DeploymentId, Epoch, Giving, GlobalCommand, HandedOn, Held, Holding,
+    MoveError, MoveId, NodeEntry, Ordered, OrderedMove, Receiving, RegistryChange, RegistryError,
+    SiteEntry, SiteId, SiteName, Slot, SlotEpochs, SlotSet, StagedItem,
 };
 
 code_newtype!(DeploymentId, SiteId, SlotEpochs);
 code_struct!(MoveId { from, number });
 code_struct!(NodeEntry { node, peer, cluster });
 code_struct!(SiteEntry { id, name, incarnation, capacity_percent, leaving, nodes });
+
+// The bytes of all families of commands are of one table, with those of `command`.
+code_enum!(DeploymentCommand as "command of the deployment" {
+    9 => Found { deployment, site },
+    10 => Enter { site, registry },
+    11 => ChangeRegistry(change),
+    12 => LearnRegistry(registry),
+    13 => SetRing(pointers),
+    100 => Registrar(step),
+});
+
+code_enum!(GlobalCommand as "command of global keys" {
+    14 => Register { holder, slots },
+    15 => Giving { number, step },
+    16 => Receiving { id, step },
+    20 => SetMirror { to },
+    21 => Mirror { from, number, step },
+    22 => Fence { lost, by, number, step },
+    23 => Promote { promotion, registry },
+    110 => Inventory { registry, lost, failover },
+    111 => Supersede { slots, generation, position },
+    112 => DiscardCopies { of },
+});
 
 code_enum!(RegistryChange as "change of the registry" {
     1 => Join(entry),
@@ -186,8 +209,8 @@ mod tests {
     use super::super::{Batch, decode, decode_command, encode, encode_command};
     use super::*;
     use model::{
-        Bytes, ClientId, Command, Keyspace, KeyspaceId, KeyspaceSpec, NodeId, Registry, RequestId,
-        Revision,
+        Bytes, ClientId, Command, DeploymentCommand, GlobalCommand, Keyspace, KeyspaceId,
+        KeyspaceSpec, NodeId, Registry, RequestId, Revision,
     };
     use proptest::prelude::*;
 
@@ -247,34 +270,52 @@ mod tests {
             registry: Some(Box::new(registry())),
         };
         vec![
-            Command::Found { deployment: DeploymentId(7), site: site() },
-            Command::Enter { site: SiteId(2), registry: Box::new(registry()) },
-            Command::ChangeRegistry(RegistryChange::Join(site())),
-            Command::ChangeRegistry(RegistryChange::Node(SiteId(2), site().nodes.remove(0))),
-            Command::LearnRegistry(Box::new(registry())),
-            Command::SetRing(Bytes::from_static(b"ring")),
-            Command::Register { holder: SiteId(2), slots: slots() },
-            Command::Giving { number: 5, step: begin },
-            Command::Giving { number: 5, step: Giving::TakeBack { refused: true } },
-            Command::Giving { number: 0, step: order() },
-            Command::Giving { number: 5, step: Giving::Reclaim { slots: slots() } },
-            Command::Receiving {
+            Command::Deployment(DeploymentCommand::Found {
+                deployment: DeploymentId(7),
+                site: site(),
+            }),
+            Command::Deployment(DeploymentCommand::Enter {
+                site: SiteId(2),
+                registry: Box::new(registry()),
+            }),
+            Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(site()))),
+            Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Node(
+                SiteId(2),
+                site().nodes.remove(0),
+            ))),
+            Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(registry()))),
+            Command::Deployment(DeploymentCommand::SetRing(Bytes::from_static(b"ring"))),
+            Command::Global(GlobalCommand::Register { holder: SiteId(2), slots: slots() }),
+            Command::Global(GlobalCommand::Giving { number: 5, step: begin }),
+            Command::Global(GlobalCommand::Giving {
+                number: 5,
+                step: Giving::TakeBack { refused: true },
+            }),
+            Command::Global(GlobalCommand::Giving { number: 0, step: order() }),
+            Command::Global(GlobalCommand::Giving {
+                number: 5,
+                step: Giving::Reclaim { slots: slots() },
+            }),
+            Command::Global(GlobalCommand::Receiving {
                 id,
                 step: Receiving::Begin { slots: slots(), open_from: 5, pinned: false },
-            },
-            Command::Receiving {
+            }),
+            Command::Global(GlobalCommand::Receiving {
                 id,
                 step: Receiving::Piece { sequence: 1, resume: Bytes::from_static(b"x"), items },
-            },
-            Command::Receiving { id, step: install },
-            Command::Receiving { id, step: Receiving::Refuse },
-            Command::Receiving { id, step: Receiving::Decline },
-            Command::Receiving { id, step: Receiving::BeginCopies("9".parse().unwrap()) },
-            Command::Receiving { id, step: take_copies() },
-            Command::ChangeRegistry(RegistryChange::RemoveTo {
+            }),
+            Command::Global(GlobalCommand::Receiving { id, step: install }),
+            Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse }),
+            Command::Global(GlobalCommand::Receiving { id, step: Receiving::Decline }),
+            Command::Global(GlobalCommand::Receiving {
+                id,
+                step: Receiving::BeginCopies("9".parse().unwrap()),
+            }),
+            Command::Global(GlobalCommand::Receiving { id, step: take_copies() }),
+            Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::RemoveTo {
                 site: SiteId(2),
                 receivers: vec![SiteId(3)],
-            }),
+            })),
         ]
     }
 
@@ -288,18 +329,31 @@ mod tests {
     #[test]
     fn format_1_stays_as_it_is() {
         let step = Receiving::Begin { slots: slots(), open_from: 5, pinned: true };
-        let command = Command::Receiving { id: MoveId { from: SiteId(1), number: 5 }, step };
+        let command = Command::Global(GlobalCommand::Receiving {
+            id: MoveId { from: SiteId(1), number: 5 },
+            step,
+        });
         let expected = b"\x01\x10\x01\x05\x01\x01\x02\x00\x03\x09\x09\x02\x05\x01";
         assert_eq!(&encode_command(&command)[..], expected);
         let items = vec![StagedItem::Clock { log_time_ms: 300 }];
         let step = Receiving::Piece { sequence: 2, resume: Bytes::new(), items };
-        let command = Command::Receiving { id: MoveId { from: SiteId(1), number: 5 }, step };
+        let command = Command::Global(GlobalCommand::Receiving {
+            id: MoveId { from: SiteId(1), number: 5 },
+            step,
+        });
         assert_eq!(&encode_command(&command)[..], b"\x01\x10\x01\x05\x02\x02\x00\x01\x82\xac\x02");
-        let order = encode_command(&Command::Giving { number: 0, step: order() });
+        let order =
+            encode_command(&Command::Global(GlobalCommand::Giving { number: 0, step: order() }));
         assert_eq!(&order[..], b"\x01\x0f\x00\xa0\xac\x02\x04\x03\x01\x00\x09\x02");
-        let reclaim = Command::Giving { number: 5, step: Giving::Reclaim { slots: slots() } };
+        let reclaim = Command::Global(GlobalCommand::Giving {
+            number: 5,
+            step: Giving::Reclaim { slots: slots() },
+        });
         assert_eq!(&encode_command(&reclaim)[..], b"\x01\x0f\x05\xdc\x01\x02\x00\x03\x09\x09\x02");
-        let found = Command::Found { deployment: DeploymentId(7), site: site() };
+        let found = Command::Deployment(DeploymentCommand::Found {
+            deployment: DeploymentId(7),
+            site: site(),
+        });
         let expected = b"\x01\x09\x07\x02\x04pier\xac\x02\x64\x00\x01\x01\x03p:1\x03c:2";
         assert_eq!(&encode_command(&found)[..], expected);
     }

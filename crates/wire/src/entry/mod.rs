@@ -31,8 +31,8 @@ pub use deployment::{put_epoch, take_epoch};
 
 use compact::{Code, Input};
 use model::{
-    Answer, Ballot, Body, Bytes, Command, Failure, Kept, Keyspace, Query, Receiving, Refusal,
-    Registry, Request, SlotEpochs, StagedItem, Taken, limits,
+    Answer, Ballot, Body, Bytes, Command, Failure, GlobalCommand, Kept, Keyspace, Query, Receiving,
+    Refusal, Registry, Request, SlotEpochs, StagedItem, Taken, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -190,7 +190,10 @@ pub fn encode_query(query: &Query) -> Bytes {
 pub fn encode_request(request: &Request) -> Bytes {
     // A piece of a move is large: its buffer is not to grow step by step.
     let bulk_bytes = match &request.body {
-        Body::Write(Command::Receiving { step: Receiving::Piece { items, .. }, .. }) => {
+        Body::Write(Command::Global(GlobalCommand::Receiving {
+            step: Receiving::Piece { items, .. },
+            ..
+        })) => {
             let item_bytes = |item: &StagedItem| match item {
                 StagedItem::Record { key, row, .. } => 16 + key.len() + row.len(),
                 StagedItem::Absent { key, .. } => 16 + key.len(),

@@ -70,8 +70,8 @@ mod tests {
     use super::super::{decode_command, encode_command};
     use super::super::{decode_reply, decode_request, encode_reply, encode_request};
     use model::{
-        Answer, Ballot, Body, ClientId, Command, DeploymentId, KeyspaceSpec, RegistrarAnswer,
-        RegistrarStep, Registry, RegistryChange, Request, RequestId, SiteId, Term,
+        Answer, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId, KeyspaceSpec,
+        RegistrarAnswer, RegistrarStep, Registry, RegistryChange, Request, RequestId, SiteId, Term,
     };
 
     fn ballot() -> Ballot {
@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_step_stays_as_it_is() {
-        let promise = Command::Registrar(RegistrarStep::Prepare(ballot()));
+        let promise =
+            Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Prepare(ballot())));
         assert_eq!(&encode_command(&promise)[..], b"\x01\x64\x03\x01\x02\xac\x02\x03");
         let change = RegistryChange::Registrar(SiteId(2));
         let id = Some(RequestId { client: ClientId(8), sequence: 4, acknowledged_below: 3 });
@@ -104,7 +105,7 @@ mod tests {
             RegistrarStep::Accept(ballot(), registry()),
             RegistrarStep::Adopt,
         ] {
-            let command = Command::Registrar(step);
+            let command = Command::Deployment(DeploymentCommand::Registrar(step));
             let bytes = encode_command(&command);
             for cut in 0..bytes.len() {
                 assert!(decode_command(bytes.slice(..cut)).is_err(), "{command:?} cut at {cut}");
@@ -135,7 +136,10 @@ mod tests {
 
     #[test]
     fn registrars_are_a_few_in_order() {
-        let accept = Command::Registrar(RegistrarStep::Accept(ballot(), registry()));
+        let accept = Command::Deployment(DeploymentCommand::Registrar(RegistrarStep::Accept(
+            ballot(),
+            registry(),
+        )));
         let mut bytes = encode_command(&accept).to_vec();
         // The set before: one site.
         let at = bytes.len() - 11;

@@ -12,7 +12,8 @@ use super::requests::{Admission, Asker};
 use super::strings::Put;
 use super::{Known, MachineError, Stopped, tables};
 use model::{
-    Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Slot, Spread, Step, Write, limits,
+    Answer, Command, DeploymentCommand, GlobalCommand, Guard, KeyspaceId, Query, Refusal, Revision,
+    Slot, Spread, Step, Write, limits,
 };
 use storage::state::{Batch, State};
 use wire::entry;
@@ -159,28 +160,43 @@ impl<'a, S: State> Applying<'a, S> {
                 self.collect_garbage()?;
                 Ok(self.done())
             }
-            Command::Found { deployment, site } => Ok(self.found(*deployment, site)),
-            Command::Enter { site, registry } => self.enter(*site, registry),
-            Command::ChangeRegistry(change) => self.change_registry(change),
-            Command::LearnRegistry(registry) => self.learn_registry(registry),
-            Command::SetRing(pointers) => Ok(self.set_ring(pointers)),
-            Command::Register { holder, slots } => self.register(*holder, slots),
-            Command::Giving { number, step } => self.giving(*number, step),
-            Command::Receiving { id, step } => self.receiving(*id, step),
-            Command::SetMirror { to } => self.set_mirror(*to),
-            Command::Mirror { from, number, step } => self.mirror(*from, *number, step),
+            Command::Deployment(DeploymentCommand::Found { deployment, site }) => {
+                Ok(self.found(*deployment, site))
+            }
+            Command::Deployment(DeploymentCommand::Enter { site, registry }) => {
+                self.enter(*site, registry)
+            }
+            Command::Deployment(DeploymentCommand::ChangeRegistry(change)) => {
+                self.change_registry(change)
+            }
+            Command::Deployment(DeploymentCommand::LearnRegistry(registry)) => {
+                self.learn_registry(registry)
+            }
+            Command::Deployment(DeploymentCommand::SetRing(pointers)) => {
+                Ok(self.set_ring(pointers))
+            }
+            Command::Global(GlobalCommand::Register { holder, slots }) => {
+                self.register(*holder, slots)
+            }
+            Command::Global(GlobalCommand::Giving { number, step }) => self.giving(*number, step),
+            Command::Global(GlobalCommand::Receiving { id, step }) => self.receiving(*id, step),
+            Command::Global(GlobalCommand::SetMirror { to }) => self.set_mirror(*to),
+            Command::Global(GlobalCommand::Mirror { from, number, step }) => {
+                self.mirror(*from, *number, step)
+            }
             // Of versions that knew no failovers.
-            Command::Fence { .. } | Command::Promote { .. } => {
+            Command::Global(GlobalCommand::Fence { .. })
+            | Command::Global(GlobalCommand::Promote { .. }) => {
                 Err(Refusal::from(model::BackupError::Outdated).into())
             }
-            Command::Inventory { registry, lost, failover } => {
+            Command::Global(GlobalCommand::Inventory { registry, lost, failover }) => {
                 self.inventory(registry, *lost, *failover)
             }
-            Command::Supersede { slots, generation, position } => {
+            Command::Global(GlobalCommand::Supersede { slots, generation, position }) => {
                 Ok(self.supersede(slots, *generation, *position))
             }
-            Command::DiscardCopies { of } => self.discard_copies(*of),
-            Command::Registrar(step) => self.registrar(step),
+            Command::Global(GlobalCommand::DiscardCopies { of }) => self.discard_copies(*of),
+            Command::Deployment(DeploymentCommand::Registrar(step)) => self.registrar(step),
         }
     }
 

@@ -44,17 +44,31 @@ struct Three {
 impl Three {
     fn new() -> Three {
         let [mut a, mut b, mut c] = [Site::new(), Site::new(), Site::new()];
-        a.run(Command::Found { deployment: DeploymentId(7), site: entry("a") }).unwrap();
+        a.run(Command::Deployment(DeploymentCommand::Found {
+            deployment: DeploymentId(7),
+            site: entry("a"),
+        }))
+        .unwrap();
         let spec = KeyspaceSpec::linearizable_global("cars", "car:");
         a.run(Command::CreateKeyspace(spec)).unwrap();
         for name in ["b", "c"] {
-            a.run(Command::ChangeRegistry(RegistryChange::Join(entry(name)))).unwrap();
+            a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(
+                entry(name),
+            ))))
+            .unwrap();
         }
         let choice = model::BackupChoice::At(B);
-        a.run(Command::ChangeRegistry(RegistryChange::Backup(A, choice))).unwrap();
+        a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Backup(
+            A, choice,
+        ))))
+        .unwrap();
         let registry = Box::new((**a.machine.registry().unwrap()).clone());
-        b.run(Command::Enter { site: B, registry: registry.clone() }).unwrap();
-        c.run(Command::Enter { site: C, registry }).unwrap();
+        b.run(Command::Deployment(DeploymentCommand::Enter {
+            site: B,
+            registry: registry.clone(),
+        }))
+        .unwrap();
+        c.run(Command::Deployment(DeploymentCommand::Enter { site: C, registry })).unwrap();
         let sites = [(A, a), (B, b), (C, c)].into();
         Three { sites, driver: MirrorDriver::new(0), now: Duration::ZERO }
     }
@@ -176,20 +190,24 @@ impl Three {
         let version = model::Ballot { round: registry.version.round + 1, site, ..registry.version };
         registry.change_at(change, version).map_err(Refusal::from)?;
         registry.version = version;
-        self.at(site).run(Command::LearnRegistry(Box::new(registry)))
+        self.at(site).run(Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(registry))))
     }
 
     /// A site receives the registry that B has.
     fn hears(&mut self, site: SiteId) {
         let registry = Box::new((**self.sites[&B].machine.registry().unwrap()).clone());
-        self.at(site).run(Command::LearnRegistry(registry)).unwrap();
+        self.at(site).run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
     }
 
     /// Hands a key's slot from one site to another; `until`: how far that comes.
     fn give(&mut self, key: &str, from: SiteId, to: SiteId, until: &str) -> u64 {
         let slots: SlotSet = [slot(key)].into_iter().collect();
         let begin = Giving::Begin { slots, to, pinned: false };
-        let number = match self.at(from).run(Command::Giving { number: 0, step: begin }).unwrap() {
+        let number = match self
+            .at(from)
+            .run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+            .unwrap()
+        {
             Answer::Done(number) => number.0,
             other => panic!("{other:?}"),
         };
@@ -197,17 +215,21 @@ impl Three {
         let slots = self.sites[&from].machine.epochs_to_give(number, &one);
         let id = MoveId { from, number };
         let begin = Receiving::Begin { slots, open_from: number, pinned: false };
-        self.at(to).run(Command::Receiving { id, step: begin }).unwrap();
-        self.at(from).run(Command::Giving { number, step: Giving::Freeze }).unwrap();
+        self.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: begin })).unwrap();
+        self.at(from)
+            .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Freeze }))
+            .unwrap();
         if until == "frozen" {
             return number;
         }
         let install = self.install(from, 0);
-        self.at(to).run(Command::Receiving { id, step: install }).unwrap();
+        self.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: install })).unwrap();
         if until == "installed" {
             return number;
         }
-        self.at(from).run(Command::Giving { number, step: Giving::Release }).unwrap();
+        self.at(from)
+            .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Release }))
+            .unwrap();
         number
     }
 
@@ -288,12 +310,16 @@ fn whoever_is_not_the_backup_keeps_no_mirror() {
     three.put("x", "1");
     three.mirror();
     let off = RegistryChange::Backup(A, model::BackupChoice::At(C));
-    three.at(A).run(Command::ChangeRegistry(off)).unwrap();
+    three.at(A).run(Command::Deployment(DeploymentCommand::ChangeRegistry(off))).unwrap();
     let registry = Box::new((**three.sites[&A].machine.registry().unwrap()).clone());
-    three.at(B).run(Command::LearnRegistry(registry)).unwrap();
+    three.at(B).run(Command::Deployment(DeploymentCommand::LearnRegistry(registry))).unwrap();
     assert!(three.sites[&B].machine.mirrors().is_empty());
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())), "what it has stays");
-    let begin = Command::Mirror { from: A, number: 1_000, step: model::Mirroring::Begin };
+    let begin = Command::Global(GlobalCommand::Mirror {
+        from: A,
+        number: 1_000,
+        step: model::Mirroring::Begin,
+    });
     let not_ours = Refusal::Backup(BackupError::NotTheBackup);
     assert_eq!(three.at(B).run(begin), Err(not_ours));
     for _ in 0..3 {
@@ -317,7 +343,11 @@ fn a_mirror_that_is_too_far_behind_begins_anew() {
     let second = three.sites[&A].machine.own_mirror().unwrap();
     assert!(second.number > first.number);
     assert_eq!(three.mirrored("x"), Ok(Some("2".into())));
-    let old = Command::Mirror { from: A, number: first.number, step: model::Mirroring::Begin };
+    let old = Command::Global(GlobalCommand::Mirror {
+        from: A,
+        number: first.number,
+        step: model::Mirroring::Begin,
+    });
     assert_eq!(three.at(B).run(old), Err(Refusal::Backup(BackupError::Outdated)));
 }
 
@@ -439,7 +469,7 @@ fn a_copy_goes_when_its_owner_says_that_another_is_safe() {
     assert_eq!(retained, Some(SlotCopy::retained(Epoch::counted(1), A)));
     let safe = |epoch, generation| {
         let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(epoch))]);
-        Command::Supersede { slots, generation, position: 90 }
+        Command::Global(GlobalCommand::Supersede { slots, generation, position: 90 })
     };
     three.at(A).run(safe(1, 900)).unwrap();
     assert!(three.sites[&A].machine.copy_of(slot("x")).is_some(), "that is an older one");
@@ -457,7 +487,7 @@ fn whoever_learns_of_a_higher_epoch_stops_serving() {
     let mut three = Three::new();
     three.put("x", "1");
     let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(5))]);
-    three.at(A).run(Command::Register { holder: C, slots }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::Register { holder: C, slots })).unwrap();
     assert_eq!(three.held(A, "x"), Err(Refusal::NotHeld(slot("x"))));
     assert!(three.sites[&A].machine.copy_of(slot("x")).is_some());
 }
@@ -479,7 +509,10 @@ fn a_stale_owner_gives_up_what_it_is_handed_anew() {
             three.hears(C);
         }
         let number = *three.sites[&B].machine.giving().keys().next().unwrap();
-        three.at(B).run(Command::Giving { number, step: Giving::Release }).unwrap();
+        three
+            .at(B)
+            .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Release }))
+            .unwrap();
         three.hears(C);
         assert_eq!(three.held(B, "x"), Err(Refusal::NotHeld(slot("x"))));
         assert_eq!(three.held(C, "x"), Ok(None), "one of them serves it");
@@ -535,7 +568,7 @@ fn a_fence_ends_with_its_failover() {
     three.change(B, &open).unwrap();
     let id = MoveId { from: A, number };
     let install = three.install(A, 0);
-    let install = Command::Receiving { id, step: install };
+    let install = Command::Global(GlobalCommand::Receiving { id, step: install });
     let fenced = three.at(B).run(install.clone());
     assert!(matches!(fenced, Err(Refusal::Move(model::MoveError::NotReady(_)))), "{fenced:?}");
     three.hears(A);
@@ -569,22 +602,26 @@ fn what_a_site_began_that_has_left_ends() {
     let mut three = Three::new();
     let slots: SlotSet = [slot("x")].into_iter().collect();
     let begin = Giving::Begin { slots, to: C, pinned: false };
-    let number = match three.at(A).run(Command::Giving { number: 0, step: begin }).unwrap() {
+    let number = match three
+        .at(A)
+        .run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+        .unwrap()
+    {
         Answer::Done(number) => number.0,
         other => panic!("{other:?}"),
     };
     let one = three.sites[&A].machine.giving()[&number].clone();
     let slots = three.sites[&A].machine.epochs_to_give(number, &one);
     let taken_back = Giving::TakeBack { refused: false };
-    three.at(A).run(Command::Giving { number, step: taken_back }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::Giving { number, step: taken_back })).unwrap();
     let begin = Receiving::Begin { slots, open_from: number, pinned: false };
     let id = MoveId { from: A, number };
-    three.at(C).run(Command::Receiving { id, step: begin.clone() }).unwrap();
+    three.at(C).run(Command::Global(GlobalCommand::Receiving { id, step: begin.clone() })).unwrap();
     assert_eq!(three.sites[&C].machine.arrivals().len(), 1);
     three.change(B, &RegistryChange::Remove(A)).unwrap();
     three.hears(C);
     assert_eq!(three.sites[&C].machine.arrivals().len(), 0);
-    let again = three.at(C).run(Command::Receiving { id, step: begin });
+    let again = three.at(C).run(Command::Global(GlobalCommand::Receiving { id, step: begin }));
     assert_eq!(again, Err(Refusal::Move(model::MoveError::Refused)));
 }
 
@@ -595,8 +632,9 @@ impl Three {
         let number = 1 << 63 | self.now.as_millis() as u64;
         self.now += Duration::from_millis(1);
         let id = MoveId { from: B, number };
-        let receive =
-            |three: &mut Three, step| three.at(C).run(Command::Receiving { id, step }).unwrap();
+        let receive = |three: &mut Three, step| {
+            three.at(C).run(Command::Global(GlobalCommand::Receiving { id, step })).unwrap()
+        };
         receive(self, Receiving::BeginCopies(slots.clone()));
         let (mut at, mut pieces) = (None, 0);
         loop {
@@ -647,7 +685,10 @@ fn copies_are_handed_on_and_again_when_they_have_come_further() {
     assert_eq!(three.sites[&C].machine.copy_of(slot("x")), at_c);
     let id = MoveId { from: B, number: 1 << 63 };
     let slots: SlotSet = [slot("x")].into_iter().collect();
-    three.at(C).run(Command::Receiving { id, step: Receiving::BeginCopies(slots) }).unwrap();
+    three
+        .at(C)
+        .run(Command::Global(GlobalCommand::Receiving { id, step: Receiving::BeginCopies(slots) }))
+        .unwrap();
     three.change(B, &RegistryChange::Leave(B)).unwrap();
     let gone = RegistryChange::RemoveTo { site: B, receivers: vec![C] };
     three.change(B, &gone).unwrap();
@@ -666,18 +707,21 @@ fn what_came_back_is_not_given_by_the_move_it_was_taken_from() {
     three.put("y", "1");
     let begin = |slots: SlotSet, to| {
         let step = Giving::Begin { slots, to, pinned: false };
-        Command::Giving { number: 0, step }
+        Command::Global(GlobalCommand::Giving { number: 0, step })
     };
     let both: SlotSet = [slot("x"), slot("y")].into_iter().collect();
     let Answer::Done(first) = three.at(A).run(begin(both, C)).unwrap() else { panic!("it begins") };
     // Another site owns one of them by now, and hands it back.
     let at = |epoch| SlotEpochs::gather([(slot("y"), Epoch::counted(epoch))]);
-    three.at(A).run(Command::Register { holder: B, slots: at(5) }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::Register { holder: B, slots: at(5) })).unwrap();
     let id = MoveId { from: B, number: 9 };
     let begin_back = Receiving::Begin { slots: at(6), open_from: 9, pinned: true };
-    three.at(A).run(Command::Receiving { id, step: begin_back }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::Receiving { id, step: begin_back })).unwrap();
     let install = three.install(B, 0);
-    assert_eq!(three.at(A).run(Command::Receiving { id, step: install }), Ok(Answer::Installed));
+    assert_eq!(
+        three.at(A).run(Command::Global(GlobalCommand::Receiving { id, step: install })),
+        Ok(Answer::Installed)
+    );
     let one: SlotSet = [slot("y")].into_iter().collect();
     let Answer::Done(second) = three.at(A).run(begin(one, B)).unwrap() else { panic!("it begins") };
     let machine = &three.sites[&A].machine;
@@ -762,7 +806,10 @@ fn what_an_earlier_version_kept_of_a_move_is_a_copy() {
     }
     // It goes as any other, when a later one is safe.
     let slots = SlotEpochs::gather([(slot("x"), Epoch::counted(2))]);
-    three.at(A).run(Command::Supersede { slots, generation: 1, position: 1 }).unwrap();
+    three
+        .at(A)
+        .run(Command::Global(GlobalCommand::Supersede { slots, generation: 1, position: 1 }))
+        .unwrap();
     assert_eq!(three.sites[&A].machine.copy_of(slot("x")), None);
 }
 
@@ -790,7 +837,8 @@ fn what_is_frozen_is_served_again_only_when_its_receiver_has_left() {
     let number = three.give("x", A, C, "frozen");
     let again = Epoch::counted(3);
     let slots = SlotEpochs::gather([(slot("x"), again)]);
-    let reclaim = Command::Giving { number, step: Giving::Reclaim { slots } };
+    let reclaim =
+        Command::Global(GlobalCommand::Giving { number, step: Giving::Reclaim { slots } });
     assert!(three.at(A).run(reclaim.clone()).is_err(), "it may install it");
     three.change(B, &RegistryChange::Remove(C)).unwrap();
     let open = RegistryChange::OpenFailover { lost: A, without: Vec::new() };
@@ -830,6 +878,8 @@ fn what_a_site_was_giving_when_it_was_removed_is_not_installed_any_more() {
     three.change(B, &RegistryChange::Remove(A)).unwrap();
     three.hears(C);
     let step = three.install(A, 0);
-    let late = three.at(C).run(Command::Receiving { id: MoveId { from: A, number }, step });
+    let late = three
+        .at(C)
+        .run(Command::Global(GlobalCommand::Receiving { id: MoveId { from: A, number }, step }));
     assert_eq!(late, Err(Refusal::Move(model::MoveError::Refused)));
 }

@@ -20,8 +20,8 @@ use super::{Committed, Machine, Stopped, tables};
 use crate::global::homes::Homes;
 use crate::site::Reach;
 use model::{
-    Answer, Bytes, Change, Command, Condition, Expiry, KeyspaceId, Query, Refusal, RequestId,
-    Revision, SiteEntry, SiteId, SiteName, Write,
+    Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
+    KeyspaceId, Query, Refusal, RequestId, Revision, SiteEntry, SiteId, SiteName, Write,
 };
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

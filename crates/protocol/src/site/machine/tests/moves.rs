@@ -32,18 +32,18 @@ impl Site {
 
     fn begin_move(&mut self, slots: &SlotSet) -> u64 {
         let begin = Giving::Begin { slots: slots.clone(), to: B, pinned: false };
-        match self.run(Command::Giving { number: 0, step: begin }).unwrap() {
+        match self.run(Command::Global(GlobalCommand::Giving { number: 0, step: begin })).unwrap() {
             Answer::Done(number) => number.0,
             other => panic!("{other:?}"),
         }
     }
 
     pub(super) fn give(&mut self, number: u64, step: Giving) -> Result<Answer, Refusal> {
-        self.run(Command::Giving { number, step })
+        self.run(Command::Global(GlobalCommand::Giving { number, step }))
     }
 
     fn receive(&mut self, number: u64, step: Receiving) -> Result<Answer, Refusal> {
-        self.run(Command::Receiving { id: MoveId { from: A, number }, step })
+        self.run(Command::Global(GlobalCommand::Receiving { id: MoveId { from: A, number }, step }))
     }
 }
 
@@ -51,11 +51,13 @@ impl Site {
 pub(super) fn two_sites() -> (Site, Site) {
     let (mut a, mut b) = (Site::new(), Site::new());
     let deployment = DeploymentId(7);
-    a.run(Command::Found { deployment, site: entry("a") }).unwrap();
+    a.run(Command::Deployment(DeploymentCommand::Found { deployment, site: entry("a") })).unwrap();
     let spec = KeyspaceSpec::linearizable_global("cars", "car:");
     a.run(Command::CreateKeyspace(spec)).unwrap();
-    a.run(Command::ChangeRegistry(RegistryChange::Join(entry("b")))).unwrap();
-    b.run(Command::Enter { site: B, registry: a.registry() }).unwrap();
+    a.run(Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Join(entry("b")))))
+        .unwrap();
+    b.run(Command::Deployment(DeploymentCommand::Enter { site: B, registry: a.registry() }))
+        .unwrap();
     (a, b)
 }
 
@@ -328,9 +330,11 @@ fn pieces_of_an_earlier_leader_do_not_come_between() {
 fn what_is_not_a_sites_own_is_not_its_to_give() {
     let (mut a, mut b) = two_sites();
     let slots: SlotSet = [slot("t")].into_iter().collect();
-    let begin = |to| Command::Giving {
-        number: 0,
-        step: Giving::Begin { slots: slots.clone(), to, pinned: false },
+    let begin = |to| {
+        Command::Global(GlobalCommand::Giving {
+            number: 0,
+            step: Giving::Begin { slots: slots.clone(), to, pinned: false },
+        })
     };
     let not_held = Refusal::Move(MoveError::NotHeld);
     assert_eq!(b.run(begin(A)), Err(not_held.clone()));
@@ -349,18 +353,21 @@ fn keyspaces_follow_the_registry() {
     let (mut a, mut b) = two_sites();
     let spec = KeyspaceSpec::linearizable_site("own", "own:");
     a.run(Command::CreateKeyspace(spec)).unwrap();
-    b.run(Command::LearnRegistry(a.registry())).unwrap();
+    b.run(Command::Deployment(DeploymentCommand::LearnRegistry(a.registry()))).unwrap();
     let id = b.machine.reader().catalog().by_name("own").unwrap().id;
     assert_eq!(Some(id), a.machine.reader().catalog().by_name("own").map(|found| found.id));
     b.write_in(id, put("own:1", "v")).unwrap();
     a.run(Command::DropKeyspace { name: "own".into() }).unwrap();
     let old = b.registry();
-    b.run(Command::LearnRegistry(a.registry())).unwrap();
+    b.run(Command::Deployment(DeploymentCommand::LearnRegistry(a.registry()))).unwrap();
     assert!(b.machine.reader().catalog().by_name("own").is_none());
-    b.run(Command::LearnRegistry(old)).unwrap();
+    b.run(Command::Deployment(DeploymentCommand::LearnRegistry(old))).unwrap();
     assert!(b.machine.reader().catalog().by_name("own").is_none(), "an older one changes nothing");
     let other = Registry { deployment: DeploymentId(8), ..*a.registry() };
-    assert_eq!(b.run(Command::LearnRegistry(Box::new(other))), Err(Refusal::NoDeployment));
+    assert_eq!(
+        b.run(Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(other)))),
+        Err(Refusal::NoDeployment)
+    );
     b.reopen();
     assert_eq!(b.machine.membership().unwrap().own, B);
 }
@@ -445,7 +452,9 @@ fn carry(driver: &mut Handovers, a: &Site, b: &mut Site, round: u64) -> Vec<Givi
     let mut effects = driver.poll(&view);
     while let Some(effect) = effects.pop() {
         match effect {
-            Effect::Propose(Command::Giving { step, .. }) => proposed.push(step),
+            Effect::Propose(Command::Global(GlobalCommand::Giving { step, .. })) => {
+                proposed.push(step)
+            }
             Effect::Ask { id: Some(id), command, .. } => {
                 let outcome = b.run(command).map_err(Failure::Refused);
                 effects.extend(driver.answered(id, outcome, &view));

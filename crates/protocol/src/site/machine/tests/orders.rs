@@ -8,7 +8,10 @@ use model::{
 
 fn order(number: u64, slots: &SlotSet, to: SiteId) -> Command {
     let id = RequestId { client: ClientId(5), sequence: number, acknowledged_below: 0 };
-    Command::Giving { number: 0, step: Giving::Order { id, slots: slots.clone(), to } }
+    Command::Global(GlobalCommand::Giving {
+        number: 0,
+        step: Giving::Order { id, slots: slots.clone(), to },
+    })
 }
 
 impl Site {

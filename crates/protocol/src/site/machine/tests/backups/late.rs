@@ -26,7 +26,10 @@ fn begun(three: &mut Three) -> MirrorDriver {
     let mut driver = MirrorDriver::new(0);
     loop {
         if let Some((id, command)) = asks(&mut driver, three).pop() {
-            assert!(matches!(command, Command::Mirror { step: Mirroring::Begin, .. }));
+            assert!(matches!(
+                command,
+                Command::Global(GlobalCommand::Mirror { step: Mirroring::Begin, .. })
+            ));
             let outcome = three.at(B).run(command).map_err(Failure::Refused);
             let view = three.sites[&A].view(three.now);
             assert!(driver.answered(id, outcome, &view).is_empty());
@@ -39,7 +42,11 @@ fn begun(three: &mut Three) -> MirrorDriver {
 fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
     let slots: SlotSet = [slot(key)].into_iter().collect();
     let begin = Giving::Begin { slots, to, pinned: false };
-    let number = match three.at(from).run(Command::Giving { number: 0, step: begin }).unwrap() {
+    let number = match three
+        .at(from)
+        .run(Command::Global(GlobalCommand::Giving { number: 0, step: begin }))
+        .unwrap()
+    {
         Answer::Done(number) => number.0,
         other => panic!("{other:?}"),
     };
@@ -47,8 +54,11 @@ fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
     let one = three.sites[&from].machine.giving()[&number].clone();
     let slots = three.sites[&from].machine.epochs_to_give(number, &one);
     let begin = Receiving::Begin { slots, open_from: number, pinned: false };
-    three.at(to).run(Command::Receiving { id, step: begin }).unwrap();
-    three.at(from).run(Command::Giving { number, step: Giving::Freeze }).unwrap();
+    three.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: begin })).unwrap();
+    three
+        .at(from)
+        .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Freeze }))
+        .unwrap();
     let one = three.sites[&from].machine.giving()[&number].clone();
     let (mut at, mut sequence) = (Position::first(&one), 0);
     loop {
@@ -57,12 +67,18 @@ fn hand_over(three: &mut Three, key: &str, from: SiteId, to: SiteId) {
             break;
         }
         let step = Receiving::Piece { sequence, resume: piece.next.encode(), items: piece.items };
-        three.at(to).run(Command::Receiving { id, step }).unwrap();
+        three.at(to).run(Command::Global(GlobalCommand::Receiving { id, step })).unwrap();
         (at, sequence) = (piece.next, sequence + 1);
     }
     let install = three.install(from, sequence);
-    assert_eq!(three.at(to).run(Command::Receiving { id, step: install }), Ok(Answer::Installed));
-    three.at(from).run(Command::Giving { number, step: Giving::Release }).unwrap();
+    assert_eq!(
+        three.at(to).run(Command::Global(GlobalCommand::Receiving { id, step: install })),
+        Ok(Answer::Installed)
+    );
+    three
+        .at(from)
+        .run(Command::Global(GlobalCommand::Giving { number, step: Giving::Release }))
+        .unwrap();
 }
 
 fn who_serves(three: &Three, key: &str) -> Vec<SiteId> {
@@ -111,7 +127,10 @@ fn a_slot_that_is_said_to_be_whole_again_keeps_its_records() {
             holds: 16_384,
         }),
     };
-    three.at(B).run(Command::Mirror { from: A, number: mirror.number, step }).unwrap();
+    three
+        .at(B)
+        .run(Command::Global(GlobalCommand::Mirror { from: A, number: mirror.number, step }))
+        .unwrap();
     assert_eq!(three.mirrored("x"), Ok(Some("1".into())));
 }
 
@@ -142,7 +161,8 @@ fn a_stream_shows_a_stale_owner_that_it_is_one() {
     three.mirror();
     three.promote(true, &[], &[]).unwrap();
     let Token::Held(epoch) = three.sites[&B].machine.token(slot("x")) else { panic!("not held") };
-    let mirror = |step| Command::Mirror { from: B, number: 9_000_000_000, step };
+    let mirror =
+        |step| Command::Global(GlobalCommand::Mirror { from: B, number: 9_000_000_000, step });
     three.at(A).run(mirror(Mirroring::Begin)).unwrap();
     let step = Mirroring::Piece {
         sequence: 0,
@@ -187,15 +207,17 @@ fn what_a_growing_mirror_remembers_is_not_taken_with_an_older_copy() {
     assert_eq!(three.at(A).run(add(1)), Ok(Answer::Integer(1)));
     three.mirror();
     // Another mirror begins, and its first piece comes, not the last.
-    three.at(A).run(Command::SetMirror { to: Some(B) }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::SetMirror { to: Some(B) })).unwrap();
     assert_eq!(three.at(A).run(add(2)), Ok(Answer::Integer(2)));
     three.driver = begun(&mut three);
     let mut driver = std::mem::take(&mut three.driver);
     for (_, command) in asks(&mut driver, &mut three) {
-        let Command::Mirror { from, number, step } = command else { panic!() };
+        let Command::Global(GlobalCommand::Mirror { from, number, step }) = command else {
+            panic!()
+        };
         let Mirroring::Piece { sequence, resume, gone, items, .. } = step else { panic!() };
         let step = Mirroring::Piece { sequence, resume, gone, items, reached: None };
-        three.at(B).run(Command::Mirror { from, number, step }).unwrap();
+        three.at(B).run(Command::Global(GlobalCommand::Mirror { from, number, step })).unwrap();
     }
     three.promote(true, &[], &[]).unwrap();
     assert_eq!(three.held(B, "n{t}"), Ok(Some("1".into())), "the copy that is complete");
@@ -209,7 +231,7 @@ fn a_mirror_begins_anew_when_its_copies_were_discarded() {
     let mut three = Three::new();
     three.put("x", "1");
     three.mirror();
-    three.at(B).run(Command::DiscardCopies { of: A }).unwrap();
+    three.at(B).run(Command::Global(GlobalCommand::DiscardCopies { of: A })).unwrap();
     three.put("y", "2");
     three.mirror();
     let all: SlotSet = Slot::all().collect();
@@ -237,7 +259,7 @@ fn what_is_remembered_with_copies_outlives_a_restart() {
     assert_eq!(three.at(A).run(add(1)), Err(Refusal::NotHeld(slot("n{t}"))));
     let kept = three.sites[&A].machine.copy_of(slot("n{t}"));
     assert!(kept.is_some() && three.sites[&A].rows(tables::SLOT_ANSWERS) == 1, "with the copy");
-    three.at(A).run(Command::DiscardCopies { of: A }).unwrap();
+    three.at(A).run(Command::Global(GlobalCommand::DiscardCopies { of: A })).unwrap();
     assert_eq!(three.sites[&A].rows(tables::SLOT_ANSWERS), 0, "and it goes with it");
 }
 
