@@ -63,7 +63,7 @@ pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use query::{Query, ScanFilter};
-pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan};
+pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
 pub use request::{Body, ReadConsistency, Request};
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};
 pub use spread::Spread;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The state from which a term of the registry continued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TermBegan {
     /// The last version of the previous term that the new one contains.
     pub after: Ballot,
@@ -25,26 +25,49 @@ pub struct TermBegan {
     pub site_next: u32,
     /// The same of keyspaces.
     pub keyspace_next: u32,
+    /// The ids that the term assigns. `None`: an earlier build began it, and assigned others.
+    pub ids: Option<TermIds>,
 }
 
-/// Terms whose numbers and sites differ little assign different ids.
-const TERMS_APART: u32 = 1 << 10;
+/// What a recovery did with ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TermIds {
+    /// The first id of a site that the term assigns.
+    pub site_first: u32,
+    /// The same of keyspaces.
+    pub keyspace_first: u32,
+}
+
+/// The ids that a term assigns without meeting those of another one: 2^10.
+const IDS_BITS: u32 = 10;
+/// Half of the blocks of one number of a term are of the sites with lower ids, one each: 2^12.
+const SITES_BITS: u32 = 12;
+/// Terms with higher numbers have no blocks of their own.
+const NUMBER_MAX: u32 = 510;
+
+/// The first id of a term's block. Each number and recovering site has a block of its own, whichever
+/// recoveries went before, as long as the site has one of the lower ids: it joined before the first
+/// recovery. A site that joined later has a block by a hash of its id.
+fn block(term: Term) -> u32 {
+    let low = 1 << SITES_BITS;
+    let place = match term.site.0 {
+        site if site < low => site,
+        site => low + (site.wrapping_mul(0x9e37_79b1) >> (u32::BITS - SITES_BITS)),
+    };
+    (term.number.min(NUMBER_MAX) << (SITES_BITS + 1) | place) << IDS_BITS
+}
 
 impl TermBegan {
-    /// The first id of a site that the term assigns which began so. Other terms may begin from the same
-    /// version, each without the other: they assign other ids.
-    fn site_first(&self, term: Term) -> u32 {
-        self.site_next.saturating_add(TermBegan::skipped(term))
-    }
-
-    /// The first id of a keyspace that the term assigns.
-    fn keyspace_first(&self, term: Term) -> u32 {
-        self.keyspace_next.saturating_add(TermBegan::skipped(term))
-    }
-
-    fn skipped(term: Term) -> u32 {
-        let place = term.site.0.wrapping_add(term.number.wrapping_mul(17)) % TERMS_APART;
-        IDS_SKIPPED * (1 + place)
+    /// The first ids of a site and of a keyspace that the term assigns which began so.
+    fn first(&self, term: Term) -> (u32, u32) {
+        if let Some(ids) = &self.ids {
+            return (ids.site_first, ids.keyspace_first);
+        }
+        let first = |skipped: u32| {
+            (self.site_next.saturating_add(skipped), self.keyspace_next.saturating_add(skipped))
+        };
+        let place = term.site.0.wrapping_add(term.number.wrapping_mul(17)) % 1_024;
+        first(IDS_SKIPPED * (1 + place))
     }
 }
 
@@ -75,11 +98,9 @@ impl Registry {
         self.failovers.open = None;
         let after = self.version;
         // Ids that were handed in are in use once, whichever value has them.
-        let own_term = self.began.last().filter(|_| after.term != known.version.term);
-        let site_next = own_term.map_or(known.site_next, |began| began.site_first(after.term));
-        let keyspace_next =
-            own_term.map_or(known.keyspace_next, |began| began.keyspace_first(after.term));
-        let began = TermBegan { after, site_next, keyspace_next };
+        let own_term = self.begun().last().filter(|_| after.term != known.version.term);
+        let (site_next, keyspace_next) =
+            own_term.map_or((known.site_next, known.keyspace_next), |(_, _, first)| first);
         // What was handed in may have higher ids.
         let is_site = |id: SiteId| id.0 < site_next || known.site(id).is_some();
         let is_keyspace =
@@ -96,8 +117,12 @@ impl Registry {
             _ => true,
         });
         // The excluded sites may have assigned ids that no remaining site has seen.
-        self.site_next = self.site_next.max(began.site_first(version.term));
-        self.keyspace_next = self.keyspace_next.max(began.keyspace_first(version.term));
+        let first = |next: u32| next.saturating_add(IDS_SKIPPED).max(block(version.term));
+        self.site_next = first(self.site_next);
+        self.keyspace_next = first(self.keyspace_next);
+        let (site_first, keyspace_first) = (self.site_next, self.keyspace_next);
+        let ids = Some(TermIds { site_first, keyspace_first });
+        let began = TermBegan { after, site_next, keyspace_next, ids };
         if self.began.len() >= limits::TERMS_BEGAN_MAX {
             self.began.remove(0);
         }
@@ -111,9 +136,8 @@ impl Registry {
     /// Whether a site was listed and has left for good. One that joined beyond the end of a term and has not
     /// handed that in does not count: it is listed again when it does.
     pub fn has_left(&self, site: SiteId) -> bool {
-        let mut begun = self.begun();
         let skipped =
-            begun.any(|(began, term)| (began.site_next..began.site_first(term)).contains(&site.0));
+            self.begun().any(|(began, _, (first, _))| (began.site_next..first).contains(&site.0));
         let was_listed = site.0 < self.site_next && !skipped || self.handed_in.contains(&site);
         was_listed && self.site(site).is_none()
     }
@@ -137,8 +161,8 @@ impl Registry {
         // The first recovery with a term that is not in this copy ended the copy's own term; others
         // may have followed.
         let known: Vec<Term> = self.terms().collect();
-        let ended = next.begun().find(|(_, term)| !known.contains(term)).map(|(began, _)| began);
-        let Some(began) = ended else { return };
+        let ended = next.begun().find(|(_, term, _)| !known.contains(term));
+        let Some((began, ..)) = ended else { return };
         // What was handed in has an id, or a version, of before the term in which it was handed in.
         let is_beyond = self.version > began.after;
         let joined = |site: &&SiteEntry| {
@@ -147,9 +171,7 @@ impl Registry {
         kept.joins.extend(self.sites.iter().filter(joined).cloned());
         let handed_in = |id: KeyspaceId| {
             let mut begun = self.begun();
-            begun.any(|(began, term)| {
-                (began.keyspace_next..began.keyspace_first(term)).contains(&id.0)
-            })
+            begun.any(|(began, _, (_, first))| (began.keyspace_next..first).contains(&id.0))
         };
         let made =
             |one: &&Keyspace| one.id.0 >= began.keyspace_next || is_beyond && handed_in(one.id);
@@ -171,9 +193,10 @@ impl Registry {
         before.chain([self.version.term])
     }
 
-    /// How each term began that is remembered, and which.
-    fn begun(&self) -> impl Iterator<Item = (&TermBegan, Term)> {
-        self.began.iter().zip(self.terms().skip(1))
+    /// How each term began that is remembered, which, and the first ids that it assigns.
+    fn begun(&self) -> impl Iterator<Item = (&TermBegan, Term, (u32, u32))> {
+        let begun = self.began.iter().zip(self.terms().skip(1));
+        begun.map(|(began, term)| (began, term, began.first(term)))
     }
 
     fn dedup(&self, kept: &mut Kept) {
@@ -461,25 +484,25 @@ mod tests {
         let mut own = first.clone();
         entry(&mut own);
         // Of a term that skipped more ids than this one.
-        own.sites[2].id = SiteId(90_000);
+        own.sites[2].id = SiteId(900_000_000);
         own.keyspaces.push(Keyspace {
-            id: KeyspaceId(90_000),
+            id: KeyspaceId(900_000_000),
             spec: KeyspaceSpec::linearizable_global("late", "late:"),
         });
         let kept = Kept { joins: vec![own.sites[2].clone()], ..Kept::default() };
         let kept = Kept { keyspaces: own.keyspaces.clone(), ..kept };
         let mut second = recovered(&first, 1);
-        assert!(second.site_next < 90_000);
+        assert!(second.site_next < 900_000_000);
         second.hand_in(&kept);
         second.version = at(1, 1);
         let third = recovered(&second, 2);
         assert_eq!((&third.sites, &third.keyspaces), (&second.sites, &second.keyspaces));
-        assert!(!third.has_left(SiteId(90_000)));
+        assert!(!third.has_left(SiteId(900_000_000)));
         // The proposer has no copy with them: they are handed in again.
         let mut third = second.clone();
         third.recover(at(2, 0), &recovered(&first, 1));
         third.version = at(2, 0);
-        assert!(third.site(SiteId(90_000)).is_none());
+        assert!(third.site(SiteId(900_000_000)).is_none());
         let mut again = Kept::default();
         second.keep(&third, &mut again);
         assert_eq!((again.joins, again.keyspaces), (kept.joins, kept.keyspaces));
@@ -498,6 +521,53 @@ mod tests {
             let (one, other) = (begun(one.0, one.1), begun(other.0, other.1));
             assert!(one.0.abs_diff(other.0) >= IDS_SKIPPED);
             assert!(one.1.abs_diff(other.1) >= IDS_SKIPPED);
+        }
+    }
+
+    #[test]
+    fn chains_of_recoveries_without_each_other_assign_different_ids() {
+        let term = |number, site| Term { number, site: SiteId(site) };
+        let chain = |terms: &[Term]| {
+            let mut next = registry();
+            for term in terms {
+                let version = Ballot { term: *term, round: 0, site: term.site };
+                let known = next.clone();
+                next.recover(version, &known);
+                next.version = version;
+            }
+            (next.site_next, next.keyspace_next)
+        };
+        // Sites 1 and 2 let each other out, as often as they like, and so does a site that joined in one of
+        // their terms.
+        let late = chain(&[term(1, 1)]).0;
+        let chains = [
+            vec![term(1, 1)],
+            vec![term(1, 1), term(2, 1)],
+            vec![term(3, 3)],
+            vec![term(1, 1), term(3, 1)],
+            vec![term(1, 2), term(2, 2), term(3, 2)],
+            vec![term(2, 4_000)],
+            vec![term(1, 1), term(2, late)],
+            vec![term(1, 2), term(2, late + 1)],
+            vec![term(500, 1)],
+            vec![term(500, 2)],
+        ];
+        for (at, one) in chains.iter().enumerate() {
+            for other in &chains[..at] {
+                let (ids, others) = (chain(one), chain(other));
+                assert!(ids.0.abs_diff(others.0) >= IDS_SKIPPED, "{one:?} {other:?} {ids:?}");
+                assert!(ids.1.abs_diff(others.1) >= IDS_SKIPPED, "{one:?} {other:?} {ids:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn recoveries_without_end_go_on_with_higher_ids() {
+        let mut last = registry();
+        for number in (500..700).chain([u32::MAX]) {
+            let next = recovered(&last, number);
+            assert!(next.site_next >= last.site_next + IDS_SKIPPED);
+            last = next;
         }
     }
 

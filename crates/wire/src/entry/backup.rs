@@ -12,7 +12,8 @@
 //!
 //! In the first two, of before there were registrars, the version counts changes. The third one is of
 //! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
-//! failovers at its end, with 230 also the sites that have handed their join in.
+//! failovers at its end, with 230 also the sites that have handed their join in. With 240 it has all of that, and the
+//! ids that terms assign.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -83,6 +84,23 @@ code_enum!(BackupError as "backup error" {
     190 => Worse,
 });
 
+/// How a term began, as earlier builds wrote it.
+struct BeganBefore(TermBegan);
+
+impl Code for BeganBefore {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.after.put(out);
+        self.0.site_next.put(out);
+        self.0.keyspace_next.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<BeganBefore, EntryError> {
+        let after = Code::take(from)?;
+        let (site_next, keyspace_next) = (Code::take(from)?, Code::take(from)?);
+        Ok(BeganBefore(TermBegan { after, site_next, keyspace_next, ids: None }))
+    }
+}
+
 /// What stands in the place of a deployment's id when backups follow.
 const WITH_BACKUPS: DeploymentId = DeploymentId(0);
 /// What stands in the place of the version when registrars follow, and the form of that.
@@ -94,6 +112,10 @@ const FORM_WITH_TERMS: u8 = 170;
 const FORM_WITH_FAILOVERS: u8 = 110;
 /// The same, with the sites that have handed their join in at its end.
 const FORM_WITH_HANDED_IN: u8 = 230;
+/// The same, with the ids that terms assign; all parts may be empty.
+const FORM_WITH_IDS: u8 = 240;
+const FORMS: [u8; 5] =
+    [FORM, FORM_WITH_TERMS, FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN, FORM_WITH_IDS];
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -114,7 +136,9 @@ impl Code for Registry {
         } = self;
         let is_of_before = self.is_of_before();
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
+        let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if has_ids => FORM_WITH_IDS,
             (false, false, _, _) => FORM_WITH_HANDED_IN,
             (false, true, false, _) => FORM_WITH_FAILOVERS,
             (false, true, true, 2..) => FORM_WITH_TERMS,
@@ -133,9 +157,11 @@ impl Code for Registry {
             version.put(out);
             registrars.put(out);
             outcomes.put(out);
+            let before = || began.iter().cloned().map(BeganBefore);
             match form {
-                FORM => began.first().copied().put(out),
-                _ => began.put(out),
+                FORM => before().next().put(out),
+                FORM_WITH_IDS => began.put(out),
+                _ => before().collect::<Vec<_>>().put(out),
             }
         }
         sites.put(out);
@@ -145,10 +171,10 @@ impl Code for Registry {
         if is_long {
             backups.put(out);
         }
-        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
+        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
             failovers.put(out);
         }
-        if form == FORM_WITH_HANDED_IN {
+        if [FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
             handed_in.put(out);
         }
     }
@@ -163,18 +189,25 @@ impl Code for Registry {
         let mut form = FORM;
         if has_registrars {
             form = from.byte()?;
-            if ![FORM, FORM_WITH_TERMS, FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
+            if !FORMS.contains(&form) {
                 return Err(from.malformed("form of a registry"));
             }
             registry.changes = Code::take(from)?;
             registry.version = Code::take(from)?;
             registry.registrars = Code::take(from)?;
             registry.outcomes = Code::take(from)?;
-            registry.began = match form {
-                FORM => <Option<TermBegan> as Code>::take(from)?.into_iter().collect(),
+            let before: Vec<BeganBefore> = match form {
+                FORM => <Option<BeganBefore> as Code>::take(from)?.into_iter().collect(),
+                FORM_WITH_IDS => Vec::new(),
                 _ => Code::take(from)?,
             };
-            if form == FORM_WITH_TERMS && registry.began.len() < 2 {
+            registry.began = match form {
+                FORM_WITH_IDS => Code::take(from)?,
+                _ => before.into_iter().map(|one| one.0).collect(),
+            };
+            let has_ids = registry.began.iter().any(|one| one.ids.is_some());
+            let is_short = form == FORM_WITH_TERMS && registry.began.len() < 2;
+            if is_short || form == FORM_WITH_IDS && !has_ids {
                 return Err(from.malformed("registry of the shorter form"));
             }
             if registry.is_of_before() {
@@ -192,15 +225,15 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
+        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
             registry.failovers = Code::take(from)?;
             if form == FORM_WITH_FAILOVERS && registry.failovers.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if form == FORM_WITH_HANDED_IN {
+        if [FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
             registry.handed_in = Code::take(from)?;
-            if registry.handed_in.is_empty() {
+            if form == FORM_WITH_HANDED_IN && registry.handed_in.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -256,9 +289,7 @@ mod tests {
     use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
-        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal,
-        Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term,
-        TermBegan,
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal, Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term, TermBegan, TermIds,
     };
 
     fn registry(backups: Backups) -> Registry {
@@ -323,7 +354,7 @@ mod tests {
                 Remembered { id, outcome: Ok(Changed::Site(SiteId(2))) },
                 Remembered { id, outcome: Err(RegistryError::TooManySites) },
             ],
-            began: vec![TermBegan { after: since, site_next: 3, keyspace_next: 2 }],
+            began: vec![TermBegan { after: since, site_next: 3, keyspace_next: 2, ids: None }],
             ..registry(Backups::default())
         };
         let bytes = encode_registry(&registry);
@@ -336,7 +367,8 @@ mod tests {
         assert_eq!(decode_registry(bytes), Ok(registry.clone()));
         // Of several terms.
         let mut longer = registry;
-        longer.began.push(TermBegan { after: version, site_next: 9, keyspace_next: 8 });
+        let (site_next, keyspace_next, ids) = (9, 8, None);
+        longer.began.push(TermBegan { after: version, site_next, keyspace_next, ids });
         let bytes = encode_registry(&longer);
         let began = b"\x02\x00\x00\xac\x02\x02\x03\x02\x01\x02\x03\x01\x09\x08";
         assert_eq!(bytes[13], 170);
@@ -347,7 +379,18 @@ mod tests {
         let bytes = encode_registry(&longer);
         assert_eq!(bytes[13], 230);
         assert!(bytes.ends_with(b"\x02\xac\x02\xad\x02"), "{bytes:?}");
-        assert_eq!(decode_registry(bytes), Ok(longer));
+        assert_eq!(decode_registry(bytes), Ok(longer.clone()));
+        // With the ids that its terms assign.
+        longer.handed_in.clear();
+        longer.began[1].ids = Some(TermIds { site_first: 300, keyspace_first: 10 });
+        let bytes = encode_registry(&longer);
+        let began = b"\x02\x00\x00\xac\x02\x02\x03\x02\x00\x01\x02\x03\x01\x09\x08\x01\xac\x02\x0a";
+        assert_eq!(bytes[13], 240);
+        assert!(bytes.windows(began.len()).any(|some| some == began), "{bytes:?}");
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer));
+        for cut in 0..bytes.len() {
+            assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
     }
 
     #[test]

@@ -4,14 +4,15 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     Ballot, Changed, Kept, RegistrarAnswer, RegistrarSet, RegistrarStep, RegistrarView, Registrars,
-    RegistryView, Remembered, SiteId, Term, TermBegan, limits,
+    RegistryView, Remembered, SiteId, Term, TermBegan, TermIds, limits,
 };
 
 code_struct!(Term { number, site });
 code_struct!(Ballot { term, round, site });
 code_struct!(Registrars { set, since, before });
 code_struct!(Remembered { id, outcome });
-code_struct!(TermBegan { after, site_next, keyspace_next });
+code_struct!(TermBegan { after, site_next, keyspace_next, ids });
+code_struct!(TermIds { site_first, keyspace_first });
 code_struct!(Kept { joins, keyspaces, promotions, failovers });
 
 code_enum!(Changed as "change of the registry" {
