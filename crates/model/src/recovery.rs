@@ -58,16 +58,19 @@ fn block(term: Term) -> u32 {
 }
 
 impl TermBegan {
-    /// The first ids of a site and of a keyspace that the term assigns which began so.
-    fn first(&self, term: Term) -> (u32, u32) {
+    /// The first ids of a site and of a keyspace that the term assigns which began so. `end`: the ids
+    /// that come next when it ends, or now.
+    fn first(&self, term: Term, end: (u32, u32)) -> (u32, u32) {
         if let Some(ids) = &self.ids {
             return (ids.site_first, ids.keyspace_first);
         }
         let first = |skipped: u32| {
             (self.site_next.saturating_add(skipped), self.keyspace_next.saturating_add(skipped))
         };
+        // Two earlier builds skipped so many.
         let place = term.site.0.wrapping_add(term.number.wrapping_mul(17)) % 1_024;
-        first(IDS_SKIPPED * (1 + place))
+        let more = first(IDS_SKIPPED * (1 + place));
+        if more.0 <= end.0 && more.1 <= end.1 { more } else { first(IDS_SKIPPED) }
     }
 }
 
@@ -195,8 +198,10 @@ impl Registry {
 
     /// How each term began that is remembered, which, and the first ids that it assigns.
     fn begun(&self) -> impl Iterator<Item = (&TermBegan, Term, (u32, u32))> {
-        let begun = self.began.iter().zip(self.terms().skip(1));
-        begun.map(|(began, term)| (began, term, began.first(term)))
+        let ends = self.began.iter().skip(1).map(|next| (next.site_next, next.keyspace_next));
+        let ends = ends.chain([(self.site_next, self.keyspace_next)]);
+        let begun = self.began.iter().zip(self.terms().skip(1)).zip(ends);
+        begun.map(|((began, term), end)| (began, term, began.first(term, end)))
     }
 
     fn dedup(&self, kept: &mut Kept) {
@@ -559,6 +564,28 @@ mod tests {
                 assert!(ids.1.abs_diff(others.1) >= IDS_SKIPPED, "{one:?} {other:?} {ids:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_term_that_an_earlier_build_began_has_skipped_what_that_build_skipped() {
+        let mut next = registry();
+        next.version = at(1, 0);
+        let (site_next, keyspace_next) = (next.site_next, next.keyspace_next);
+        next.began.push(TermBegan { after: at(0, 1), site_next, keyspace_next, ids: None });
+        next.site_next += IDS_SKIPPED;
+        next.keyspace_next += IDS_SKIPPED;
+        entry(&mut next);
+        let joined = next.sites[2].id;
+        next.change(&RegistryChange::Remove(joined)).unwrap();
+        assert!(next.has_left(joined), "what is frozen for it would wait for ever");
+        assert!(!next.has_left(SiteId(joined.0 - 1)), "it may have joined at an excluded site");
+        // The same of the next build, which skipped more: 1,024 for the site and each number.
+        let mut next = registry();
+        next.version = at(1, 0);
+        next.began.push(TermBegan { after: at(0, 1), site_next, keyspace_next, ids: None });
+        next.site_next += IDS_SKIPPED * 19;
+        next.keyspace_next += IDS_SKIPPED * 19;
+        assert!(!next.has_left(SiteId(next.site_next - 1)));
     }
 
     #[test]
