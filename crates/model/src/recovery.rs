@@ -36,6 +36,10 @@ pub struct TermIds {
     pub site_first: u32,
     /// The same of keyspaces.
     pub keyspace_first: u32,
+    /// Sites of the last version of the previous term that the new one began without.
+    pub sites_dropped: Vec<SiteId>,
+    /// The same of keyspaces.
+    pub keyspaces_dropped: Vec<KeyspaceId>,
 }
 
 /// The ids that a term assigns without meeting those of another one: 2^10.
@@ -108,9 +112,11 @@ impl Registry {
         let is_site = |id: SiteId| id.0 < site_next || known.site(id).is_some();
         let is_keyspace =
             |id: KeyspaceId| id.0 < keyspace_next || known.keyspaces.iter().any(|one| one.id == id);
-        let unknown = self.sites.iter().map(|site| site.id).filter(|id| !is_site(*id));
-        let unknown: Vec<SiteId> = unknown.collect();
-        unknown.iter().for_each(|id| self.backups.forget(*id));
+        let sites = self.sites.iter().map(|site| site.id);
+        let sites_dropped: Vec<SiteId> = sites.filter(|id| !is_site(*id)).collect();
+        let keyspaces = self.keyspaces.iter().map(|one| one.id);
+        let keyspaces_dropped = keyspaces.filter(|id| !is_keyspace(*id)).collect();
+        sites_dropped.iter().for_each(|id| self.backups.forget(*id));
         self.sites.retain(|site| is_site(site.id));
         self.keyspaces.retain(|one| is_keyspace(one.id));
         // Asked for again, they get another id.
@@ -124,16 +130,15 @@ impl Registry {
         self.site_next = first(self.site_next);
         self.keyspace_next = first(self.keyspace_next);
         let (site_first, keyspace_first) = (self.site_next, self.keyspace_next);
-        let ids = Some(TermIds { site_first, keyspace_first });
-        let began = TermBegan { after, site_next, keyspace_next, ids };
         if self.began.len() >= limits::TERMS_BEGAN_MAX {
             self.began.remove(0);
         }
-        self.began.push(began);
-        self.changes += u64::from(IDS_SKIPPED);
         // Forgotten with the end of the term in which they were assigned.
-        let oldest = self.began[0].site_next;
-        self.handed_in.retain(|site| site.0 >= oldest && !unknown.contains(site));
+        let oldest = self.began.first().map_or(site_next, |oldest| oldest.site_next);
+        self.handed_in.retain(|site| site.0 >= oldest && !sites_dropped.contains(site));
+        let ids = TermIds { site_first, keyspace_first, sites_dropped, keyspaces_dropped };
+        self.began.push(TermBegan { after, site_next, keyspace_next, ids: Some(ids) });
+        self.changes += u64::from(IDS_SKIPPED);
     }
 
     /// Whether a site was listed and has left for good. One that joined beyond the end of a term and has not
@@ -168,16 +173,21 @@ impl Registry {
         let Some((began, ..)) = ended else { return };
         // What was handed in has an id, or a version, of before the term in which it was handed in.
         let is_beyond = self.version > began.after;
-        let joined = |site: &&SiteEntry| {
-            site.id.0 >= began.site_next || is_beyond && self.handed_in.contains(&site.id)
+        // What this copy lists and the last version of its term does not was removed since.
+        let dropped = began.ids.as_ref().filter(|_| !is_beyond);
+        let joined = |site: &&SiteEntry| match dropped {
+            Some(ids) => ids.sites_dropped.contains(&site.id),
+            None => site.id.0 >= began.site_next || is_beyond && self.handed_in.contains(&site.id),
         };
         kept.joins.extend(self.sites.iter().filter(joined).cloned());
         let handed_in = |id: KeyspaceId| {
             let mut begun = self.begun();
             begun.any(|(began, _, (_, first))| (began.keyspace_next..first).contains(&id.0))
         };
-        let made =
-            |one: &&Keyspace| one.id.0 >= began.keyspace_next || is_beyond && handed_in(one.id);
+        let made = |one: &&Keyspace| match dropped {
+            Some(ids) => ids.keyspaces_dropped.contains(&one.id),
+            None => one.id.0 >= began.keyspace_next || is_beyond && handed_in(one.id),
+        };
         kept.keyspaces.extend(self.keyspaces.iter().filter(made).cloned());
         if is_beyond {
             let lost = |one: &&Promotion| next.backups.promotion(one.lost).is_none();
@@ -564,6 +574,31 @@ mod tests {
                 assert!(ids.1.abs_diff(others.1) >= IDS_SKIPPED, "{one:?} {other:?} {ids:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_removed_before_the_end_of_its_term_is_not_handed_in() {
+        // The recovering site has this.
+        let first = registry();
+        let mut joined = first.clone();
+        entry(&mut joined);
+        keyspace(&mut joined);
+        joined.version = at(0, 2);
+        // And has accepted this.
+        let mut removed = joined.clone();
+        removed.change(&RegistryChange::Remove(SiteId(3))).unwrap();
+        removed.change(&RegistryChange::DropKeyspace("k1".into())).unwrap();
+        entry(&mut removed);
+        removed.version = at(0, 3);
+        let mut next = removed.clone();
+        next.recover(at(1, 0), &first);
+        next.version = at(1, 0);
+        let mut kept = Kept::default();
+        joined.keep(&next, &mut kept);
+        assert!(kept.is_empty(), "{kept:?}");
+        // What the recovery dropped is handed in by those that know it chosen.
+        removed.keep(&next, &mut kept);
+        assert_eq!((&kept.joins[..], &kept.keyspaces[..]), (&removed.sites[2..], &[][..]));
     }
 
     #[test]

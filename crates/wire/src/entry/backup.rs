@@ -382,9 +382,15 @@ mod tests {
         assert_eq!(decode_registry(bytes), Ok(longer.clone()));
         // With the ids that its terms assign.
         longer.handed_in.clear();
-        longer.began[1].ids = Some(TermIds { site_first: 300, keyspace_first: 10 });
+        longer.began[1].ids = Some(TermIds {
+            site_first: 300,
+            keyspace_first: 10,
+            sites_dropped: vec![SiteId(9)],
+            keyspaces_dropped: vec![model::KeyspaceId(8), model::KeyspaceId(9)],
+        });
         let bytes = encode_registry(&longer);
-        let began = b"\x02\x00\x00\xac\x02\x02\x03\x02\x00\x01\x02\x03\x01\x09\x08\x01\xac\x02\x0a";
+        let began = b"\x02\x00\x00\xac\x02\x02\x03\x02\x00\x01\x02\x03\x01\x09\x08\
+            \x01\xac\x02\x0a\x01\x09\x02\x08\x09";
         assert_eq!(bytes[13], 240);
         assert!(bytes.windows(began.len()).any(|some| some == began), "{bytes:?}");
         assert_eq!(decode_registry(bytes.clone()), Ok(longer));

@@ -12,7 +12,7 @@ code_struct!(Ballot { term, round, site });
 code_struct!(Registrars { set, since, before });
 code_struct!(Remembered { id, outcome });
 code_struct!(TermBegan { after, site_next, keyspace_next, ids });
-code_struct!(TermIds { site_first, keyspace_first });
+code_struct!(TermIds { site_first, keyspace_first, sites_dropped, keyspaces_dropped });
 code_struct!(Kept { joins, keyspaces, promotions, failovers });
 
 code_enum!(Changed as "change of the registry" {
