@@ -12,8 +12,8 @@
 //! excluded; they were chosen, so their ids are in use once.
 
 use crate::{
-    Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId, Promotion, RegistrarSet,
-    Registry, SiteEntry, SiteId, Term, limits,
+    BackupChoice, Ballot, Changed, DecidedFailover, IDS_SKIPPED, Keyspace, KeyspaceId, Promotion,
+    RegistrarSet, Registry, RegistryChange, SiteEntry, SiteId, Term, limits,
 };
 
 /// The state from which a term of the registry continued.
@@ -89,6 +89,8 @@ pub struct Kept {
     pub promotions: Vec<Promotion>,
     /// Failovers that were decided.
     pub failovers: Vec<DecidedFailover>,
+    /// The backups that were chosen for the sites that joined, and those that are one of these sites.
+    pub choices: Vec<(SiteId, BackupChoice)>,
 }
 
 impl Kept {
@@ -180,6 +182,7 @@ impl Registry {
             None => site.id.0 >= began.site_next || is_beyond && self.handed_in.contains(&site.id),
         };
         kept.joins.extend(self.sites.iter().filter(joined).cloned());
+        kept.choices.extend(self.backups.chosen.iter().copied());
         let handed_in = |id: KeyspaceId| {
             let mut begun = self.begun();
             begun.any(|(began, _, (_, first))| (began.keyspace_next..first).contains(&id.0))
@@ -223,6 +226,10 @@ impl Registry {
         kept.promotions.dedup_by_key(|one| (one.lost, one.number));
         kept.failovers.sort_by_key(|one| one.decided);
         kept.failovers.dedup_by_key(|one| one.decided);
+        // The latest is the last one.
+        kept.choices.reverse();
+        kept.choices.sort_by_key(|(of, _)| *of);
+        kept.choices.dedup_by_key(|(of, _)| *of);
     }
 
     /// Removes from `kept` what the registry has, or has had, and entries with a name that another one
@@ -231,6 +238,11 @@ impl Registry {
         kept.joins.retain(|one| {
             let was_listed = self.site(one.id).is_some() || self.handed_in.contains(&one.id);
             !was_listed && self.site_named(one.name.as_str()).is_none()
+        });
+        let joins = |id: SiteId| kept.joins.iter().any(|one| one.id == id);
+        kept.choices.retain(|(of, choice)| match choice {
+            BackupChoice::At(at) => joins(*of) || joins(*at),
+            _ => joins(*of),
         });
         kept.keyspaces.retain(|one| {
             let is_same = |there: &&Keyspace| {
@@ -255,6 +267,12 @@ impl Registry {
         self.sites.sort_by_key(|site| site.id);
         self.handed_in.extend(kept.joins.iter().map(|site| site.id));
         self.handed_in.sort_unstable();
+        for (of, choice) in &kept.choices {
+            // Also refused if a site of it has left since.
+            if self.backups.choice(*of) == BackupChoice::Next {
+                let _ = self.change(&RegistryChange::Backup(*of, *choice));
+            }
+        }
         self.keyspaces.extend(kept.keyspaces.iter().cloned());
         self.keyspaces.sort_by_key(|keyspace| keyspace.id);
         self.failovers.add_decided(&kept.failovers);
@@ -300,7 +318,7 @@ pub struct RegistrarView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeploymentId, KeyspaceSpec, RegistryChange, SiteName};
+    use crate::{DeploymentId, KeyspaceSpec, SiteName};
 
     fn at(number: u32, round: u64) -> Ballot {
         let site = SiteId(1);
@@ -599,6 +617,36 @@ mod tests {
         // What the recovery dropped is handed in by those that know it chosen.
         removed.keep(&next, &mut kept);
         assert_eq!((&kept.joins[..], &kept.keyspaces[..]), (&removed.sites[2..], &[][..]));
+    }
+
+    #[test]
+    fn a_site_that_is_handed_in_has_the_backups_that_were_chosen() {
+        let first = registry();
+        let mut own = first.clone();
+        entry(&mut own);
+        own.version = at(0, 2);
+        let choose = |registry: &mut Registry, of, choice| {
+            registry.change(&RegistryChange::Backup(SiteId(of), choice)).unwrap();
+        };
+        choose(&mut own, 3, BackupChoice::Off);
+        choose(&mut own, 1, BackupChoice::At(SiteId(3)));
+        choose(&mut own, 2, BackupChoice::At(SiteId(3)));
+        // The recovering site has accepted it, and does not know it chosen.
+        let mut next = own.clone();
+        next.recover(at(1, 0), &first);
+        next.version = at(1, 0);
+        assert!(next.backups.is_empty());
+        let mut kept = Kept::default();
+        own.keep(&next, &mut kept);
+        // Chosen since.
+        choose(&mut next, 2, BackupChoice::At(SiteId(1)));
+        next.has_kept(&mut kept);
+        next.hand_in(&kept);
+        let chosen = [1, 2, 3].map(|site| next.backups.choice(SiteId(site)));
+        let at = |site| BackupChoice::At(SiteId(site));
+        assert_eq!(chosen, [at(3), at(1), BackupChoice::Off]);
+        next.has_kept(&mut kept);
+        assert!(kept.is_empty(), "{kept:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
-    Ballot, Changed, Kept, RegistrarAnswer, RegistrarSet, RegistrarStep, RegistrarView, Registrars,
+    Ballot, Changed, RegistrarAnswer, RegistrarSet, RegistrarStep, RegistrarView, Registrars,
     RegistryView, Remembered, SiteId, Term, TermBegan, TermIds, limits,
 };
 
@@ -13,8 +13,6 @@ code_struct!(Registrars { set, since, before });
 code_struct!(Remembered { id, outcome });
 code_struct!(TermBegan { after, site_next, keyspace_next, ids });
 code_struct!(TermIds { site_first, keyspace_first, sites_dropped, keyspaces_dropped });
-code_struct!(Kept { joins, keyspaces, promotions, failovers });
-
 code_enum!(Changed as "change of the registry" {
     1 => Site(site),
     2 => Keyspace(keyspace),
@@ -69,9 +67,10 @@ impl Code for RegistrarSet {
 #[cfg(test)]
 mod tests {
     use super::super::{decode_command, encode_command};
+    use super::super::{decode_registrar, encode_registrar};
     use super::super::{decode_reply, decode_request, encode_reply, encode_request};
     use model::{
-        Answer, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId, KeyspaceSpec,
+        Answer, BackupChoice, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId, Kept, KeyspaceSpec,
         RegistrarAnswer, RegistrarStep, Registry, RegistryChange, Request, RequestId, SiteId, Term,
     };
 
@@ -133,6 +132,20 @@ mod tests {
             let request = Request { body, deadline_ms: None, redirect: false };
             assert_eq!(decode_request(encode_request(&request)), Ok(request));
         }
+    }
+
+    #[test]
+    fn what_a_site_keeps_of_the_registry_is_written_as_before_without_choices() {
+        let mut kept = Kept::default();
+        let row = encode_registrar(ballot(), ballot(), None, &kept);
+        let expected = b"\x01\x01\x02\xac\x02\x03\x01\x02\xac\x02\x03\x00\x00\x00\x00\x00";
+        assert_eq!(&row[..], expected);
+        assert_eq!(decode_registrar(row), Ok((ballot(), ballot(), None, kept.clone())));
+        kept.choices = vec![(SiteId(3), BackupChoice::Off)];
+        let accepted = registry();
+        let row = encode_registrar(ballot(), ballot(), Some(&accepted), &kept);
+        assert!(row.ends_with(b"\x01\x03\x03"), "{row:?}");
+        assert_eq!(decode_registrar(row), Ok((ballot(), ballot(), Some(*accepted), kept)));
     }
 
     #[test]
