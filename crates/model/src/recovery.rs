@@ -232,13 +232,10 @@ impl Registry {
         kept.choices.dedup_by_key(|(of, _)| *of);
     }
 
-    /// Removes from `kept` what the registry has, or has had, and entries with a name that another one
+    /// Removes from `kept` what the registry has, or has had, and keyspaces with a name that another one
     /// uses.
     pub fn has_kept(&self, kept: &mut Kept) {
-        kept.joins.retain(|one| {
-            let was_listed = self.site(one.id).is_some() || self.handed_in.contains(&one.id);
-            !was_listed && self.site_named(one.name.as_str()).is_none()
-        });
+        kept.joins.retain(|one| !(self.site(one.id).is_some() || self.handed_in.contains(&one.id)));
         let joins = |id: SiteId| kept.joins.iter().any(|one| one.id == id);
         kept.choices.retain(|(of, choice)| match choice {
             BackupChoice::At(at) => joins(*of) || joins(*at),
@@ -261,9 +258,14 @@ impl Registry {
         });
     }
 
-    /// Adds what another term had and this one lacks.
+    /// Adds what another term had and this one lacks. A site with a name that another one has by now is not
+    /// listed, and counts as one that has left.
     pub fn hand_in(&mut self, kept: &Kept) {
-        self.sites.extend(kept.joins.iter().cloned());
+        for joined in &kept.joins {
+            if self.site_named(joined.name.as_str()).is_none() {
+                self.sites.push(joined.clone());
+            }
+        }
         self.sites.sort_by_key(|site| site.id);
         self.handed_in.extend(kept.joins.iter().map(|site| site.id));
         self.handed_in.sort_unstable();
@@ -645,6 +647,27 @@ mod tests {
         let chosen = [1, 2, 3].map(|site| next.backups.choice(SiteId(site)));
         let at = |site| BackupChoice::At(SiteId(site));
         assert_eq!(chosen, [at(3), at(1), BackupChoice::Off]);
+        next.has_kept(&mut kept);
+        assert!(kept.is_empty(), "{kept:?}");
+    }
+
+    #[test]
+    fn a_site_with_a_name_that_another_one_has_by_now_has_left() {
+        let first = registry();
+        let mut own = first.clone();
+        entry(&mut own);
+        own.version = at(0, 2);
+        let mut next = recovered(&first, 1);
+        entry(&mut next);
+        next.sites[2].name = own.sites[2].name.clone();
+        let joined = own.sites[2].id;
+        let mut kept = Kept::default();
+        own.keep(&next, &mut kept);
+        assert_eq!(kept.joins.len(), 1);
+        assert!(!next.has_left(joined), "it does not know it yet");
+        next.hand_in(&kept);
+        assert_eq!(next.sites.len(), 3);
+        assert!(next.has_left(joined), "what is frozen for it would wait for ever");
         next.has_kept(&mut kept);
         assert!(kept.is_empty(), "{kept:?}");
     }
