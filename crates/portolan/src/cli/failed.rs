@@ -48,6 +48,11 @@ impl Failed {
         Failed { code: CANNOT_SERVE, message: Some(cause.to_string()) }
     }
 
+    /// No server could do it in time; nothing was done.
+    pub(crate) fn unavailable(cause: impl ToString) -> Failed {
+        Failed { code: UNAVAILABLE, message: Some(cause.to_string()) }
+    }
+
     /// Tells the user, and the shell.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {

@@ -11,6 +11,7 @@
 //! | [`failover`] | `failover` |
 //! | [`job`] | `job` |
 //! | [`backup`] | `backup`, `restore` |
+//! | [`place`] | `place` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
 //! | [`demo`] | `demo` |
@@ -27,6 +28,7 @@ mod keys;
 mod keyspace;
 mod lab;
 mod moves;
+mod place;
 mod promote;
 mod prompt;
 mod registry;
@@ -108,6 +110,7 @@ enum Command {
     /// List what the site's leader does beside requests, pause it or resume it
     #[command(subcommand)]
     Job(job::Command),
+    Place(place::Place),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
@@ -145,6 +148,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Registry(command) => command.run(),
         Command::Failover(command) => command.run(),
         Command::Job(command) => command.run(),
+        Command::Place(place) => place.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),

@@ -22,7 +22,8 @@ const ALLOWED: &[Row] = &[
     ("front", &["model", "server", "wire"], &["client"]),
     ("client", &["model", "wire"], &[]),
     ("lab", &["model", "protocol", "storage", "wire"], &["protocol"]),
-    ("portolan", &["client", "front", "lab", "model", "server", "wire"], &[]),
+    ("place", &["model", "wire"], &[]),
+    ("portolan", &["client", "front", "lab", "model", "place", "server", "wire"], &[]),
     // Programs for ourselves. `field` starts the binary as a user does and links none of it.
     ("load", &[], &[]),
     ("field", &[], &[]),

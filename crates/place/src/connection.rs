@@ -1,0 +1,152 @@
+//! One connection to a server: RESP2 over TCP, a deadline on each call.
+//!
+//! `wire::resp` does the encoding. A client library would choose servers by itself, and here each
+//! command is for one server.
+
+use crate::view::Address;
+use bytes::BytesMut;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use wire::resp::{Reply, ReplyParser, encode_request};
+
+/// The name and password of a user; servers before version 6 have no names.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// Empty: the default user.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({})", self.user)
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The server answered with an error: its text, code first.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection failed or the deadline passed. The command may have taken effect.
+    #[error("no answer: {0}")]
+    Lost(String),
+    /// The answer is not one that this command has.
+    #[error("{0} has a strange answer")]
+    Strange(String),
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: TcpStream,
+    parser: ReplyParser,
+    inbound: BytesMut,
+    deadline: Duration,
+}
+
+impl Connection {
+    /// Connects and logs in, each within `deadline`, which is that of every call from then on.
+    ///
+    /// # Errors
+    /// No connection, or the credentials are refused.
+    pub async fn open(
+        address: &Address,
+        credentials: Option<&Credentials>,
+        deadline: Duration,
+    ) -> Result<Connection, CallError> {
+        let connecting = TcpStream::connect((address.host.as_str(), address.port));
+        let socket = timeout(deadline, connecting).await.map_err(|_| late(deadline))?;
+        let socket = socket.map_err(|error| CallError::Lost(error.to_string()))?;
+        // Without it a call costs up to 40 ms more; a failure is no reason to give up.
+        let _ = socket.set_nodelay(true);
+        let (parser, inbound) = (ReplyParser::new(), BytesMut::new());
+        let mut connection = Connection { socket, parser, inbound, deadline };
+        match credentials {
+            Some(Credentials { user, password }) if user.is_empty() => {
+                connection.call(&["AUTH", password]).await?;
+            }
+            Some(Credentials { user, password }) => {
+                connection.call(&["AUTH", user, password]).await?;
+            }
+            None => {}
+        }
+        Ok(connection)
+    }
+
+    /// Sends a command and waits for its answer.
+    ///
+    /// # Errors
+    /// See [`CallError`]; an error that the server answers with is one, too.
+    pub async fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply, CallError> {
+        let mut replies = self.pipeline(&[words]).await?;
+        match replies.pop() {
+            Some(Reply::Error(text)) => {
+                Err(CallError::Refused(String::from_utf8_lossy(&text).into_owned()))
+            }
+            Some(reply) => Ok(reply),
+            None => Err(CallError::Strange("the server".to_owned())),
+        }
+    }
+
+    /// Sends commands at once and waits for all answers; the server's errors are among them.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn pipeline<C, W>(&mut self, commands: &[C]) -> Result<Vec<Reply>, CallError>
+    where
+        C: AsRef<[W]>,
+        W: AsRef<[u8]>,
+    {
+        let mut out = BytesMut::new();
+        for command in commands {
+            let words: Vec<&[u8]> = command.as_ref().iter().map(AsRef::as_ref).collect();
+            encode_request(&mut out, &words);
+        }
+        let deadline = self.deadline;
+        let (mut reader, mut writer) = self.socket.split();
+        let (parser, inbound) = (&mut self.parser, &mut self.inbound);
+        // Both at once: a server does not read on while its answers are not read.
+        let send = async { writer.write_all(&out).await.map_err(lost) };
+        let receive = async {
+            let mut replies = Vec::with_capacity(commands.len());
+            while replies.len() < commands.len() {
+                match parser.next(inbound) {
+                    Ok(Some(reply)) => replies.push(reply),
+                    Ok(None) => {
+                        if reader.read_buf(inbound).await.map_err(lost)? == 0 {
+                            return Err(CallError::Lost("the connection was closed".to_owned()));
+                        }
+                    }
+                    Err(error) => return Err(CallError::Lost(error.to_string())),
+                }
+            }
+            Ok(replies)
+        };
+        let both = async { tokio::try_join!(send, receive) };
+        let ((), replies) = timeout(deadline, both).await.map_err(|_| late(deadline))??;
+        Ok(replies)
+    }
+}
+
+fn lost(error: std::io::Error) -> CallError {
+    CallError::Lost(error.to_string())
+}
+
+fn late(deadline: Duration) -> CallError {
+    CallError::Lost(format!("nothing within {} ms", deadline.as_millis()))
+}
+
+/// The text of an answer that is a string.
+pub(crate) fn text(reply: Reply) -> Option<String> {
+    match reply {
+        Reply::Bulk(bytes) | Reply::Simple(bytes) | Reply::Verbatim { text: bytes, .. } => {
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => None,
+    }
+}

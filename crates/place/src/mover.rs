@@ -1,0 +1,462 @@
+//! Performs moves, step by step.
+//!
+//! Before any move all servers are inspected and open slots are closed ([`Mover::resume`]). A slot that
+//! cannot be explained is reported and left; so is one whose move fails four times.
+
+use crate::atomic::{self, Kind};
+use crate::cluster::{Cluster, ClusterError, Survey};
+use crate::connection::{CallError, text};
+use crate::plan::{self, Next, SlotState, Step, Trouble};
+use crate::view::{NodeId, View};
+use bytes::Bytes;
+use model::{Slot, SlotSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use wire::resp::Reply;
+
+/// `MIGRATE` stops the source while it runs, so its keys are bounded.
+const BATCH_KEYS: usize = 256;
+/// And their bytes; one key goes whatever its size.
+const BATCH_BYTES: u64 = 1 << 20;
+/// How often a step that fails is tried again, from a new look at the slot.
+const RETRIES: usize = 3;
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How long servers may take to agree on owners after a failover or a move.
+const AGREE: Duration = Duration::from_secs(3);
+
+/// What happens while slots move.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A step is done.
+    Done {
+        /// Of this slot.
+        slot: Slot,
+        /// The step.
+        step: &'a Step,
+        /// The addresses of the servers.
+        survey: &'a Survey,
+    },
+    /// Keys have been copied.
+    Copied {
+        /// Of this slot.
+        slot: Slot,
+        /// How many.
+        keys: u64,
+        /// As large as they are in memory.
+        bytes: u64,
+    },
+    /// A slot has arrived, or is closed.
+    Arrived(Slot),
+    /// A slot is left as it is.
+    Left(Slot, &'a str),
+    /// The server moves these slots by itself.
+    Waiting(&'a str),
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Slots that arrived, or were closed.
+    pub arrived: SlotSet,
+    /// Slots that are left, and why.
+    pub left: BTreeMap<Slot, String>,
+    /// Keys copied.
+    pub keys: u64,
+    /// Their bytes in memory. Of moves by the server's own command nothing is known.
+    pub bytes: u64,
+}
+
+/// The cluster as all of its servers report it.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// What they report.
+    pub survey: Survey,
+    /// Slots that are open and can be closed.
+    pub open: SlotSet,
+    /// Slots that a person has to look at.
+    pub troubles: BTreeMap<Slot, Trouble>,
+    /// How many keys each master has of each slot.
+    pub keys: BTreeMap<Slot, BTreeMap<NodeId, u64>>,
+}
+
+/// Reads the whole cluster.
+///
+/// # Errors
+/// No server answers, or not as expected.
+pub async fn inspect(cluster: &mut Cluster) -> Result<Picture, ClusterError> {
+    let survey = cluster.survey().await?;
+    let keys = cluster.count_keys(&survey, &SlotSet::all()).await?;
+    let mut picture = Picture { survey, keys, ..Picture::default() };
+    for slot in Slot::all() {
+        let state = picture.state(slot);
+        match plan::next(&state, None) {
+            // Without a mark it is only that a master has yet to learn of the owner.
+            Next::Do(_) if state.is_open() => picture.open.insert(slot),
+            Next::Do(_) | Next::Done => {}
+            Next::Leave(trouble) => {
+                picture.troubles.insert(slot, trouble);
+            }
+        }
+    }
+    Ok(picture)
+}
+
+impl Picture {
+    /// A slot at all masters.
+    pub fn state(&self, slot: Slot) -> SlotState {
+        self.survey.state(slot, self.keys.get(&slot).unwrap_or(&BTreeMap::new()))
+    }
+
+    /// The owner of each slot that is not in trouble.
+    pub fn owner(&self, slot: Slot) -> Option<&NodeId> {
+        let mut owners = self.survey.owners(slot);
+        owners.next().filter(|_| !self.troubles.contains_key(&slot))
+    }
+
+    /// Whether servers may only have to hear of each other.
+    fn may_agree_soon(&self) -> bool {
+        let is_passing =
+            |trouble: &Trouble| matches!(trouble, Trouble::TwoOwners(..) | Trouble::NoOwner);
+        self.troubles.values().any(is_passing)
+    }
+}
+
+/// Moves slots of one cluster.
+pub struct Mover<'a> {
+    cluster: &'a mut Cluster,
+    /// The least time between two steps: a brake.
+    pace: Duration,
+    /// Whether the server's own command is used where there is one.
+    atomic: bool,
+    report: &'a mut dyn FnMut(Event<'_>),
+}
+
+impl<'a> Mover<'a> {
+    /// Over a cluster; `report` gets what happens.
+    pub fn new(cluster: &'a mut Cluster, report: &'a mut dyn FnMut(Event<'_>)) -> Mover<'a> {
+        Mover { cluster, pace: Duration::ZERO, atomic: true, report }
+    }
+
+    /// With a pause after each step.
+    pub fn pace(self, pace: Duration) -> Mover<'a> {
+        Mover { pace, ..self }
+    }
+
+    /// Whether to use the server's own command where there is one.
+    pub fn atomic(self, atomic: bool) -> Mover<'a> {
+        Mover { atomic, ..self }
+    }
+
+    /// Closes the slots that an earlier run left open: all that can be explained.
+    ///
+    /// # Errors
+    /// No server answers, or another run moves slots.
+    pub async fn resume(&mut self) -> Result<(Picture, Outcome), ClusterError> {
+        let mut outcome = Outcome::default();
+        let mut picture = self.settled().await?;
+        self.cluster.alone(&picture.survey).await?;
+        while let Some(moves) = atomic::running(self.cluster, &picture.survey).await {
+            (self.report)(Event::Waiting(&moves));
+            sleep(RETRY_AFTER).await;
+            picture = self.settled().await?;
+        }
+        for slot in picture.open.clone().iter() {
+            self.carry(&picture, slot, None, &mut outcome).await?;
+        }
+        if !picture.open.is_empty() {
+            picture = self.settled().await?;
+        }
+        for (slot, trouble) in &picture.troubles {
+            let why = || trouble.named(|id| picture.survey.shown(id));
+            outcome.left.entry(*slot).or_insert_with(why);
+        }
+        Ok((picture, outcome))
+    }
+
+    /// Closes what is open, then moves slots, in the order given.
+    ///
+    /// # Errors
+    /// As [`Mover::resume`]. Before the first move an owner that does not answer is an error too: its
+    /// slots may be anywhere.
+    pub async fn run(&mut self, goals: &[(Slot, NodeId)]) -> Result<Outcome, ClusterError> {
+        let (picture, mut outcome) = self.resume().await?;
+        if goals.is_empty() {
+            return Ok(outcome);
+        }
+        if let Some(id) = picture.survey.silent_owners().first() {
+            return Err(ClusterError::Silent(picture.survey.shown(id)));
+        }
+        let mut goals: Vec<(Slot, NodeId)> = goals.to_vec();
+        goals.retain(|(slot, _)| match picture.troubles.get(slot) {
+            Some(trouble) => {
+                let why = trouble.named(|id| picture.survey.shown(id));
+                self.leave(*slot, &why, &mut outcome);
+                false
+            }
+            None => true,
+        });
+        let rest = match self.atomic {
+            true => self.by_the_server(&picture, goals, &mut outcome).await?,
+            false => goals,
+        };
+        for (slot, goal) in &rest {
+            self.carry(&picture, *slot, Some(goal), &mut outcome).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// The cluster once its servers agree on owners, or do not in time.
+    async fn settled(&mut self) -> Result<Picture, ClusterError> {
+        let began = Instant::now();
+        loop {
+            let picture = inspect(self.cluster).await?;
+            if !picture.may_agree_soon() || began.elapsed() > AGREE {
+                return Ok(picture);
+            }
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
+    /// Moves what the servers can move themselves; what they cannot is returned.
+    async fn by_the_server(
+        &mut self,
+        picture: &Picture,
+        goals: Vec<(Slot, NodeId)>,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<(Slot, NodeId)>, ClusterError> {
+        let mut rest = Vec::new();
+        let mut groups: BTreeMap<(NodeId, NodeId), SlotSet> = BTreeMap::new();
+        for (slot, goal) in goals {
+            match picture.owner(slot).cloned() {
+                Some(owner) if owner != goal && picture.survey.views.contains_key(&goal) => {
+                    groups.entry((owner, goal)).or_default().insert(slot);
+                }
+                _ => rest.push((slot, goal)),
+            }
+        }
+        for ((from, to), slots) in groups {
+            let kind = atomic::kind(self.cluster, &from, &to).await;
+            let Some(kind) = kind else {
+                rest.extend(slots.iter().map(|slot| (slot, to.clone())));
+                continue;
+            };
+            self.whole(kind, (&from, &to), &slots, outcome).await?;
+            sleep(self.pace).await;
+        }
+        Ok(rest)
+    }
+
+    /// One order to a server; the owners afterwards say what came of it.
+    async fn whole(
+        &mut self,
+        kind: Kind,
+        (from, to): (&NodeId, &NodeId),
+        slots: &SlotSet,
+        outcome: &mut Outcome,
+    ) -> Result<(), ClusterError> {
+        let done = atomic::order(self.cluster, kind, from, to, slots, self.report).await;
+        let survey = self.cluster.survey().await?;
+        let why = done.err().map(|error| error.to_string());
+        let why = why.unwrap_or_else(|| "the server has not moved it".to_owned());
+        for slot in slots.iter() {
+            match survey.owners(slot).any(|owner| owner == to) {
+                true => self.arrive(slot, outcome),
+                false => self.leave(slot, &why, outcome),
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, slot: Slot, outcome: &mut Outcome) {
+        (self.report)(Event::Arrived(slot));
+        outcome.arrived.insert(slot);
+    }
+
+    fn leave(&mut self, slot: Slot, why: &str, outcome: &mut Outcome) {
+        (self.report)(Event::Left(slot, why));
+        outcome.left.insert(slot, why.to_owned());
+    }
+
+    /// Takes one slot through its steps.
+    async fn carry(
+        &mut self,
+        picture: &Picture,
+        slot: Slot,
+        goal: Option<&NodeId>,
+        outcome: &mut Outcome,
+    ) -> Result<(), ClusterError> {
+        let survey = &picture.survey;
+        self.cluster.alone(survey).await?;
+        // As old as the picture: servers refuse a step that has become wrong, and the one that they would not
+        // is confirmed.
+        let mut state = picture.state(slot);
+        let mut failures = 0;
+        loop {
+            let step = match plan::next(&state, goal) {
+                Next::Do(step) => step,
+                Next::Done => {
+                    self.arrive(slot, outcome);
+                    return Ok(());
+                }
+                Next::Leave(trouble) => {
+                    self.leave(slot, &trouble.named(|id| survey.shown(id)), outcome);
+                    return Ok(());
+                }
+            };
+            let done = match self.confirmed(slot, &step, &mut state, goal).await {
+                Ok(false) => continue,
+                Ok(true) => self.perform(survey, slot, &step, &mut state, outcome).await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(()) => {
+                    (self.report)(Event::Done { slot, step: &step, survey });
+                    sleep(self.pace).await;
+                }
+                Err(error) if failures == RETRIES => {
+                    let at = survey.shown(step.at());
+                    self.leave(slot, &format!("{at}: {error}"), outcome);
+                    return Ok(());
+                }
+                Err(_) => {
+                    failures += 1;
+                    sleep(RETRY_AFTER).await;
+                    state = self.look(slot).await?;
+                }
+            }
+        }
+    }
+
+    /// A slot at all masters, now.
+    async fn look(&mut self, slot: Slot) -> Result<SlotState, ClusterError> {
+        let survey = self.cluster.survey().await?;
+        let one: SlotSet = [slot].into_iter().collect();
+        let keys = self.cluster.count_keys(&survey, &one).await?;
+        Ok(survey.state(slot, keys.get(&slot).unwrap_or(&BTreeMap::new())))
+    }
+
+    /// Whether a step is still right. Assigning the slot to its target destroys what the source has, so
+    /// the source confirms that its mark stands (without it keys can be made there) and that it is empty.
+    async fn confirmed(
+        &mut self,
+        slot: Slot,
+        step: &Step,
+        state: &mut SlotState,
+        goal: Option<&NodeId>,
+    ) -> Result<bool, CallError> {
+        let Step::Assign { at, owner } = step else { return Ok(true) };
+        let Some(source) = state.owner().filter(|_| at == owner).cloned() else { return Ok(true) };
+        let count = ["CLUSTER".to_owned(), "COUNTKEYSINSLOT".to_owned(), slot.to_string()];
+        let view = ["CLUSTER".to_owned(), "NODES".to_owned()];
+        let commands = [view.to_vec(), count.to_vec()];
+        let replies = self.cluster.pipeline(&source, &commands).await?;
+        let strange = || CallError::Strange("CLUSTER NODES".to_owned());
+        let [nodes, Reply::Integer(keys)] = &replies[..] else { return Err(strange()) };
+        let view = text(nodes.clone()).and_then(|text| View::parse(&text).ok());
+        let view = view.ok_or_else(strange)?;
+        let part = state.parts.entry(source).or_default();
+        part.owner = view.owner(slot).cloned();
+        part.migrating = view.migrating.get(&slot).cloned();
+        part.keys = keys.unsigned_abs();
+        Ok(plan::next(state, goal) == Next::Do(step.clone()))
+    }
+
+    async fn perform(
+        &mut self,
+        survey: &Survey,
+        slot: Slot,
+        step: &Step,
+        state: &mut SlotState,
+        outcome: &mut Outcome,
+    ) -> Result<(), CallError> {
+        let Step::Copy { from, to } = step else {
+            self.cluster.call(step.at(), step.words(slot)).await?;
+            state.apply(step);
+            return Ok(());
+        };
+        let (keys, bytes) = self.copy(survey, slot, from, to).await?;
+        (outcome.keys, outcome.bytes) = (outcome.keys + keys, outcome.bytes + bytes);
+        let mut move_keys = |id: &NodeId, change: &dyn Fn(u64) -> u64| {
+            let part = state.parts.entry(id.clone()).or_default();
+            part.keys = change(part.keys);
+        };
+        move_keys(to, &|had| had + keys);
+        // Others may come and go; only a page without a key shows that there are none.
+        move_keys(from, &|had| if keys == 0 { 0 } else { had.saturating_sub(keys).max(1) });
+        if keys > 0 {
+            (self.report)(Event::Copied { slot, keys, bytes });
+        }
+        Ok(())
+    }
+
+    /// Copies some keys; how many, and their bytes.
+    async fn copy(
+        &mut self,
+        survey: &Survey,
+        slot: Slot,
+        from: &NodeId,
+        to: &NodeId,
+    ) -> Result<(u64, u64), CallError> {
+        let page = ["CLUSTER".to_owned(), "GETKEYSINSLOT".to_owned(), slot.to_string()];
+        let page = [&page[..], &[BATCH_KEYS.to_string()]].concat();
+        let strange = || CallError::Strange("GETKEYSINSLOT".to_owned());
+        let Reply::Array(page) = self.cluster.call(from, page).await? else {
+            return Err(strange());
+        };
+        let key = |reply: Reply| if let Reply::Bulk(key) = reply { Some(key) } else { None };
+        let keys: Option<Vec<Bytes>> = page.into_iter().map(key).collect();
+        let (keys, bytes) = self.small_enough(from, keys.ok_or_else(strange)?).await?;
+        if keys.is_empty() {
+            return Ok((0, 0));
+        }
+        let seen = survey.views.get(from).and_then(|view| view.peers.get(to));
+        let target = seen.and_then(|peer| peer.address.as_ref());
+        let unknown =
+            || CallError::Lost("the source does not know the target's address".to_owned());
+        let target = target.ok_or_else(unknown)?;
+        let access = self.cluster.access();
+        // The server gives up before this program does.
+        let patience = (access.deadline * 2 / 3).as_millis().to_string();
+        let port = target.port.to_string();
+        let mut words: Vec<&[u8]> = vec![b"MIGRATE", target.host.as_bytes(), port.as_bytes()];
+        words.extend([&b""[..], b"0", patience.as_bytes(), b"REPLACE"]);
+        let credentials = access.credentials.clone();
+        match &credentials {
+            Some(login) if login.user.is_empty() => {
+                words.extend([&b"AUTH"[..], login.password.as_bytes()]);
+            }
+            Some(login) => {
+                words.extend([&b"AUTH2"[..], login.user.as_bytes(), login.password.as_bytes()]);
+            }
+            None => {}
+        }
+        words.push(b"KEYS");
+        words.extend(keys.iter().map(|key| &key[..]));
+        self.cluster.call(from, words).await?;
+        Ok((keys.len() as u64, bytes))
+    }
+
+    /// As many of the keys as may go at once, and their bytes.
+    async fn small_enough(
+        &mut self,
+        at: &NodeId,
+        mut keys: Vec<Bytes>,
+    ) -> Result<(Vec<Bytes>, u64), CallError> {
+        let size = |key: &Bytes| {
+            vec![Bytes::from_static(b"MEMORY"), Bytes::from_static(b"USAGE"), key.clone()]
+        };
+        let sizes: Vec<_> = keys.iter().map(size).collect();
+        let (mut taken, mut bytes) = (0, 0);
+        for reply in self.cluster.pipeline(at, &sizes).await? {
+            // A key that is gone has no size.
+            let size = if let Reply::Integer(size) = reply { size.unsigned_abs() } else { 0 };
+            if taken > 0 && bytes + size > BATCH_BYTES {
+                break;
+            }
+            (taken, bytes) = (taken + 1, bytes + size);
+        }
+        keys.truncate(taken);
+        Ok((keys, bytes))
+    }
+}
