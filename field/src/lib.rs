@@ -16,6 +16,7 @@ pub mod keys;
 pub mod ledger;
 pub mod node;
 pub mod ports;
+pub mod redis_cluster;
 pub mod resp;
 pub mod site;
 pub mod tls;
@@ -24,6 +25,7 @@ pub mod toolchain;
 pub use etcd::Etcd;
 pub use ledger::Ledger;
 pub use node::{Node, NodeOptions};
+pub use redis_cluster::RedisCluster;
 pub use site::Site;
 
 use std::time::{Duration, Instant};

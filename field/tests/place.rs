@@ -1,0 +1,257 @@
+//! `portolan place` over real clusters of six Redis or Valkey servers: killed after every step, run
+//! again; servers that do not answer; keys that no move explains; clients that work meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use field::redis_cluster::programs;
+use field::resp::Value;
+use field::{RedisCluster, binary, eventually, number_from_env, toolchain};
+
+/// Failovers are none of these tests' business.
+const NEVER: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(60);
+/// More keys than go in one batch.
+const KEYS: usize = 600;
+
+/// A slot that the first master owns at the beginning, and a tag of it.
+const SLOT: &str = "4574";
+const TAG: &str = "{u1}";
+
+fn place(cluster: &RedisCluster, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary::portolan());
+    command.args(["place", &cluster.url()]).args(arguments);
+    command.args(["--timeout", "2s"]);
+    command
+}
+
+/// Runs it to its end: whether it ended with 0, and all that it printed.
+fn run(cluster: &RedisCluster, arguments: &[&str]) -> (bool, String) {
+    let Output { status, stdout, stderr } = place(cluster, arguments).output().unwrap();
+    let text = [stdout, stderr].concat();
+    (status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn must(cluster: &RedisCluster, arguments: &[&str]) -> String {
+    let (is_done, text) = run(cluster, arguments);
+    assert!(is_done, "{arguments:?}: {text}");
+    text
+}
+
+/// Keys of all kinds in one slot, some of which expire in a day.
+fn fill(cluster: &RedisCluster) {
+    let mut client = cluster.client(0);
+    for n in 0..KEYS {
+        let (key, n) = (format!("{TAG}{n}"), n.to_string());
+        let words: Vec<&str> = match n.len() + n.as_bytes()[n.len() - 1] as usize {
+            sum if sum % 3 == 0 => vec!["SET", &key, &n, "EX", "86400"],
+            sum if sum % 3 == 1 => vec!["HSET", &key, "field", &n, "other", "\u{0}\r\n"],
+            _ => vec!["RPUSH", &key, "first", &n],
+        };
+        client.call(&words).unwrap();
+    }
+}
+
+/// All keys of the slot at the server that owns it, by value; whether they expire, too.
+fn contents(cluster: &RedisCluster) -> BTreeMap<Vec<u8>, (Value, bool)> {
+    let owners: Vec<usize> = (0..3).filter(|n| owns(cluster, *n)).collect();
+    let [owner] = owners[..] else { panic!("{owners:?} own the slot") };
+    let mut client = cluster.client(owner);
+    let count = (2 * KEYS).to_string();
+    let keys = client.call(&["CLUSTER", "GETKEYSINSLOT", SLOT, &count]).unwrap();
+    let Value::Array(keys) = keys else { panic!("{keys:?}") };
+    let mut all = BTreeMap::new();
+    for key in keys {
+        let key = key.bytes().unwrap().to_vec();
+        let value = client.call(&[b"DUMP", &key[..]]).unwrap();
+        let expires = client.call(&[b"PTTL", &key[..]]).unwrap().int().unwrap() > 0;
+        all.insert(key, (value, expires));
+    }
+    // Nothing of it is left elsewhere.
+    for other in (0..3).filter(|n| *n != owner) {
+        assert_eq!(count_keys(cluster, other), 0, "server {other}");
+    }
+    all
+}
+
+fn count_keys(cluster: &RedisCluster, server: usize) -> i64 {
+    cluster.call(server, &["CLUSTER", "COUNTKEYSINSLOT", SLOT]).int().unwrap()
+}
+
+fn own_line(cluster: &RedisCluster, server: usize) -> String {
+    let nodes = cluster.text(server, &["CLUSTER", "NODES"]);
+    nodes.lines().find(|line| line.contains("myself")).unwrap_or_default().to_owned()
+}
+
+fn owns(cluster: &RedisCluster, server: usize) -> bool {
+    let slot: u16 = SLOT.parse().unwrap();
+    own_line(cluster, server).split(' ').skip(8).filter(|word| !word.starts_with('[')).any(|word| {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot)
+    })
+}
+
+/// Moves the slot, step by step, and kills the mover after so many steps; the line of the last step, or
+/// `None` if it came to its end before.
+fn stopped(cluster: &RedisCluster, to: usize, steps: usize) -> Option<String> {
+    let to = cluster.address(to).to_string();
+    let mut command = place(cluster, &["--move", SLOT, "--to", &to]);
+    command.args(["--by-key", "--steps", "--pace", "300ms"]);
+    let mut child: Child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.map(Result::unwrap).filter(|line| !line.contains("arrived")).nth(steps - 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    line
+}
+
+#[test]
+fn wherever_it_is_killed_one_run_closes_all_and_a_second_does_nothing() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        fill(&cluster);
+        let expect = contents(&cluster);
+        assert_eq!(expect.len(), KEYS);
+        let mut seen = Vec::new();
+        for steps in 1.. {
+            let to = if owns(&cluster, 0) { 1 } else { 0 };
+            let Some(line) = stopped(&cluster, to, steps) else { break };
+            eprintln!("{name}, killed after step {steps}: {line}");
+            seen.push(line);
+            must(&cluster, &["--resume"]);
+            assert!(owns(&cluster, to), "the move was not finished");
+            assert!(contents(&cluster) == expect, "{name}: keys differ after step {steps}");
+            let again = must(&cluster, &["--resume"]);
+            assert!(again.contains("no slot had to move"), "{again}");
+            must(&cluster, &["--status"]);
+        }
+        for kind in ["importing", "migrating", "keys", "assigned"] {
+            assert!(seen.iter().any(|line| line.contains(kind)), "{name}: no step {kind}");
+        }
+        // The whole move was not killed; by the server's own command, where there is one, it goes back.
+        must(&cluster, &["--resume"]);
+        must(&cluster, &["--move", SLOT, "--to", &cluster.address(2).to_string()]);
+        assert!(owns(&cluster, 2));
+        assert!(contents(&cluster) == expect, "{name}: keys differ at the end");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_left_alone() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        fill(&cluster);
+        let expect = contents(&cluster);
+        stopped(&cluster, 1, 3).expect("it takes more steps");
+        let before = count_keys(&cluster, 0);
+        assert!(before > 0 && before < KEYS as i64, "{name}: {before} keys at the source");
+
+        cluster.kill(1);
+        for order in [&["--resume"][..], &["--move", "0-9", "--to", &cluster.id(2)]] {
+            let (is_done, text) = run(&cluster, order);
+            assert!(!is_done && text.contains("does not answer"), "{name}: {text}");
+        }
+        assert_eq!(count_keys(&cluster, 0), before, "{name}: keys went to a server that is down");
+        assert!(own_line(&cluster, 0).contains("->-"), "{name}: the mark is gone");
+
+        cluster.restart(1);
+        must(&cluster, &["--resume"]);
+        assert!(owns(&cluster, 1), "{name}: the move was not finished");
+        assert!(contents(&cluster) == expect, "{name}: keys differ");
+    }
+}
+
+#[test]
+fn keys_that_no_move_explains_are_reported_and_stay() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        fill(&cluster);
+        // The third master imports a key and forgets why.
+        let (source, key) = (cluster.id(0), format!("{TAG}stray"));
+        cluster.call(2, &["CLUSTER", "SETSLOT", SLOT, "IMPORTING", &source]);
+        let mut client = cluster.client(2);
+        client.call(&["ASKING"]).unwrap();
+        client.call(&["SET", &key, "x"]).unwrap();
+        cluster.call(2, &["CLUSTER", "SETSLOT", SLOT, "STABLE"]);
+
+        let expect = format!("{} has 1 keys of it and does not own it", cluster.address(2));
+        for order in [&["--status"][..], &["--resume"], &["--move", SLOT, "--to", &cluster.id(1)]] {
+            let (is_done, text) = run(&cluster, order);
+            assert!(!is_done && text.contains(&expect), "{name} {order:?}: {text}");
+        }
+        assert_eq!((count_keys(&cluster, 0), count_keys(&cluster, 2)), (KEYS as i64, 1));
+        // Other slots still move.
+        let (_, text) = run(&cluster, &["--move", "0-9", "--to", &cluster.id(1)]);
+        assert!(text.contains("10 slots arrived (0-9)"), "{name}: {text}");
+    }
+}
+
+/// X9: the flag of a move that has ended would later send the slot to its old target.
+#[test]
+fn a_stale_mark_is_closed_before_the_slot_moves_again() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        let (source, target) = (cluster.id(0), cluster.id(1));
+        cluster.call(1, &["CLUSTER", "SETSLOT", SLOT, "IMPORTING", &source]);
+        cluster.call(0, &["CLUSTER", "SETSLOT", SLOT, "MIGRATING", &target]);
+        cluster.call(1, &["CLUSTER", "SETSLOT", SLOT, "NODE", &target]);
+        let learned = || if owns(&cluster, 0) { Err("not yet".to_owned()) } else { Ok(()) };
+        eventually(LIMIT, learned).unwrap();
+        eprintln!("{name} keeps the mark: {}", own_line(&cluster, 0).contains("->-"));
+
+        must(&cluster, &["--move", SLOT, "--to", &source]);
+        assert!(owns(&cluster, 0) && !own_line(&cluster, 0).contains('['), "{name}");
+        must(&cluster, &["--resume"]);
+        assert!(owns(&cluster, 0), "{name}: the slot went back to its old target");
+    }
+}
+
+#[test]
+fn clients_work_while_slots_move_and_one_mover_works_at_a_time() {
+    if !toolchain::present("python3", "--version") {
+        return;
+    }
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        let file = |name: &str| folder.path().join(name);
+        let mut client = toolchain::python("cluster.py");
+        client.env("PORTOLAN_REDIS", cluster.address(0).to_string());
+        client.env("PORTOLAN_PREFIX", "car:").env("PORTOLAN_MASTERS", "3");
+        client.env("PORTOLAN_STARTED", file("started")).env("PORTOLAN_STOP", file("stop"));
+        let mut client = client.spawn().unwrap();
+        let exists = |path: &Path| if path.exists() { Ok(()) } else { Err("not yet".to_owned()) };
+        eventually(LIMIT, || exists(&file("started"))).unwrap();
+
+        let mut refused = 0;
+        for round in 0..number_from_env("PORTOLAN_ROUNDS", 6) as usize {
+            let to = cluster.address(round % 3).to_string();
+            let slots = format!("{}-{}", round * 1_000, round * 1_000 + 299);
+            let way = if round % 2 == 0 { &["--by-key"][..] } else { &[] };
+            let order = [&["--move", &slots, "--to", &to], way].concat();
+            let mut first = place(&cluster, &order);
+            let mut first = first.args(["--pace", "1ms"]).stdout(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(500));
+            let ended = client.try_wait().unwrap();
+            assert!(ended.is_none(), "{name}: the client ended: {ended:?}");
+            let (is_done, text) = run(&cluster, &["--resume"]);
+            if first.try_wait().unwrap().is_none() {
+                assert!(!is_done && text.contains("another `portolan place`"), "{name}: {text}");
+                refused += 1;
+            }
+            assert!(first.wait().unwrap().success(), "{name}: {order:?}");
+        }
+        assert!(refused > 0, "{name}: two movers never met");
+        fs::write(file("stop"), "").unwrap();
+        assert!(client.wait().unwrap().success(), "{name}: see above");
+        must(&cluster, &["--status"]);
+    }
+}
