@@ -131,38 +131,26 @@ impl Jobs {
     }
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// The jobs, and what they see.
-    pub(super) fn jobs_and_view(&mut self) -> (&mut Jobs, View<'_, S>) {
-        let view = View {
-            now: self.now.monotonic,
-            machine: &self.machine,
-            homes: &self.global.homes,
-            reach: &self.deployment.reach,
-            backup: self.global.backup,
-            client: self.options.client,
-            leads: self.replica.raft.role() == Role::Leader,
-            disk_is_full: self.replica.disk_full.is_some(),
-        };
-        (&mut self.jobs, view)
-    }
-
-    fn job_view(&self) -> View<'_, S> {
+/// What the jobs see of a site: its other fields, so that they can be borrowed beside it.
+macro_rules! view {
+    ($site:expr) => {
         View {
-            now: self.now.monotonic,
-            machine: &self.machine,
-            homes: &self.global.homes,
-            reach: &self.deployment.reach,
-            backup: self.global.backup,
-            client: self.options.client,
-            leads: self.replica.raft.role() == Role::Leader,
-            disk_is_full: self.replica.disk_full.is_some(),
+            now: $site.now.monotonic,
+            machine: &$site.machine,
+            homes: &$site.global.homes,
+            reach: &$site.deployment.reach,
+            backup: $site.global.backup,
+            client: $site.options.client,
+            leads: $site.replica.raft.role() == Role::Leader,
+            disk_is_full: $site.replica.disk_full.is_some(),
         }
-    }
+    };
+}
 
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What the jobs do, at the leader; none elsewhere.
     pub(super) fn job_list(&self) -> Vec<JobStatus> {
-        let view = self.job_view();
+        let view = view!(self);
         if !view.leads {
             return Vec::new();
         }
@@ -203,7 +191,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// Lets a job take its next steps.
     pub(super) fn run_job(&mut self, name: JobName) {
-        let (jobs, view) = self.jobs_and_view();
+        let (view, jobs) = (view!(self), &mut self.jobs);
         let is_paused = jobs.is_paused(name);
         let job = jobs.of_mut(name);
         let effects = match (view.leads, is_paused) {
@@ -221,7 +209,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         id: u64,
         outcome: Result<Answer, Failure>,
     ) {
-        let (jobs, view) = self.jobs_and_view();
+        let (view, jobs) = (view!(self), &mut self.jobs);
         if let Err(failure) = &outcome {
             jobs.meter(name).failed(failure, view.now);
         }

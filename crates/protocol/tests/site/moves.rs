@@ -13,6 +13,7 @@
 //! | `move k1 west east` | west hands the slot of a key to east |
 //! | `order k1 east at=south/n1 number=7` | an operator asks a node of south to have all sites hand the slot to east |
 //! | `pause west`, `resume west`, `takeback west` | of the last move that west began |
+//! | `pause_job west handover`, `resume_job west handover` | an operator pauses a job of a site's leader |
 //! | `put k1 v at=west/n1 [number=7]`, `add`, `get` | a client of a node asks; `number`: it numbers its write |
 //! | `hold west east`, `deliver west east [3]`, `lose west east [3]`, `release west east` | messages from west to east |
 //! | `refuse west east` | east is asked to refuse the last move that west began |
@@ -348,6 +349,12 @@ impl Runner for Script {
                     _ => Giving::TakeBack { refused: false },
                 };
                 self.give(site, number, step)?;
+            }
+            "pause_job" | "resume_job" => {
+                let job = word(1).and_then(|name| name.parse().ok()).ok_or("which job?")?;
+                let leader = self.world.leader(self.site(word(0))?).ok_or("nobody leads")?;
+                let paused = line.name == "pause_job";
+                self.ask(leader, Body::SwitchJob { job, paused })?;
             }
             "refuse" => {
                 let (from, to) = (self.site(word(0))?, self.site(word(1))?);
