@@ -8,6 +8,7 @@ pub mod deployment;
 pub mod global;
 mod job;
 pub mod site;
+mod stream;
 pub mod trial;
 
 use model::Time;

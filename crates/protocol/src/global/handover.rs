@@ -7,9 +7,9 @@
 //! ```text
 //! source                                  destination
 //! begin        ── Begin ────────────────▶ room is made
-//! copy, send   ── Piece 0, 1, 2, … ─────▶ staged
+//! copy, send   ── chunks 0, 1, 2, … ────▶ staged
 //! freeze: what comes now waits
-//! send the rest ─ Piece n ──────────────▶ staged
+//! send the rest ─ chunk n ──────────────▶ staged
 //!              ── Install ──────────────▶ the slots are its own
 //! release: what waited is sent on;
 //! the records become a copy
@@ -19,74 +19,38 @@
 //! (`crate::site::release`).
 //!
 //! Nothing fails on the way, and a crash of either side at any step leaves a state from which the
-//! same steps go on. A frozen move is taken back only when the destination has refused it for ever, or has
-//! left and no site owns the slots.
+//! same steps go on. The chunks are a stream ([`crate::stream`]). A frozen move is taken back only when
+//! the destination has refused it for ever, or has left and no site owns the slots.
 
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
-use crate::site::machine::copying::{self, Position};
+use crate::site::machine::copying::{self, Piece, Position};
 use crate::site::machine::giving::Move;
 use crate::site::trial::{Bug, Planted};
+use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
     Answer, Command, Failure, Giving, GlobalCommand, MoveError, MoveId, Receiving, Refusal,
-    Registry, SiteId, limits,
+    Registry,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::State;
 
-/// How long a step that was proposed or asked for is waited for before it is looked at again.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// A destination that is so many changes behind is near enough for the freeze,
 const LAG_MAX: u64 = 256;
 /// if no more than so much is on its way to it: what is frozen waits for that.
-const ON_ITS_WAY_BYTES_MAX: usize = 64 << 10;
+const INFLIGHT_BYTES_MAX: usize = 64 << 10;
 
-/// Between two pieces other requests are served.
-const BREATH: Duration = Duration::from_micros(1);
+/// Between two chunks other requests are served.
+const YIELD_INTERVAL: Duration = Duration::from_micros(1);
 
-/// What a request to a destination was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    Begin,
-    Piece { sequence: u64, bytes: usize },
-    Install,
-    Refuse,
-}
-
-/// Where a move stands, as its carrier sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// To ask the destination what it has.
-    Ask,
-    /// The destination was asked.
-    Asking,
-    /// Pieces go.
-    Telling,
-    /// The destination is to install.
-    Installing,
-    /// The destination has refused, or will.
-    Refusing,
-}
-
+/// A move under way, as the source's leader sees it.
 #[derive(Debug)]
-struct Carried {
-    stage: Stage,
-    first: Position,
+struct Transfer {
+    sender: Sender<()>,
+    /// The destination has refused, or will.
+    is_refusing: bool,
     at: Position,
-    /// Of the next piece.
-    sequence: u64,
-    /// Pieces without an acknowledgement, and their bytes.
-    unanswered: usize,
-    unanswered_bytes: usize,
-    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are
-    /// answered.
-    lacks: bool,
-    /// Nothing is asked or proposed before.
-    not_before: Duration,
-    /// When the next piece may go, by the throttle.
-    next_piece: Duration,
-    bytes: u64,
     slots: usize,
     begun: Duration,
     frozen: Option<Duration>,
@@ -134,8 +98,7 @@ pub struct HandedOver {
 pub(crate) struct Handovers {
     /// What has been handed over.
     pub(crate) done: HandedOver,
-    carried: BTreeMap<u64, Carried>,
-    asked: BTreeMap<u64, (u64, Asked)>,
+    transfers: BTreeMap<u64, Transfer>,
     last_id: u64,
     /// Bytes a second that all moves together may send; 0: as many as go.
     bytes_per_s_max: u64,
@@ -159,100 +122,64 @@ impl<S: State> Job<S> for Handovers {
         outcome: Result<Answer, Failure>,
         view: &View<'_, S>,
     ) -> Vec<Effect> {
-        let now = view.now;
-        let Some((number, asked)) = self.asked.remove(&id) else { return Vec::new() };
-        let Some(carried) = self.carried.get_mut(&number) else { return Vec::new() };
-        let give =
-            |step| vec![Effect::Propose(Command::Global(GlobalCommand::Giving { number, step }))];
+        let (machine, now) = (view.machine, view.now);
+        let transfer = self.transfers.iter_mut().find(|(_, one)| one.sender.has(id));
+        let Some((&number, transfer)) = transfer else { return Vec::new() };
+        let Some(one) = machine.giving().get(&number) else { return Vec::new() };
         match outcome {
+            Ok(Answer::Staged { pieces: chunks, resume }) => {
+                let (event, _) = transfer.sender.acknowledged(id, chunks, now);
+                if matches!(event, Event::Begun | Event::Gap) {
+                    transfer.sender.resume(chunks);
+                    let at = Position::decode(&resume).filter(|_| chunks > 0);
+                    transfer.at = at.unwrap_or_else(|| Position::first(one));
+                }
+                Vec::new()
+            }
             // It may have been installed by a message of an earlier leader.
             Ok(Answer::Installed) => {
-                carried.not_before = now + PATIENCE;
-                carried.stage = Stage::Ask;
-                carried.installed.get_or_insert(now);
-                let served = view.machine.giving().get(&number).map(|one| Effect::Owned {
-                    slots: view.machine.epochs_to_give(number, one),
-                    by: one.to,
-                });
-                return served.into_iter().chain(give(Giving::Release)).collect();
+                transfer.sender.restart(now + TIMEOUT);
+                transfer.installed.get_or_insert(now);
+                let slots = machine.epochs_to_give(number, one);
+                let served = Effect::Owned { slots, by: one.to };
+                vec![served, give(number, Giving::Release)]
             }
-            Ok(Answer::Staged { pieces, resume }) => {
-                let is_begin = asked == Asked::Begin;
-                if let Asked::Piece { sequence, bytes } = asked {
-                    carried.lacks |= pieces <= sequence;
-                    carried.unanswered = carried.unanswered.saturating_sub(1);
-                    carried.unanswered_bytes = carried.unanswered_bytes.saturating_sub(bytes);
+            // It never installs them.
+            Ok(_) | Err(Failure::Refused(Refusal::Move(MoveError::Refused))) => {
+                transfer.sender.restart(now + TIMEOUT);
+                vec![give(number, Giving::TakeBack { refused: true })]
+            }
+            Err(failure) => {
+                let was_install = transfer.sender.failed(id, now) && !transfer.is_refusing;
+                let error = match failure {
+                    Failure::Refused(Refusal::Move(error)) => Some(error),
+                    _ => None,
+                };
+                transfer.is_refusing = error == Some(MoveError::NoReceiver);
+                // A chunk was lost on the way, and requests wait for its slots.
+                let is_short = was_install && matches!(error, Some(MoveError::NotReady(_)));
+                if is_short || transfer.is_refusing && one.frozen.is_none() {
+                    transfer.sender.wait_until(now);
                 }
-                // Another leader has asked it what it has; since then it waits for other pieces.
-                if !is_begin && pieces > carried.sequence {
-                    carried.stage = Stage::Ask;
-                    carried.not_before = now;
-                    return Vec::new();
-                }
-                // What it lacks may be on its way yet, until everything is answered: go back to what it has.
-                let is_short = carried.lacks || pieces < carried.sequence;
-                if is_begin || carried.unanswered == 0 && is_short {
-                    carried.lacks = false;
-                    carried.sequence = pieces;
-                    carried.unanswered = 0;
-                    carried.unanswered_bytes = 0;
-                    carried.stage = Stage::Telling;
-                    match Position::decode(&resume).filter(|_| pieces > 0) {
-                        Some(at) => carried.at = at,
-                        None => carried.at = carried.first.clone(),
-                    }
-                    // Answers to earlier pieces do not count for those that go now.
-                    self.asked.retain(|_, (other, _)| *other != number);
-                }
-            }
-            Ok(_) if asked == Asked::Refuse => {
-                carried.not_before = now + PATIENCE;
-                return give(Giving::TakeBack { refused: true });
-            }
-            Err(Failure::Refused(Refusal::Move(MoveError::Refused))) => {
-                carried.not_before = now + PATIENCE;
-                return give(Giving::TakeBack { refused: true });
-            }
-            Err(Failure::Refused(Refusal::Move(MoveError::NoReceiver))) => {
-                carried.stage = Stage::Refusing;
-                let is_frozen =
-                    view.machine.giving().get(&number).is_some_and(|one| one.frozen.is_some());
-                carried.not_before = if is_frozen { now + PATIENCE } else { now };
-            }
-            // A piece was lost on the way, and requests wait for its slots.
-            Err(Failure::Refused(Refusal::Move(MoveError::NotReady(_))))
-                if asked == Asked::Install =>
-            {
-                carried.stage = Stage::Ask;
-                carried.not_before = now;
-            }
-            // The outcome is unknown: the destination is asked what it has.
-            _ => {
-                carried.stage = Stage::Ask;
-                carried.lacks = false;
-                carried.unanswered = 0;
-                carried.unanswered_bytes = 0;
-                carried.not_before = now + PATIENCE;
+                Vec::new()
             }
         }
-        Vec::new()
     }
 
     fn progress(&self, view: &View<'_, S>) -> job::Progress {
         let left = view.machine.giving().values().map(|one| one.slots.len() as u64).sum();
-        let carried = self.carried.values().map(|one| one.bytes).sum::<u64>();
-        job::Progress { left, sent_bytes: self.done.bytes + carried }
+        let sent = self.transfers.values().map(|one| one.sender.sent_bytes()).sum::<u64>();
+        job::Progress { left, sent_bytes: self.done.bytes + sent }
     }
 
+    /// The next leader asks anew.
     fn stop(&mut self) -> Vec<Effect> {
-        self.stop_all()
+        self.transfers.clear();
+        Vec::new()
     }
 
     fn next_due(&self, now: Duration) -> Option<Duration> {
-        let due = |one: &Carried| {
-            one.not_before.max(if one.next_piece > now { one.next_piece } else { Duration::ZERO })
-        };
-        self.carried.values().map(due).filter(|at| *at > now).min()
+        self.transfers.values().filter_map(|one| one.sender.next_due(now)).min()
     }
 }
 
@@ -262,248 +189,206 @@ impl Handovers {
         Handovers { bytes_per_s_max, planted, ..Handovers::default() }
     }
 
-    /// Goes on with every move there is that may go on.
+    /// Advances every move that may go on.
     fn advance<S: State>(
         &mut self,
         view: &View<'_, S>,
         goes_on: impl Fn(&Move) -> bool,
     ) -> Vec<Effect> {
         let (machine, now) = (view.machine, view.now);
-        if view.disk_is_full {
-            return self.stop_all();
-        }
         let mut effects = Vec::new();
-        if machine.giving().is_empty() && self.carried.is_empty() {
-            return effects;
+        if view.disk_is_full {
+            self.transfers.clear();
         }
-        let Some(member) = machine.membership() else { return effects };
         let moves = machine.giving();
+        let is_idle = moves.is_empty() && self.transfers.is_empty();
+        let Some(member) = machine.membership().filter(|_| !is_idle && !view.disk_is_full) else {
+            return effects;
+        };
         let done = &mut self.done;
-        self.carried.retain(|number, one| {
+        self.transfers.retain(|number, one| {
             let is_open = moves.contains_key(number);
-            if !is_open && let (Some(frozen), Some(installed)) = (one.frozen, one.installed) {
-                done.moves += 1;
-                done.slots += one.slots as u64;
-                done.bytes += one.bytes;
-                done.took += now.saturating_sub(one.begun);
-                done.paused += installed.saturating_sub(frozen);
+            if !is_open {
+                done.count(one, now);
             }
             is_open
         });
-        for (&number, one) in moves {
-            let carried = self.carried.entry(number).or_insert_with(|| Carried {
-                stage: Stage::Ask,
-                first: Position::first(one),
-                at: Position::first(one),
-                sequence: 0,
-                unanswered: 0,
-                unanswered_bytes: 0,
-                lacks: false,
-                not_before: now,
-                next_piece: now,
-                bytes: 0,
-                slots: one.slots.len(),
-                begun: now,
-                frozen: None,
-                expired: None,
-                installed: None,
-            });
+        for (number, one) in moves {
+            let transfer = self.transfers.entry(*number);
+            let transfer = transfer.or_insert_with(|| Transfer::new(one, now));
             if one.frozen.is_some() {
-                carried.frozen.get_or_insert(now);
+                transfer.frozen.get_or_insert(now);
             }
-            if carried.not_before > now || !goes_on(one) {
-                continue;
+        }
+        let share = match self.bytes_per_s_max {
+            0 => 0,
+            all => (all / self.transfers.len().max(1) as u64).max(1),
+        };
+        for (&number, transfer) in &mut self.transfers {
+            let one = &moves[&number];
+            let Some(stage) = transfer.sender.stage(now).filter(|_| goes_on(one)) else { continue };
+            let (last_id, effects) = (&mut self.last_id, &mut effects);
+            let mut out = Outbox { now, to: one.to, last_id, effects };
+            let is_silent = transfer.frozen.is_some_and(|frozen| frozen + TIMEOUT <= now);
+            // The destination left before the move reached it: there is no site to ask. What is frozen
+            // may have been taken all the same: the other sites are asked (crate::site).
+            let is_gone = member.registry.site(one.to).is_none();
+            if is_silent && !is_gone && self.planted.is(Bug::AbortUnasked) {
+                transfer.sender.wait_until(now + TIMEOUT);
+                out.effects.push(give(number, Giving::TakeBack { refused: true }));
+            } else if is_gone || transfer.is_refusing {
+                transfer.sender.wait_until(now + TIMEOUT);
+                let id = MoveId { from: member.own, number };
+                match one.frozen {
+                    // Nothing was ever sent that could be installed.
+                    None => out.effects.push(give(number, Giving::TakeBack { refused: false })),
+                    Some(_) if is_gone => {}
+                    Some(_) => {
+                        let refuse = Command::Global(GlobalCommand::Receiving {
+                            id,
+                            step: Receiving::Refuse,
+                        });
+                        transfer.sender.ask(&mut out, refuse);
+                    }
+                }
+            } else if stage == Stage::Ask {
+                let open_from = machine.open_from().unwrap_or(number);
+                let slots = machine.epochs_to_give(number, one);
+                let step = Receiving::Begin { slots, open_from, pinned: one.pinned };
+                let id = MoveId { from: member.own, number };
+                transfer
+                    .sender
+                    .begin(&mut out, Command::Global(GlobalCommand::Receiving { id, step }));
+            } else if stage == Stage::Sending {
+                let id = MoveId { from: member.own, number };
+                transfer.send(machine, id, one, share, &mut out);
             }
-            let id = MoveId { from: member.own, number };
-            let open_from = machine.open_from().unwrap_or(number);
-            self.go_on(machine, id, one, open_from, now, &mut effects);
         }
         effects
     }
 
-    /// The next leader asks anew.
-    fn stop_all(&mut self) -> Vec<Effect> {
-        self.carried.clear();
-        self.asked.clear();
-        Vec::new()
-    }
-
-    fn ask(&mut self, id: MoveId, to: SiteId, asked: Asked, step: Receiving) -> Effect {
-        self.last_id += 1;
-        self.asked.insert(self.last_id, (id.number, asked));
-        Effect::ask(self.last_id, to, Command::Global(GlobalCommand::Receiving { id, step }))
-    }
-
-    fn go_on<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        id: MoveId,
-        one: &Move,
-        open_from: u64,
-        now: Duration,
-        effects: &mut Vec<Effect>,
-    ) {
-        let number = id.number;
-        let Some(carried) = self.carried.get_mut(&number) else { return };
-        // The destination left before the move reached it: there is no site to ask. What is frozen
-        // may have been taken all the same: the other sites are asked (crate::site).
-        let is_gone = machine.membership().is_none_or(|own| own.registry.site(one.to).is_none());
-        if is_gone {
-            carried.not_before = now + PATIENCE;
-            if one.frozen.is_none() {
-                let step = Giving::TakeBack { refused: false };
-                effects
-                    .push(Effect::Propose(Command::Global(GlobalCommand::Giving { number, step })));
-            }
-            return;
-        }
-        let is_silent = carried.frozen.is_some_and(|frozen| frozen + PATIENCE <= now);
-        if is_silent && self.planted.is(Bug::AbortUnasked) {
-            carried.not_before = now + PATIENCE;
-            let step = Giving::TakeBack { refused: true };
-            return effects
-                .push(Effect::Propose(Command::Global(GlobalCommand::Giving { number, step })));
-        }
-        match carried.stage {
-            Stage::Asking | Stage::Installing => {}
-            Stage::Ask => {
-                carried.stage = Stage::Asking;
-                // Answers to earlier questions do not count any more.
-                self.asked.retain(|_, (other, _)| *other != number);
-                let slots = machine.epochs_to_give(number, one);
-                effects.push(self.ask(
-                    id,
-                    one.to,
-                    Asked::Begin,
-                    Receiving::Begin { slots, open_from, pinned: one.pinned },
-                ));
-            }
-            Stage::Refusing => {
-                carried.not_before = now + PATIENCE;
-                effects.push(match one.frozen {
-                    // Nothing was ever sent that could be installed.
-                    None => {
-                        let step = Giving::TakeBack { refused: false };
-                        Effect::Propose(Command::Global(GlobalCommand::Giving { number, step }))
-                    }
-                    Some(_) => self.ask(id, one.to, Asked::Refuse, Receiving::Refuse),
-                });
-            }
-            Stage::Telling => self.tell(machine, id, one, now, effects),
-        }
-    }
-
-    fn tell<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        id: MoveId,
-        one: &Move,
-        now: Duration,
-        effects: &mut Vec<Effect>,
-    ) {
-        let number = id.number;
-        loop {
-            let moves = self.carried.len().max(1) as u64;
-            let Some(carried) = self.carried.get_mut(&number) else { return };
-            if carried.lacks || one.paused && one.frozen.is_none() {
-                return;
-            }
-            let is_held_up = one.frozen.is_none() && carried.next_piece > now;
-            if carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX || is_held_up {
-                break;
-            }
-            let piece = match machine.piece(number, one, &carried.at) {
-                Ok(piece) => piece,
-                Err(stopped) if copying::must_begin_anew(&stopped) => {
-                    carried.stage = Stage::Refusing;
-                    return;
-                }
-                Err(error) => return effects.push(Effect::Fail(error.to_string())),
-            };
-            if piece.items.is_empty() {
-                carried.at = piece.next;
-                break;
-            }
-            let (resume, sequence) = (piece.next.encode(), carried.sequence);
-            let step = Receiving::Piece { sequence, resume, items: piece.items };
-            carried.at = piece.next;
-            carried.sequence += 1;
-            carried.unanswered += 1;
-            carried.unanswered_bytes += piece.bytes;
-            carried.bytes += piece.bytes as u64;
-            // The last pieces of a frozen move are not held up: requests wait for them.
-            if one.frozen.is_none() {
-                let share = (self.bytes_per_s_max / moves).max(1);
-                let span = match self.bytes_per_s_max {
-                    0 => Duration::ZERO,
-                    _ => Duration::from_micros(piece.bytes as u64 * 1_000_000 / share),
-                };
-                carried.next_piece = now + span.max(BREATH);
-            }
-            let asked = Asked::Piece { sequence, bytes: piece.bytes };
-            effects.push(self.ask(id, one.to, asked, step));
-        }
-        let Some(carried) = self.carried.get_mut(&number) else { return };
-        let has_expired = machine.has_expired_due();
-        if let Some(frozen) = one.frozen.filter(|_| has_expired && carried.expired.is_none()) {
-            carried.expired = Some(frozen.max(machine.revision().0));
-        }
-        match one.frozen {
-            None if carried.at.copy.is_none()
-                && has_expired
-                && carried.unanswered_bytes <= ON_ITS_WAY_BYTES_MAX
-                && machine.lag(number, &carried.at) <= LAG_MAX =>
-            {
-                carried.not_before = now + PATIENCE;
-                effects.push(Effect::Propose(Command::Global(GlobalCommand::Giving {
-                    number,
-                    step: Giving::Freeze,
-                })));
-            }
-            // The last pieces are on their way yet: what is sent in order comes in order, mostly, and
-            // what is not there is not installed.
-            Some(_)
-                if carried.expired.is_some_and(|at| machine.is_told(number, &carried.at, at)) =>
-            {
-                carried.stage = Stage::Installing;
-                let registry =
-                    machine.membership().filter(|_| one.slots.contains(Registry::slot()));
-                let registry = registry.map(|member| Box::new((*member.registry).clone()));
-                let step = Receiving::Install {
-                    pieces: carried.sequence,
-                    log_time_ms: 0,
-                    revision: machine.revision(),
-                    registry,
-                };
-                effects.push(self.ask(id, one.to, Asked::Install, step));
-            }
-            _ => {}
-        }
-    }
-
     /// The freeze was applied: there is no need to wait for it any longer.
     pub(crate) fn look_again(&mut self, now: Duration) {
-        for one in self.carried.values_mut() {
-            if one.stage == Stage::Telling {
-                one.not_before = one.not_before.min(now);
-            }
-        }
+        self.transfers.values_mut().for_each(|one| one.sender.wake(now));
     }
 
     /// How far the moves have come.
     pub(crate) fn progress<S: State>(&self, machine: &Machine<S>) -> Vec<Progress> {
         let moves = machine.giving().iter();
         let progress = moves.map(|(&number, one)| {
-            let carried = self.carried.get(&number);
+            let transfer = self.transfers.get(&number);
             Progress {
                 number,
                 what: one.clone(),
                 keys: machine.keys_in(&one.slots),
-                sent_bytes: carried.map_or(0, |carried| carried.bytes),
-                copied: carried.is_some_and(|carried| carried.at.copy.is_none()),
-                lag: carried.map_or(0, |carried| machine.lag(number, &carried.at)),
+                sent_bytes: transfer.map_or(0, |one| one.sender.sent_bytes()),
+                copied: transfer.is_some_and(|one| one.at.copy.is_none()),
+                lag: transfer.map_or(0, |one| machine.lag(number, &one.at)),
             }
         });
         progress.collect()
     }
+}
+
+impl HandedOver {
+    fn count(&mut self, one: &Transfer, now: Duration) {
+        if let (Some(frozen), Some(installed)) = (one.frozen, one.installed) {
+            self.moves += 1;
+            self.slots += one.slots as u64;
+            self.bytes += one.sender.sent_bytes();
+            self.took += now.saturating_sub(one.begun);
+            self.paused += installed.saturating_sub(frozen);
+        }
+    }
+}
+
+impl Transfer {
+    fn new(one: &Move, now: Duration) -> Transfer {
+        Transfer {
+            sender: Sender::new(now),
+            is_refusing: false,
+            at: Position::first(one),
+            slots: one.slots.len(),
+            begun: now,
+            frozen: None,
+            expired: None,
+            installed: None,
+        }
+    }
+
+    /// Sends chunks; freezes when the destination is near, and has it install when it has all.
+    fn send<S: State>(
+        &mut self,
+        machine: &Machine<S>,
+        id: MoveId,
+        one: &Move,
+        bytes_per_s_max: u64,
+        out: &mut Outbox<'_>,
+    ) {
+        let number = id.number;
+        let Transfer { sender, at, .. } = self;
+        if sender.has_gap() || one.paused && one.frozen.is_none() {
+            return;
+        }
+        // The last chunks of a frozen move are not held up: requests wait for them.
+        let (bytes_per_s_max, pause) = match one.frozen {
+            None => (bytes_per_s_max, YIELD_INTERVAL),
+            Some(_) => (0, Duration::ZERO),
+        };
+        if one.frozen.is_some() {
+            sender.pause_until(out.now);
+        }
+        let sent = sender.send(out, bytes_per_s_max, |sequence| {
+            let Piece { items, next, bytes } = machine.piece(number, one, at)?;
+            *at = next;
+            if items.is_empty() {
+                return Ok(None);
+            }
+            let step = Receiving::Piece { sequence, resume: at.encode(), items };
+            let command = Command::Global(GlobalCommand::Receiving { id, step });
+            Ok(Some(Chunk { command, bytes, mark: (), pause }))
+        });
+        match sent {
+            Ok(_) => {}
+            Err(stopped) if copying::must_begin_anew(&stopped) => {
+                self.is_refusing = true;
+                return;
+            }
+            Err(stopped) => return out.effects.push(Effect::Fail(stopped.to_string())),
+        }
+        let has_expired = machine.has_expired_due();
+        match one.frozen {
+            None => {
+                let is_near = at.copy.is_none()
+                    && sender.inflight_bytes() <= INFLIGHT_BYTES_MAX
+                    && machine.lag(number, at) <= LAG_MAX;
+                if is_near && has_expired {
+                    sender.wait_until(out.now + TIMEOUT);
+                    out.effects.push(give(number, Giving::Freeze));
+                }
+            }
+            Some(frozen) => {
+                if has_expired {
+                    self.expired.get_or_insert(frozen.max(machine.revision().0));
+                }
+                // The last chunks are on their way yet: what is sent in order comes in order, mostly, and
+                // what is not there is not installed.
+                if self.expired.is_some_and(|upto| machine.is_told(number, at, upto)) {
+                    let member = machine.membership();
+                    let member = member.filter(|_| one.slots.contains(Registry::slot()));
+                    let step = Receiving::Install {
+                        pieces: sender.chunks(),
+                        log_time_ms: 0,
+                        revision: machine.revision(),
+                        registry: member.map(|member| Box::new((*member.registry).clone())),
+                    };
+                    sender.ask(out, Command::Global(GlobalCommand::Receiving { id, step }));
+                }
+            }
+        }
+    }
+}
+
+fn give(number: u64, step: Giving) -> Effect {
+    Effect::Propose(Command::Global(GlobalCommand::Giving { number, step }))
 }

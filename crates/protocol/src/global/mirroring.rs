@@ -6,95 +6,79 @@
 //! ```text
 //! original                                backup
 //! SetMirror: changes are kept from here
-//!              ── Begin ────────────────▶ what is not whole is thrown away; answers with what is
-//! copy, send   ── Piece 0, 1, 2, … ─────▶ a handover's pieces; slots are gained and given away
+//!              ── Begin ────────────────▶ what is not complete is dropped; answers with what is
+//! copy, send   ── chunks 0, 1, 2, … ────▶ a handover's chunks; slots are gained and given away
 //! ```
 //!
-//! It never ends. When the backup has been away for so long that the changes it lacks are not kept
+//! The chunks are a stream ([`crate::stream`]) that never ends. When the backup has been away for so long that the changes it lacks are not kept
 //! any more, the mirror begins anew under a higher number.
 
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
+use crate::site::machine::Stopped;
 use crate::site::machine::copying::must_begin_anew;
 use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
 use crate::site::machine::tokens::Token;
+use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
     Answer, BackupError, BySlot, Bytes, Command, Epoch, Failure, GlobalCommand, KeyspaceId,
     Mirroring, Reached, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun, SlotSet, limits,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 use storage::state::State;
 
-/// How long a step that failed or was proposed is waited for before it is looked at again.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// The shortest time between two pieces of what changed: more changes a piece cost less each.
+/// The shortest time between two chunks of what changed: more changes a chunk cost less each.
 const PAUSE: Duration = Duration::from_millis(20);
-/// An idle mirror receives a piece this often, to confirm that it is in step.
+/// An idle mirror receives a chunk this often, to confirm that it is caught up.
 const NOTHING_NEW: Duration = Duration::from_secs(60);
 /// The cursor follows when the backup is so many revisions further, or after this time.
 const CURSOR_STEP: u64 = 4_096;
 const CURSOR_PAUSE: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// To ask the backup what it has, or asked.
-    Ask,
-    Asking,
-    /// Pieces go.
-    Telling,
-}
-
-/// What a request to the backup was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    Begin,
-    /// A piece; when it was sent, if the mirror is in step after it.
-    Piece {
-        sequence: u64,
-        in_step: Option<(Duration, u64)>,
-    },
+/// Of a chunk after which the backup is caught up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CaughtUp {
+    sequence: u64,
+    at: Duration,
+    revision: u64,
 }
 
 /// One mirror under way.
 #[derive(Debug)]
-struct Carried {
+struct Transfer {
     own: OwnMirror,
-    stage: Stage,
-    /// Of the next piece.
-    sequence: u64,
-    /// Pieces without an acknowledgement.
-    unanswered: usize,
-    /// A piece was not taken in, as one before it is missing: nothing more is sent until all are
-    /// answered.
-    lacks: bool,
-    told: Told,
+    sender: Sender<Option<CaughtUp>>,
+    source: Source,
     /// What the backup has for sure.
-    known: Told,
+    acknowledged: Told,
+    last_cursor: Duration,
+    /// The last moment of which the backup has acknowledged everything.
+    caught_up: Option<Duration>,
+    /// The last chunk of those after which it is caught up, since the backup was asked.
+    safe: Option<CaughtUp>,
+}
+
+/// What is sent.
+#[derive(Debug, Default)]
+struct Source {
+    sent: Told,
     /// Slots that this site holds.
     held: BySlot<Epoch>,
     held_set: SlotSet,
-    /// The slots that were sent whole.
-    whole: BySlot<Epoch>,
+    /// The slots of which everything was sent.
+    complete: BySlot<Epoch>,
+    /// The chunk that last changed which are complete.
+    complete_since: u64,
     /// To be copied.
     queue: VecDeque<Slot>,
     /// Where the first of them goes on.
     at: Option<(KeyspaceId, Bytes)>,
-    /// Copied, and not yet reported whole to the backup.
+    /// Copied, and not yet reported complete to the backup.
     copied: Vec<Slot>,
     /// Not held any more.
     gone: SlotSet,
-    not_before: Duration,
-    next_piece: Duration,
-    last_piece: Duration,
-    last_cursor: Duration,
-    bytes: u64,
-    /// The last moment of which the backup has acknowledged everything.
-    in_step: Option<Duration>,
-    /// The piece that last changed which slots are whole.
-    whole_since: u64,
-    /// The last piece in step that the backup has acknowledged, and its revision.
-    safe: Option<(u64, u64)>,
+    last_chunk: Duration,
 }
 
 /// How far a site's mirror has come, for people.
@@ -117,8 +101,7 @@ pub struct Progress {
 /// The mirror of a site that leads itself.
 #[derive(Debug, Default)]
 pub(crate) struct MirrorDriver {
-    carried: Option<Carried>,
-    asked: BTreeMap<u64, Asked>,
+    transfer: Option<Transfer>,
     last_id: u64,
     bytes_per_s_max: u64,
     /// Slots with tokens that changed since they were looked at.
@@ -131,42 +114,41 @@ impl<S: State> Job<S> for MirrorDriver {
         let (machine, now) = (view.machine, view.now);
         let mut effects = Vec::new();
         if view.disk_is_full {
-            self.drop_all();
+            self.transfer = None;
             return effects;
         }
         let to = view.backup.filter(|_| machine.has_globals());
         let own = machine.own_mirror();
         if own.map(|own| own.to) != to {
-            self.drop_all();
+            self.transfer = None;
             if self.proposed <= now {
-                self.proposed = now + PATIENCE;
+                self.proposed = now + TIMEOUT;
                 effects.push(Effect::Propose(Command::Global(GlobalCommand::SetMirror { to })));
             }
             return effects;
         }
-        let Some(own) = own else { return effects };
-        if self.carried.as_ref().is_none_or(|carried| carried.own != own) {
-            self.asked.clear();
-            self.carried = Some(Carried::new(own, now));
-        }
-        let Some(member) = machine.membership() else { return effects };
+        let (Some(own), Some(member)) = (own, machine.membership()) else { return effects };
+        let transfer = self.transfer.take().filter(|transfer| transfer.own == own);
+        let transfer = self.transfer.insert(transfer.unwrap_or_else(|| Transfer::new(own, now)));
+        let last_id = &mut self.last_id;
+        let mut out = Outbox { now, to: own.to, last_id, effects: &mut effects };
         let from = member.own;
-        if self.carried.as_ref().is_none_or(|carried| carried.not_before > now) {
-            return effects;
-        }
-        let tokens_changed = std::mem::take(&mut self.tokens_changed);
-        let Some(carried) = &mut self.carried else { return effects };
-        match carried.stage {
-            Stage::Asking => self.tokens_changed = tokens_changed,
-            Stage::Ask => {
-                carried.stage = Stage::Asking;
-                effects.push(self.ask(from, own, Mirroring::Begin, Asked::Begin));
+        match transfer.sender.stage(now) {
+            None | Some(Stage::Asked) => {}
+            Some(Stage::Ask) => {
+                // All tokens are looked at when it has answered.
+                self.tokens_changed = SlotSet::default();
+                let (number, step) = (own.number, Mirroring::Begin);
+                transfer
+                    .sender
+                    .begin(&mut out, Command::Global(GlobalCommand::Mirror { from, number, step }));
             }
-            Stage::Telling => {
-                if !tokens_changed.is_empty() {
-                    carried.follow(machine, &tokens_changed);
+            Some(Stage::Sending) => {
+                let changed = std::mem::take(&mut self.tokens_changed);
+                if !changed.is_empty() {
+                    transfer.source.follow(machine, &changed);
                 }
-                self.tell(machine, from, now, &mut effects);
+                transfer.send(machine, from, self.bytes_per_s_max, &mut out);
             }
         }
         effects
@@ -180,56 +162,40 @@ impl<S: State> Job<S> for MirrorDriver {
         view: &View<'_, S>,
     ) -> Vec<Effect> {
         let (machine, now) = (view.machine, view.now);
-        let Some(asked) = self.asked.remove(&id) else { return Vec::new() };
-        let is_begin = asked == Asked::Begin;
-        let Some(carried) = &mut self.carried else { return Vec::new() };
+        let transfer = self.transfer.as_mut().filter(|transfer| transfer.sender.has(id));
+        let Some(transfer) = transfer else { return Vec::new() };
         match outcome {
-            Ok(Answer::Mirrored { pieces, resume, whole }) if is_begin => {
-                carried.go_on_from(pieces, &resume, &whole, machine);
-                // Answers to earlier pieces do not count for those that go now.
-                self.asked.clear();
-            }
-            // Another leader has asked it what it has; since then it waits for other pieces.
-            Ok(Answer::Mirrored { pieces, .. }) if pieces > carried.sequence => {
-                carried.stage = Stage::Ask;
-                carried.unanswered = 0;
-                self.asked.clear();
-            }
-            Ok(Answer::Mirrored { pieces, resume, .. }) => {
-                carried.unanswered = carried.unanswered.saturating_sub(1);
-                if let Some(told) = Told::decode(&resume) {
-                    carried.known = told;
+            Ok(Answer::Mirrored { pieces: chunks, resume, whole }) => {
+                let (event, mark) = transfer.sender.acknowledged(id, chunks, now);
+                transfer.acknowledged = Told::decode(&resume).unwrap_or_default();
+                if let Some(Some(mark)) = mark {
+                    transfer.caught_up = Some(mark.at);
+                    transfer.safe = transfer.safe.max(Some(mark));
                 }
-                if let Asked::Piece { sequence, in_step } = asked {
-                    match pieces > sequence {
-                        true => {
-                            if let Some((at, revision)) = in_step {
-                                carried.in_step = Some(at);
-                                carried.safe = carried.safe.max(Some((sequence, revision)));
-                            }
-                        }
-                        false => carried.lacks = true,
+                match event {
+                    Event::Begun => {
+                        transfer.sender.resume(chunks);
+                        transfer.safe = None;
+                        let (sent, at) =
+                            (transfer.acknowledged.clone(), transfer.source.last_chunk);
+                        transfer.source = Source::resume(sent, chunks, &whole, machine, at);
                     }
+                    Event::Gap => transfer.sender.restart(now),
+                    Event::Acknowledged | Event::Nothing => {}
                 }
-                // What it lacks may be on its way yet, until everything is answered.
-                if carried.unanswered == 0 && (carried.lacks || pieces < carried.sequence) {
-                    carried.stage = Stage::Ask;
-                }
+                Vec::new()
             }
             Err(Failure::Refused(Refusal::Backup(BackupError::Outdated))) => {
-                carried.stage = Stage::Ask;
-                carried.not_before = now + 4 * PATIENCE;
-                let to = Some(carried.own.to);
-                return vec![Effect::Propose(Command::Global(GlobalCommand::SetMirror { to }))];
+                transfer.sender.restart(now + 4 * TIMEOUT);
+                vec![Effect::Propose(Command::Global(GlobalCommand::SetMirror {
+                    to: Some(transfer.own.to),
+                }))]
             }
             _ => {
-                carried.stage = Stage::Ask;
-                carried.unanswered = 0;
-                carried.not_before = now + PATIENCE;
-                self.asked.clear();
+                transfer.sender.restart(now + TIMEOUT);
+                Vec::new()
             }
         }
-        Vec::new()
     }
 
     fn progress(&self, view: &View<'_, S>) -> job::Progress {
@@ -241,7 +207,7 @@ impl<S: State> Job<S> for MirrorDriver {
     }
 
     fn stop(&mut self) -> Vec<Effect> {
-        self.drop_all();
+        self.transfer = None;
         Vec::new()
     }
 }
@@ -252,87 +218,15 @@ impl MirrorDriver {
         MirrorDriver { bytes_per_s_max, ..MirrorDriver::default() }
     }
 
-    fn drop_all(&mut self) {
-        self.carried = None;
-        self.asked.clear();
-    }
-
     /// Tokens changed hands.
     pub(crate) fn look_again(&mut self, changed: &SlotSet) {
         changed.runs().for_each(|run| self.tokens_changed.insert_run(run));
     }
 
-    fn ask(&mut self, from: SiteId, own: OwnMirror, step: Mirroring, asked: Asked) -> Effect {
-        self.last_id += 1;
-        self.asked.insert(self.last_id, asked);
-        let command = Command::Global(GlobalCommand::Mirror { from, number: own.number, step });
-        Effect::ask(self.last_id, own.to, command)
-    }
-
-    fn tell<S: State>(
-        &mut self,
-        machine: &Machine<S>,
-        from: SiteId,
-        now: Duration,
-        effects: &mut Vec<Effect>,
-    ) {
-        loop {
-            let bytes_per_s_max = self.bytes_per_s_max;
-            let Some(carried) = &mut self.carried else { return };
-            let own = carried.own;
-            let is_full = carried.unanswered >= limits::MOVE_PIECES_INFLIGHT_MAX;
-            if is_full || carried.lacks || carried.next_piece > now {
-                return;
-            }
-            let sequence = carried.sequence;
-            let (piece, bytes, is_step) = match carried.piece(machine, now) {
-                Ok(Some(piece)) => piece,
-                Ok(None) => {
-                    carried.next_piece = now + PAUSE;
-                    break;
-                }
-                Err(stopped) if must_begin_anew(&stopped) => {
-                    // Too far behind: it begins anew.
-                    carried.not_before = now + PATIENCE;
-                    return effects.push(Effect::Propose(Command::Global(
-                        GlobalCommand::SetMirror { to: Some(own.to) },
-                    )));
-                }
-                Err(error) => return effects.push(Effect::Fail(error.to_string())),
-            };
-            carried.unanswered += 1;
-            carried.bytes += bytes as u64;
-            carried.last_piece = now;
-            carried.next_piece = if is_step { now + PAUSE } else { now };
-            if let Some(span) = (bytes as u64 * 1_000_000).checked_div(bytes_per_s_max) {
-                carried.next_piece = carried.next_piece.max(now + Duration::from_micros(span));
-            }
-            let revision = machine.revision().0;
-            let asked = Asked::Piece { sequence, in_step: is_step.then_some((now, revision)) };
-            effects.push(self.ask(from, own, piece, asked));
-        }
-        let Some(carried) = &mut self.carried else { return };
-        if carried.unanswered == 0 {
-            carried.known = carried.told.clone();
-            carried.in_step = Some(now);
-        }
-        if carried.last_cursor + CURSOR_PAUSE <= now || carried.is_far(machine) {
-            carried.last_cursor = now;
-            for (keyspace, position) in carried.known.changes.clone() {
-                if machine.mirror_cursor(keyspace).is_some_and(|at| at < position) {
-                    let position = Revision(position);
-                    let name = CURSOR.to_owned();
-                    effects.push(Effect::Propose(Command::SetCursor { name, keyspace, position }));
-                }
-            }
-        }
-    }
-
-    /// The latest moment at which the backup had everything there was, as far as this leader knows.
-    pub(crate) fn in_step<S: State>(&self, machine: &Machine<S>) -> Option<Duration> {
-        let own = machine.own_mirror()?;
-        let carried = self.carried.as_ref().filter(|carried| carried.own == own);
-        carried.and_then(|carried| carried.in_step)
+    /// The mirror under way, if that is the one of the state.
+    fn current<S: State>(&self, machine: &Machine<S>) -> Option<&Transfer> {
+        let own = machine.own_mirror();
+        self.transfer.as_ref().filter(|transfer| Some(transfer.own) == own)
     }
 
     /// Which of these slots the backup has acknowledged, complete, at the epochs at which they are
@@ -342,13 +236,13 @@ impl MirrorDriver {
         machine: &Machine<S>,
         slots: &SlotSet,
     ) -> Option<(SlotEpochs, u64, u64)> {
-        let own = machine.own_mirror()?;
-        let carried = self.carried.as_ref().filter(|carried| carried.own == own)?;
-        let (sequence, position) = carried.safe.filter(|safe| safe.0 >= carried.whole_since)?;
-        debug_assert!(sequence < carried.sequence);
-        let alike = slots.runs().flat_map(|run| run.cut(|slot| carried.whole.run_at(slot).0));
-        let whole = alike.filter_map(|run| Some((run, *carried.whole.get(run.first)?)));
-        Some((SlotEpochs::of_runs(whole), own.number, position))
+        let transfer = self.current(machine)?;
+        let complete = &transfer.source.complete;
+        let safe = transfer.safe.filter(|safe| safe.sequence >= transfer.source.complete_since)?;
+        debug_assert!(safe.sequence < transfer.sender.chunks());
+        let alike = slots.runs().flat_map(|run| run.cut(|slot| complete.run_at(slot).0));
+        let complete = alike.filter_map(|run| Some((run, *complete.get(run.first)?)));
+        Some((SlotEpochs::of_runs(complete), transfer.own.number, safe.revision))
     }
 
     /// How far the mirror has come.
@@ -358,95 +252,133 @@ impl MirrorDriver {
         now: Duration,
     ) -> Option<Progress> {
         let own = machine.own_mirror()?;
-        let carried = self.carried.as_ref().filter(|carried| carried.own == own);
-        let whole = carried.map_or(0, |carried| carried.whole.len());
-        let is_in_step = carried.is_some_and(|carried| carried.is_in_step(machine));
-        let behind = match carried {
-            _ if is_in_step => 0,
-            Some(carried) => {
-                machine.revision().0.saturating_sub(machine.mirror_told(&carried.known))
-            }
-            None => machine.revision().0.saturating_sub(own.number),
+        let revision = machine.revision().0;
+        let Some(transfer) = self.current(machine) else {
+            let behind = revision.saturating_sub(own.number);
+            let (to, in_step_ago) = (own.to, None);
+            return Some(Progress { to, holds: 0, whole: 0, behind, in_step_ago, sent_bytes: 0 });
         };
-        let in_step = self.in_step(machine);
+        let is_caught_up = transfer.is_caught_up(machine);
+        let behind = revision.saturating_sub(machine.mirror_told(&transfer.acknowledged));
+        let ago = transfer.caught_up.map(|at| now.saturating_sub(at));
         Some(Progress {
             to: own.to,
-            holds: carried.map_or(0, |carried| carried.held.len() as u32),
-            whole: whole as u32,
-            behind,
-            in_step_ago: match is_in_step {
-                true => Some(Duration::ZERO),
-                false => in_step.map(|at| now.saturating_sub(at)),
-            },
-            sent_bytes: carried.map_or(0, |carried| carried.bytes),
+            holds: transfer.source.held.len() as u32,
+            whole: transfer.source.complete.len() as u32,
+            behind: if is_caught_up { 0 } else { behind },
+            in_step_ago: if is_caught_up { Some(Duration::ZERO) } else { ago },
+            sent_bytes: transfer.sender.sent_bytes(),
         })
     }
 }
 
-impl Carried {
-    fn new(own: OwnMirror, now: Duration) -> Carried {
-        Carried {
+impl Transfer {
+    fn new(own: OwnMirror, now: Duration) -> Transfer {
+        Transfer {
             own,
-            stage: Stage::Ask,
-            sequence: 0,
-            unanswered: 0,
-            lacks: false,
-            told: Told::default(),
-            known: Told::default(),
-            held: BySlot::default(),
-            held_set: SlotSet::default(),
-            whole: BySlot::default(),
-            queue: VecDeque::new(),
-            at: None,
-            copied: Vec::new(),
-            gone: SlotSet::default(),
-            not_before: now,
-            next_piece: now,
-            last_piece: now,
+            sender: Sender::new(now),
+            source: Source { last_chunk: now, ..Source::default() },
+            acknowledged: Told::default(),
             last_cursor: now,
-            bytes: 0,
-            in_step: None,
-            whole_since: 0,
+            caught_up: None,
             safe: None,
         }
     }
 
-    /// The backup has reported what it has.
-    fn go_on_from<S: State>(
+    /// Sends chunks, and has the cursors follow.
+    fn send<S: State>(
         &mut self,
-        pieces: u64,
-        resume: &[u8],
-        whole: &SlotEpochs,
         machine: &Machine<S>,
+        from: SiteId,
+        bytes_per_s_max: u64,
+        out: &mut Outbox<'_>,
     ) {
-        self.stage = Stage::Telling;
-        (self.whole_since, self.safe) = (pieces, None);
-        self.sequence = pieces;
-        self.unanswered = 0;
-        self.lacks = false;
-        self.told = Told::decode(resume).filter(|_| pieces > 0).unwrap_or_default();
-        self.known = self.told.clone();
-        self.whole = whole.runs().collect();
-        (self.queue, self.at) = (VecDeque::new(), None);
-        (self.copied, self.gone, self.held) = (Vec::new(), SlotSet::default(), BySlot::default());
-        self.held_set = SlotSet::default();
-        self.follow(machine, &SlotSet::all());
+        let (now, own, source) = (out.now, self.own, &mut self.source);
+        let sent = self.sender.send(out, bytes_per_s_max, |sequence| {
+            let Some((step, bytes, is_all)) = source.chunk(sequence, machine, now)? else {
+                return Ok(None);
+            };
+            let caught_up = CaughtUp { sequence, at: now, revision: machine.revision().0 };
+            Ok(Some(Chunk {
+                command: Command::Global(GlobalCommand::Mirror { from, number: own.number, step }),
+                bytes,
+                mark: is_all.then_some(caught_up),
+                pause: if is_all { PAUSE } else { Duration::ZERO },
+            }))
+        });
+        match sent {
+            Ok(true) => self.sender.pause_until(now + PAUSE),
+            Ok(false) => return,
+            Err(stopped) if must_begin_anew(&stopped) => {
+                self.sender.wait_until(now + TIMEOUT);
+                let anew = Command::Global(GlobalCommand::SetMirror { to: Some(own.to) });
+                return out.effects.push(Effect::Propose(anew));
+            }
+            Err(stopped) => return out.effects.push(Effect::Fail(stopped.to_string())),
+        }
+        if self.sender.is_acknowledged() {
+            self.acknowledged = self.source.sent.clone();
+            self.caught_up = Some(now);
+        }
+        if self.last_cursor + CURSOR_PAUSE > now && !self.is_far(machine) {
+            return;
+        }
+        self.last_cursor = now;
+        for (&keyspace, &position) in &self.acknowledged.changes {
+            if machine.mirror_cursor(keyspace).is_some_and(|at| at < position) {
+                let (name, position) = (CURSOR.to_owned(), Revision(position));
+                let set = Command::SetCursor { name, keyspace, position };
+                out.effects.push(Effect::Propose(set));
+            }
+        }
+    }
+
+    fn is_caught_up<S: State>(&self, machine: &Machine<S>) -> bool {
+        let (sender, source) = (&self.sender, &self.source);
+        let has_all = |told| machine.mirror_told(told) >= machine.revision().0;
+        let has_all =
+            has_all(&self.acknowledged) || sender.is_acknowledged() && has_all(&source.sent);
+        let is_complete = source.queue.is_empty() && source.copied.is_empty();
+        sender.is_sending() && has_all && is_complete
+    }
+
+    fn is_far<S: State>(&self, machine: &Machine<S>) -> bool {
+        let far = |(keyspace, position): (&KeyspaceId, &u64)| {
+            machine.mirror_cursor(*keyspace).is_some_and(|at| at + CURSOR_STEP <= *position)
+        };
+        self.acknowledged.changes.iter().any(far)
+    }
+}
+
+impl Source {
+    /// What the backup has reported: everything up to there, of slots that are complete.
+    fn resume<S: State>(
+        sent: Told,
+        chunks: u64,
+        complete: &SlotEpochs,
+        machine: &Machine<S>,
+        last_chunk: Duration,
+    ) -> Source {
+        let (complete, complete_since) = (complete.runs().collect(), chunks);
+        let mut source = Source { sent, complete, complete_since, last_chunk, ..Source::default() };
+        source.follow(machine, &SlotSet::all());
         // What the backup has of slots that this site does not hold, or holds anew.
-        let held = &self.held;
+        let held = &source.held;
         let alike = |(run, epoch): (SlotRun, &Epoch)| {
             let epoch = *epoch;
             let alike = run.cut(|slot| held.run_at(slot).0);
             alike.filter(move |run| held.get(run.first) != Some(&epoch))
         };
-        let old: Vec<SlotRun> = self.whole.runs().flat_map(alike).collect();
+        let old: Vec<SlotRun> = source.complete.runs().flat_map(alike).collect();
         for run in old {
-            self.whole.set(run, None);
-            self.gone.insert_run(run);
-            if self.held.contains(run.first) {
+            source.complete.set(run, None);
+            source.gone.insert_run(run);
+            if source.held.contains(run.first) {
                 // It was not queued, as the backup has it; at another epoch, though.
-                self.queue.extend(run.slots());
+                source.queue.extend(run.slots());
             }
         }
+        source
     }
 
     /// Follows which of these slots are held; of all others that is known.
@@ -477,39 +409,27 @@ impl Carried {
             self.at = None;
         }
         if !gone.is_empty() {
-            gone.runs().for_each(|run| self.whole.set(run, None));
+            gone.runs().for_each(|run| self.complete.set(run, None));
             self.copied.retain(|slot| !gone.contains(*slot));
             self.queue.retain(|slot| !gone.contains(*slot));
             gone.runs().for_each(|run| self.gone.insert_run(run));
         }
-        let whole = &self.whole;
-        let new = new.into_iter().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
-        let new = new.filter(|run| !whole.contains(run.first));
+        let complete = &self.complete;
+        let new = new.into_iter().flat_map(|run| run.cut(|slot| complete.run_at(slot).0));
+        let new = new.filter(|run| !complete.contains(run.first));
         self.queue.extend(new.flat_map(SlotRun::slots));
     }
 
-    fn is_in_step<S: State>(&self, machine: &Machine<S>) -> bool {
-        let told = |told| machine.mirror_told(told) >= machine.revision().0;
-        let is_told = told(&self.known) || self.unanswered == 0 && told(&self.told);
-        self.stage == Stage::Telling && is_told && self.queue.is_empty() && self.copied.is_empty()
-    }
-
-    fn is_far<S: State>(&self, machine: &Machine<S>) -> bool {
-        let far = |(keyspace, position): (&KeyspaceId, &u64)| {
-            machine.mirror_cursor(*keyspace).is_some_and(|at| at + CURSOR_STEP <= *position)
-        };
-        self.known.changes.iter().any(far)
-    }
-
-    /// The next piece, how long it is, and whether the mirror is in step after it. `None`: there is
+    /// The next chunk, how long it is, and whether the mirror is caught up after it. `None`: there is
     /// nothing to send now.
-    fn piece<S: State>(
+    fn chunk<S: State>(
         &mut self,
+        sequence: u64,
         machine: &Machine<S>,
         now: Duration,
-    ) -> Result<Option<(Mirroring, usize, bool)>, crate::site::machine::Stopped> {
+    ) -> Result<Option<(Mirroring, usize, bool)>, Stopped> {
         let mut gathered = Gathered::default();
-        let mut told = self.told.clone();
+        let mut sent = self.sent.clone();
         let mut copied = Vec::new();
         let mut at = self.at.clone();
         for slot in &self.queue {
@@ -522,47 +442,46 @@ impl Carried {
             }
             copied.push(*slot);
         }
-        // A piece with a very large record has no room for another.
+        // A chunk with a very large record has no room for another.
         let has_room = gathered.bytes <= 2 * limits::MOVE_PIECE_BYTES_MAX;
         let is_all =
-            has_room && machine.tell_changes_of(&self.held_set, &mut told, &mut gathered)?;
+            has_room && machine.tell_changes_of(&self.held_set, &mut sent, &mut gathered)?;
         let is_new = !gathered.items.is_empty()
             || !self.gone.is_empty()
             || !copied.is_empty()
             || !self.copied.is_empty()
             || !is_all;
-        if !is_new && self.last_piece + NOTHING_NEW > now {
-            self.told = told;
+        self.sent = sent;
+        if !is_new && self.last_chunk + NOTHING_NEW > now {
             return Ok(None);
         }
-        self.told = told;
-        self.at = at;
+        (self.at, self.last_chunk) = (at, now);
         self.queue.drain(..copied.len());
         self.copied.append(&mut copied);
+        let mut changes_complete = !self.gone.is_empty();
         let reached = is_all.then(|| {
             let epoch = |slot: Slot| Some((slot, *self.held.get(slot)?));
-            let whole: Vec<_> = self.copied.drain(..).filter_map(epoch).collect();
-            self.whole.extend(whole.iter().copied());
+            let complete: Vec<_> = self.copied.drain(..).filter_map(epoch).collect();
+            self.complete.extend(complete.iter().copied());
+            changes_complete |= !complete.is_empty();
             Reached {
                 revision: machine.revision(),
                 log_time_ms: 0,
-                whole: SlotEpochs::gather(whole),
+                whole: SlotEpochs::gather(complete),
                 holds: self.held.len() as u32,
             }
         });
+        if changes_complete {
+            self.complete_since = sequence;
+        }
         machine.say_time(&mut gathered.items);
-        let piece = Mirroring::Piece {
-            sequence: self.sequence,
-            resume: self.told.encode(),
+        let step = Mirroring::Piece {
+            sequence,
+            resume: self.sent.encode(),
             gone: std::mem::take(&mut self.gone),
             items: gathered.items,
             reached,
         };
-        let Mirroring::Piece { gone, reached, .. } = &piece else { unreachable!("it is a piece") };
-        if !gone.is_empty() || reached.as_ref().is_some_and(|one| !one.whole.0.is_empty()) {
-            self.whole_since = self.sequence;
-        }
-        self.sequence += 1;
-        Ok(Some((piece, gathered.bytes, is_all && self.queue.is_empty())))
+        Ok(Some((step, gathered.bytes, is_all && self.queue.is_empty())))
     }
 }

@@ -289,7 +289,9 @@ mod tests {
     use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
-        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal, Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term, TermBegan, TermIds,
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal,
+        Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term,
+        TermBegan, TermIds,
     };
 
     fn registry(backups: Backups) -> Registry {

@@ -70,8 +70,9 @@ mod tests {
     use super::super::{decode_registrar, encode_registrar};
     use super::super::{decode_reply, decode_request, encode_reply, encode_request};
     use model::{
-        Answer, BackupChoice, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId, Kept, KeyspaceSpec,
-        RegistrarAnswer, RegistrarStep, Registry, RegistryChange, Request, RequestId, SiteId, Term,
+        Answer, BackupChoice, Ballot, Body, ClientId, Command, DeploymentCommand, DeploymentId,
+        Kept, KeyspaceSpec, RegistrarAnswer, RegistrarStep, Registry, RegistryChange, Request,
+        RequestId, SiteId, Term,
     };
 
     fn ballot() -> Ballot {

@@ -1,0 +1,20 @@
+//! A stream: a snapshot and the changes behind it, from one site to another, in chunks.
+//!
+//! A stream outlives the leaders of both sites. The destination counts in its state the chunks that it
+//! has taken in, beside the position that came with the last one. A new leader of the source begins
+//! by asking for both, and goes on from there:
+//!
+//! ```text
+//! source                                  destination
+//!              ── begin ────────────────▶ numbers chunks anew
+//!              ◀─ has n chunks, up to here
+//!              ── chunk n, n + 1, … ────▶ takes each in its order, once
+//!              ◀─ has n + 1, n + 2, … ──
+//! ```
+//!
+//! - [`sender`]: the window of chunks without an acknowledgement, gaps, the throttle, timeouts.
+//!
+//! Left out: what is in a chunk, and which command carries it, is the affair of a stream's user
+//! ([`crate::global::handover`], [`crate::global::mirroring`]).
+
+pub(crate) mod sender;
