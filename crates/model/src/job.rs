@@ -15,17 +15,23 @@ pub enum JobName {
     Register,
     /// Serves slots again that are frozen for a site which has left.
     Reclaim,
+    /// Asks the owners of slots whether copies may go.
+    Release,
+    /// Has others take over from a lost site.
+    Failover,
 }
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 6] = [
+    pub const ALL: [JobName; 8] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
         JobName::Leave,
         JobName::Register,
         JobName::Reclaim,
+        JobName::Release,
+        JobName::Failover,
     ];
 
     /// As people write it.
@@ -37,15 +43,17 @@ impl JobName {
             JobName::Leave => "leave",
             JobName::Register => "register",
             JobName::Reclaim => "reclaim",
+            JobName::Release => "release",
+            JobName::Failover => "failover",
         }
     }
 
     /// The unit of what is left to do; empty: it is not known how much is left.
     pub fn unit(self) -> &'static str {
         match self {
-            JobName::Handover | JobName::Reclaim => "slots",
+            JobName::Handover | JobName::Reclaim | JobName::Release => "slots",
             JobName::Mirror => "revisions",
-            JobName::Leave => "sites",
+            JobName::Leave | JobName::Failover => "sites",
             JobName::Balance | JobName::Register => "",
         }
     }
@@ -61,6 +69,8 @@ impl JobName {
                 "registers slots that an operator has moved, so that lookups find them"
             }
             JobName::Reclaim => "serves slots again that are frozen for a site which has left",
+            JobName::Release => "asks the owners of slots whether copies here may go",
+            JobName::Failover => "has other sites take over from a lost one, as an operator asks",
         }
     }
 }

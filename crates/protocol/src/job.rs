@@ -12,16 +12,23 @@
 //! | leave | has a site that owns nothing any more leave its deployment (`site::leaving`) |
 //! | register | registers slots that are not at home (`site::registering`) |
 //! | reclaim | serves slots again that are frozen for a site which has left (`site::stranded`) |
+//! | release | asks the owners of slots whether copies may go (`site::release`) |
+//! | failover | has others take over from a lost site ([`crate::global::failover`]) |
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
-//! how an effect is performed. A job reads no clock, and changes nothing but itself.
+//! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
+//! the registry ([`crate::deployment::registry::Driver`]) is no job: its work is requests, which go with their
+//! origins to the next leader when this one is lost, and jobs themselves wait for it, so that it has no pause.
 
 use crate::global::homes::Homes;
-use crate::site::Reach;
 use crate::site::machine::Machine;
-use model::{Answer, ClientId, Command, Failure, RegistryChange, SiteId, SlotEpochs, limits};
+use crate::site::{Backups, Origin, Reach, Versions};
+use model::{
+    Answer, ClientId, Command, Failure, RegistryChange, RequestId, SiteId, SlotEpochs, limits,
+};
 use std::time::Duration;
 use storage::state::State;
+use wire::across::AcrossSay;
 
 /// What a job wants done.
 #[derive(Debug)]
@@ -31,8 +38,22 @@ pub(crate) enum Effect {
     /// A command of a site, this one perhaps. The answer comes back under `id`; `None`: it does not
     /// matter. It is unknown after `patience`.
     Ask { id: Option<u64>, to: SiteId, command: Command, patience: Duration },
-    /// A change of the registry. Its outcome shows there.
-    Change { change: RegistryChange, patience: Duration },
+    /// A message to a site, this one perhaps. `awaited`: its silence is counted.
+    Send { to: SiteId, say: AcrossSay, awaited: bool },
+    /// A site is called; its answer shows in [`View::reach`].
+    Call(SiteId),
+    /// A change of the registry, under the number of an operator's command if it has one. Its outcome
+    /// shows in the registry, and comes back under `id` if there is one.
+    Change {
+        id: Option<u64>,
+        change: RegistryChange,
+        request: Option<RequestId>,
+        patience: Duration,
+    },
+    /// The registry goes on without these sites, which are lost.
+    Recover { without: Vec<SiteId> },
+    /// The outcome of a request, for its origin.
+    Settle(Origin, Result<Answer, Failure>),
     /// Another site serves these slots: what waits for them need not wait for the state to say so.
     Owned { slots: SlotEpochs, by: SiteId },
     /// The state cannot be read: the node ends.
@@ -43,6 +64,11 @@ impl Effect {
     /// A command of a site, with the patience of a client's request.
     pub(crate) fn ask(id: u64, to: SiteId, command: Command) -> Effect {
         Effect::Ask { id: Some(id), to, command, patience: limits::REQUEST_DEADLINE }
+    }
+
+    /// A change of the registry of this site's own.
+    pub(crate) fn change(change: RegistryChange, patience: Duration) -> Effect {
+        Effect::Change { id: None, change, request: None, patience }
     }
 }
 
@@ -65,8 +91,15 @@ pub(crate) struct View<'a, S: State> {
     pub(crate) homes: &'a Homes,
     /// Which other sites answer.
     pub(crate) reach: &'a Reach,
+    /// The versions of the registry that other sites have.
+    pub(crate) versions: &'a Versions,
     /// The site that is to keep this one's mirror.
     pub(crate) backup: Option<SiteId>,
+    /// What originals have reported of their mirrors.
+    pub(crate) backups: &'a Backups,
+    /// Log time and the wall clock, milliseconds.
+    pub(crate) log_now_ms: u64,
+    pub(crate) wall_ms: u64,
     /// This process, among those that number requests.
     pub(crate) client: ClientId,
     /// Whether this node leads.

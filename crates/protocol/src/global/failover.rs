@@ -14,34 +14,27 @@
 //! end when the failover is called off. A leader that finds an open failover without progress calls
 //! it off.
 
+mod closing;
+
 use super::ownership::trial::{Bug, Planted};
 use super::ownership::{Found, Report};
+use crate::job::{Effect, Job, Progress, View};
 use crate::site::Origin;
+use closing::Closing;
 use model::{
     Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Inventory, Loss, Refusal,
     Registry, RegistryChange, RegistryError, RequestId, Revision, SiteId, Slot, SlotCopy, Taken,
+    limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use storage::state::State;
 
 /// How long sites that are called have to answer.
 const CALL: Duration = Duration::from_millis(1_500);
 
 /// How many may wait for one failover.
 const WAITING_MAX: usize = 64;
-
-/// What is to be done for it.
-#[derive(Debug)]
-pub(crate) enum Effect {
-    /// A site is called; its answer shows in [`View::heard_since`].
-    Call(SiteId),
-    /// A command of another site, or of this one; the answer comes back under this number.
-    Ask { id: u64, to: SiteId, command: Command },
-    /// A change of the registry, under the operator's number if it has one; 0: whatever comes of it.
-    Change { id: u64, change: RegistryChange, request: Option<RequestId> },
-    /// The outcome, for the origin of the request.
-    Settle(Origin, Result<Answer, Failure>),
-}
 
 #[derive(Debug)]
 enum Stage {
@@ -95,14 +88,12 @@ pub(crate) struct Wanted {
 }
 
 /// What a step reads of the site.
-pub(crate) struct View<'a> {
+pub(crate) struct Sight<'a> {
     pub(crate) now: Duration,
     pub(crate) own: SiteId,
     pub(crate) registry: &'a Registry,
     /// When this site's copies of the lost one were last caught up, ms since 1970.
     pub(crate) in_step_ms: u64,
-    /// A bug to be found.
-    pub(crate) planted: Planted,
     /// Whether a message of a site has come since then.
     pub(crate) heard_since: &'a dyn Fn(SiteId, Duration) -> bool,
 }
@@ -113,11 +104,77 @@ pub(crate) struct FailoverJobs {
     under_way: BTreeMap<SiteId, Failover>,
     asked: BTreeMap<u64, (SiteId, SiteId)>,
     last_id: u64,
+    closing: Closing,
+    /// A bug to be found.
+    planted: Planted,
+}
+
+impl<S: State> Job<S> for FailoverJobs {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let mut effects = self.poll_paused(view);
+        effects.extend(self.closing.poll(view, self.planted));
+        effects
+    }
+
+    /// Operators wait for those that are under way.
+    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let under_way: Vec<SiteId> = self.under_way.keys().copied().collect();
+        let advance = |lost| with_sight(view, lost, |sight| self.advance(lost, sight));
+        under_way.into_iter().flat_map(advance).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        let Some((lost, _)) = self.asked.get(&id) else { return Vec::new() };
+        with_sight(view, *lost, |sight| self.take_answer(id, outcome, sight))
+    }
+
+    /// This node leads no more: its operators retry at the next leader.
+    fn stop(&mut self) -> Vec<Effect> {
+        self.asked.clear();
+        self.closing.stop();
+        let why = "the leader that saw to the failover was lost; `portolan site list` shows what came of it";
+        let all = std::mem::take(&mut self.under_way).into_values();
+        let origins = all.flat_map(|one| one.origins);
+        origins.map(|origin| Effect::Settle(origin, Err(Failure::Unknown { why }))).collect()
+    }
+
+    fn progress(&self, _view: &View<'_, S>) -> Progress {
+        Progress { left: self.under_way.len() as u64, sent_bytes: 0 }
+    }
+}
+
+fn with_sight<S: State>(
+    view: &View<'_, S>,
+    lost: SiteId,
+    act: impl FnOnce(&Sight<'_>) -> Vec<Effect>,
+) -> Vec<Effect> {
+    let Some(member) = view.machine.membership() else { return Vec::new() };
+    act(&Sight {
+        now: view.now,
+        own: member.own,
+        registry: &member.registry,
+        in_step_ms: view.backups.in_step_ms(lost, view.machine, view.log_now_ms, view.wall_ms),
+        heard_since: &|site, since| view.reach.is_heard_since(site, since),
+    })
 }
 
 impl FailoverJobs {
-    /// An operator asks.
-    pub(crate) fn want(&mut self, wanted: Wanted, view: &View<'_>) -> Vec<Effect> {
+    /// None yet.
+    pub(crate) fn new(planted: Planted) -> FailoverJobs {
+        FailoverJobs { planted, ..FailoverJobs::default() }
+    }
+
+    /// A request of an operator.
+    pub(crate) fn request<S: State>(&mut self, wanted: Wanted, view: &View<'_, S>) -> Vec<Effect> {
+        with_sight(view, wanted.lost, |sight| self.want(wanted, sight))
+    }
+
+    pub(crate) fn want(&mut self, wanted: Wanted, view: &Sight<'_>) -> Vec<Effect> {
         let Wanted { origin, lost, by, without, accept, told, id: request, deadline } = wanted;
         let decided = view.registry.failovers.decided.iter().rfind(|one| one.lost == lost);
         if let Some(known) = request.and_then(|id| view.registry.outcome(id)) {
@@ -154,13 +211,8 @@ impl FailoverJobs {
         calls
     }
 
-    /// The lost sites with a failover under way.
-    pub(crate) fn lost_sites(&self) -> Vec<SiteId> {
-        self.under_way.keys().copied().collect()
-    }
-
     /// Goes on with one.
-    pub(crate) fn poll(&mut self, lost: SiteId, view: &View<'_>) -> Vec<Effect> {
+    pub(crate) fn advance(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         if one.deadline <= view.now {
             let failure = match one.stage {
@@ -194,7 +246,7 @@ impl FailoverJobs {
     }
 
     /// Asks every site that is not fenced, or would not be, what it has.
-    fn gather(&mut self, lost: SiteId, opened: Option<Ballot>, view: &View<'_>) -> Vec<Effect> {
+    fn gather(&mut self, lost: SiteId, opened: Option<Ballot>, view: &Sight<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let is_silent = |site: &SiteId| opened.is_none() && one.loss.silent.contains(site);
         let missing: BTreeSet<SiteId> =
@@ -205,7 +257,7 @@ impl FailoverJobs {
             let registry = Box::new(view.registry.clone());
             let command =
                 Command::Global(GlobalCommand::Inventory { registry, lost, failover: opened });
-            effects.push(Effect::Ask { id: self.next_id(lost, site), to: site, command });
+            effects.push(Effect::ask(self.next_id(lost, site), site, command));
         }
         effects
     }
@@ -216,17 +268,12 @@ impl FailoverJobs {
         self.last_id
     }
 
-    /// Which failover an answer is about.
-    pub(crate) fn lost_of(&self, id: u64) -> Option<SiteId> {
-        self.asked.get(&id).map(|(lost, _)| *lost)
-    }
-
     /// An answer has come.
-    pub(crate) fn answered(
+    pub(crate) fn take_answer(
         &mut self,
         id: u64,
         outcome: Result<Answer, Failure>,
-        view: &View<'_>,
+        view: &Sight<'_>,
     ) -> Vec<Effect> {
         let Some((lost, site)) = self.asked.remove(&id) else { return Vec::new() };
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
@@ -257,13 +304,13 @@ impl FailoverJobs {
     }
 
     /// The inventories of all sites that were asked are there.
-    fn gathered(&mut self, lost: SiteId, view: &View<'_>) -> Vec<Effect> {
+    fn gathered(&mut self, lost: SiteId, view: &Sight<'_>) -> Vec<Effect> {
         let Some(one) = self.under_way.get_mut(&lost) else { return Vec::new() };
         let Stage::Gathering { opened, told, .. } = &one.stage else { return Vec::new() };
         let opened = *opened;
         let has_left = |site| view.registry.has_left(site);
         let all_asked = one.without.is_empty();
-        let taken = plan(told, &mut one.loss, all_asked, has_left, view.planted);
+        let taken = plan(told, &mut one.loss, all_asked, has_left, self.planted);
         let Some(opened) = opened else {
             // What an earlier failover could not take, as the sites that have it were not asked, may be there.
             if taken.is_empty() && view.registry.is_lost(lost) {
@@ -282,8 +329,12 @@ impl FailoverJobs {
             }
             one.stage = Stage::Opening;
             let change = RegistryChange::OpenFailover { lost, without: one.without.clone() };
-            let id = self.next_id(lost, view.own);
-            return vec![Effect::Change { id, change, request: None }];
+            let open = change_under(self.next_id(lost, view.own), change, None);
+            // Of two sites the other one is lost, with it the registrars' majority: the registry goes on
+            // without it first.
+            let recover = || Effect::Recover { without: vec![lost] };
+            let recover = needs_recovery(view.registry, lost).then(recover);
+            return recover.into_iter().chain([open]).collect();
         };
         if is_worse(&one.accepted, &by_slot(&taken)) {
             return self.end(lost, view, Err(failed(BackupError::Worse)));
@@ -291,15 +342,14 @@ impl FailoverJobs {
         one.stage = Stage::Deciding;
         let request = one.request;
         let change = RegistryChange::DecideFailover { opened, taken };
-        let id = self.next_id(lost, view.own);
-        vec![Effect::Change { id, change, request }]
+        vec![change_under(self.next_id(lost, view.own), change, request)]
     }
 
     /// It is over, one way or the other.
     fn end(
         &mut self,
         lost: SiteId,
-        view: &View<'_>,
+        view: &Sight<'_>,
         outcome: Result<Answer, Failure>,
     ) -> Vec<Effect> {
         let Some(one) = self.under_way.remove(&lost) else { return Vec::new() };
@@ -314,31 +364,32 @@ impl FailoverJobs {
         // The registry orders this and a decision that may be on its way.
         if let Some(open) = open.filter(|_| is_opened && outcome.is_err()) {
             let change = RegistryChange::CloseFailover(open.opened);
-            effects.push(Effect::Change { id: 0, change, request: None });
+            effects.push(Effect::change(change, limits::REQUEST_DEADLINE));
         }
         let each = one.origins.into_iter().map(|origin| Effect::Settle(origin, outcome.clone()));
         effects.extend(each);
         effects
     }
-
-    /// This node leads no more: its operators retry at the next leader.
-    pub(crate) fn drop_all(&mut self) -> Vec<Effect> {
-        self.asked.clear();
-        let why = "the leader that saw to the failover was lost; `portolan site list` shows what came of it";
-        let all = std::mem::take(&mut self.under_way).into_values();
-        let origins = all.flat_map(|one| one.origins);
-        origins.map(|origin| Effect::Settle(origin, Err(Failure::Unknown { why }))).collect()
-    }
 }
 
 /// The sites that are asked: all that are listed, but for those that are fenced.
 fn asked<'a>(
-    view: &'a View<'_>,
+    view: &'a Sight<'_>,
     lost: SiteId,
     without: &'a [SiteId],
 ) -> impl Iterator<Item = SiteId> + 'a {
     let all = view.registry.sites.iter().map(|site| site.id);
     all.filter(move |site| *site != lost && !without.contains(site))
+}
+
+fn change_under(id: u64, change: RegistryChange, request: Option<RequestId>) -> Effect {
+    Effect::Change { id: Some(id), change, request, patience: limits::REQUEST_DEADLINE }
+}
+
+/// Whether no change can be made before the registry goes on without a site.
+fn needs_recovery(registry: &Registry, lost: SiteId) -> bool {
+    let is_stuck = !registry.registrars.set.has_majority(|site| site != lost);
+    registry.sites.len() == 2 && (is_stuck || registry.is_of_before())
 }
 
 fn failed(error: BackupError) -> Failure {
@@ -573,7 +624,7 @@ mod tests {
 
     fn asked_of(effects: &[Effect], site: SiteId) -> u64 {
         let id = effects.iter().find_map(|effect| match effect {
-            Effect::Ask { id, to, .. } if *to == site => Some(*id),
+            Effect::Ask { id, to, .. } if *to == site => *id,
             _ => None,
         });
         id.unwrap()
@@ -598,13 +649,12 @@ mod tests {
             id: None,
         };
         let heard_since = |site: SiteId, _| site != LOST;
-        let view = |registry, now| View {
+        let view = |registry, now| Sight {
             now,
             own: B,
             registry,
             in_step_ms: 0,
             heard_since: &heard_since,
-            planted: Planted::none(),
         };
         let told = |inventory: &Inventory| Ok(Answer::Inventory(Box::new(inventory.clone())));
         let before = Inventory {
@@ -615,30 +665,34 @@ mod tests {
         // The first one ends before C has answered.
         jobs.want(wanted(false, now), &view(&registry, now));
         now += 2 * second;
-        let effects = jobs.poll(LOST, &view(&registry, now));
+        let effects = jobs.advance(LOST, &view(&registry, now));
         let late = asked_of(&effects, C);
         now += 10 * second;
-        jobs.poll(LOST, &view(&registry, now));
-        assert!(jobs.lost_sites().is_empty());
+        jobs.advance(LOST, &view(&registry, now));
+        assert!(jobs.under_way.is_empty());
         // The second one gets as far as its inventories.
         jobs.want(wanted(true, now), &view(&registry, now));
         now += 2 * second;
-        let effects = jobs.poll(LOST, &view(&registry, now));
+        let effects = jobs.advance(LOST, &view(&registry, now));
         for site in [B, C] {
             let id = asked_of(&effects, site);
-            let more = jobs.answered(id, told(&before), &view(&registry, now));
+            let more = jobs.take_answer(id, told(&before), &view(&registry, now));
             if let Some(effect) = more.into_iter().next() {
                 let Effect::Change { id, change, .. } = effect else { panic!("{effect:?}") };
                 let version = Ballot { round: 9, ..registry.version };
                 after.change_at(&change, version).unwrap();
                 after.version = version;
-                let effects = jobs.answered(id, Ok(Answer::Done(Revision(1))), &view(&after, now));
+                let effects = jobs.take_answer(
+                    id.unwrap(),
+                    Ok(Answer::Done(Revision(1))),
+                    &view(&after, now),
+                );
                 let own = asked_of(&effects, B);
                 asked_of(&effects, C);
-                assert!(jobs.answered(own, told(&before), &view(&after, now)).is_empty());
+                assert!(jobs.take_answer(own, told(&before), &view(&after, now)).is_empty());
                 // Meanwhile the lost site had handed its slots to C, which has not reported that
                 // yet.
-                let effects = jobs.answered(late, told(&before), &view(&after, now));
+                let effects = jobs.take_answer(late, told(&before), &view(&after, now));
                 assert!(effects.is_empty(), "decided without C's inventory: {effects:?}");
                 return;
             }
@@ -654,13 +708,12 @@ mod tests {
             let mut jobs = FailoverJobs::default();
             let (mut now, second) = (Duration::ZERO, Duration::from_secs(1));
             let heard_since = |site: SiteId, _| site != LOST;
-            let view = |now| View {
+            let view = |now| Sight {
                 now,
                 own: B,
                 registry: &registry,
                 in_step_ms: 0,
                 heard_since: &heard_since,
-                planted: Planted::none(),
             };
             let wanted = Wanted {
                 origin: Origin::Nobody,
@@ -674,7 +727,7 @@ mod tests {
             };
             jobs.want(wanted, &view(now));
             now += 2 * second;
-            let effects = jobs.poll(LOST, &view(now));
+            let effects = jobs.advance(LOST, &view(now));
             let inventory = Inventory {
                 owners: vec![(LOST, slots("0-16383", 2))],
                 copies: vec![mirror("0-16383", 2, position)],
@@ -683,7 +736,7 @@ mod tests {
             let mut last = Vec::new();
             for site in [B, C] {
                 let told = Ok(Answer::Inventory(Box::new(inventory.clone())));
-                last = jobs.answered(asked_of(&effects, site), told, &view(now));
+                last = jobs.take_answer(asked_of(&effects, site), told, &view(now));
             }
             last.pop().expect("an effect")
         };

@@ -415,6 +415,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.outputs.push_back(Output::SendAcross { site, node, message });
     }
 
+    /// Sends a message to some node of a site. One to this site is taken at once.
+    pub(super) fn say_to_site(&mut self, site: SiteId, say: AcrossSay) {
+        if self.machine.membership().is_some_and(|member| member.own == site) {
+            return self.take_say(site, self.options.node, say);
+        }
+        let nodes = self.nodes_of(site);
+        if let Some(node) = self.global.routing.node_of(site, &nodes) {
+            self.say_across(site, node, say);
+        }
+    }
+
     /// Sends what has gathered.
     pub(super) fn send_across(&mut self) {
         let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);

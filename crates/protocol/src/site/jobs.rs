@@ -8,14 +8,16 @@
 
 use super::balancing::Balancing;
 use super::leaving::Leaving;
-use super::raft::Role;
 use super::registering::Registering;
+use super::release::Release;
 use super::stranded::Stranded;
+use super::trial::of_rules;
 use super::{Origin, Site};
+use crate::global::failover::FailoverJobs;
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
 use crate::global::mirroring::MirrorDriver;
-use crate::job::{Effect, Job, View};
+use crate::job::{Effect, Job};
 use model::{Answer, Command, Failure, JobName, JobStatus, SiteId, SlotEpochs, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,6 +77,8 @@ pub(super) struct Jobs {
     leave: Leaving,
     register: Registering,
     reclaim: Stranded,
+    release: Release,
+    pub(super) failover: FailoverJobs,
 }
 
 impl Jobs {
@@ -87,6 +91,8 @@ impl Jobs {
             leave: Leaving::default(),
             register: Registering::default(),
             reclaim: Stranded::default(),
+            release: Release::default(),
+            failover: FailoverJobs::new(of_rules(options.planted)),
         }
     }
 
@@ -98,6 +104,8 @@ impl Jobs {
             JobName::Leave => &self.leave,
             JobName::Register => &self.register,
             JobName::Reclaim => &self.reclaim,
+            JobName::Release => &self.release,
+            JobName::Failover => &self.failover,
         }
     }
 
@@ -109,6 +117,8 @@ impl Jobs {
             JobName::Leave => &mut self.leave,
             JobName::Register => &mut self.register,
             JobName::Reclaim => &mut self.reclaim,
+            JobName::Release => &mut self.release,
+            JobName::Failover => &mut self.failover,
         }
     }
 
@@ -134,18 +144,23 @@ impl Jobs {
 /// What the jobs see of a site: its other fields, so that they can be borrowed beside it.
 macro_rules! view {
     ($site:expr) => {
-        View {
+        $crate::job::View {
             now: $site.now.monotonic,
             machine: &$site.machine,
             homes: &$site.global.homes,
             reach: &$site.deployment.reach,
+            versions: &$site.deployment.versions,
             backup: $site.global.backup,
+            backups: &$site.global.backups,
+            log_now_ms: $site.replica.log_clock.now_ms(),
+            wall_ms: $site.now.wall_ms,
             client: $site.options.client,
-            leads: $site.replica.raft.role() == Role::Leader,
+            leads: $site.leads(),
             disk_is_full: $site.replica.disk_full.is_some(),
         }
     };
 }
+pub(super) use view;
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// What the jobs do, at the leader; none elsewhere.
@@ -220,19 +235,39 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Performs what a job wants done, in order.
     pub(super) fn perform(&mut self, name: JobName, effects: Vec<Effect>) {
         for effect in effects {
-            if !matches!(effect, Effect::Owned { .. } | Effect::Fail(_)) {
+            let is_step = !matches!(
+                effect,
+                Effect::Owned { .. } | Effect::Fail(_) | Effect::Call(_) | Effect::Settle(..)
+            );
+            if is_step {
                 self.jobs.meter(name).step(self.now.monotonic);
             }
+            let now = self.now.monotonic;
+            let origin_of =
+                |id: Option<u64>| id.map_or(Origin::Nobody, |id| Origin::Job { job: name, id });
             match effect {
                 Effect::Propose(command) => self.propose(command),
                 Effect::Ask { id, to, command, patience } => {
-                    let origin = id.map_or(Origin::Nobody, |id| Origin::Job { job: name, id });
-                    self.take_at_site(origin, to, command, self.now.monotonic + patience);
+                    self.take_at_site(origin_of(id), to, command, now + patience);
                 }
-                Effect::Change { change, patience } => {
-                    let deadline = self.now.monotonic + patience;
-                    self.change_registry(Origin::Nobody, change, deadline);
+                Effect::Send { to, say, awaited } => {
+                    if awaited {
+                        self.deployment.reach.asked(to, now);
+                    }
+                    self.say_to_site(to, say);
                 }
+                Effect::Call(site) => self.ask_alive(site),
+                Effect::Change { id, change, request, patience } => {
+                    let (origin, deadline) = (origin_of(id), now + patience);
+                    match request {
+                        Some(_) => self.take_change(origin, change, request, deadline),
+                        None => self.change_registry(origin, change, deadline),
+                    }
+                }
+                Effect::Recover { without } => {
+                    self.recover_registry(without, now + limits::REQUEST_DEADLINE);
+                }
+                Effect::Settle(origin, outcome) => self.settle(vec![(origin, outcome)]),
                 Effect::Owned { slots, by } => self.slots_owned(&slots, by),
                 Effect::Fail(why) => self.fail(why),
             }

@@ -130,7 +130,7 @@ impl<S: State> Job<S> for Leaving {
                         true => RegistryChange::Remove(own),
                         false => RegistryChange::RemoveTo { site: own, receivers },
                     };
-                    effects.push(Effect::Change { change, patience: CHANGE_HAS });
+                    effects.push(Effect::change(change, CHANGE_HAS));
                 }
                 Next::HandOn(to, slots) => {
                     effects.push(self.begin_to_hand_on(view, own, to, slots))

@@ -94,6 +94,7 @@ use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
 use trial::{Bug, Planted, Rare};
+pub(crate) use versions::Versions;
 use wire::across::Across;
 use wire::peer::{self, Say};
 pub(crate) use writes::forgotten_is_unknown;
@@ -119,8 +120,6 @@ pub(crate) enum Origin {
     Routed { id: u64, in_doubt: bool },
     /// A job of this site's leader, under its number.
     Job { job: JobName, id: u64 },
-    /// A failover that this site drives.
-    Failover(u64),
     /// A change of the registry that this site makes: a step of a registrar.
     Registrar(u64),
     /// None: the site itself, or a request that was already answered as unknown.

@@ -59,7 +59,7 @@ impl Reach {
     }
 
     /// Whether a message of a site has come since then.
-    pub(super) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
+    pub(crate) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
         self.heard.get(&site).is_some_and(|at| *at >= since)
     }
 

@@ -372,7 +372,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(place) = able.iter().position(|site| *site == own) else { return };
         if place < missing || lacking >= OFFER_NEXT * (place - missing + 1) as u32 {
             let deadline = now + limits::REQUEST_DEADLINE;
-            self.change_registry(Origin::Nobody, RegistryChange::Registrar(own), deadline);
+            let change = RegistryChange::Registrar(own);
+            self.change_registry(Origin::Nobody, change, deadline);
         }
     }
 
@@ -520,14 +521,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Of two sites one is lost, and the other one is promoted: the registry goes on without it first.
-    pub(super) fn recover_for_promotion(&mut self, lost: SiteId, deadline: Duration) {
-        let Some(member) = self.machine.membership() else { return };
-        let registry = &member.registry;
-        let is_stuck = !registry.registrars.set.has_majority(|site| site != lost);
-        if registry.sites.len() == 2 && (is_stuck || registry.is_of_before()) {
-            self.want(Origin::Nobody, Work::Recover { without: vec![lost] }, deadline);
-        }
+    /// The registry goes on without lost sites.
+    pub(super) fn recover_registry(&mut self, without: Vec<SiteId>, deadline: Duration) {
+        self.want(Origin::Nobody, Work::Recover { without }, deadline);
     }
 }
 

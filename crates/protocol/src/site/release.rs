@@ -6,12 +6,13 @@
 //! whether that is enough. A site that does not own a slot any more answers with the owner. Nothing
 //! of this is kept: it is asked for again.
 
+use super::Site;
 use super::machine::tokens::Token;
 use super::stranded::stranded;
-use super::{Origin, Site};
+use crate::job::{Effect, Job, Progress, View};
 use model::{
     BackupChoice, Command, Epoch, GlobalCommand, SiteEntry, SiteId, Slot, SlotEpochs, SlotRun,
-    SlotSet, limits,
+    SlotSet,
 };
 use std::collections::BTreeMap;
 use storage::log::LogReader;
@@ -37,68 +38,65 @@ fn share(slots: &SlotSet, ended_at: Option<Slot>) -> Vec<Slot> {
     behind.chain(slots.iter().filter(is_before)).take(SLOTS_MAX).collect()
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+/// The asking side: which slots come next.
+#[derive(Debug, Default)]
+pub(super) struct Release {
+    /// The site to ask next about slots without a known owner.
+    turn: usize,
+    /// The last slots that others were asked about: of those with a copy here, and of frozen ones.
+    asked_to: Option<Slot>,
+    frozen_asked_to: Option<Slot>,
+}
+
+impl<S: State> Job<S> for Release {
     /// Asks owners whether copies here may go.
-    pub(super) fn ask_for_copies(&mut self) {
-        let Some(member) = self.machine.membership() else { return };
-        let own = member.own;
-        let is_leaving = member.registry.site(own).is_some_and(|site| site.leaving);
-        let frozen: BTreeMap<Slot, Epoch> =
-            stranded(&self.machine).into_values().flatten().collect();
-        if self.machine.unfed().is_empty() && frozen.is_empty()
-            || member.registry.failovers.open.is_some()
-        {
-            return;
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let machine = view.machine;
+        let Some(member) = machine.membership() else { return Vec::new() };
+        let (own, registry) = (member.own, &member.registry);
+        let is_leaving = registry.site(own).is_some_and(|site| site.leaving);
+        let frozen: BTreeMap<Slot, Epoch> = stranded(machine).into_values().flatten().collect();
+        let is_idle = machine.unfed().is_empty() && frozen.is_empty();
+        if is_idle || registry.failovers.open.is_some() {
+            return Vec::new();
         }
-        let others: Vec<SiteId> =
-            member.registry.sites.iter().map(|site| site.id).filter(|site| *site != own).collect();
-        self.global.backups.turn = self.global.backups.turn.wrapping_add(1);
-        let turn = others.get(self.global.backups.turn % others.len().max(1)).copied();
+        let others = registry.sites.iter().map(|site| site.id).filter(|site| *site != own);
+        let others: Vec<SiteId> = others.collect();
+        self.turn = self.turn.wrapping_add(1);
+        let turn = others.get(self.turn % others.len().max(1)).copied();
         let mut by_owner: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
-        let asked = share(self.machine.unfed(), self.global.backups.asked_to);
-        self.global.backups.asked_to = asked.last().copied();
-        let Some(member) = self.machine.membership() else { return };
+        let asked = share(machine.unfed(), self.asked_to);
+        self.asked_to = asked.last().copied();
         for slot in asked {
-            let Some(copy) = self.machine.copy_of(slot) else { continue };
-            let known = self.machine.holder(slot).map(|(site, _)| site);
-            let known = known.filter(|site| *site == own || member.registry.site(*site).is_some());
+            let Some(copy) = machine.copy_of(slot) else { continue };
+            let known = machine.holder(slot).map(|(site, _)| site);
+            let known = known.filter(|site| *site == own || registry.site(*site).is_some());
             if let Some(owner) = known.or(turn) {
                 by_owner.entry(owner).or_default().push((slot, copy.tag.epoch));
             }
         }
         // Their destination is gone: the asked site may have a record of the owner by now.
-        let asked = share(
-            &frozen.keys().copied().collect::<SlotSet>(),
-            self.global.backups.frozen_asked_to,
-        );
-        self.global.backups.frozen_asked_to = asked.last().copied();
-        for slot in asked {
-            if let Some(site) = turn {
-                by_owner.entry(site).or_default().push((slot, frozen[&slot]));
-            }
+        let asked = share(&frozen.keys().copied().collect(), self.frozen_asked_to);
+        self.frozen_asked_to = asked.last().copied();
+        if let Some(site) = turn.filter(|_| !asked.is_empty()) {
+            let asked = asked.into_iter().map(|slot| (slot, frozen[&slot]));
+            by_owner.entry(site).or_default().extend(asked);
         }
-        for (owner, slots) in by_owner {
-            let slots = SlotEpochs::gather(slots);
-            if owner != own && is_leaving {
-                // Whether it can be reached decides what becomes of its copies.
-                self.deployment.reach.asked(owner, self.now.monotonic);
-            }
-            if owner == own {
-                self.supersede_own(&slots.slots());
-                continue;
-            }
-            let slots = entry::encode_slots(&slots);
-            self.say_copies(owner, CopiesSay { slots, kind: ASKED, ..CopiesSay::default() });
-        }
+        let ask = |(to, slots): (SiteId, Vec<(Slot, Epoch)>)| {
+            let slots = entry::encode_slots(&SlotEpochs::gather(slots));
+            let say = AcrossSay::Copies(CopiesSay { slots, kind: ASKED, ..CopiesSay::default() });
+            // Whether an owner can be reached decides what becomes of the copies of a site that leaves.
+            Effect::Send { to, say, awaited: is_leaving && to != own }
+        };
+        by_owner.into_iter().map(ask).collect()
     }
 
-    fn say_copies(&mut self, site: SiteId, say: CopiesSay) {
-        let nodes = self.nodes_of(site);
-        if let Some(node) = self.global.routing.node_of(site, &nodes) {
-            self.say_across(site, node, AcrossSay::Copies(say));
-        }
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        Progress { left: view.machine.unfed().len() as u64, sent_bytes: 0 }
     }
+}
 
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Which of these slots this site owns and does not need other copies of.
     fn safe_slots(&self, asked: &SlotSet) -> Option<(SlotEpochs, u64, u64)> {
         let held = self.machine.tokens(asked.runs()).filter_map(|(run, token)| match token {
@@ -127,20 +125,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         is_off || is_alone || !self.options.mirrors || !self.machine.has_globals()
     }
 
-    fn supersede_own(&mut self, asked: &SlotSet) {
-        if let Some((slots, generation, position)) = self.safe_slots(asked)
-            && !slots.0.is_empty()
-        {
-            self.supersede(slots, generation, position);
-        }
-    }
-
-    fn supersede(&mut self, slots: SlotEpochs, generation: u64, position: u64) {
-        let command = Command::Global(GlobalCommand::Supersede { slots, generation, position });
-        let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-        self.take_write(Origin::Nobody, command, deadline);
-    }
-
     pub(super) fn take_copies(&mut self, site: SiteId, say: CopiesSay) {
         if !self.leads() {
             return;
@@ -152,7 +136,14 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         match say.kind {
             ASKED => self.answer_for_copies(site, &slots),
-            SAFE => self.supersede(slots, say.generation, say.position),
+            SAFE => {
+                let (generation, position) = (say.generation, say.position);
+                self.propose(Command::Global(GlobalCommand::Supersede {
+                    slots,
+                    generation,
+                    position,
+                }));
+            }
             // Who has left owns nothing any more, and its slots may be served again where they came from.
             OWNED if member.registry.has_left(SiteId(say.owner)) => {}
             OWNED => {
@@ -160,12 +151,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     |(slot, epoch): &(Slot, Epoch)| self.machine.token(*slot).epoch() < *epoch;
                 let slots = SlotEpochs::gather(slots.iter().filter(news));
                 if !slots.0.is_empty() {
-                    let command = Command::Global(GlobalCommand::Register {
+                    self.propose(Command::Global(GlobalCommand::Register {
                         holder: SiteId(say.owner),
                         slots,
-                    });
-                    let deadline = self.now.monotonic + limits::REQUEST_DEADLINE;
-                    self.take_write(Origin::Nobody, command, deadline);
+                    }));
                 }
             }
             _ => {}
@@ -178,7 +167,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             && !slots.0.is_empty()
         {
             let slots = entry::encode_slots(&slots);
-            self.say_copies(site, CopiesSay { slots, kind: SAFE, generation, position, owner: 0 });
+            let say = CopiesSay { slots, kind: SAFE, generation, position, owner: 0 };
+            self.say_to_site(site, AcrossSay::Copies(say));
         }
         let mut by_owner: BTreeMap<SiteId, Vec<(SlotRun, Epoch)>> = BTreeMap::new();
         for (slots, epoch) in asked.runs() {
@@ -192,7 +182,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for (owner, slots) in by_owner {
             let slots = entry::encode_slots(&SlotEpochs::of_runs(slots));
             let owner = owner.0;
-            self.say_copies(site, CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() });
+            let say = CopiesSay { slots, kind: OWNED, owner, ..CopiesSay::default() };
+            self.say_to_site(site, AcrossSay::Copies(say));
         }
     }
 }

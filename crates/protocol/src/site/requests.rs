@@ -466,7 +466,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     settled.extend(self.global.routing.came_back(id, in_doubt, outcome, now));
                 }
                 Origin::Job { job, id } => self.job_answered(job, id, outcome),
-                Origin::Failover(id) => self.failover_answered(id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),
                 // A tick that was refused or given up is proposed again when it is due.
                 Origin::Nobody => self.replica.tick_proposed = false,

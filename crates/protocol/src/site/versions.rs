@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Messages that wait for a newer registry, and the versions sent to and received from each site.
 #[derive(Debug, Default)]
-pub(super) struct Versions {
+pub(crate) struct Versions {
     /// In the order in which their waits end.
     ahead: VecDeque<Ahead>,
     ahead_bytes: usize,
@@ -95,7 +95,7 @@ impl Versions {
 
     /// Whether a site has reported a version, or a later one of its term. Those of later terms need
     /// not contain it.
-    pub(super) fn has(&self, site: SiteId, version: Ballot) -> bool {
+    pub(crate) fn has(&self, site: SiteId, version: Ballot) -> bool {
         let has = |known: &Ballot| known.term == version.term && *known >= version;
         self.known.get(&site).is_some_and(has)
     }

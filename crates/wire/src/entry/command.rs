@@ -244,6 +244,8 @@ code_enum!(JobName as "job" {
     4 => Leave,
     5 => Register,
     6 => Reclaim,
+    7 => Release,
+    8 => Failover,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -23,6 +23,7 @@ const ROOMS: &[Room] = &[
     ("global/ownership", &[]),
     ("global/ring", &[]),
     ("site/raft", &["site/lives", "site/trial"]),
+    ("stream", &["job"]),
 ];
 
 /// Every name that a room must not use, and every allowance that nothing uses.

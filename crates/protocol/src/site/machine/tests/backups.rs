@@ -5,7 +5,7 @@ mod late;
 use super::super::lineage::Whose;
 use super::super::tokens::Token;
 use super::*;
-use crate::global::failover::{Effect, FailoverJobs, View, Wanted};
+use crate::global::failover::{FailoverJobs, Sight, Wanted};
 use crate::global::mirroring::MirrorDriver;
 use crate::job::{Effect as JobEffect, Job as _, View as JobView};
 use crate::site::{Origin, Ticket};
@@ -149,36 +149,38 @@ impl Three {
         loop {
             self.now += Duration::from_secs(1);
             let registry = self.sites[&B].machine.registry().unwrap().clone();
-            let view = View {
+            let view = Sight {
                 now: self.now,
                 own: B,
                 registry: &registry,
                 in_step_ms: 5,
-                planted: crate::global::ownership::trial::Planted::none(),
                 heard_since: &heard_since,
             };
             let mut effects = match wanted.take() {
                 Some(wanted) => jobs.want(wanted, &view),
-                None => jobs.poll(A, &view),
+                None => jobs.advance(A, &view),
             };
             for (id, outcome) in answers.drain(..) {
-                effects.extend(jobs.answered(id, outcome, &view));
+                effects.extend(jobs.take_answer(id, outcome, &view));
             }
             for effect in effects {
                 match effect {
-                    Effect::Call(_) => {}
-                    Effect::Ask { id, to, command } => {
+                    JobEffect::Ask { id: Some(id), to, command, .. } => {
                         let outcome = self.at(to).run(command).map_err(Failure::Refused);
                         answers.push((id, outcome));
                     }
-                    Effect::Change { id, change, .. } => {
+                    JobEffect::Change { id, change, .. } => {
                         let outcome = self.change(B, &change).map_err(Failure::Refused);
-                        answers.push((id, outcome));
+                        answers.extend(id.map(|id| (id, outcome)));
                     }
-                    Effect::Settle(_, Ok(Answer::Loss(loss) | Answer::Foretold { loss, .. })) => {
+                    JobEffect::Settle(
+                        _,
+                        Ok(Answer::Loss(loss) | Answer::Foretold { loss, .. }),
+                    ) => {
                         return Ok(*loss);
                     }
-                    Effect::Settle(_, outcome) => return Err(outcome.unwrap_err()),
+                    JobEffect::Settle(_, outcome) => return Err(outcome.unwrap_err()),
+                    _ => {}
                 }
             }
         }

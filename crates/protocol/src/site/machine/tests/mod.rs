@@ -18,7 +18,7 @@ mod transactions;
 use super::records::Record;
 use super::{Committed, Machine, Stopped, tables};
 use crate::global::homes::Homes;
-use crate::site::Reach;
+use crate::site::{Backups, Reach, Versions};
 use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
     KeyspaceId, Query, Refusal, RequestId, Revision, SiteEntry, SiteId, SiteName, Write,
@@ -46,12 +46,18 @@ impl Site {
     fn view(&self, now: std::time::Duration) -> crate::job::View<'_, MemoryState> {
         static HOMES: LazyLock<Homes> = LazyLock::new(Homes::default);
         static REACH: LazyLock<Reach> = LazyLock::new(Reach::default);
+        static VERSIONS: LazyLock<Versions> = LazyLock::new(Versions::default);
+        static BACKUPS: LazyLock<Backups> = LazyLock::new(Backups::default);
         crate::job::View {
             now,
             machine: &self.machine,
             homes: &HOMES,
             reach: &REACH,
+            versions: &VERSIONS,
             backup: None,
+            backups: &BACKUPS,
+            log_now_ms: 0,
+            wall_ms: 0,
             client: model::ClientId(1),
             leads: true,
             disk_is_full: false,
