@@ -4,6 +4,7 @@
 //! them. The same cores run under `server` on real clocks and sockets, and under the lab in virtual
 //! time on one thread.
 
+mod admission;
 pub mod deployment;
 pub mod global;
 mod job;

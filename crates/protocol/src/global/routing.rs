@@ -19,6 +19,7 @@ mod told;
 use super::cache::{Asked, Copies};
 use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::straight::Routes;
+use crate::admission::{Arrival, Target};
 use crate::site::{Origin, forgotten_is_unknown};
 use model::{
     Body, ClientId, Epoch, Failure, KeyspaceId, NodeId, OperatorCommand, Query, ReadConsistency,
@@ -40,15 +41,6 @@ const REST_MAX: Duration = Duration::from_millis(500);
 
 /// The epoch of what is only guessed.
 pub(crate) const GUESSED: Epoch = Epoch::counted(0);
-
-/// The destination of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// The site that holds a slot.
-    Slot(Slot),
-    /// One site.
-    Site(SiteId),
-}
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +193,21 @@ impl Routing {
         Ok(self.last_id)
     }
 
+    /// Takes a request in whose slot was not here any more when it was carried out: it rests first.
+    #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
+    pub(crate) fn push_back(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        slot: Slot,
+        (deadline, now): (Duration, Duration),
+    ) -> Result<(), (Origin, Outcome)> {
+        let id = self.push(origin, body, Target::Slot(slot), deadline)?;
+        self.due.pop();
+        self.rest(id, now);
+        Ok(())
+    }
+
     // ---- where slots are -------------------------------------------------------------------------
 
     /// A fact about slots; what of it was news.
@@ -301,7 +308,7 @@ impl Routing {
     // ---- on the way ------------------------------------------------------------------------------
 
     /// The requests to look at now.
-    pub(crate) fn take_due(&mut self, now: Duration) -> Vec<(u64, Target)> {
+    pub(crate) fn take_due(&mut self, now: Duration) -> Vec<u64> {
         while let Some(&(until, id)) = self.resting.first()
             && until <= now
         {
@@ -309,11 +316,9 @@ impl Routing {
             self.due.push(id);
         }
         let due = std::mem::take(&mut self.due);
-        let target = |id: u64| {
-            let one = self.routed.get(&id)?;
-            matches!(one.at, At::Due | At::Resting(_)).then_some((id, one.target))
-        };
-        due.into_iter().filter_map(target).collect()
+        let at = |id: &u64| self.routed.get(id).map(|one| one.at);
+        let is_due = |id: &u64| matches!(at(id), Some(At::Due | At::Resting(_)));
+        due.into_iter().filter(is_due).collect()
     }
 
     /// When a request is due next.
@@ -560,7 +565,9 @@ impl Routing {
                     why: "its deadline passed before its slot's holder answered",
                 },
                 (_, Target::Slot(slot)) => Failure::Unreachable { slot },
-                (_, Target::Site(_)) => Failure::NotServing("the other site cannot be reached"),
+                (_, Target::Own | Target::Site(_)) => {
+                    Failure::NotServing("the other site cannot be reached")
+                }
             };
             settled.extend(self.settle(id, Err(failure)));
         }
@@ -588,6 +595,13 @@ impl Routing {
     /// How often a request came back without an answer.
     pub(crate) fn returns(&self, id: u64) -> u32 {
         self.routed.get(&id).map_or(0, |one| one.returns)
+    }
+
+    /// What admission looks at.
+    pub(crate) fn arrival(&self, id: u64) -> Option<Arrival> {
+        let one = self.routed.get(&id)?;
+        let arrival = Arrival::new(one.target, &one.body, one.origin.sender());
+        Some(Arrival { returns: one.returns, ..arrival })
     }
 
     /// The origin of a request.
@@ -644,7 +658,7 @@ mod tests {
         let origin = Origin::Client(Ticket(1));
         let target = Target::Site(AT.0);
         let id = routing.push(origin, Body::Write(command), target, DEADLINE).unwrap();
-        assert_eq!(routing.take_due(Duration::ZERO), [(id, target)]);
+        assert_eq!(routing.take_due(Duration::ZERO), [id]);
         assert!(routing.go_away(id, AT.0, AT.1, Duration::ZERO).is_some());
         routing
     }

@@ -30,10 +30,11 @@
 //! the end.
 
 use super::routing::{Outcome, PATIENCE};
+use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit, target_of};
 use crate::site::{ReadGate, Ticket};
 use model::{
-    Ballot, Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, NodeId, Query,
-    ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,
+    Ballot, Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, KeyspaceSpec, NodeId,
+    Query, ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,7 +97,7 @@ fn place(slot: Slot) -> usize {
 
 /// A read on its way.
 #[derive(Debug)]
-struct Asked {
+struct Sent {
     ticket: Ticket,
     request: Request,
     place: (SiteId, NodeId),
@@ -130,37 +131,73 @@ pub struct Moved {
 pub struct Straight {
     routes: Arc<Routes>,
     last_id: u64,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, Sent>,
     /// Reads that were answered so, and that came back, since the start.
     pub answered: u64,
     /// See above.
     pub came_back: u64,
 }
 
+/// What a front's thread sees of slots that other sites own: the nodes that answered for them last.
+struct AtFront<'a> {
+    catalog: &'a Catalog,
+    routes: &'a Routes,
+    right: Right<'a>,
+}
+
+impl Context for AtFront<'_> {
+    fn spec(&self, keyspace: KeyspaceId) -> Option<&KeyspaceSpec> {
+        self.catalog.by_id(keyspace).map(|keyspace| &keyspace.spec)
+    }
+
+    fn own_site(&self) -> Option<SiteId> {
+        None
+    }
+
+    fn serves(&self, _: Slot) -> bool {
+        // A read of a slot that is here and was not answered at once is the core's.
+        false
+    }
+
+    fn knows(&self, slot: Slot) -> bool {
+        self.routes.of(slot).is_some()
+    }
+
+    fn owner_elsewhere(&self, slot: Slot, _: u32) -> Option<SiteId> {
+        self.routes.of(slot).map(|(site, _)| site)
+    }
+
+    fn is_fenced(&self, _: SiteId) -> bool {
+        // No route leads to one: they are dropped with each version of the registry.
+        false
+    }
+
+    fn driver_of_failover(&self, _: SiteId, _: Option<SiteId>) -> Result<SiteId, Refusal> {
+        Err(Refusal::NoDeployment)
+    }
+
+    fn admit_read(&self, keyspace: KeyspaceId, consistency: ReadConsistency) -> Admission {
+        let lease_reads = || self.spec(keyspace).is_some_and(|spec| spec.lease_reads);
+        self.right.admit(consistency, lease_reads)
+    }
+}
+
 /// Where a request may go past the core, if it may.
-fn way_of(
-    request: &Request,
-    catalog: &Catalog,
-    routes: &Routes,
-    (gate, now): (ReadGate, Duration),
-) -> Option<(SiteId, NodeId)> {
-    let Body::Read { keyspace, query, consistency } = &request.body else { return None };
-    let Spread::One(slot) = query.spread() else { return None };
-    let route = routes.of(slot)?;
-    let spec = &catalog.by_id(*keyspace)?.spec;
-    let knows_all_of_its_site = match gate {
-        ReadGate::Open => true,
-        ReadGate::Lease(until) => spec.lease_reads && now < until,
-        ReadGate::Closed | ReadGate::Stale => false,
+fn way_of(request: &Request, context: &AtFront<'_>) -> Option<(SiteId, NodeId)> {
+    let body = &request.body;
+    let Body::Read { keyspace, consistency, .. } = body else { return None };
+    let Ok(target @ Target::Slot(slot)) = target_of(body, context) else { return None };
+    let Admission::At(site) = admit(&Arrival::new(target, body, Sender::Client), context) else {
+        return None;
     };
-    let may = spec.is_global()
-        && knows_all_of_its_site
-        && spec.cache == Cache::Off
+    let may = context.spec(*keyspace)?.cache == Cache::Off
         && !request.redirect
         // Its deadline is before the check whether the node is silent.
         && request.deadline_ms.is_none_or(|ms| Duration::from_millis(ms) > PATIENCE)
-        && *consistency == ReadConsistency::Linearizable;
-    may.then_some(route)
+        && *consistency == ReadConsistency::Linearizable
+        // This node is as current as its site: the answer needs no read index beside it.
+        && context.admit_read(*keyspace, *consistency) == Admission::Here;
+    context.routes.of(slot).filter(|route| may && route.0 == site)
 }
 
 impl Straight {
@@ -189,10 +226,12 @@ impl Straight {
         if !self.routes.has_any() || self.asked.len() + requests.len() > limits::ROUTED_MAX {
             return sent;
         }
+        let clock = || now;
+        let right = Right::of_gate(gate, &clock);
+        let context = AtFront { catalog, routes: &self.routes, right };
         let mut ways = Vec::with_capacity(requests.len());
         for call in requests.chunk_by(|a, b| is_same_call(a.0, b.0)) {
-            let of_call =
-                call.iter().map(|(_, request)| way_of(request, catalog, &self.routes, (gate, now)));
+            let of_call = call.iter().map(|(_, request)| way_of(request, &context));
             match of_call.collect::<Option<Vec<_>>>() {
                 Some(all) => ways.extend(all.into_iter().map(Some)),
                 None => ways.extend(call.iter().map(|_| None)),
@@ -222,7 +261,7 @@ impl Straight {
         self.last_id += 1;
         let id = self.last_id | STRAIGHT;
         let encoded = entry::encode_request(&request);
-        self.asked.insert(id, Asked { ticket, request, place, since: now });
+        self.asked.insert(id, Sent { ticket, request, place, since: now });
         ForwardedRequest { id, request: encoded, ..ForwardedRequest::default() }
     }
 
@@ -249,7 +288,7 @@ impl Straight {
         !answered.answers.is_empty() || ![0, node.0].contains(&answered.leader)
     }
 
-    fn settle(&mut self, now: Duration, asked: Asked, answer: AnswerAcross, came: &mut Vec<Came>) {
+    fn settle(&mut self, now: Duration, asked: Sent, answer: AnswerAcross, came: &mut Vec<Came>) {
         let holder = (SiteId(answer.holder), answer.known_epoch());
         match entry::decode_reply(answer.outcome) {
             Ok(Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
@@ -286,7 +325,7 @@ impl Straight {
         &mut self,
         now: Duration,
         came: &mut Vec<Came>,
-        is_wanted: impl Fn(&Asked) -> bool,
+        is_wanted: impl Fn(&Sent) -> bool,
     ) {
         let wanted = self.asked.iter().filter(|(_, asked)| is_wanted(asked));
         let wanted: Vec<u64> = wanted.map(|(id, _)| *id).collect();
@@ -297,8 +336,8 @@ impl Straight {
         }
     }
 
-    fn give_back(&mut self, now: Duration, asked: Asked) -> Came {
-        let Asked { ticket, mut request, place, since } = asked;
+    fn give_back(&mut self, now: Duration, asked: Sent) -> Came {
+        let Sent { ticket, mut request, place, since } = asked;
         if let Body::Read { query, .. } = &request.body
             && let Spread::One(slot) = query.spread()
             && self.routes.of(slot) == Some(place)

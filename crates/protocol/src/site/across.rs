@@ -6,9 +6,10 @@
 
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
-use crate::global::routing::{Contact, GUESSED, PATIENCE, Target, Told, may_come_across};
+use crate::admission::{Admission, Arrival, Sender, Target, Wait, admit, target_of};
+use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
 use crate::global::straight::Moved;
-use model::{Answer, Body, Command, Epoch, Failure, NodeId, Refusal, SiteId, Slot, Spread, limits};
+use model::{Answer, Body, Epoch, Failure, NodeId, Refusal, SiteId, Slot, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -36,59 +37,21 @@ impl Outbox {
 }
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Where a request must go; `None`: it is this site's own.
-    pub(super) fn target_of(&self, body: &Body) -> Result<Option<Target>, Refusal> {
-        let is_global = |keyspace| self.machine.is_global(keyspace);
-        let spread = match body {
-            Body::Read { keyspace, query, .. } if is_global(*keyspace) => query.spread(),
-            Body::Write(Command::Write { keyspace, write, .. }) if is_global(*keyspace) => {
-                write.spread()
-            }
-            Body::Write(Command::Transaction { keyspace, guards, steps, .. })
-                if is_global(*keyspace) =>
-            {
-                Spread::of_transaction(guards, steps)
-            }
-            Body::Promote { lost, by, .. } => return self.asked_to_promote(*lost, *by),
-            Body::Operator { command, .. } => match command.promotes() {
-                Some((lost, by)) => return self.asked_to_promote(lost, by),
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        match spread {
-            Spread::One(slot) => Ok(Some(Target::Slot(slot))),
-            Spread::Several => Err(Refusal::CrossSlot),
-            // About what this site holds of it.
-            Spread::Nowhere => Ok(None),
-        }
-    }
-
-    fn asked_to_promote(
-        &self,
-        lost: SiteId,
-        by: Option<SiteId>,
-    ) -> Result<Option<Target>, Refusal> {
-        let target = self.target_of_promotion(lost, by)?;
-        let own = self.machine.membership().map(|member| Target::Site(member.own));
-        Ok(Some(target).filter(|target| Some(*target) != own))
-    }
-
     /// A request of a client that goes where its keys are by itself: it is redirected, unless the
     /// keys are here or their owner is unknown for the moment.
     pub(super) fn take_or_redirect(&mut self, origin: Origin, body: Body, deadline: Duration) {
-        if let Ok(Some(Target::Slot(slot))) = self.target_of(&body)
-            && !self.machine.serves(slot)
-            && let Some(address) = self.cluster_address_of(slot)
+        if let Ok(target @ Target::Slot(slot)) = target_of(&body, self)
+            && let Admission::At(site) =
+                admit(&Arrival::new(target, &body, Sender::Redirected), self)
+            && let Some(address) = self.cluster_address_at(site)
         {
             return self.settle(vec![(origin, Err(Failure::Moved { slot, address }))]);
         }
         self.take_any(origin, body, deadline);
     }
 
-    /// Where a client of the Redis Cluster protocol finds a slot's holder, if that is another site.
-    fn cluster_address_of(&self, slot: Slot) -> Option<String> {
-        let site = self.holder_elsewhere(slot, 0)?;
+    /// Where a client of the Redis Cluster protocol finds another site.
+    fn cluster_address_at(&self, site: SiteId) -> Option<String> {
         let node = self.global.routing.node_of(site, &self.nodes_of(site))?;
         let entry = self.machine.membership()?.registry.site(site)?;
         let at_leader = entry.nodes.iter().find(|one| one.node == node);
@@ -103,58 +66,58 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// A request that was to be carried out here found that its slot was not here any more.
+    pub(super) fn route_back(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        slot: Slot,
+        deadline: Duration,
+    ) {
+        let times = (deadline, self.now.monotonic);
+        if let Err(refused) = self.global.routing.push_back(origin, body, slot, times) {
+            self.settle(vec![refused]);
+        }
+    }
+
     /// Sends requests on to where they belong.
     pub(super) fn route_due(&mut self) {
-        let now = self.now.monotonic;
-        for (id, target) in self.global.routing.take_due(now) {
-            let Some(origin) = self.global.routing.origin(id) else { continue };
-            // Its owner is unknown: the ring is asked first, and may answer at once.
-            if let Target::Slot(slot) = target
-                && self.knows_nothing_of(slot)
-                && !matches!(origin, Origin::Across { .. })
-                && self.looks_up(slot, id)
-                && self.knows_nothing_of(slot)
-            {
-                self.global.routing.rest(id, now);
-                continue;
+        for id in self.global.routing.take_due(self.now.monotonic) {
+            if let Some(arrival) = self.global.routing.arrival(id) {
+                self.route_one(id, arrival);
             }
-            let site = match target {
-                Target::Slot(slot) if self.machine.serves(slot) => {
-                    // What a leader puts into its own log it need not send again.
-                    let numbered = !self.leads();
-                    if let Some((body, deadline)) = self.global.routing.go_here(id, numbered) {
-                        self.take_here(Origin::Routed { id, in_doubt: false }, body, deadline);
-                    }
-                    continue;
+        }
+    }
+
+    fn route_one(&mut self, id: u64, arrival: Arrival) {
+        let now = self.now.monotonic;
+        match (admit(&arrival, self), arrival.target) {
+            (here @ (Admission::Here | Admission::Wait(Wait::Index | Wait::Applied)), _) => {
+                // What a leader puts into its own log it need not send again.
+                let numbered = !self.leads();
+                if let Some((body, deadline)) = self.global.routing.go_here(id, numbered) {
+                    let origin = Origin::Routed { id, in_doubt: false };
+                    self.carry_out(origin, body, here, deadline);
                 }
-                Target::Slot(slot) => {
-                    match self.holder_elsewhere(slot, self.global.routing.returns(id)) {
-                        // It is on its way, or its owner is unknown: wait.
-                        None => {
-                            self.global.routing.rest(id, now);
-                            continue;
-                        }
-                        Some(_) if matches!(origin, Origin::Across { .. }) => {
-                            if self.answers_as_backup(id, slot) {
-                                continue;
-                            }
-                            let not_here = Err(Failure::Refused(Refusal::NotHeld(slot)));
-                            let settled = self.global.routing.end(id, not_here);
-                            self.settle(settled.into_iter().collect());
-                            continue;
-                        }
-                        Some(site) if self.reads_from_backup(id, slot, site) => continue,
-                        // It serves nothing; the takers are not decided.
-                        Some(site) if self.is_taken_for_lost(site) => {
-                            self.global.routing.rest(id, now);
-                            continue;
-                        }
-                        Some(site) => site,
-                    }
+            }
+            // The ring may answer at once.
+            (Admission::Wait(Wait::Lookup(slot)), _) => {
+                match self.looks_up(slot, id) && !self.global.routing.map.knows(slot) {
+                    true => self.global.routing.rest(id, now),
+                    false => self.route_one(id, Arrival { is_looked_up: true, ..arrival }),
                 }
-                Target::Site(site) => site,
-            };
-            self.send_request_to(site, id);
+            }
+            (Admission::Refuse(_), Target::Slot(slot)) if self.answers_as_backup(id, slot) => {}
+            (Admission::Refuse(failure), _) => {
+                let settled = self.global.routing.end(id, Err(failure));
+                self.settle(settled.into_iter().collect());
+            }
+            (Admission::At(site) | Admission::Wait(Wait::Failover(site)), Target::Slot(slot))
+                if self.reads_from_backup(id, slot, site) => {}
+            (Admission::At(site), _) => self.send_request_to(site, id),
+            (Admission::Wait(Wait::Owner(_) | Wait::Failover(_)), _) => {
+                self.global.routing.rest(id, now);
+            }
         }
     }
 
@@ -205,10 +168,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    fn knows_nothing_of(&self, slot: Slot) -> bool {
-        !self.global.routing.map.knows(slot)
-    }
-
     /// The leaders of the sites that this node has messages from, its own among them.
     pub fn leaders(&self) -> BTreeMap<SiteId, NodeId> {
         let mut leaders = self.global.routing.leaders().clone();
@@ -256,8 +215,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn take_request_across(&mut self, site: SiteId, node: NodeId, request: ForwardedRequest) {
         let known = request.known;
         let decoded = entry::decode_request(request.request);
-        let slot = match decoded.as_ref().map(|request| self.target_of(&request.body)) {
-            Ok(Ok(Some(Target::Slot(slot)))) => Some(slot),
+        let slot = match decoded.as_ref().map(|request| target_of(&request.body, self)) {
+            Ok(Ok(Target::Slot(slot))) => Some(slot),
             _ => None,
         };
         let origin = Origin::Across { site, node, id: request.id, in_doubt: false, slot };
@@ -270,7 +229,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let deadline =
                     request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
                 let deadline = self.now.monotonic + deadline;
-                self.take_any(origin, request.body, deadline);
+                let Some(slot) = slot.filter(|_| known.is_some()) else {
+                    return self.take_any(origin, request.body, deadline);
+                };
+                // Routing keeps the validator beside the request.
+                self.route(origin, request.body, Target::Slot(slot), deadline);
                 return self.global.routing.note_asker(origin, known);
             }
             Ok(_) => "it takes no such request from another site",

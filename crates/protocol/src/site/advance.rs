@@ -6,7 +6,9 @@ use super::moments;
 use super::raft::{Committed, Content};
 use super::reads::LEASE_MARGIN;
 use super::trial::Bug;
+use super::writes::Waiting;
 use super::{Origin, Output, ReadGate, Site};
+use crate::admission::{Target, target_of};
 use bytes::Bytes;
 use model::{Body, Command, Failure, JobName, NodeId, OperatorCommand, limits};
 use prost::Message as _;
@@ -161,9 +163,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             if write.origin == Origin::Nobody {
                 continue;
             }
-            let body = Body::Write(write.command);
-            if let Err(refused) = self.replica.forwarding.push(write.origin, body, write.deadline) {
-                self.settle(vec![refused]);
+            let is_numbered = write.is_numbered_by(self.options.client);
+            let Waiting { origin, command, deadline, .. } = write;
+            let body = Body::Write(command);
+            match (origin, target_of(&body, self)) {
+                // It leaves this node now: see [`Site::goes_straight`].
+                (Origin::Client(_), Ok(target @ Target::Slot(_))) if !is_numbered => {
+                    self.route(origin, body, target, deadline);
+                }
+                _ => {
+                    let refused = self.replica.forwarding.push(origin, body, deadline).err();
+                    self.settle(refused.into_iter().collect());
+                }
             }
         }
         let (Some(leader), term) = self.replica.led_by else { return };
@@ -373,15 +384,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             (entry.index, entry.term, commands.len(), commands.contains(&Command::Tick))
         };
         let applied: Vec<_> = entries.iter().map(of_entry).collect();
-        let mut settled = Vec::with_capacity(answers.len());
+        let (mut settled, mut moved) = (Vec::with_capacity(answers.len()), Vec::new());
         let mut answers = answers.into_iter();
         for (index, term, count, has_tick) in applied {
             self.replica.tick_proposed &= !has_tick;
             let mut of_entry = answers.by_ref().take(count);
-            self.replica.writes.applied(index, term, &mut of_entry, &mut settled);
+            self.replica.writes.applied(index, term, &mut of_entry, (&mut settled, &mut moved));
             of_entry.for_each(drop);
         }
         self.settle(settled);
+        for (slot, Waiting { origin, command, deadline, .. }) in moved {
+            self.route_back(origin, Body::Write(command), slot, deadline);
+        }
         Ok(())
     }
 

@@ -11,7 +11,6 @@ use super::{Origin, Site, moments};
 use crate::global::backups::backup_of;
 use crate::global::failover::Wanted;
 use crate::global::mirroring;
-use crate::global::routing::Target;
 use model::{
     Answer, Ballot, Failure, JobName, KeyspaceId, Query, Refusal, RequestId, Revision, SiteId,
     Slot, Taken,
@@ -254,15 +253,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     /// The site that drives an operator's failover: the backup, which has the age of its copies; if
     /// that cannot be reached, any site does.
-    pub(super) fn target_of_promotion(
-        &self,
-        lost: SiteId,
-        by: Option<SiteId>,
-    ) -> Result<Target, Refusal> {
+    pub(super) fn driver_of(&self, lost: SiteId, by: Option<SiteId>) -> Result<SiteId, Refusal> {
         let member = self.machine.membership().ok_or(Refusal::NoDeployment)?;
         let by = by.or_else(|| backup_of(&member.registry, lost));
         let by = by.filter(|site| !self.deployment.reach.is_silent(*site, self.now.monotonic));
-        Ok(Target::Site(by.filter(|site| *site != lost).unwrap_or(member.own)))
+        Ok(by.filter(|site| *site != lost).unwrap_or(member.own))
     }
 
     pub(super) fn take_promotion(

@@ -3,9 +3,10 @@
 //! See [`crate::global::routing`]: beside each request to another site a node takes a read index of its own
 //! site, and looks at the answer once it has applied that.
 
+use super::Site;
 use super::trial::Bug;
-use super::{ReadGate, Site};
-use model::{Ballot, Body, Command, KeyspaceId, SiteId, Slot};
+use crate::admission::Admission;
+use model::{Ballot, Body, Command, KeyspaceId, ReadConsistency, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
 use storage::state::State;
@@ -17,25 +18,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if !self.global.routing.needs_index(id) || self.options.planted.is(Bug::ForwardUnindexed) {
             return;
         }
-        let index = match self.knows_all_of_its_site(id) {
-            true => 0,
-            false => self.replica.reads.want_index(),
+        let keyspace = self.global.routing.body(id).and_then(keyspace_of);
+        let index = match self.admit_read_in(keyspace, ReadConsistency::Linearizable) {
+            Admission::Here => 0,
+            _ => self.replica.reads.want_index(),
         };
         self.global.routing.waits_for_index(id, index);
-    }
-
-    fn knows_all_of_its_site(&self, id: u64) -> bool {
-        let leads = match self.replica.leads_for_sure(&self.options) {
-            ReadGate::Open => true,
-            ReadGate::Lease(until) => {
-                let keyspace = self.global.routing.body(id).and_then(keyspace_of);
-                until > self.now.monotonic && keyspace.is_some_and(|id| self.reads_by_lease(id))
-            }
-            ReadGate::Closed | ReadGate::Stale => false,
-        };
-        leads
-            && self.replica.gate.now() != ReadGate::Closed
-            && self.replica.has_applied_all(&self.options)
     }
 
     /// Looks at the answers with an applied index.

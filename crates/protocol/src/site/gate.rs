@@ -2,6 +2,7 @@
 
 use super::machine::{Reader, Stopped};
 use super::moments;
+use crate::admission::{Admission, Right};
 use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
 use std::time::Duration;
 use storage::state::State;
@@ -72,17 +73,9 @@ impl ReadGate {
         query: &Query,
         consistency: ReadConsistency,
     ) -> Option<Result<Answer, Failure>> {
-        let here = match self {
-            ReadGate::Open => true,
-            ReadGate::Closed => false,
-            _ if consistency == ReadConsistency::Stale => true,
-            ReadGate::Lease(until) => {
-                now() < until
-                    && reader.catalog().by_id(keyspace).is_some_and(|k| k.spec.lease_reads)
-            }
-            ReadGate::Stale => false,
-        };
-        if !here {
+        let lease_reads =
+            || reader.catalog().by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads);
+        if Right::of_gate(self, &now).admit(consistency, lease_reads) != Admission::Here {
             return None;
         }
         // Looked at only where a key expires.
@@ -90,7 +83,7 @@ impl ReadGate {
             let pace = reader.pace();
             if pace.is_due_by { pace.log_ms(now()) } else { 0 }
         };
-        let waits = consistency != ReadConsistency::Stale;
+        let waits = consistency == ReadConsistency::Linearizable;
         match reader.query_by(keyspace, query, waits.then_some(&due_by)) {
             Ok(mut answer) => {
                 if matches!(answer, Answer::Expiry(_)) {
@@ -106,6 +99,20 @@ impl ReadGate {
             Err(Stopped::Refused(refusal)) => Some(Err(Failure::Refused(refusal))),
             // The core meets the same error and decides what happens next.
             Err(Stopped::Failed(_)) => None,
+        }
+    }
+
+    /// Whether the state has all that the site has acknowledged, for a keyspace that reads by lease or
+    /// does not.
+    pub(crate) fn is_current(
+        self,
+        lease_reads: impl FnOnce() -> bool,
+        now: impl FnOnce() -> Duration,
+    ) -> bool {
+        match self {
+            ReadGate::Open => true,
+            ReadGate::Lease(until) => now() < until && lease_reads(),
+            ReadGate::Closed | ReadGate::Stale => false,
         }
     }
 

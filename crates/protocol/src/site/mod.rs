@@ -32,6 +32,7 @@
 //! and only the leader's clock decides about expiry (it goes through the log).
 
 mod across;
+mod admission;
 mod advance;
 mod backups;
 mod balancing;
@@ -69,6 +70,7 @@ mod versions;
 mod writes;
 
 use crate::Core;
+use crate::admission::Sender;
 use crate::global::Global;
 use crate::global::straight::{Moved, Straight};
 pub(crate) use backups::Backups;
@@ -127,6 +129,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// How admission sees it.
+    pub(crate) fn sender(&self) -> Sender {
+        match self {
+            Origin::Across { .. } => Sender::Site,
+            _ => Sender::Client,
+        }
+    }
+
     /// The same, now that a leader was lost that was sent the request.
     fn in_doubt(self) -> Origin {
         match self {

@@ -30,7 +30,7 @@
 //! other stand at once may still be on its way.
 
 use super::Origin;
-use model::{ClientId, KeyspaceId, Query, limits};
+use model::{ClientId, KeyspaceId, Query, ReadConsistency, limits};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ pub(super) struct WaitingRead {
     pub(super) origin: Origin,
     pub(super) keyspace: KeyspaceId,
     pub(super) query: Query,
+    pub(super) consistency: ReadConsistency,
     pub(super) deadline: Duration,
     pub(super) due: Due,
 }
@@ -248,6 +249,7 @@ mod tests {
             origin: Origin::Client(Ticket(ticket)),
             keyspace: KeyspaceId::DEFAULT,
             query: Query::Count,
+            consistency: ReadConsistency::Linearizable,
             deadline: Duration::from_secs(10),
             due: Due::NotSettled,
         }

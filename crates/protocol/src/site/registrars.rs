@@ -11,11 +11,11 @@
 use super::trial::Bug;
 use super::writes::Settled;
 use super::{Origin, Site};
+use crate::admission::Target;
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
     Answered, Driver, Effect, Ended, Outcome, Sight, Step, Value as _, Work,
 };
-use crate::global::routing::Target;
 use model::{
     Answer, Ballot, Body, Changed, ClientId, Command, DeploymentCommand, Failure, Kept, Keyspace,
     Refusal, RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange,

@@ -11,11 +11,11 @@ use super::reads::{Due, WaitingRead};
 use super::registrars::as_change;
 use super::trial::Bug;
 use super::writes::{self, Settled, Waiting};
-use super::{Origin, Output, ReadGate, Site, Ticket};
-use crate::global::routing::Target;
+use super::{Origin, Output, Site, Ticket};
+use crate::admission::{Admission, Arrival, Target, Wait, admit, target_of};
 use model::{
     Answer, Body, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
-    OperatorCommand, Query, ReadConsistency, Request, RequestId, SiteId, limits,
+    OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SiteId, limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -54,13 +54,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             body => body,
         };
-        match self.target_of(&body) {
-            Ok(None) => {
-                self.clear_copies(&body);
-                self.take_here(origin, body, deadline);
-            }
-            Ok(Some(_)) if self.answer_from_copy(origin, &body) => {}
-            Ok(Some(target)) => self.route(origin, body, target, deadline),
+        match target_of(&body, self) {
+            Ok(target) => self.take(origin, body, target, deadline),
             Err(refusal) => self.settle(vec![(origin, Err(Failure::Refused(refusal)))]),
         }
     }
@@ -74,22 +69,64 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         deadline: Duration,
     ) {
         self.narrow_order(site, &mut command);
-        let body = Body::Write(command);
-        match self.machine.membership().is_some_and(|member| member.own == site) {
-            true => self.take_here(origin, body, deadline),
-            false => self.route(origin, body, Target::Site(site), deadline),
+        self.take(origin, Body::Write(command), Target::Site(site), deadline);
+    }
+
+    fn take(&mut self, origin: Origin, body: Body, target: Target, deadline: Duration) {
+        match admit(&Arrival::new(target, &body, origin.sender()), self) {
+            Admission::Refuse(failure) if target == Target::Own => {
+                self.settle(vec![(origin, Err(failure))]);
+            }
+            here @ (Admission::Here | Admission::Wait(Wait::Index | Wait::Applied))
+                if self.goes_straight(origin, &body, target) =>
+            {
+                if target == Target::Own {
+                    self.clear_copies(&body);
+                }
+                self.carry_out(origin, body, here, deadline);
+            }
+            _ if self.answer_from_copy(origin, &body) => {}
+            _ => self.route(origin, body, target, deadline),
+        }
+    }
+
+    /// Whether a request that is carried out here goes without [`crate::global::routing`], which keeps
+    /// what another node may have to be sent: a write that leaves this node, or names a moment, which
+    /// the log turns into one of this site's own. A read, and a leader's write, come back with all
+    /// that is needed if their slot has moved meanwhile ([`Site::route_back`]).
+    fn goes_straight(&self, origin: Origin, body: &Body, target: Target) -> bool {
+        match (target, origin, body) {
+            (Target::Own | Target::Site(_), ..) => true,
+            (_, Origin::Client(_) | Origin::Across { .. }, Body::Read { .. }) => true,
+            (_, Origin::Client(_) | Origin::Across { .. }, Body::Write(command)) => {
+                self.leads() && !moments::names_one(command)
+            }
+            _ => false,
         }
     }
 
     /// A request that this site carries out.
     pub(super) fn take_here(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        let here = admit(&Arrival::new(Target::Own, &body, origin.sender()), self);
+        self.carry_out(origin, body, here, deadline);
+    }
+
+    /// A request that was admitted here.
+    pub(super) fn carry_out(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        here: Admission,
+        deadline: Duration,
+    ) {
         match body {
             Body::Read { keyspace, query, consistency } => {
                 let due = match consistency {
                     ReadConsistency::Linearizable => Due::NotSettled,
                     ReadConsistency::Stale | ReadConsistency::Backup => Due::Applied,
                 };
-                self.take_read(WaitingRead { origin, keyspace, query, deadline, due }, consistency);
+                let read = WaitingRead { origin, keyspace, query, consistency, deadline, due };
+                self.take_read(read, here);
             }
             body if self.leads() => self.take_for_leader(origin, body, deadline),
             body => {
@@ -100,42 +137,23 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    pub(super) fn take_read(&mut self, read: WaitingRead, consistency: ReadConsistency) {
-        if self.options.witness {
-            let failure = Failure::NotServing("it is a witness and holds no data");
-            return self.settle(vec![(read.origin, Err(failure))]);
-        }
-        let is_stale = consistency != ReadConsistency::Linearizable
-            || self.options.planted.is(Bug::ReadWithoutIndex);
-        let gate = self.replica.gate.now();
-        if gate != ReadGate::Closed && is_stale {
-            return self.answer_read(read);
-        }
-        let needs_no_round = match self.replica.leads_for_sure(&self.options) {
-            ReadGate::Open => true,
-            ReadGate::Lease(until) => {
-                until > self.now.monotonic && self.reads_by_lease(read.keyspace)
-            }
-            ReadGate::Closed | ReadGate::Stale => false,
-        };
-        let needs_no_round = needs_no_round && gate != ReadGate::Closed;
-        if needs_no_round && self.replica.has_applied_all(&self.options) {
-            return self.answer_read(read);
-        }
+    fn take_read(&mut self, read: WaitingRead, here: Admission) {
         let origin = read.origin;
-        let is_taken = match needs_no_round {
-            true => self.replica.reads.push_confirmed(read, self.replica.raft.committed_index()),
-            false => !self.rare.happens() && self.replica.reads.push(read),
+        let is_taken = match here {
+            Admission::Here => return self.answer_read(read),
+            Admission::Refuse(failure) => return self.settle(vec![(origin, Err(failure))]),
+            Admission::Wait(Wait::Applied) => {
+                let index = self.replica.raft.committed_index();
+                self.replica.reads.push_confirmed(read, index)
+            }
+            Admission::Wait(_) | Admission::At(_) => {
+                !self.rare.happens() && self.replica.reads.push(read)
+            }
         };
         if !is_taken {
             let failure = Failure::Overloaded { what: "linearizable reads" };
             self.settle(vec![(origin, Err(failure))]);
         }
-    }
-
-    pub(super) fn reads_by_lease(&self, keyspace: KeyspaceId) -> bool {
-        let catalog = self.machine.reader().catalog();
-        catalog.by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads)
     }
 
     pub(super) fn answer_read(&mut self, mut read: WaitingRead) {
@@ -155,9 +173,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 }
             },
         };
-        match read.origin {
-            Origin::Client(ticket) => self.outputs.push_back(Output::Answer { ticket, outcome }),
-            origin => self.settle(vec![(origin, outcome)]),
+        match (read.origin, outcome) {
+            (origin @ Origin::Client(_), Err(Failure::Refused(Refusal::NotHeld(slot)))) => {
+                let WaitingRead { keyspace, query, consistency, deadline, .. } = read;
+                let body = Body::Read { keyspace, query, consistency };
+                self.route_back(origin, body, slot, deadline);
+            }
+            (Origin::Client(ticket), outcome) => {
+                self.outputs.push_back(Output::Answer { ticket, outcome });
+            }
+            (origin, outcome) => self.settle(vec![(origin, outcome)]),
         }
     }
 

@@ -9,7 +9,7 @@
 
 use super::{Origin, moments};
 use model::{
-    Answer, ClientId, Command, Condition, Failure, NodeId, Refusal, Revision, Write, limits,
+    Answer, ClientId, Command, Condition, Failure, NodeId, Refusal, Revision, Slot, Write, limits,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,6 +22,13 @@ pub(super) struct Waiting {
     pub(super) command: Command,
     pub(super) size_bytes: usize,
     pub(super) deadline: Duration,
+}
+
+impl Waiting {
+    /// Whether its number is one that a node gave it.
+    pub(super) fn is_numbered_by(&self, node: ClientId) -> bool {
+        self.command.request_id().is_some_and(|id| id.client == node)
+    }
 }
 
 /// The origin that waits for a write in the log.
@@ -173,24 +180,31 @@ impl Writes {
     }
 
     /// An entry was applied. If it is one of ours its writes are settled by `answers`, one a
-    /// command; those that ours of other terms carry at this index wait again.
+    /// command; those that ours of other terms carry at this index wait again. A write of a client of
+    /// this node whose slot was not here any more is given to `moved`, to go where the slot is.
     pub(super) fn applied(
         &mut self,
         index: u64,
         term: u64,
         answers: impl Iterator<Item = Result<Answer, Refusal>>,
-        settled: &mut Vec<Settled>,
+        (settled, moved): (&mut Vec<Settled>, &mut Vec<(Slot, Waiting)>),
     ) {
         if let Some(writes) = self.proposed.remove(&(index, term)) {
             self.proposed_count -= writes.askers.len();
-            let commands = writes.batch.commands.iter();
-            for ((asker, command), answer) in writes.askers.into_iter().zip(commands).zip(answers) {
-                let outcome = answer.map_err(Failure::Refused);
-                let own = command.request_id().is_some_and(|id| id.client == self.numbers_as);
-                settled.push((
-                    asker.origin,
-                    if own { forgotten_is_unknown(outcome) } else { outcome },
-                ));
+            for (write, answer) in writes.into_waiting().zip(answers) {
+                let own = write.is_numbered_by(self.numbers_as);
+                match (write.origin, answer) {
+                    (Origin::Client(_), Err(Refusal::NotHeld(slot))) if !own => {
+                        moved.push((slot, write));
+                    }
+                    (origin, answer) => {
+                        let outcome = answer.map_err(Failure::Refused);
+                        settled.push((
+                            origin,
+                            if own { forgotten_is_unknown(outcome) } else { outcome },
+                        ));
+                    }
+                }
             }
         }
         let later = self.proposed.split_off(&(index + 1, 0));
@@ -310,7 +324,12 @@ mod tests {
             let command = Command::Write { keyspace: KeyspaceId::DEFAULT, write, request };
             let (mut writes, mut settled) = (Writes::new(NODE), Vec::new());
             writes.proposed(12, 1, with(1, command));
-            writes.applied(12, 1, [Err(Refusal::RequestForgotten)].into_iter(), &mut settled);
+            writes.applied(
+                12,
+                1,
+                [Err(Refusal::RequestForgotten)].into_iter(),
+                (&mut settled, &mut Vec::new()),
+            );
             settled.pop().expect("an answer").1
         };
         assert!(matches!(outcome(NODE), Err(Failure::Unknown { .. })));
@@ -332,7 +351,7 @@ mod tests {
         let mut writes = proposed_twice_at_one_index();
         let mut settled = Vec::new();
         let answers = [Ok(Answer::Flag(true))];
-        writes.applied(12, 1, answers.into_iter(), &mut settled);
+        writes.applied(12, 1, answers.into_iter(), (&mut settled, &mut Vec::new()));
         assert_eq!(settled, [(Origin::Client(Ticket(1)), Ok(Answer::Flag(true)))]);
         assert_eq!((writes.waiting(), writes.in_flight()), (1, 0), "the other waits again");
     }
@@ -341,7 +360,7 @@ mod tests {
     fn writes_wait_again_once_another_entry_stands_in_their_place() {
         let mut writes = proposed_twice_at_one_index();
         let mut settled = Vec::new();
-        writes.applied(12, 2, std::iter::empty(), &mut settled);
+        writes.applied(12, 2, std::iter::empty(), (&mut settled, &mut Vec::new()));
         assert!(settled.is_empty());
         assert_eq!((writes.waiting(), writes.in_flight()), (2, 0));
     }

@@ -17,7 +17,8 @@
 //! index does for all requests that leave before it is asked for. A lease is as good as an index, and a site
 //! with one node needs none.
 
-use super::{At, Outcome, Routing, Target};
+use super::{At, Outcome, Routing};
+use crate::admission::Target;
 use crate::site::Origin;
 use model::{Ballot, Body, Failure, NodeId, ReadConsistency, SiteId, Slot};
 use std::time::Duration;

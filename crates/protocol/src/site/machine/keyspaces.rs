@@ -121,9 +121,14 @@ impl Keyspaces {
         self.owners.remove(&generation);
     }
 
+    /// The specification of a keyspace.
+    pub(super) fn spec(&self, id: KeyspaceId) -> Option<&KeyspaceSpec> {
+        self.spaces.get(&id).map(|space| &space.keyspace.spec)
+    }
+
     /// Whether its keys belong to slots.
     pub(super) fn is_global(&self, id: KeyspaceId) -> bool {
-        self.spaces.get(&id).is_some_and(|space| space.keyspace.spec.is_global())
+        self.spec(id).is_some_and(KeyspaceSpec::is_global)
     }
 
     /// Whether any is global.

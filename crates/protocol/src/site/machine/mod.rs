@@ -83,8 +83,8 @@ use keyspaces::Keyspaces;
 use mirroring::OwnMirror;
 use mirrors::Mirrors;
 use model::{
-    Answer, Bytes, Epoch, KeyspaceId, MoveId, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun,
-    SlotSet,
+    Answer, Bytes, Epoch, KeyspaceId, KeyspaceSpec, MoveId, Refusal, Revision, SiteId, Slot,
+    SlotEpochs, SlotRun, SlotSet,
 };
 use orders::Orders;
 use published::Published;
@@ -367,6 +367,11 @@ impl<S: State> Machine<S> {
     /// This site's place in its deployment, if it belongs to one.
     pub fn membership(&self) -> Option<&Membership> {
         self.known.deployment.member.as_ref()
+    }
+
+    /// The specification of a keyspace.
+    pub fn spec(&self, keyspace: KeyspaceId) -> Option<&KeyspaceSpec> {
+        self.known.keyspaces.spec(keyspace)
     }
 
     /// Whether a keyspace's keys belong to slots.

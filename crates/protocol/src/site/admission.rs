@@ -1,0 +1,68 @@
+//! What a site's core sees when it admits a request ([`crate::admission`]).
+
+use super::trial::Bug;
+use super::{ReadGate, Site};
+use crate::admission::{Admission, Context, Right};
+use model::{KeyspaceId, KeyspaceSpec, ReadConsistency, Refusal, SiteId, Slot};
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+
+impl<S: State, R: LogReader, N: Snapshots> Context for Site<S, R, N> {
+    fn spec(&self, keyspace: KeyspaceId) -> Option<&KeyspaceSpec> {
+        self.machine.spec(keyspace)
+    }
+
+    fn own_site(&self) -> Option<SiteId> {
+        self.machine.membership().map(|member| member.own)
+    }
+
+    fn serves(&self, slot: Slot) -> bool {
+        self.machine.serves(slot)
+    }
+
+    fn knows(&self, slot: Slot) -> bool {
+        self.global.routing.map.knows(slot)
+    }
+
+    fn owner_elsewhere(&self, slot: Slot, returns: u32) -> Option<SiteId> {
+        self.holder_elsewhere(slot, returns)
+    }
+
+    fn is_fenced(&self, site: SiteId) -> bool {
+        self.is_taken_for_lost(site)
+    }
+
+    fn driver_of_failover(&self, lost: SiteId, by: Option<SiteId>) -> Result<SiteId, Refusal> {
+        self.driver_of(lost, by)
+    }
+
+    fn admit_read(&self, keyspace: KeyspaceId, consistency: ReadConsistency) -> Admission {
+        self.admit_read_in(Some(keyspace), consistency)
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// What may be answered from the state here; `None`: about no keyspace.
+    pub(super) fn admit_read_in(
+        &self,
+        keyspace: Option<KeyspaceId>,
+        consistency: ReadConsistency,
+    ) -> Admission {
+        let is_blind = self.options.planted.is(Bug::ReadWithoutIndex);
+        let leads = match is_blind {
+            true => ReadGate::Open,
+            false => self.replica.leads_for_sure(&self.options),
+        };
+        let now = || self.now.monotonic;
+        let right = Right {
+            is_witness: self.options.witness,
+            gate: self.replica.gate.now(),
+            leads,
+            lags: !is_blind && !self.replica.has_applied_all(&self.options),
+            now: &now,
+        };
+        let spec = keyspace.and_then(|keyspace| self.machine.spec(keyspace));
+        right.admit(consistency, || spec.is_some_and(|spec| spec.lease_reads))
+    }
+}
