@@ -16,7 +16,7 @@
 //!
 //! Left out on purpose: requests are neither kept nor sent here, and nothing is learned.
 
-use crate::site::ReadGate;
+use crate::replica::ReadGate;
 use model::{
     Body, Command, Failure, KeyspaceId, KeyspaceSpec, ReadConsistency, Refusal, SiteId, Slot,
     Spread,

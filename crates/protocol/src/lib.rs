@@ -5,9 +5,13 @@
 //! time on one thread.
 
 mod admission;
+pub mod bugs;
 pub mod deployment;
 pub mod global;
 mod job;
+mod options;
+mod origin;
+pub mod replica;
 pub mod site;
 mod stream;
 pub mod trial;

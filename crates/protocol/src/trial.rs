@@ -2,7 +2,7 @@
 //!
 //! The bugs themselves are named where they are: of the registry's agreement in
 //! [`deployment::registry::trial`](crate::deployment::registry::trial), of a site in
-//! [`site::trial`](crate::site::trial).
+//! [`bugs`](crate::bugs).
 
 /// The bug that is planted, if one is. Without the feature `trial` none ever is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@
 
 use crate::metrics::Metrics;
 use crate::node::Event;
-use protocol::site::raft::Persist;
+use protocol::replica::raft::Persist;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -35,6 +35,6 @@ pub use identity::IdentityError;
 pub use node::{Node, StartError, Stopped};
 pub use protocol::global::backups::backup_of;
 pub use protocol::global::map::{Owned, Standing};
-pub use protocol::site::raft::Role;
+pub use protocol::replica::raft::Role;
 pub use protocol::site::{MapView, Share, Status};
 pub use watch::{Watch, all_keyspaces};

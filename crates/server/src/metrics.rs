@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use protocol::site::raft::Role;
+use protocol::replica::raft::Role;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The labels of an operation at a front.

@@ -27,8 +27,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use model::{BySlot, Epoch, SlotSet};
-pub use protocol::site::trial::Bug;
-use protocol::site::trial::Planted;
+pub use protocol::bugs::Bug;
+use protocol::bugs::Planted;
 
 use self::form::PATIENCE;
 use crate::clients::{self, Crowd, Ids, Trail, arithmetic::Compared, gateways::Gateways};

@@ -6,7 +6,7 @@ use super::{ASK_AGAIN, Answered, Down, Event, Held, Led, NodeIndex, Simulation, 
 use crate::link::Link;
 use model::{Answer, Failure, NodeId};
 use protocol::Core;
-use protocol::site::trial::Bug;
+use protocol::bugs::Bug;
 use protocol::site::{Input, Output, ReadGate, Ticket};
 use std::time::Duration;
 use storage::log::{LogError, LogWriter};

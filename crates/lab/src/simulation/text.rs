@@ -3,7 +3,7 @@
 use model::{
     Answer, Body, Failure, Held, Ordered, Query, RegistrarAnswer, Request, SlotEpochs, excerpt,
 };
-use protocol::site::raft::Persist;
+use protocol::replica::raft::Persist;
 use wire::across::{Across, AcrossSay};
 use wire::entry;
 use wire::peer::{self, MemberChangeKind, Say};

@@ -19,7 +19,7 @@ mod closing;
 use super::ownership::trial::{Bug, Planted};
 use super::ownership::{Found, Report};
 use crate::job::{Effect, Job, Progress, View};
-use crate::site::Origin;
+use crate::origin::Origin;
 use closing::Closing;
 use model::{
     Answer, BackupError, Ballot, Command, Epoch, Failure, GlobalCommand, Inventory, Loss, Refusal,

@@ -20,7 +20,8 @@ use super::cache::{Asked, Copies};
 use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::straight::Routes;
 use crate::admission::{Arrival, Target};
-use crate::site::{Origin, forgotten_is_unknown};
+use crate::origin::Origin;
+use crate::replica::writes::forgotten_is_unknown;
 use model::{
     Body, ClientId, Epoch, Failure, KeyspaceId, NodeId, OperatorCommand, Query, ReadConsistency,
     Request, RequestId, SiteId, Slot, limits,

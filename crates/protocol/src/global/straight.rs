@@ -31,7 +31,8 @@
 
 use super::routing::{Outcome, PATIENCE};
 use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit, target_of};
-use crate::site::{ReadGate, Ticket};
+use crate::origin::Ticket;
+use crate::replica::ReadGate;
 use model::{
     Ballot, Body, Cache, Catalog, ClientId, Epoch, Failure, KeyspaceId, KeyspaceSpec, NodeId,
     Query, ReadConsistency, Refusal, Request, SiteId, Slot, Spread, limits,

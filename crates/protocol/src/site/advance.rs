@@ -1,14 +1,14 @@
 //! How a replica moves on: leadership followed, batches proposed, entries applied.
 
 use super::machine;
-use super::membership;
-use super::moments;
-use super::raft::{Committed, Content};
-use super::reads::LEASE_MARGIN;
 use super::trial::Bug;
-use super::writes::Waiting;
 use super::{Origin, Output, ReadGate, Site};
 use crate::admission::{Target, target_of};
+use crate::replica::membership;
+use crate::replica::moments;
+use crate::replica::raft::{Committed, Content};
+use crate::replica::reads::LEASE_MARGIN;
+use crate::replica::writes::Waiting;
 use bytes::Bytes;
 use model::{Body, Command, Failure, JobName, NodeId, OperatorCommand, limits};
 use prost::Message as _;
@@ -27,7 +27,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.replica.writes.give_up(now, &mut settled);
         self.replica.forwarding.give_up(now, &mut settled);
         self.replica.membership.give_up(now, self.options.node, self.leads(), &mut settled);
-        self.replica.handover.give_up(now, &mut settled);
+        self.replica.leader_transfer.give_up(now, &mut settled);
         for origin in self.replica.reads.give_up(now) {
             settled.push((origin, Err(Failure::NoLeader)));
         }
@@ -145,7 +145,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         let transferring = self.replica.raft.is_transferring();
         let mut settled = Vec::new();
-        self.replica.handover.follow(self.replica.raft.leader(), transferring, &mut settled);
+        self.replica.leader_transfer.follow(self.replica.raft.leader(), transferring, &mut settled);
         self.settle(settled);
         if self.leads() {
             for (origin, body, deadline) in self.replica.forwarding.take_all() {
@@ -209,7 +209,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let mut settled = Vec::new();
         let now = self.now.monotonic;
         let mut membership = std::mem::take(&mut self.replica.membership);
-        let is_alive = |node| self.is_alive(node);
+        let is_alive = |node| self.replica.is_alive(&self.options, node);
         let wanted = membership.next(&self.replica.members, now, is_alive, &mut settled);
         self.replica.membership = membership;
         self.settle(settled);

@@ -7,10 +7,11 @@
 
 use super::jobs::view;
 use super::machine::{Machine, Stopped};
-use super::{Origin, Site, moments};
+use super::{Origin, Site};
 use crate::global::backups::backup_of;
 use crate::global::failover::Wanted;
 use crate::global::mirroring;
+use crate::replica::moments;
 use model::{
     Answer, Ballot, Failure, JobName, KeyspaceId, Query, Refusal, RequestId, Revision, SiteId,
     Slot, Taken,

@@ -2,10 +2,10 @@
 //! that it sends to the nodes of other sites for the keys that are here.
 
 use super::machine::tokens::Token;
-use super::reads::WaitingRead;
 use super::trial::Bug;
 use super::{Origin, Site};
 use crate::global::cache::{Asked, Cache, Copies, Validator, copied_key};
+use crate::replica::reads::WaitingRead;
 use model::{
     Answer, Body, Bytes, Command, Failure, Query, ReadConsistency, Slot, SlotEpochs, Write,
 };

@@ -1,28 +1,21 @@
-//! A site's replica: raft, the state machine it drives, and the requests that wait for it.
+//! A site at one node: the state, and all that decides about it.
 //!
 //! [`Site`] is the core that `server` runs on a thread with clocks, sockets and disks, and the lab
-//! in virtual time. It holds the state with its machine and four parts: the `replica`, its
-//! `snapshots`, its part in the `deployment` and the volatile half of [`crate::global`]. What they do
-//! is in files that each have one idea:
+//! in virtual time. It holds the state with its machine and four parts: the [`replica`](crate::replica)
+//! and its snapshots, the node's part in the deployment, and the volatile half of [`crate::global`].
+//! Here they are composed:
 //!
-//! - [`raft`]: the consensus, behind a façade;
+//! - `requests`, `across`, `advance`: what comes in from clients, nodes and other sites, and what follows
+//!   from it; `admission`: what the core sees when it decides where a request goes ([`crate::admission`]);
 //! - [`machine`]: what committed commands do to the state, and what the state answers;
-//! - `writes`, `reads`: requests of this node's clients, batched;
-//! - `forwarding`: what this node hands to the leader;
-//! - `membership`, `handover`: the members of the site, and which is to lead it; [`lives`]: which
-//!   life of a node a message is of;
-//! - `snapshots`, `transfer`: for a log that is long and for nodes that lag;
-//! - `across`, `forwarded`, `deployment`, `ring`: requests that other sites hold the keys of; this
-//!   site's part in its deployment, and on the ring;
+//! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
+//! - `deployment`, `ring`, `reach`, `registrars`, `versions`: this site's part in its deployment;
+//! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
 //! - `jobs`: what the leader runs beside requests ([`crate::job`]);
-//! - `registrars`, `versions`: changes of the registry, and which one other sites have;
-//! - `maps`: the map of slots, kept right and shown ([`crate::global::map`]);
-//! - `copies`: copies of keys that other sites hold;
-//! - `log_clock`, `moments`: log time, and the moments that people name;
-//! - `requests`, `advance`: what comes in, and what follows from it;
-//! - [`recovery`]: what a replica does with its disk before it starts;
-//! - [`status`](Status): what can be seen of it;
-//! - [`trial`]: bugs put in on purpose, and rare things made common; off unless built for it.
+//! - [`status`](Status): what can be seen of it.
+//!
+//! Still here, though they are no composition: the machine, which knows the tables of global keys, and the
+//! files of the deployment and of global keys, which act on all of the site at once.
 //!
 //! One append is on its way to disk at a time; what comes meanwhile gathers and becomes the next
 //! entry. A client's answer is given when its entry is applied, and an entry is applied when a
@@ -39,55 +32,42 @@ mod balancing;
 mod copies;
 mod deployment;
 mod forwarded;
-mod forwarding;
-mod gate;
-mod handover;
-mod heard;
 mod jobs;
 mod leaving;
-pub mod lives;
-mod log_clock;
 pub mod machine;
 mod maps;
-pub mod membership;
-mod moments;
-pub mod raft;
+mod own_life;
 mod reach;
-pub mod reads;
-pub mod recovery;
 mod registering;
 mod registrars;
 mod release;
-mod replica;
 mod requests;
 mod ring;
 mod snapshots;
 mod status;
 mod stranded;
-mod transfer;
-pub mod trial;
+mod time;
 mod versions;
-mod writes;
 
 use crate::Core;
-use crate::admission::Sender;
+pub(crate) use crate::bugs as trial;
 use crate::global::Global;
 use crate::global::straight::{Moved, Straight};
+pub use crate::options::Options;
+pub(crate) use crate::origin::Origin;
+pub use crate::origin::Ticket;
+pub use crate::replica::ReadGate;
+use crate::replica::raft::Persist;
+use crate::replica::snapshots::OwnSnapshots;
+use crate::replica::{Replica, recovery};
 pub(crate) use backups::Backups;
 pub use backups::Kept;
 use deployment::Deployment;
-pub use gate::ReadGate;
 use jobs::Jobs;
 use machine::{Machine, Reader};
 pub use maps::{MapView, Share};
-use model::{
-    Answer, ClientId, DeploymentId, Failure, JobName, NodeId, Registry, Request, SiteEntry, SiteId,
-    Slot, SlotEpochs, Time, limits,
-};
-use raft::{Persist, Ticks};
+use model::{Answer, Failure, NodeId, Registry, Request, SiteId, SlotEpochs, Time};
 pub(crate) use reach::Reach;
-use replica::Replica;
-use snapshots::OwnSnapshots;
 pub use status::{Standing, Status};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -95,131 +75,10 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
-use trial::{Bug, Planted, Rare};
+use trial::{Bug, Rare};
 pub(crate) use versions::Versions;
 use wire::across::Across;
 use wire::peer::{self, Say};
-pub(crate) use writes::forgotten_is_unknown;
-
-/// The shell's name for a request; it comes back with the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// The place that an answer goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A client of this node.
-    Client(Ticket),
-    /// A client of this node, with a request that was sent to an earlier leader and not answered:
-    /// whatever the outcome now, it may have been done then.
-    Doubtful(Ticket),
-    /// Another node, under its own number.
-    Node { node: NodeId, id: u64 },
-    /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
-    /// About which slot, if about one.
-    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, slot: Option<Slot> },
-    /// A request of [`Routing`] that this site carries out itself.
-    Routed { id: u64, in_doubt: bool },
-    /// A job of this site's leader, under its number.
-    Job { job: JobName, id: u64 },
-    /// A change of the registry that this site makes: a step of a registrar.
-    Registrar(u64),
-    /// None: the site itself, or a request that was already answered as unknown.
-    Nobody,
-}
-
-impl Origin {
-    /// How admission sees it.
-    pub(crate) fn sender(&self) -> Sender {
-        match self {
-            Origin::Across { .. } => Sender::Site,
-            _ => Sender::Client,
-        }
-    }
-
-    /// The same, now that a leader was lost that was sent the request.
-    fn in_doubt(self) -> Origin {
-        match self {
-            Origin::Client(ticket) => Origin::Doubtful(ticket),
-            Origin::Across { site, node, id, slot, .. } => {
-                Origin::Across { site, node, id, in_doubt: true, slot }
-            }
-            Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
-            other => other,
-        }
-    }
-}
-
-/// How a replica behaves.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// This node.
-    pub node: NodeId,
-    /// Which life of it: drawn when its disk was empty; 0: not known.
-    pub incarnation: u64,
-    /// The log index since which this life is a member; 0: it has not been one yet.
-    pub member_since: u64,
-    /// This process, among those that number requests. Random, new at each start.
-    pub client: ClientId,
-    /// Where the differences between nodes' election timeouts come from. Random.
-    pub seed: u64,
-    /// It votes and keeps the log, but no data.
-    pub witness: bool,
-    /// The length of a tick.
-    pub tick: Duration,
-    /// Heartbeats and elections, in ticks.
-    pub ticks: Ticks,
-    /// A snapshot is made when the log has grown by this much and by the size of the state.
-    pub log_bytes_before_snapshot: u64,
-    /// Entries that are kept behind a snapshot, for followers that lag a little.
-    pub log_entries_kept: u64,
-    /// The deployment to begin, if this site belongs to none.
-    pub founding: Option<(DeploymentId, SiteEntry)>,
-    /// Where clients of the Redis Cluster protocol find this node; empty: nowhere.
-    pub cluster_address: String,
-    /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
-    pub handover_bytes_per_s_max: u64,
-    /// Whether this site has its mirror kept by its backup.
-    pub mirrors: bool,
-    /// The bug to be found, in a trial.
-    pub planted: Planted,
-    /// Of a thousand chances for something rare, how many are taken, in a trial.
-    pub rare_permille: u64,
-}
-
-impl Options {
-    /// The defaults: a heartbeat every 100 ms, elections after 500 to 1,000 ms of silence.
-    pub fn new(node: NodeId, client: ClientId, seed: u64) -> Options {
-        Options {
-            node,
-            incarnation: 0,
-            member_since: 0,
-            client,
-            seed,
-            witness: false,
-            tick: Duration::from_millis(50),
-            ticks: Ticks { heartbeat: 2, election: 10 },
-            log_bytes_before_snapshot: limits::LOG_BYTES_BEFORE_SNAPSHOT,
-            log_entries_kept: limits::LOG_ENTRIES_KEPT_BEHIND_SNAPSHOT,
-            founding: None,
-            cluster_address: String::new(),
-            handover_bytes_per_s_max: 0,
-            mirrors: true,
-            planted: Planted::default(),
-            rare_permille: 0,
-        }
-    }
-
-    /// The shortest silence after which a follower stands for election.
-    pub fn election_timeout(&self) -> Duration {
-        self.tick * self.ticks.election as u32
-    }
-
-    /// The interval of the leader's heartbeats; also how long to wait before asking again.
-    pub fn heartbeat(&self) -> Duration {
-        self.tick * self.ticks.heartbeat as u32
-    }
-}
 
 /// What happens to a replica.
 #[derive(Debug)]
@@ -423,9 +282,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     fn send(&mut self, to: NodeId, say: Say) {
         let mut message = peer::Message::from(say);
         if let Some(Say::Raft(raft)) = &message.say {
-            message.clock = self.clock_of(raft);
+            message.clock = self.replica.clock_of(&self.options, raft);
         }
-        message.life = self.own_life();
+        message.life = self.replica.own_life(&self.options);
         self.outputs.push_back(Output::Send { to, message: Box::new(message) });
     }
 

@@ -9,13 +9,13 @@
 //! - finishes what its site has accepted and no site makes known: its proposer may be gone.
 
 use super::trial::Bug;
-use super::writes::Settled;
 use super::{Origin, Site};
 use crate::admission::Target;
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
     Answered, Driver, Effect, Ended, Outcome, Sight, Step, Value as _, Work,
 };
+use crate::replica::writes::Settled;
 use model::{
     Answer, Ballot, Body, Changed, ClientId, Command, DeploymentCommand, Failure, Kept, Keyspace,
     Refusal, RegistrarAnswer, RegistrarStep, RegistrarView, Registry, RegistryChange,
@@ -86,7 +86,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(process: ClientId, seed: u64, planted: super::Planted) -> Changes {
+    pub(super) fn new(process: ClientId, seed: u64, planted: super::trial::Planted) -> Changes {
         let planted = match planted.is(Bug::SpreadUnchosen) {
             true => Planted::of(RegistryBug::SpreadUnchosen),
             false => Planted::none(),

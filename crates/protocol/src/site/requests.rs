@@ -2,17 +2,18 @@
 //! them.
 
 use super::backups::Promotion;
-use super::handover::Asked;
-use super::lives;
 use super::machine;
-use super::membership::{self, Wanted};
-use super::moments;
-use super::reads::{Due, WaitingRead};
 use super::registrars::as_change;
 use super::trial::Bug;
-use super::writes::{self, Settled, Waiting};
 use super::{Origin, Output, Site, Ticket};
 use crate::admission::{Admission, Arrival, Target, Wait, admit, target_of};
+use crate::replica::heard::silence_of_the_lost;
+use crate::replica::leader_transfer::Asked;
+use crate::replica::lives;
+use crate::replica::membership::{self, Wanted};
+use crate::replica::moments;
+use crate::replica::reads::{Due, WaitingRead};
+use crate::replica::writes::{self, Settled, Waiting};
 use model::{
     Answer, Body, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
     OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SiteId, limits,
@@ -158,7 +159,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn answer_read(&mut self, mut read: WaitingRead) {
         if read.due == Due::NotSettled {
-            read.due = Due::By(self.due_by_ms());
+            read.due = Due::By(self.replica.due_by_ms(&self.options));
         }
         if self.answer_by_validator(&read) {
             return;
@@ -277,7 +278,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::TransferLeader { node } => {
                 membership::check_transfer(&self.replica.members, node).map(|()| {
                     self.transfer_to(node);
-                    self.replica.handover.want(Asked { node, origin, deadline });
+                    self.replica.leader_transfer.want(Asked { node, origin, deadline });
                 })
             }
         };
@@ -305,7 +306,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
             return Ok(());
         }
-        let is_alive = |node| self.is_alive(node);
+        let is_alive = |node| self.replica.is_alive(&self.options, node);
         membership::check_remove(&self.replica.members, node, force, is_alive)?;
         match origin {
             Origin::Node { .. } if node == self.options.node => self.send_on_to_next_leader(origin),
@@ -325,7 +326,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return self.settle(vec![(origin, Ok(Answer::Flag(true)))]);
         }
         // Before the joining node's deadline, so that it receives the reason.
-        let refuse_at = self.now.monotonic + 3 * self.silence_of_the_lost();
+        let refuse_at = self.now.monotonic + 3 * silence_of_the_lost(&self.options);
         let refuse_at = refuse_at.min(deadline);
         match membership::check_add(&self.replica.members, &member, force) {
             Ok(()) => {

@@ -1,79 +1,15 @@
 //! Snapshots: made when the log is long, served to nodes that lag, taken in when this node does.
 
-use super::transfer::{Incoming, Taking};
-use super::{Options, Output, Site, machine};
+use super::{Output, Site, machine};
+use crate::replica::snapshots::{Incoming, Taking};
 use bytes::Bytes;
 use model::{NodeId, limits};
 use prost::Message as _;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::{LogReader, LogStart};
 use storage::snapshot::{Chunk, SnapshotError, SnapshotHead, Snapshots};
 use storage::state::State;
 use wire::peer::{self, Say};
-
-/// A snapshot that a node has taken a piece of so lately is not replaced by a newer one.
-const SNAPSHOT_IN_USE: Duration = Duration::from_secs(10);
-
-/// A node's snapshots: its own, those that followers take from it, and the one that it takes in.
-pub(super) struct OwnSnapshots<N> {
-    pub(super) store: N,
-    /// The latest one that is durable.
-    pub(super) latest: Option<SnapshotHead>,
-    pub(super) is_writing: bool,
-    /// How much the log has grown since the last one.
-    pub(super) log_bytes: u64,
-    /// The next one is made at this growth.
-    due_at_bytes: u64,
-    pub(super) incoming: Option<Incoming>,
-    last_chunk_served: Option<Duration>,
-    /// For a leader: since when a node that needs a snapshot has not asked for a piece of it.
-    offered: BTreeMap<NodeId, Duration>,
-}
-
-impl<N: Snapshots> OwnSnapshots<N> {
-    pub(super) fn new(
-        store: N,
-        latest: Option<SnapshotHead>,
-        options: &Options,
-    ) -> OwnSnapshots<N> {
-        OwnSnapshots {
-            store,
-            latest,
-            is_writing: false,
-            log_bytes: 0,
-            due_at_bytes: options.log_bytes_before_snapshot,
-            incoming: None,
-            last_chunk_served: None,
-            offered: BTreeMap::new(),
-        }
-    }
-
-    /// Whether the log has grown by enough, also for a state of this size.
-    fn is_due(&mut self, now: Duration, state_bytes: impl Fn() -> u64) -> bool {
-        let in_use = self.last_chunk_served.is_some_and(|at| at + SNAPSHOT_IN_USE > now);
-        if self.log_bytes < self.due_at_bytes || self.is_writing || in_use {
-            return false;
-        }
-        let state_bytes = state_bytes();
-        let is_due = self.log_bytes >= state_bytes;
-        if !is_due {
-            self.due_at_bytes = state_bytes;
-        }
-        is_due
-    }
-
-    /// Whether the node takes in the snapshot of this index.
-    pub(super) fn takes_in(&self, index: u64) -> bool {
-        self.incoming.as_ref().is_some_and(|incoming| incoming.index == index)
-    }
-
-    /// Whether a snapshot is being loaded into the state.
-    pub(super) fn is_loading(&self) -> bool {
-        let incoming = self.incoming.as_ref();
-        incoming.is_some_and(|incoming| matches!(incoming.taking, Taking::Loading))
-    }
-}
 
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn snapshot_if_long(&mut self) {

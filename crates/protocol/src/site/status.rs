@@ -1,10 +1,10 @@
 //! What can be seen of a replica from outside.
 
-use super::raft::Role;
 use super::{Kept, Share, Site, machine};
 use crate::global::cache::Counted;
 use crate::global::handover::{HandedOver, Progress};
 use crate::global::mirroring::Progress as MirrorProgress;
+use crate::replica::raft::Role;
 use model::{Ballot, JobStatus, NodeId, Revision, SiteId};
 use std::time::Duration;
 use storage::log::LogReader;
@@ -129,7 +129,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let progress = others.filter_map(|member| {
             let node = NodeId(member.node);
             let (matched, _) = self.replica.raft.progress(node)?;
-            Some((node, matched, self.is_alive(node)))
+            Some((node, matched, self.replica.is_alive(&self.options, node)))
         });
         let leads = self.replica.raft.role() == Role::Leader;
         Status {

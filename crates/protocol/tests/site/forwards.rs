@@ -6,8 +6,8 @@ use model::{
     Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
     KeyspaceId, KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SiteId, Slot, Write,
 };
+use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
-use protocol::site::trial::{Bug, Planted};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);

@@ -8,7 +8,7 @@ use crate::config::{Config, Engine};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::node::{Event, Files, StartError};
-use protocol::site::recovery::{self, Replica};
+use protocol::replica::recovery::{self, Replica};
 use std::sync::{Arc, mpsc};
 use storage::state::fjall::FjallState;
 

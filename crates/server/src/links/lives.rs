@@ -9,7 +9,7 @@ use super::{Identity, Link, Links};
 use crate::batcher::lock;
 use crate::node::Event;
 use model::{NodeId, limits};
-use protocol::site::lives;
+use protocol::replica::lives;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;

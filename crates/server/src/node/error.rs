@@ -6,7 +6,7 @@ use crate::identity::IdentityError;
 use crate::peers::PeersError;
 use crate::tls::TlsError;
 use model::SiteName;
-use protocol::site::recovery::RecoveryError;
+use protocol::replica::recovery::RecoveryError;
 use std::net::SocketAddr;
 use storage::log::LogError;
 use storage::snapshot::SnapshotError;

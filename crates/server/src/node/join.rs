@@ -11,7 +11,7 @@ use crate::links::enter::{self, Found};
 use crate::links::join;
 use crate::peers;
 use model::{NodeEntry, SiteEntry, SiteId};
-use protocol::site::recovery;
+use protocol::replica::recovery;
 use wire::peer::Member;
 
 /// Where a node begins.

@@ -2,7 +2,7 @@
 
 use super::{At, Routing};
 use crate::global::cache::{Asked, Copies, Validator};
-use crate::site::Origin;
+use crate::origin::Origin;
 use model::Body;
 use wire::across;
 

@@ -19,7 +19,7 @@
 
 use super::{At, Outcome, Routing};
 use crate::admission::Target;
-use crate::site::Origin;
+use crate::origin::Origin;
 use model::{Ballot, Body, Failure, NodeId, ReadConsistency, SiteId, Slot};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use model::{Answer, Bytes, Command, KeyspaceId, NodeId, Query, ReadConsistency};
-use protocol::site::raft::Role;
+use protocol::replica::raft::Role;
 use storage::state::memory::MemoryState;
 use storage::state::{Batch, State as _};
 

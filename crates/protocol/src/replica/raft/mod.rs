@@ -27,8 +27,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use super::lives;
-use super::trial::{Bug, Planted};
+use crate::bugs::{Bug, Planted};
+use crate::replica::lives;
 use bytes::Bytes;
 use model::{NodeId, limits};
 use prost::Message as _;

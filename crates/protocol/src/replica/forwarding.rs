@@ -5,8 +5,8 @@
 //! and is still applied once. A request that cannot be numbered (clearing everything, say) is sent
 //! once; if its leader is lost, its outcome is unknown.
 
-use super::Origin;
 use super::writes::{Settled, forgotten_is_unknown, unknown};
+use crate::origin::Origin;
 use model::{Answer, Body, ClientId, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Outstanding {
 }
 
 /// What this node has forwarded and has no answer to.
-pub(super) struct Forwarding {
+pub(crate) struct Forwarding {
     client: ClientId,
     outstanding: BTreeMap<u64, Outstanding>,
     last_id: u64,
@@ -34,14 +34,14 @@ pub(super) struct Forwarding {
 }
 
 impl Forwarding {
-    pub(super) fn new(client: ClientId) -> Forwarding {
+    pub(crate) fn new(client: ClientId) -> Forwarding {
         let outstanding = BTreeMap::new();
         Forwarding { client, outstanding, last_id: 0, unsent: 0, taken_from: None }
     }
 
     /// Takes in a request for the leader.
     #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         origin: Origin,
         mut body: Body,
@@ -66,16 +66,16 @@ impl Forwarding {
         Ok(())
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.outstanding.is_empty()
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.outstanding.len()
     }
 
     /// The requests to send to `leader` now.
-    pub(super) fn take_unsent(
+    pub(crate) fn take_unsent(
         &mut self,
         leader: NodeId,
         term: u64,
@@ -112,7 +112,7 @@ impl Forwarding {
 
     /// The leader or the term is another, or the link to the leader broke: what was sent is sent
     /// again, or, if that could do it twice, given up as unknown.
-    pub(super) fn lost(&mut self, settled: &mut Vec<Settled>) {
+    pub(crate) fn lost(&mut self, settled: &mut Vec<Settled>) {
         let mut given_up = Vec::new();
         for (id, one) in &mut self.outstanding {
             if one.sent.take().is_none() {
@@ -131,7 +131,7 @@ impl Forwarding {
 
     /// The outcome of a request. A leader that answers that it leads no more did nothing: ask the
     /// next.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &mut self,
         id: u64,
         outcome: Result<Answer, Failure>,
@@ -168,7 +168,7 @@ impl Forwarding {
 
     /// Everything, for a node that leads now itself. A write keeps its id: an earlier leader may
     /// have put it in the log.
-    pub(super) fn take_all(&mut self) -> Vec<(Origin, Body, Duration)> {
+    pub(crate) fn take_all(&mut self) -> Vec<(Origin, Body, Duration)> {
         self.unsent = 0;
         let mut all = std::mem::take(&mut self.outstanding);
         let numbers = all.values_mut().filter_map(|one| own_number(one, self.client));
@@ -177,12 +177,12 @@ impl Forwarding {
     }
 
     /// This node has no writes any more, so none that [`Forwarding::take_all`] gave it.
-    pub(super) fn nothing_taken(&mut self) {
+    pub(crate) fn nothing_taken(&mut self) {
         self.taken_from = None;
     }
 
     /// Gives up what has waited past its deadline.
-    pub(super) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
+    pub(crate) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
         let late: Vec<_> = self
             .outstanding
             .iter()
@@ -207,8 +207,8 @@ fn own_number(one: &mut Outstanding, client: ClientId) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ticket;
     use super::*;
+    use crate::origin::Ticket;
     use model::{Command, KeyspaceId, Refusal, Write};
 
     const CLIENT: ClientId = ClientId(7);

@@ -1,8 +1,8 @@
 //! Which reads need not ask the core.
 
-use super::machine::{Reader, Stopped};
 use super::moments;
 use crate::admission::{Admission, Right};
+use crate::site::machine::{Reader, Stopped};
 use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
 use std::time::Duration;
 use storage::state::State;
@@ -28,32 +28,32 @@ pub enum ReadGate {
 /// before anything else leaves: before the message that lets another node lead or acknowledge, and
 /// before the state is replaced. It *widens* once all else has been done.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     now: ReadGate,
     told: ReadGate,
 }
 
 impl Gate {
     /// Closed, as every shell takes it to be at the start.
-    pub(super) fn closed() -> Gate {
+    pub(crate) fn closed() -> Gate {
         Gate { now: ReadGate::Closed, told: ReadGate::Closed }
     }
 
-    pub(super) fn now(&self) -> ReadGate {
+    pub(crate) fn now(&self) -> ReadGate {
         self.now
     }
 
-    pub(super) fn set(&mut self, gate: ReadGate) {
+    pub(crate) fn set(&mut self, gate: ReadGate) {
         self.now = gate;
     }
 
     /// The gate that the shell is to receive before it performs anything else.
-    pub(super) fn narrowed(&mut self) -> Option<ReadGate> {
+    pub(crate) fn narrowed(&mut self) -> Option<ReadGate> {
         (self.now < self.told).then(|| self.tell())
     }
 
     /// The gate that the shell is to receive when it has performed everything else.
-    pub(super) fn moved(&mut self) -> Option<ReadGate> {
+    pub(crate) fn moved(&mut self) -> Option<ReadGate> {
         (self.now != self.told).then(|| self.tell())
     }
 

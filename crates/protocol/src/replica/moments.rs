@@ -9,7 +9,7 @@ use model::{Answer, Command, Expiring, Expiry, GlobalCommand, Mirroring, Receivi
 
 /// Turns the moments in a command into log time, as it goes into the log. Doing it again changes
 /// nothing, under any leader.
-pub(super) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
+pub(crate) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
     match command {
         Command::Write { write, .. } => of_write(write, wall_ahead_ms),
         Command::Transaction { steps, .. } => {
@@ -35,7 +35,7 @@ pub(super) fn to_log_time(command: &mut Command, wall_ahead_ms: i64) {
 }
 
 /// Whether a command names a moment by the wall clock.
-pub(super) fn names_one(command: &Command) -> bool {
+pub(crate) fn names_one(command: &Command) -> bool {
     let of_write = |write: &Write| {
         matches!(
             write,
@@ -67,7 +67,7 @@ fn of_write(write: &mut Write, wall_ahead_ms: i64) {
 }
 
 /// Turns the moments in an answer of the state, which are log time, into what others understand.
-pub(super) fn for_others(answer: &mut Answer, log_now_ms: u64, wall_ahead_ms: i64) {
+pub(crate) fn for_others(answer: &mut Answer, log_now_ms: u64, wall_ahead_ms: i64) {
     match answer {
         Answer::Expiry(expiring) => {
             if let Expiring::AtMs(log_ms) = *expiring {
@@ -84,7 +84,7 @@ pub(super) fn for_others(answer: &mut Answer, log_now_ms: u64, wall_ahead_ms: i6
 }
 
 /// A moment by another clock, which shows so much more.
-pub(super) fn shifted(ms: u64, by_ms: i128) -> u64 {
+pub(crate) fn shifted(ms: u64, by_ms: i128) -> u64 {
     let moved = i128::from(ms) + by_ms;
     u64::try_from(moved.max(0)).unwrap_or(u64::MAX)
 }

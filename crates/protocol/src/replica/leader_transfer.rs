@@ -4,32 +4,32 @@
 //! this node only gives it a head start in. So the request is answered when the next leader is
 //! known, and not before.
 
-use super::Origin;
 use super::writes::{Settled, unknown};
+use crate::origin::Origin;
 use model::{Answer, Failure, MembershipError, NodeId};
 use std::time::Duration;
 
 /// A request that a node lead.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) node: NodeId,
-    pub(super) origin: Origin,
-    pub(super) deadline: Duration,
+pub(crate) struct Asked {
+    pub(crate) node: NodeId,
+    pub(crate) origin: Origin,
+    pub(crate) deadline: Duration,
 }
 
 /// The requests that wait for the end of a transfer.
 #[derive(Debug, Default)]
-pub(super) struct Handover {
+pub(crate) struct LeaderTransfer {
     asked: Vec<Asked>,
 }
 
-impl Handover {
-    pub(super) fn want(&mut self, asked: Asked) {
+impl LeaderTransfer {
+    pub(crate) fn want(&mut self, asked: Asked) {
         self.asked.push(asked);
     }
 
     /// Settles what is decided by now. `transferring`: this node leads and tries to hand over.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &mut self,
         leader: Option<NodeId>,
         transferring: bool,
@@ -46,7 +46,7 @@ impl Handover {
     }
 
     /// Gives up what has waited past its deadline.
-    pub(super) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
+    pub(crate) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
         let (late, waiting) =
             std::mem::take(&mut self.asked).into_iter().partition(|asked| asked.deadline <= now);
         self.asked = waiting;
@@ -60,16 +60,16 @@ impl Handover {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ticket;
     use super::*;
+    use crate::origin::Ticket;
 
     const N2: NodeId = NodeId(2);
 
-    fn asked() -> Handover {
-        let mut handover = Handover::default();
+    fn asked() -> LeaderTransfer {
+        let mut transfer = LeaderTransfer::default();
         let origin = Origin::Client(Ticket(1));
-        handover.want(Asked { node: N2, origin, deadline: Duration::from_secs(1) });
-        handover
+        transfer.want(Asked { node: N2, origin, deadline: Duration::from_secs(1) });
+        transfer
     }
 
     fn outcome(leader: Option<u64>, transferring: bool) -> Option<Result<Answer, Failure>> {
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn nobody_waits_past_the_deadline() {
-        let (mut handover, mut settled) = (asked(), Vec::new());
-        handover.give_up(Duration::from_millis(999), &mut settled);
+        let (mut transfer, mut settled) = (asked(), Vec::new());
+        transfer.give_up(Duration::from_millis(999), &mut settled);
         assert!(settled.is_empty());
-        handover.give_up(Duration::from_secs(1), &mut settled);
+        transfer.give_up(Duration::from_secs(1), &mut settled);
         assert!(matches!(settled[..], [(_, Err(Failure::Unknown { .. }))]));
     }
 }

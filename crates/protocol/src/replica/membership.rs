@@ -15,18 +15,18 @@
 //! A *witness* votes and keeps the log, but no data: the third of two nodes and a witness. It
 //! stands back in elections, and hands leadership on at once if it has to win one.
 
-use super::Origin;
 use super::writes::Settled;
+use crate::origin::Origin;
 use model::{Failure, MembershipError, NodeId, RequestId, limits};
 use std::time::Duration;
 use wire::peer::{Member, MemberChange, MemberChangeKind, Members, MembersChange, Numbered};
 
 /// A learner this many entries behind becomes a voter: the rest arrives with the next messages.
-pub(super) const CAUGHT_UP_ENTRIES: u64 = 1_000;
+pub(crate) const CAUGHT_UP_ENTRIES: u64 = 1_000;
 
 /// A change with the request that waits for it.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// This life of a node is to be a member.
     Join {
         member: Member,
@@ -54,17 +54,17 @@ enum Next {
 
 /// The changes that wait at this node for its leadership to carry them out.
 #[derive(Default)]
-pub(super) struct Membership {
+pub(crate) struct Membership {
     wanted: Vec<Wanted>,
 }
 
 impl Membership {
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.wanted.is_empty()
     }
 
     /// Takes a change in. A repetition before the answer is the same change.
-    pub(super) fn want(&mut self, wanted: Wanted) {
+    pub(crate) fn want(&mut self, wanted: Wanted) {
         let origin = wanted.origin();
         let asks_again = |one: &Wanted| one.origin() == origin && origin != Origin::Nobody;
         if !self.wanted.iter().any(asks_again) {
@@ -73,7 +73,7 @@ impl Membership {
     }
 
     /// Settles the wishes that have come true and answers with the change to propose next, if any.
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         members: &Members,
         now: Duration,
@@ -105,7 +105,7 @@ impl Membership {
     }
 
     /// The requests to remove this node, `own`, for the leader that comes after it.
-    pub(super) fn take_leaving(
+    pub(crate) fn take_leaving(
         &mut self,
         own: NodeId,
     ) -> Vec<(Origin, Option<RequestId>, Duration)> {
@@ -122,7 +122,7 @@ impl Membership {
 
     /// Gives up what has waited past its deadline, or everything when this node, `own`, no longer
     /// leads; but not its own removal, for which it handed leadership over.
-    pub(super) fn give_up(
+    pub(crate) fn give_up(
         &mut self,
         now: Duration,
         own: NodeId,
@@ -207,13 +207,13 @@ fn numbered(id: RequestId) -> Numbered {
 }
 
 /// Whether the command with this number was carried out.
-pub(super) fn is_done(members: &Members, id: Option<RequestId>) -> bool {
+pub(crate) fn is_done(members: &Members, id: Option<RequestId>) -> bool {
     id.is_some_and(|id| members.done.contains(&numbered(id)))
 }
 
 /// Whether a change takes a node out. A leader never proposes that of itself: it hands over, and the
 /// next one does.
-pub(super) fn removes(change: &MembersChange, node: NodeId) -> bool {
+pub(crate) fn removes(change: &MembersChange, node: NodeId) -> bool {
     change.changes.iter().any(|one| {
         let is_it = one.member.as_ref().is_some_and(|member| member.node == node.0);
         is_it && one.kind() == MemberChangeKind::Remove
@@ -230,7 +230,7 @@ fn is_learner(members: &Members, node: u64) -> bool {
 }
 
 /// Whether a wish to add a node can be granted.
-pub(super) fn check_add(
+pub(crate) fn check_add(
     members: &Members,
     member: &Member,
     force: bool,
@@ -248,7 +248,7 @@ pub(super) fn check_add(
 /// Whether a wish to remove a node can be granted. A voter that is alive stays while another one is not,
 /// unless that is forced: each such step brings the site nearer to having no majority, and often it is
 /// the other one that was meant.
-pub(super) fn check_remove(
+pub(crate) fn check_remove(
     members: &Members,
     node: NodeId,
     force: bool,
@@ -271,7 +271,7 @@ pub(super) fn check_remove(
 }
 
 /// Whether leadership can be handed to a node.
-pub(super) fn check_transfer(members: &Members, node: NodeId) -> Result<(), MembershipError> {
+pub(crate) fn check_transfer(members: &Members, node: NodeId) -> Result<(), MembershipError> {
     let member = find(members, node).ok_or(MembershipError::NotAMember(node))?;
     if member.witness || is_learner(members, node.0) {
         return Err(MembershipError::CannotLead(node));
@@ -280,7 +280,7 @@ pub(super) fn check_transfer(members: &Members, node: NodeId) -> Result<(), Memb
 }
 
 /// The change that makes a learner a voter, for the first one that `has_caught_up`.
-pub(super) fn promotion(
+pub(crate) fn promotion(
     members: &Members,
     has_caught_up: impl Fn(NodeId) -> bool,
 ) -> Option<MembersChange> {
@@ -292,8 +292,8 @@ pub(super) fn promotion(
 
 #[cfg(test)]
 mod tests {
-    use super::super::recovery::first_members;
     use super::*;
+    use crate::replica::recovery::first_members;
 
     fn member(node: u64, incarnation: u64) -> Member {
         Member { node, address: format!("n{node}:1"), incarnation, ..Member::default() }

@@ -1,65 +1,96 @@
-//! What a node holds of its site's replica beside the state: consensus, requests on their way through it,
-//! members, time, and the right to read.
+//! A site's replica at one node, beside the state: consensus, requests on their way through it, members,
+//! time, and the right to read.
+//!
+//! - [`raft`]: the consensus, behind a façade;
+//! - [`writes`], [`reads`]: requests of this node's clients, batched;
+//! - [`forwarding`]: what this node hands to the leader;
+//! - [`gate`]: which reads are answered from the state, on any thread;
+//! - [`membership`], [`leader_transfer`]: the members of the site, and which is to lead it;
+//! - [`heard`], [`lives`]: which members respond, and which life of a node a message is of;
+//! - [`log_clock`], [`moments`]: log time, and the moments that people name;
+//! - [`snapshots`]: for a log that is long and for nodes that lag;
+//! - [`recovery`]: what a replica does with its disk before it starts.
+//!
+//! The replica knows no mode: it orders commands, and reads what they do to the state, whatever they
+//! are. `cargo xtask verify` proves that nothing here names a mode or the site above.
+//!
+//! Left out on purpose: what one of these asks of another, and what leaves the node, is composed in
+//! [`crate::site`].
 
-use super::forwarding::Forwarding;
-use super::gate::Gate;
-use super::handover::Handover;
-use super::heard::Heard;
-use super::log_clock::LogClock;
-use super::machine::Pace;
-use super::membership::Membership;
-use super::raft::{Committed, Raft, Role};
-use super::reads::Reads;
-use super::trial::Bug;
-use super::writes::Writes;
-use super::{Options, ReadGate};
+pub(crate) mod forwarding;
+pub(crate) mod gate;
+pub(crate) mod heard;
+pub(crate) mod leader_transfer;
+pub mod lives;
+pub(crate) mod log_clock;
+pub mod membership;
+pub(crate) mod moments;
+pub mod raft;
+pub mod reads;
+pub mod recovery;
+pub(crate) mod snapshots;
+pub(crate) mod writes;
+
+use crate::bugs::Bug;
+use crate::options::Options;
+use crate::site::machine::Pace;
+use forwarding::Forwarding;
+use gate::Gate;
+pub use gate::ReadGate;
+use heard::Heard;
+use leader_transfer::LeaderTransfer;
+use log_clock::LogClock;
+use membership::Membership;
 use model::{NodeId, Time};
+use raft::{Committed, Raft, Role};
+use reads::Reads;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::{LogReader, Recovered};
 use storage::snapshot::SnapshotHead;
 use wire::peer;
+use writes::Writes;
 
 /// See the module's documentation.
-pub(super) struct Replica<R: LogReader> {
-    pub(super) raft: Raft<R>,
-    pub(super) members: peer::Members,
+pub(crate) struct Replica<R: LogReader> {
+    pub(crate) raft: Raft<R>,
+    pub(crate) members: peer::Members,
     /// The leader and its term when requests were last sent there.
-    pub(super) led_by: (Option<NodeId>, u64),
+    pub(crate) led_by: (Option<NodeId>, u64),
     /// How far the state is.
-    pub(super) applied: u64,
+    pub(crate) applied: u64,
     /// Committed entries that wait while a snapshot is being loaded.
-    pub(super) held: Vec<Committed>,
+    pub(crate) held: Vec<Committed>,
 
-    pub(super) writes: Writes,
-    pub(super) reads: Reads,
-    pub(super) forwarding: Forwarding,
+    pub(crate) writes: Writes,
+    pub(crate) reads: Reads,
+    pub(crate) forwarding: Forwarding,
     /// Answers to requests that other nodes have forwarded, until the end of a round.
-    pub(super) replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
+    pub(crate) replies: BTreeMap<NodeId, Vec<peer::ForwardedAnswer>>,
 
-    pub(super) membership: Membership,
-    pub(super) handover: Handover,
-    pub(super) heard: Heard,
-    pub(super) removed: bool,
+    pub(crate) membership: Membership,
+    pub(crate) leader_transfer: LeaderTransfer,
+    pub(crate) heard: Heard,
+    pub(crate) removed: bool,
     /// The log index since which this life is a member, as the last list with it says.
-    pub(super) member_since: Option<u64>,
+    pub(crate) member_since: Option<u64>,
 
-    pub(super) log_clock: LogClock,
-    pub(super) pace: Pace,
-    pub(super) tick_proposed: bool,
-    pub(super) disk_full: Option<String>,
+    pub(crate) log_clock: LogClock,
+    pub(crate) pace: Pace,
+    pub(crate) tick_proposed: bool,
+    pub(crate) disk_full: Option<String>,
 
-    pub(super) gate: Gate,
-    pub(super) lease_until: Option<Duration>,
+    pub(crate) gate: Gate,
+    pub(crate) lease_until: Option<Duration>,
     /// A term in which leadership was being handed over: no leases in it.
-    pub(super) lease_barred_term: u64,
-    /// Until then it grants no vote: see [`super::reads`].
-    pub(super) silent_until: Duration,
+    pub(crate) lease_barred_term: u64,
+    /// Until then it grants no vote: see [`reads`].
+    pub(crate) silent_until: Duration,
 }
 
 impl<R: LogReader> Replica<R> {
     /// As its disk has it. `state`: how far the state is, and its log time.
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &Options,
         now: Time,
         (recovered, reader): (&Recovered, R),
@@ -97,7 +128,7 @@ impl<R: LogReader> Replica<R> {
             forwarding: Forwarding::new(options.client),
             replies: BTreeMap::new(),
             membership: Membership::default(),
-            handover: Handover::default(),
+            leader_transfer: LeaderTransfer::default(),
             heard: Heard::default(),
             removed: false,
             member_since: (options.member_since > 0).then_some(options.member_since),
@@ -112,13 +143,13 @@ impl<R: LogReader> Replica<R> {
         }
     }
 
-    pub(super) fn leads(&self) -> bool {
+    pub(crate) fn leads(&self) -> bool {
         self.raft.role() == Role::Leader
     }
 
     /// Whether all that this node knows to be committed is applied here. A leader may lag: the others'
     /// disks are enough to commit, and it applies what its own has.
-    pub(super) fn has_applied_all(&self, options: &Options) -> bool {
+    pub(crate) fn has_applied_all(&self, options: &Options) -> bool {
         self.applied >= self.raft.committed_index() || options.planted.is(Bug::LeaseBehindCommit)
     }
 
@@ -132,7 +163,7 @@ impl<R: LogReader> Replica<R> {
 
     /// Whether it is certain, without a question, that no other node leads: by what gate this
     /// node's reads could go if its state were as far as its log.
-    pub(super) fn leads_for_sure(&self, options: &Options) -> ReadGate {
+    pub(crate) fn leads_for_sure(&self, options: &Options) -> ReadGate {
         if !self.leads() || !self.raft.committed_in_term() {
             ReadGate::Stale
         } else if self.is_only_voter(options) && !self.raft.members_change_pending() {
@@ -144,7 +175,7 @@ impl<R: LogReader> Replica<R> {
     }
 
     /// Whether this node is the only one of its site and nothing waits here.
-    pub(super) fn is_quiet(&self, options: &Options) -> bool {
+    pub(crate) fn is_quiet(&self, options: &Options) -> bool {
         self.leads()
             && self.is_only_voter(options)
             && self.members.learners.is_empty()

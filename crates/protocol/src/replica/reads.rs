@@ -29,7 +29,7 @@
 //! to hand leadership over has no lease for the rest of its term, since the message that lets the
 //! other stand at once may still be on its way.
 
-use super::Origin;
+use crate::origin::Origin;
 use model::{ClientId, KeyspaceId, Query, ReadConsistency, limits};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,18 +40,18 @@ pub const LEASE_MARGIN: f64 = 0.2;
 
 /// A read that waits.
 #[derive(Debug)]
-pub(super) struct WaitingRead {
-    pub(super) origin: Origin,
-    pub(super) keyspace: KeyspaceId,
-    pub(super) query: Query,
-    pub(super) consistency: ReadConsistency,
-    pub(super) deadline: Duration,
-    pub(super) due: Due,
+pub(crate) struct WaitingRead {
+    pub(crate) origin: Origin,
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) query: Query,
+    pub(crate) consistency: ReadConsistency,
+    pub(crate) deadline: Duration,
+    pub(crate) due: Due,
 }
 
 /// The time by which a key is due for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(crate) enum Due {
     /// By log time as it was applied here: nothing is due that is not gone.
     Applied,
     /// By the leader's clock at the moment when the read is first looked at.
@@ -79,7 +79,7 @@ struct Confirmed {
 
 /// The reads of one node.
 #[derive(Default)]
-pub(super) struct Reads {
+pub(crate) struct Reads {
     gathering: Vec<WaitingRead>,
     /// Whether the next round is awaited by requests to other sites.
     index_wanted: bool,
@@ -96,13 +96,13 @@ pub(super) struct Reads {
 impl Reads {
     /// None yet. Rounds are numbered from `process`, drawn at its start: an answer that was meant
     /// for an earlier process of this node must not be taken for one to this one's.
-    pub(super) fn new(process: ClientId) -> Reads {
+    pub(crate) fn new(process: ClientId) -> Reads {
         Reads { rounds: process.0, ..Reads::default() }
     }
 
     /// Takes in a read that may be answered once `index` is applied; `false`: too many wait.
     #[must_use]
-    pub(super) fn push_confirmed(&mut self, read: WaitingRead, index: u64) -> bool {
+    pub(crate) fn push_confirmed(&mut self, read: WaitingRead, index: u64) -> bool {
         if self.waiting() >= limits::READS_WAITING_MAX {
             return false;
         }
@@ -119,7 +119,7 @@ impl Reads {
 
     /// Takes in a read; `false`: too many wait.
     #[must_use]
-    pub(super) fn push(&mut self, read: WaitingRead) -> bool {
+    pub(crate) fn push(&mut self, read: WaitingRead) -> bool {
         if self.waiting() >= limits::READS_WAITING_MAX {
             return false;
         }
@@ -128,29 +128,29 @@ impl Reads {
     }
 
     /// A request leaves for another site: the number of the read index that its answer waits for.
-    pub(super) fn want_index(&mut self) -> u64 {
+    pub(crate) fn want_index(&mut self) -> u64 {
         self.index_wanted = true;
         self.indexes + 1
     }
 
     /// Up to which number the read indexes are applied here.
-    pub(super) fn indexes_applied(&self) -> u64 {
+    pub(crate) fn indexes_applied(&self) -> u64 {
         self.indexes_applied
     }
 
     /// No request waits for an index any more.
-    pub(super) fn want_no_index(&mut self) {
+    pub(crate) fn want_no_index(&mut self) {
         self.index_wanted = false;
         self.round.take_if(|round| round.reads.is_empty());
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         let confirmed = self.confirmed.iter().map(|one| one.reads.len());
         let under_way = self.round.as_ref().map_or(0, |round| round.reads.len());
         self.gathering.len() + under_way + confirmed.sum::<usize>() + self.due.len()
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.gathering.is_empty()
             && !self.index_wanted
             && self.round.is_none()
@@ -159,7 +159,7 @@ impl Reads {
     }
 
     /// A read waits until this log time is applied. Gives it back if too many wait.
-    pub(super) fn wait_for(&mut self, log_time_ms: u64, read: WaitingRead) -> Option<WaitingRead> {
+    pub(crate) fn wait_for(&mut self, log_time_ms: u64, read: WaitingRead) -> Option<WaitingRead> {
         if self.waiting() >= limits::READS_WAITING_MAX {
             return Some(read);
         }
@@ -168,14 +168,14 @@ impl Reads {
     }
 
     /// The reads that have waited for a log time that is applied now.
-    pub(super) fn take_due(&mut self, log_time_ms: u64) -> Vec<WaitingRead> {
+    pub(crate) fn take_due(&mut self, log_time_ms: u64) -> Vec<WaitingRead> {
         let is_over = |(at, _): &mut (u64, WaitingRead)| *at <= log_time_ms;
         self.due.extract_if(.., is_over).map(|(_, read)| read).collect()
     }
 
     /// Begins a round, or the one under way anew when it has waited too long. Answers with the
     /// number to ask under.
-    pub(super) fn next_round(&mut self, now: Duration, patience: Duration) -> Option<u64> {
+    pub(crate) fn next_round(&mut self, now: Duration, patience: Duration) -> Option<u64> {
         let (mut reads, mut index) = match &mut self.round {
             Some(round) if round.ask_again > now => return None,
             Some(round) => (std::mem::take(&mut round.reads), round.index),
@@ -194,7 +194,7 @@ impl Reads {
     }
 
     /// The leader or the term is another: whatever was asked is asked again.
-    pub(super) fn ask_again(&mut self) {
+    pub(crate) fn ask_again(&mut self) {
         if let Some(round) = &mut self.round {
             round.ask_again = Duration::ZERO;
         }
@@ -202,7 +202,7 @@ impl Reads {
 
     /// A round was answered: its reads are good once `index` is applied. When it began, if it is
     /// the one under way.
-    pub(super) fn confirmed(&mut self, number: u64, index: u64) -> Option<Duration> {
+    pub(crate) fn confirmed(&mut self, number: u64, index: u64) -> Option<Duration> {
         let round = self.round.take_if(|round| round.number == number)?;
         let Round { reads, index: of_round, .. } = round;
         self.confirmed.push_back(Confirmed { applied: index, reads, index: of_round });
@@ -210,7 +210,7 @@ impl Reads {
     }
 
     /// The reads that may be answered now.
-    pub(super) fn take_ready(&mut self, applied: u64) -> Option<Vec<WaitingRead>> {
+    pub(crate) fn take_ready(&mut self, applied: u64) -> Option<Vec<WaitingRead>> {
         if self.confirmed.front()?.applied > applied {
             return None;
         }
@@ -220,7 +220,7 @@ impl Reads {
     }
 
     /// Those that have waited past their deadline.
-    pub(super) fn give_up(&mut self, now: Duration) -> Vec<Origin> {
+    pub(crate) fn give_up(&mut self, now: Duration) -> Vec<Origin> {
         let queues = [Some(&mut self.gathering), self.round.as_mut().map(|round| &mut round.reads)];
         let confirmed = self.confirmed.iter_mut().map(|one| &mut one.reads);
         let mut late = Vec::new();
@@ -241,8 +241,8 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ticket;
     use super::*;
+    use crate::origin::Ticket;
 
     fn read(ticket: u64) -> WaitingRead {
         WaitingRead {

@@ -5,37 +5,36 @@
 //! used: it is cleared at every election timeout, and for a moment after that all members appear
 //! silent.
 
-use super::Site;
-use super::trial::Bug;
+use super::Replica;
+use crate::bugs::Bug;
+use crate::options::Options;
 use model::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
-use storage::snapshot::Snapshots;
-use storage::state::State;
 use wire::peer::Members;
 
 /// A member that is silent for this many election timeouts counts as lost.
 const LOST_AFTER_TIMEOUTS: u32 = 2;
 
 #[derive(Default)]
-pub(super) struct Heard {
+pub(crate) struct Heard {
     /// Ticks for which each member has been silent; absent: a message arrived since the last tick.
     silent_ticks: BTreeMap<u64, usize>,
 }
 
 impl Heard {
     /// Records a message from a member.
-    pub(super) fn of(&mut self, node: NodeId) {
+    pub(crate) fn of(&mut self, node: NodeId) {
         self.silent_ticks.remove(&node.0);
     }
 
     /// Starts counting anew: a new leader has not yet received messages from any member.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.silent_ticks.clear();
     }
 
-    pub(super) fn tick(&mut self, members: &Members) {
+    pub(crate) fn tick(&mut self, members: &Members) {
         self.silent_ticks.retain(|node, _| members.nodes.iter().any(|one| one.node == *node));
         for member in &members.nodes {
             *self.silent_ticks.entry(member.node).or_default() += 1;
@@ -47,20 +46,20 @@ impl Heard {
     }
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+impl<R: LogReader> Replica<R> {
     /// On a leader: whether a member is responding.
-    pub(super) fn is_alive(&self, node: NodeId) -> bool {
-        if self.options.planted.is(Bug::EvictTheLiving) {
-            return node == self.options.node;
+    pub(crate) fn is_alive(&self, options: &Options, node: NodeId) -> bool {
+        if options.planted.is(Bug::EvictTheLiving) {
+            return node == options.node;
         }
-        let lost = LOST_AFTER_TIMEOUTS as usize * self.options.ticks.election;
-        node == self.options.node || self.replica.heard.silent_ticks(node) < lost
+        let lost = LOST_AFTER_TIMEOUTS as usize * options.ticks.election;
+        node == options.node || self.heard.silent_ticks(node) < lost
     }
+}
 
-    /// The silence after which a member counts as lost.
-    pub(super) fn silence_of_the_lost(&self) -> Duration {
-        LOST_AFTER_TIMEOUTS * self.options.election_timeout()
-    }
+/// The silence after which a member counts as lost.
+pub(crate) fn silence_of_the_lost(options: &Options) -> Duration {
+    LOST_AFTER_TIMEOUTS * options.election_timeout()
 }
 
 #[cfg(test)]

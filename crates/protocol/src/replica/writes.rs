@@ -7,7 +7,8 @@
 //! certain: an entry that was cut from this node's log may lie in another's and be committed yet.
 //! Only a write with an entry that is still open at its deadline is answered as unknown.
 
-use super::{Origin, moments};
+use super::moments;
+use crate::origin::Origin;
 use model::{
     Answer, ClientId, Command, Condition, Failure, NodeId, Refusal, Revision, Slot, Write, limits,
 };
@@ -17,16 +18,16 @@ use wire::entry::{self, BatchEncoder};
 
 /// A write that is not in the log yet.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) origin: Origin,
-    pub(super) command: Command,
-    pub(super) size_bytes: usize,
-    pub(super) deadline: Duration,
+pub(crate) struct Waiting {
+    pub(crate) origin: Origin,
+    pub(crate) command: Command,
+    pub(crate) size_bytes: usize,
+    pub(crate) deadline: Duration,
 }
 
 impl Waiting {
     /// Whether its number is one that a node gave it.
-    pub(super) fn is_numbered_by(&self, node: ClientId) -> bool {
+    pub(crate) fn is_numbered_by(&self, node: ClientId) -> bool {
         self.command.request_id().is_some_and(|id| id.client == node)
     }
 }
@@ -41,8 +42,8 @@ struct Asker {
 
 /// The writes of an entry that this node proposed: its commands need not be read back from it.
 #[derive(Debug, Default)]
-pub(super) struct Proposed {
-    pub(super) batch: entry::Batch,
+pub(crate) struct Proposed {
+    pub(crate) batch: entry::Batch,
     /// One a command.
     askers: Vec<Asker>,
 }
@@ -55,7 +56,7 @@ impl Proposed {
     }
 
     /// Answers puts without conditions before they are durable: a bug, for a trial.
-    pub(super) fn acknowledge_puts(&mut self, index: u64, settled: &mut Vec<Settled>) {
+    pub(crate) fn acknowledge_puts(&mut self, index: u64, settled: &mut Vec<Settled>) {
         for (asker, command) in self.askers.iter_mut().zip(&self.batch.commands) {
             let Command::Write { write: Write::Put { condition: Condition::Always, .. }, .. } =
                 command
@@ -77,10 +78,10 @@ impl Proposed {
 }
 
 /// An outcome, and its origin.
-pub(super) type Settled = (Origin, Result<Answer, Failure>);
+pub(crate) type Settled = (Origin, Result<Answer, Failure>);
 
 /// The writes of one node.
-pub(super) struct Writes {
+pub(crate) struct Writes {
     /// Under which name this node numbers writes that it forwards; they may come back to it.
     numbers_as: ClientId,
     waiting: VecDeque<Waiting>,
@@ -92,7 +93,7 @@ pub(super) struct Writes {
 
 impl Writes {
     /// None yet. `numbers_as`: this process, among those that number requests.
-    pub(super) fn new(numbers_as: ClientId) -> Writes {
+    pub(crate) fn new(numbers_as: ClientId) -> Writes {
         Writes {
             numbers_as,
             waiting: VecDeque::new(),
@@ -104,7 +105,7 @@ impl Writes {
 
     /// Takes in a write, or refuses it as too many wait.
     #[expect(clippy::result_large_err, reason = "an outcome, moved once to whoever waits for it")]
-    pub(super) fn push(&mut self, write: Waiting) -> Result<(), Settled> {
+    pub(crate) fn push(&mut self, write: Waiting) -> Result<(), Settled> {
         let too_many = self.waiting.len() >= limits::WRITES_WAITING_MAX;
         let too_much = self.waiting_bytes + write.size_bytes > limits::WRITES_WAITING_BYTES_MAX;
         if too_many || too_much {
@@ -115,26 +116,26 @@ impl Writes {
         Ok(())
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether a write that waits names a moment by the wall clock.
-    pub(super) fn name_moments(&self) -> bool {
+    pub(crate) fn name_moments(&self) -> bool {
         self.waiting.iter().any(|write| moments::names_one(&write.command))
     }
 
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.proposed_count
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.proposed.is_empty()
     }
 
     /// Takes what fits one entry off the queue, at most so many, and encodes it.
     /// The moments in them become log time, which the wall clock is ahead of by so much.
-    pub(super) fn take_batch(
+    pub(crate) fn take_batch(
         &mut self,
         count_max: usize,
         wall_ahead_ms: i64,
@@ -155,13 +156,13 @@ impl Writes {
     }
 
     /// All that wait, to be forwarded.
-    pub(super) fn take_all(&mut self) -> VecDeque<Waiting> {
+    pub(crate) fn take_all(&mut self) -> VecDeque<Waiting> {
         self.waiting_bytes = 0;
         std::mem::take(&mut self.waiting)
     }
 
     /// Puts writes back to the front of the queue, in their order.
-    pub(super) fn put_back(&mut self, writes: Proposed) {
+    pub(crate) fn put_back(&mut self, writes: Proposed) {
         for write in writes.into_waiting().rev() {
             self.waiting_bytes += write.size_bytes;
             self.waiting.push_front(write);
@@ -169,20 +170,20 @@ impl Writes {
     }
 
     /// Remembers the origins of an entry's writes.
-    pub(super) fn proposed(&mut self, index: u64, term: u64, writes: Proposed) {
+    pub(crate) fn proposed(&mut self, index: u64, term: u64, writes: Proposed) {
         self.proposed_count += writes.askers.len();
         self.proposed.insert((index, term), writes);
     }
 
     /// What an entry carries, if this node proposed it.
-    pub(super) fn batch_of(&self, index: u64, term: u64) -> Option<&entry::Batch> {
+    pub(crate) fn batch_of(&self, index: u64, term: u64) -> Option<&entry::Batch> {
         Some(&self.proposed.get(&(index, term))?.batch)
     }
 
     /// An entry was applied. If it is one of ours its writes are settled by `answers`, one a
     /// command; those that ours of other terms carry at this index wait again. A write of a client of
     /// this node whose slot was not here any more is given to `moved`, to go where the slot is.
-    pub(super) fn applied(
+    pub(crate) fn applied(
         &mut self,
         index: u64,
         term: u64,
@@ -216,7 +217,7 @@ impl Writes {
 
     /// A snapshot took the place of all entries up to `index`: the outcome of ours among them
     /// cannot be found any more.
-    pub(super) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
+    pub(crate) fn covered_by_snapshot(&mut self, index: u64, settled: &mut Vec<Settled>) {
         let later = self.proposed.split_off(&(index + 1, 0));
         for writes in std::mem::replace(&mut self.proposed, later).into_values() {
             self.proposed_count -= writes.askers.len();
@@ -228,7 +229,7 @@ impl Writes {
     }
 
     /// Gives up what has waited past its deadline.
-    pub(super) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
+    pub(crate) fn give_up(&mut self, now: Duration, settled: &mut Vec<Settled>) {
         if self.waiting.iter().any(|write| write.deadline <= now) {
             let (late, waiting): (VecDeque<_>, _) =
                 std::mem::take(&mut self.waiting).into_iter().partition(|w| w.deadline <= now);
@@ -247,14 +248,14 @@ impl Writes {
     }
 
     /// Refuses all that wait: the disk is full.
-    pub(super) fn refuse_waiting(&mut self, failure: &Failure, settled: &mut Vec<Settled>) {
+    pub(crate) fn refuse_waiting(&mut self, failure: &Failure, settled: &mut Vec<Settled>) {
         for write in self.take_all() {
             settled.push((write.origin, Err(failure.clone())));
         }
     }
 
     /// Answers what is in the log and not durable: it may be, once there is room.
-    pub(super) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
+    pub(crate) fn doubt_proposed(&mut self, settled: &mut Vec<Settled>) {
         for write in self.proposed.values_mut().flat_map(|proposed| &mut proposed.askers) {
             let origin = std::mem::replace(&mut write.origin, Origin::Nobody);
             settled.push((origin, Err(unknown("the disk became full under it"))));
@@ -262,7 +263,7 @@ impl Writes {
     }
 
     /// Requests of other nodes that wait here, when this node no longer leads: they are sent back.
-    pub(super) fn take_foreign(&mut self) -> Vec<(NodeId, u64)> {
+    pub(crate) fn take_foreign(&mut self) -> Vec<(NodeId, u64)> {
         let mut foreign = Vec::new();
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
@@ -292,14 +293,14 @@ pub(crate) fn forgotten_is_unknown(outcome: Result<Answer, Failure>) -> Result<A
 }
 
 /// A write with an unknown outcome.
-pub(super) fn unknown(why: &'static str) -> Failure {
+pub(crate) fn unknown(why: &'static str) -> Failure {
     Failure::Unknown { why }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ticket;
     use super::*;
+    use crate::origin::Ticket;
     use model::{KeyspaceId, RequestId};
 
     const NODE: ClientId = ClientId(7);

@@ -20,13 +20,11 @@
 //! the time up to which keys are *due*: a linearizable read that meets a key that is due though no
 //! entry has removed it yet waits for the entry that does ([`super::reads`]).
 
-use super::Site;
-use super::machine::Pace;
-use model::{NodeId, Time};
+use super::Replica;
+use crate::options::Options;
+use model::Time;
 use std::time::Duration;
 use storage::log::LogReader;
-use storage::snapshot::Snapshots;
-use storage::state::State;
 use wire::peer;
 
 /// etcd's numbers of the messages with the time: heartbeats and read indexes.
@@ -43,7 +41,7 @@ const NEAR_MS: u64 = 1;
 
 /// Log time at one node.
 #[derive(Clone, Debug)]
-pub(super) struct LogClock {
+pub(crate) struct LogClock {
     /// Log time when the monotonic clock showed `at`.
     now: Duration,
     at: Duration,
@@ -61,7 +59,7 @@ pub(super) struct LogClock {
 
 impl LogClock {
     /// For a state whose log time is `last_ms`.
-    pub(super) fn new(last_ms: u64, now: Time, by_wall: bool) -> LogClock {
+    pub(crate) fn new(last_ms: u64, now: Time, by_wall: bool) -> LogClock {
         let shown_ms = if last_ms == 0 { now.wall_ms } else { last_ms };
         LogClock {
             now: Duration::from_millis(shown_ms),
@@ -75,7 +73,7 @@ impl LogClock {
     }
 
     /// Goes on to now. Only a leader steers.
-    pub(super) fn go_on(&mut self, now: Time, leads: bool) {
+    pub(crate) fn go_on(&mut self, now: Time, leads: bool) {
         let elapsed = now.monotonic.saturating_sub(self.at);
         self.at = now.monotonic;
         let mut next = self.now + elapsed;
@@ -113,7 +111,7 @@ impl LogClock {
     }
 
     /// An entry of this log time was applied or proposed here.
-    pub(super) fn reached(&mut self, log_time_ms: u64) {
+    pub(crate) fn reached(&mut self, log_time_ms: u64) {
         if log_time_ms <= self.last_ms {
             return;
         }
@@ -129,7 +127,7 @@ impl LogClock {
     }
 
     /// The leader of this term has sent its clock.
-    pub(super) fn hear(&mut self, term: u64, clock: peer::Clock) {
+    pub(crate) fn hear(&mut self, term: u64, clock: peer::Clock) {
         // A connection that broke may bring what is older.
         let known_ms =
             self.heard.filter(|(of, _)| *of == term).map_or(0, |(_, known)| known.log_time_ms);
@@ -144,28 +142,28 @@ impl LogClock {
 
     /// The time up to which keys are due, by the leader of this term; `None`: it cannot propose an
     /// entry now, or has sent no time.
-    pub(super) fn heard_ms(&self, term: u64) -> Option<u64> {
+    pub(crate) fn heard_ms(&self, term: u64) -> Option<u64> {
         let (of, clock) = self.heard?;
         (of == term && clock.moves).then_some(clock.log_time_ms)
     }
 
     /// Log time, milliseconds.
-    pub(super) fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.shown_ms
     }
 
     /// The leader's wall clock less log time.
-    pub(super) fn wall_ahead_ms(&self) -> i64 {
+    pub(crate) fn wall_ahead_ms(&self) -> i64 {
         self.wall_ahead_ms
     }
 
     /// When the leader is to let time into the log though nothing happens.
-    pub(super) fn idle_until_ms(&self) -> Option<u64> {
+    pub(crate) fn idle_until_ms(&self) -> Option<u64> {
         (self.last_ms > 0).then(|| self.last_ms.saturating_add(IDLE_MS))
     }
 
     /// The clock that a leader sends to its followers.
-    pub(super) fn word(&self, moves: bool) -> peer::Clock {
+    pub(crate) fn word(&self, moves: bool) -> peer::Clock {
         peer::Clock { log_time_ms: self.shown_ms, wall_ahead_ms: self.wall_ahead_ms, moves }
     }
 }
@@ -174,64 +172,26 @@ fn ahead(wall_ms: u64, log_ms: u64) -> i64 {
     i64::try_from(i128::from(wall_ms) - i128::from(log_ms)).unwrap_or(0)
 }
 
-impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
-    /// Something happens now.
-    pub(super) fn now_is(&mut self, now: Time) {
-        self.now = now;
-        let leads = self.leads();
-        self.replica.log_clock.go_on(now, leads);
-        self.machine.note_time(self.replica.log_clock.now_ms());
-    }
-
+impl<R: LogReader> Replica<R> {
     /// Whether what is due goes, as an entry can be proposed here.
-    fn moves_time(&self) -> bool {
-        self.leads() && self.replica.disk_full.is_none() && !self.options.witness
+    pub(crate) fn moves_time(&self, options: &Options) -> bool {
+        self.leads() && self.disk_full.is_none() && !options.witness
     }
 
     /// The log time by which a key is due for a read that is looked at now. `None`: nothing can be
     /// proposed now, and what was applied must do.
-    pub(super) fn due_by_ms(&self) -> Option<u64> {
+    pub(crate) fn due_by_ms(&self, options: &Options) -> Option<u64> {
         match self.leads() {
-            true => self.moves_time().then(|| self.replica.log_clock.now_ms()),
-            false => self.replica.log_clock.heard_ms(self.replica.raft.term()),
+            true => self.moves_time(options).then(|| self.log_clock.now_ms()),
+            false => self.log_clock.heard_ms(self.raft.term()),
         }
     }
 
     /// What goes along with a message of a leader's.
-    pub(super) fn clock_of(&self, message: &peer::Raft) -> Option<peer::Clock> {
-        let tells = TELLS_TIME.contains(&message.kind) && message.term == self.replica.raft.term();
-        let can_tell = tells && self.leads() && !self.options.witness;
-        can_tell.then(|| self.replica.log_clock.word(self.moves_time()))
-    }
-
-    pub(super) fn hear_clock(&mut self, from: NodeId, term: u64, clock: Option<peer::Clock>) {
-        let Some(clock) = clock else { return };
-        if self.replica.raft.leader() == Some(from)
-            && self.replica.raft.term() == term
-            && !self.leads()
-        {
-            self.replica.log_clock.hear(term, clock);
-            if !clock.moves {
-                self.wait_for_no_tick();
-            }
-        }
-    }
-
-    /// Shows readers how the clocks go, now and then and whenever it matters.
-    pub(super) fn move_pace(&mut self) {
-        let is_due_by = self.moves_time();
-        let pace = Pace {
-            at: self.now.monotonic,
-            log_ms: self.replica.log_clock.now_ms(),
-            wall_ahead_ms: self.replica.log_clock.wall_ahead_ms(),
-            is_due_by,
-        };
-        let known = self.replica.pace;
-        let is_same = (known.wall_ahead_ms, known.is_due_by) == (pace.wall_ahead_ms, is_due_by);
-        if !is_same || known.at + self.options.tick <= pace.at {
-            self.replica.pace = pace;
-            self.machine.reader().set_pace(pace);
-        }
+    pub(crate) fn clock_of(&self, options: &Options, message: &peer::Raft) -> Option<peer::Clock> {
+        let tells = TELLS_TIME.contains(&message.kind) && message.term == self.raft.term();
+        let can_tell = tells && self.leads() && !options.witness;
+        can_tell.then(|| self.log_clock.word(self.moves_time(options)))
     }
 }
 

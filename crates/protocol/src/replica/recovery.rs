@@ -8,7 +8,7 @@
 //! What cannot be mended here is an error: a log that lost entries which the state has applied, or
 //! a state to be rebuilt without its snapshot.
 
-use super::machine::{self, Committed, Machine, MachineError};
+use crate::site::machine::{self, Committed, Machine, MachineError};
 use model::{Bytes, Revision};
 use prost::Message as _;
 use storage::log::{LogError, LogStart, LogWriter, Recovered};

@@ -1,0 +1,53 @@
+//! Where the answer to a request goes.
+
+use crate::admission::Sender;
+use model::{JobName, NodeId, SiteId, Slot};
+
+/// The shell's name for a request; it comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// The place that an answer goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client of this node.
+    Client(Ticket),
+    /// A client of this node, with a request that was sent to an earlier leader and not answered:
+    /// whatever the outcome now, it may have been done then.
+    Doubtful(Ticket),
+    /// Another node, under its own number.
+    Node { node: NodeId, id: u64 },
+    /// A node of another site, under its own number. In doubt: a leader here was sent it and lost.
+    /// About which slot, if about one.
+    Across { site: SiteId, node: NodeId, id: u64, in_doubt: bool, slot: Option<Slot> },
+    /// A request of [`crate::global::routing`] that this site carries out itself.
+    Routed { id: u64, in_doubt: bool },
+    /// A job of this site's leader, under its number.
+    Job { job: JobName, id: u64 },
+    /// A change of the registry that this site makes: a step of a registrar.
+    Registrar(u64),
+    /// None: the site itself, or a request that was already answered as unknown.
+    Nobody,
+}
+
+impl Origin {
+    /// How admission sees it.
+    pub(crate) fn sender(&self) -> Sender {
+        match self {
+            Origin::Across { .. } => Sender::Site,
+            _ => Sender::Client,
+        }
+    }
+
+    /// The same, now that a leader was lost that was sent the request.
+    pub(crate) fn in_doubt(self) -> Origin {
+        match self {
+            Origin::Client(ticket) => Origin::Doubtful(ticket),
+            Origin::Across { site, node, id, slot, .. } => {
+                Origin::Across { site, node, id, in_doubt: true, slot }
+            }
+            Origin::Routed { id, .. } => Origin::Routed { id, in_doubt: true },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A node's snapshots: its own, those that followers take from it, and the one that it takes in.
+//!
+//! Raft only determines that a follower needs one and of which index; the content is pulled by the
+//! follower, piece after piece, each asked for when the one before is on its disk. So one slow
+//! receiver holds one piece in memory, a broken link costs one piece, and a leader that has made a
+//! newer snapshot meanwhile answers that the old one is gone and starts over.
+
+use crate::options::Options;
+use model::NodeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storage::snapshot::{SnapshotHead, Snapshots};
+use wire::peer;
+
+/// A snapshot that a node has taken a piece of so lately is not replaced by a newer one.
+const SNAPSHOT_IN_USE: Duration = Duration::from_secs(10);
+
+/// A node's snapshots: its own, those that followers take from it, and the one that it takes in.
+pub(crate) struct OwnSnapshots<N> {
+    pub(crate) store: N,
+    /// The latest one that is durable.
+    pub(crate) latest: Option<SnapshotHead>,
+    pub(crate) is_writing: bool,
+    /// How much the log has grown since the last one.
+    pub(crate) log_bytes: u64,
+    /// The next one is made at this growth.
+    pub(crate) due_at_bytes: u64,
+    pub(crate) incoming: Option<Incoming>,
+    pub(crate) last_chunk_served: Option<Duration>,
+    /// For a leader: since when a node that needs a snapshot has not asked for a piece of it.
+    pub(crate) offered: BTreeMap<NodeId, Duration>,
+}
+
+impl<N: Snapshots> OwnSnapshots<N> {
+    pub(crate) fn new(
+        store: N,
+        latest: Option<SnapshotHead>,
+        options: &Options,
+    ) -> OwnSnapshots<N> {
+        OwnSnapshots {
+            store,
+            latest,
+            is_writing: false,
+            log_bytes: 0,
+            due_at_bytes: options.log_bytes_before_snapshot,
+            incoming: None,
+            last_chunk_served: None,
+            offered: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the log has grown by enough, also for a state of this size.
+    pub(crate) fn is_due(&mut self, now: Duration, state_bytes: impl Fn() -> u64) -> bool {
+        let in_use = self.last_chunk_served.is_some_and(|at| at + SNAPSHOT_IN_USE > now);
+        if self.log_bytes < self.due_at_bytes || self.is_writing || in_use {
+            return false;
+        }
+        let state_bytes = state_bytes();
+        let is_due = self.log_bytes >= state_bytes;
+        if !is_due {
+            self.due_at_bytes = state_bytes;
+        }
+        is_due
+    }
+
+    /// Whether the node takes in the snapshot of this index.
+    pub(crate) fn takes_in(&self, index: u64) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| incoming.index == index)
+    }
+
+    /// Whether a snapshot is being loaded into the state.
+    pub(crate) fn is_loading(&self) -> bool {
+        let incoming = self.incoming.as_ref();
+        incoming.is_some_and(|incoming| matches!(incoming.taking, Taking::Loading))
+    }
+}
+
+/// Where taking in a snapshot stands.
+#[derive(Debug)]
+pub(crate) enum Taking {
+    /// Pieces are arriving.
+    Pieces { offset: u64, ask_again: Duration },
+    /// It is complete; it is being checked and loaded.
+    Loading,
+}
+
+/// A snapshot that this node takes in.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) from: NodeId,
+    pub(crate) index: u64,
+    /// Raft's message, which takes effect when the content is in.
+    pub(crate) message: peer::Raft,
+    pub(crate) taking: Taking,
+}
+
+impl Incoming {
+    /// The next piece to ask for, if it is time to ask (again).
+    pub(crate) fn next_wanted(
+        &mut self,
+        now: Duration,
+        patience: Duration,
+    ) -> Option<peer::SnapshotWanted> {
+        match &mut self.taking {
+            Taking::Pieces { offset, ask_again } if *ask_again <= now => {
+                *ask_again = now + patience;
+                Some(peer::SnapshotWanted { index: self.index, offset: *offset })
+            }
+            _ => None,
+        }
+    }
+
+    /// What was received is lost; the first piece is asked for again then.
+    pub(crate) fn begin_anew(&mut self, then: Duration) {
+        self.taking = Taking::Pieces { offset: 0, ask_again: then };
+    }
+
+    /// A piece is on disk; the next begins at `next`.
+    pub(crate) fn took(&mut self, next: u64, total_bytes: u64) {
+        self.taking = if next >= total_bytes {
+            Taking::Loading
+        } else {
+            Taking::Pieces { offset: next, ask_again: Duration::ZERO }
+        };
+    }
+}
