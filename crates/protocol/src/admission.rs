@@ -6,7 +6,7 @@
 //! | decision | the core | a front's or a link's thread |
 //! | --- | --- | --- |
 //! | [`Admission::Here`] | answers from the state, or proposes | answers from the state |
-//! | [`Admission::At`] | sends it there ([`crate::global::routing`]) | sends a proxy read ([`crate::global::straight`]) |
+//! | [`Admission::At`] | sends it there ([`crate::global::routing`]) | sends a proxy read ([`crate::global::proxy_reads`]) |
 //! | [`Admission::Wait`] | keeps it until what it waits for is there | leaves it to the core |
 //! | [`Admission::Refuse`] | answers | leaves it to the core |
 //!

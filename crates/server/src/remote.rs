@@ -1,8 +1,8 @@
 //! Metrics of keys that other sites own: the routes of requests, and cached copies.
 //!
 //! The replica counts; this module copies the counts into the metrics. The share of requests that
-//! were sent directly to the owner is `routed_straight` divided by the sum of `routed_straight` and
-//! `routed_astray`.
+//! were sent directly to the owner is `routed_direct` divided by the sum of `routed_direct` and
+//! `routed_redirected`.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 #[derive(Default)]
 pub(crate) struct RemoteMetrics {
     waiting: Gauge,
-    straight: Counter,
-    astray: Counter,
+    direct: Counter,
+    redirected: Counter,
     lookups: Counter,
     lookup_messages: Counter,
     pointers: Gauge,
@@ -43,8 +43,12 @@ impl RemoteMetrics {
         let help = "Bytes of copies of keys that other sites own";
         registry.register_with_unit("cache_size", help, Unit::Bytes, self.copy_bytes.clone());
         let counters = [
-            ("routed_straight", "Requests that went directly to their key's owner", &self.straight),
-            ("routed_astray", "Requests that did not go directly to the owner", &self.astray),
+            ("routed_direct", "Requests that went directly to their key's owner", &self.direct),
+            (
+                "routed_redirected",
+                "Requests that were redirected on their way to the owner",
+                &self.redirected,
+            ),
             ("ring_lookups", "Lookups on the ring that ended", &self.lookups),
             ("ring_lookup_messages", "Messages to other sites for lookups", &self.lookup_messages),
             ("cache_hits", "Stale reads answered from copies without a message", &self.hits),
@@ -68,8 +72,8 @@ impl RemoteMetrics {
             gauge.set(number as i64);
         }
         for (counter, number) in [
-            (&self.straight, status.routed_straight.0),
-            (&self.astray, status.routed_straight.1),
+            (&self.direct, status.routed_direct.0),
+            (&self.redirected, status.routed_direct.1),
             (&self.lookups, status.ring_lookups.0),
             (&self.lookup_messages, status.ring_lookups.1),
             (&self.hits, copies.hits),

@@ -256,10 +256,10 @@ impl SiteLoop {
             Publish::Current => {
                 let mut status = self.site.status();
                 // The core counts each read that came back as one that begins there.
-                let (answered, came_back) = self.links.straight_counts();
-                let (straight, astray) = &mut status.routed_straight;
-                *straight = (*straight + answered).saturating_sub(came_back);
-                *astray += came_back;
+                let (answered, came_back) = self.links.proxy_read_counts();
+                let (direct, redirected) = &mut status.routed_direct;
+                *direct = (*direct + answered).saturating_sub(came_back);
+                *redirected += came_back;
                 status
             }
         };

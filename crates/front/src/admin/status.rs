@@ -167,8 +167,8 @@ impl Remote {
         let copies = status.copies;
         Remote {
             waiting: status.routed,
-            straight: status.routed_straight.0,
-            astray: status.routed_straight.1,
+            straight: status.routed_direct.0,
+            astray: status.routed_direct.1,
             lookups: status.ring_lookups.0,
             lookup_messages: status.ring_lookups.1,
             pointers: status.ring_pointers,

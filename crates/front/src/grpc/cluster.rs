@@ -325,8 +325,8 @@ fn remote_of(status: &server::Status) -> v1::Remote {
     let copies = status.copies;
     v1::Remote {
         waiting: status.routed as u64,
-        straight: status.routed_straight.0,
-        astray: status.routed_straight.1,
+        straight: status.routed_direct.0,
+        astray: status.routed_direct.1,
         lookups: status.ring_lookups.0,
         lookup_messages: status.ring_lookups.1,
         pointers: status.ring_pointers as u64,

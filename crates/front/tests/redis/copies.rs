@@ -65,8 +65,8 @@ fn copies_answer_stale_reads_and_are_asked_about_for_others() {
     assert_eq!(metric(&text, "cache_unchanged_total"), 1);
     assert_eq!((metric(&text, "cache_misses_total"), metric(&text, "cache_copies")), (7, 1));
     assert!(metric(&text, "cache_size_bytes") > 0);
-    let straight = metric(&text, "routed_straight_total");
-    let all = straight + metric(&text, "routed_astray_total");
+    let straight = metric(&text, "routed_direct_total");
+    let all = straight + metric(&text, "routed_redirected_total");
     assert!(straight > 10 && all >= straight, "{straight} of {all}");
     // A site comes onto the ring in its own time.
     until(|| metric(&deployment.metrics(1), "ring_pointers") > 0);

@@ -12,7 +12,7 @@ fn reads_that_pass_by_see_what_was_written_before_them() {
     deployment.give("car:{t}", 0);
     assert_eq!(here.raw("SET car:{t} first"), "+OK");
     assert_eq!(there.raw("GET car:{t}"), "$5 first");
-    let straight = || metric(&deployment.metrics(1), "routed_straight_total");
+    let straight = || metric(&deployment.metrics(1), "routed_direct_total");
     let before = straight();
 
     // Some at once, of which some are refused; and behind writes of the same client and of another one.

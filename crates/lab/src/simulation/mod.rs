@@ -37,9 +37,9 @@ pub mod node;
 pub mod orders;
 pub mod presence;
 pub mod promoted;
+mod proxy_reads;
 mod queue;
 mod shell;
-mod straight;
 mod text;
 
 use crate::link::Link;
@@ -708,7 +708,7 @@ impl<C> Simulation<C> {
         {
             return self.answer(node, ticket, outcome);
         }
-        if let Some(request) = self.send_straight(node, ticket, request) {
+        if let Some(request) = self.send_proxy_read(node, ticket, request) {
             let Some(process) = &mut self.nodes[node].process else { return };
             process.site.handle(now, Input::Request { ticket, request });
         }

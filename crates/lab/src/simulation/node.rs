@@ -4,7 +4,7 @@ use super::Settings;
 use super::clock::Clock;
 use crate::random::Random;
 use model::{ClientId, NodeId, Time};
-use protocol::global::straight::Straight;
+use protocol::global::proxy_reads::ProxyReads;
 use protocol::replica::raft::Persist;
 use protocol::replica::recovery::{self, RecoveryError};
 use protocol::site::{Options, ReadGate, Site, Ticket};
@@ -74,7 +74,7 @@ pub(super) struct Process {
     /// Which reads need not ask the core.
     pub(super) gate: ReadGate,
     /// Reads that passed the core by on their way to other sites.
-    pub(super) straight: Straight,
+    pub(super) proxy_reads: ProxyReads,
     /// Requests it was given and has not answered.
     pub(super) tickets: BTreeSet<Ticket>,
 }
@@ -222,7 +222,7 @@ impl Node {
             ..Options::new(NodeId(self.id), client, seed)
         };
         let site = Site::new(options, now, &recovered, reader, snapshots.clone(), replica);
-        let straight = site.straight();
+        let proxy_reads = site.proxy_reads();
         self.process = Some(Process {
             site,
             writer,
@@ -234,7 +234,7 @@ impl Node {
             chores: VecDeque::new(),
             chore_busy: false,
             gate: ReadGate::Closed,
-            straight,
+            proxy_reads,
             tickets: BTreeSet::new(),
         });
         Ok(())

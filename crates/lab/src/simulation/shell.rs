@@ -60,7 +60,7 @@ impl<C> Simulation<C> {
     pub(super) fn schedule_wake(&mut self, node: NodeIndex) {
         let one = &self.nodes[node];
         let Some(process) = &one.process else { return };
-        let deadlines = [process.site.deadline(), process.straight.deadline()];
+        let deadlines = [process.site.deadline(), process.proxy_reads.deadline()];
         let Some(deadline) = deadlines.into_iter().flatten().min() else { return };
         let at = one.clock.when(deadline).max(self.now);
         if one.wakes_at.is_none_or(|wakes_at| at < wakes_at) {

@@ -8,7 +8,7 @@
 //! - [`cache`]: copies of keys that other sites hold;
 //! - [`map`]: the owners of slots, and how all sites come to have the same map of them;
 //! - [`routing`]: requests on their way to the site that holds their slot;
-//! - [`straight`]: reads that need no core on the way there;
+//! - [`proxy_reads`]: reads that need no core on the way there;
 //! - [`handover`]: slots on their way to another site, driven by the source's leader;
 //! - [`ownership`]: the rules for the owner of a slot and its copies;
 //! - [`backups`]: which site is the backup of which;
@@ -28,9 +28,9 @@ pub mod homes;
 pub mod map;
 pub mod mirroring;
 pub mod ownership;
+pub mod proxy_reads;
 pub mod ring;
 pub mod routing;
-pub mod straight;
 
 use crate::site::Backups;
 use cache::Cache;

@@ -18,7 +18,7 @@ mod told;
 
 use super::cache::{Asked, Copies};
 use super::map::{self, Raised, RunFact, SlotMap, Source};
-use super::straight::Routes;
+use super::proxy_reads::Routes;
 use crate::admission::{Arrival, Target};
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
@@ -110,10 +110,10 @@ pub(crate) struct Routing {
     near: BTreeMap<SiteId, NodeId>,
     /// Those with an answer, by the read index that it waits for.
     told: BTreeSet<(u64, u64)>,
-    /// Requests about slots that ended at other sites: those that went straight to a holder, and all
+    /// Requests about slots that ended at other sites: those that went to the owner at once, and all
     /// others, since the start.
-    pub(crate) straight: u64,
-    pub(crate) astray: u64,
+    pub(crate) direct: u64,
+    pub(crate) redirected: u64,
 }
 
 impl Routing {
@@ -131,13 +131,13 @@ impl Routing {
             routes: Arc::default(),
             near: BTreeMap::new(),
             told: BTreeSet::new(),
-            straight: 0,
-            astray: 0,
+            direct: 0,
+            redirected: 0,
         }
     }
 
     /// The number that a request has at other sites. Another process of this node will use others;
-    /// what goes past the core ([`super::straight`]) uses those from 2^63 on.
+    /// what goes past the core ([`super::proxy_reads`]) uses those from 2^63 on.
     fn id_there(&self, id: u64) -> u64 {
         id + (self.client.0 >> 2)
     }
@@ -501,8 +501,8 @@ impl Routing {
             }
             _ => {
                 if matches!(one.target, Target::Slot(_)) {
-                    self.straight += u64::from(one.returns == 0);
-                    self.astray += u64::from(one.returns != 0);
+                    self.direct += u64::from(one.returns == 0);
+                    self.redirected += u64::from(one.returns != 0);
                 }
                 self.settle(id, outcome)
             }

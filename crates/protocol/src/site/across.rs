@@ -7,8 +7,8 @@
 use super::machine::tokens::Token;
 use super::{Origin, Output, Site};
 use crate::admission::{Admission, Arrival, Sender, Target, Wait, admit, target_of};
+use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
-use crate::global::straight::Moved;
 use model::{Answer, Body, Epoch, Failure, NodeId, Refusal, SiteId, Slot, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -52,7 +52,7 @@ mod versions;
 use crate::Core;
 pub(crate) use crate::bugs as trial;
 use crate::global::Global;
-use crate::global::straight::{Moved, Straight};
+use crate::global::proxy_reads::{Moved, ProxyReads};
 pub use crate::options::Options;
 pub(crate) use crate::origin::Origin;
 pub use crate::origin::Ticket;
@@ -266,8 +266,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     }
 
     /// What sends reads past this core.
-    pub fn straight(&self) -> Straight {
-        Straight::new(self.options.client, self.global.routing.routes().clone())
+    pub fn proxy_reads(&self) -> ProxyReads {
+        ProxyReads::new(self.options.client, self.global.routing.routes().clone())
     }
 
     /// The state itself, for a snapshot's loading.

@@ -53,8 +53,8 @@ pub struct Status {
     pub forwarded: usize,
     /// Requests that wait for other sites, or for slots on their way.
     pub routed: usize,
-    /// Of those that ended: how many went straight to their slot's holder, and how many did not.
-    pub routed_straight: (u64, u64),
+    /// Of those that ended: how many went to their slot's owner at once, and how many were redirected.
+    pub routed_direct: (u64, u64),
     /// Copies of keys that other sites hold.
     pub copies: Counted,
     /// Lookups on the ring that ended, and the messages to other sites that they took.
@@ -152,7 +152,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             reads_waiting: self.replica.reads.waiting(),
             forwarded: self.replica.forwarding.waiting(),
             routed: self.global.routing.waiting(),
-            routed_straight: (self.global.routing.straight, self.global.routing.astray),
+            routed_direct: (self.global.routing.direct, self.global.routing.redirected),
             copies: self.global.cache.counted(),
             ring_lookups: self.deployment.hops,
             ring_pointers: self.ring().len(),

@@ -107,7 +107,7 @@ impl Links {
         };
         let (site, node) = remote;
         tracing::debug!(%site, %node, "no connection to another site: {error}");
-        self.lost_straight(remote);
+        self.lose_proxy_reads(remote);
         let _ = self.0.events.send(Event::AcrossLost { site, node });
     }
 

@@ -3,7 +3,7 @@
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
-//! `across` has the connections to nodes of other sites, and `straight` the reads over them that
+//! `across` has the connections to nodes of other sites, and `proxy_reads` the reads over them that
 //! bypass the site's thread; `join` and `enter` let a node join a site and a site join a
 //! deployment. Where proof is required, `prove` runs before any of this; `unproved` limits the
 //! number of connections that are not proved yet.
@@ -17,11 +17,11 @@ pub(crate) mod enter;
 pub(crate) mod join;
 mod lives;
 mod prove;
-mod straight;
+mod proxy_reads;
 mod strangers;
 mod unproved;
 
-pub(crate) use straight::StraightReads;
+pub(crate) use proxy_reads::SharedProxyReads;
 pub(crate) use strangers::JoinService;
 
 use crate::batcher::lock;
@@ -175,7 +175,7 @@ struct Inner {
     others: Others,
     /// The service that lets sites join the deployment, once it is started.
     join_service: OnceLock<JoinService>,
-    straight: OnceLock<StraightReads>,
+    proxy_reads: OnceLock<SharedProxyReads>,
     runtime: tokio::runtime::Handle,
 }
 
@@ -189,7 +189,7 @@ impl Links {
         runtime: tokio::runtime::Handle,
     ) -> Links {
         let (waiting, links, dialled) = (Arc::default(), Mutex::default(), Mutex::default());
-        let (others, join_service, straight) =
+        let (others, join_service, proxy_reads) =
             (Others::default(), OnceLock::new(), OnceLock::new());
         Links(Arc::new(Inner {
             identity,
@@ -203,7 +203,7 @@ impl Links {
             dialled,
             others,
             join_service,
-            straight,
+            proxy_reads,
             runtime,
         }))
     }

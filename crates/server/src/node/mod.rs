@@ -32,7 +32,7 @@ use crate::config::Config;
 use crate::handle::{Handle, Shared};
 use crate::links::{JoinService, Links};
 use model::{NodeId, Request, SiteEntry, SiteId};
-use protocol::global::straight::Moved;
+use protocol::global::proxy_reads::Moved;
 use protocol::site::{MapView, Ticket};
 use std::fs::File;
 use std::net::SocketAddr;
@@ -142,8 +142,8 @@ impl Node {
         let batcher = Batcher::new(batchers.len());
         batchers.push(batcher.clone());
         let links = self.links.clone();
-        let straight = move |requests: &mut Vec<_>| links.send_straight(requests);
-        tokio::spawn(batcher.clone().run(self.shared.events.clone(), straight));
+        let proxy = move |requests: &mut Vec<_>| links.send_proxy_reads(requests);
+        tokio::spawn(batcher.clone().run(self.shared.events.clone(), proxy));
         Handle { shared: self.shared.clone(), batcher }
     }
 

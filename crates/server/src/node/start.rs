@@ -15,7 +15,7 @@ use crate::disk_loop::DiskLoop;
 use crate::engine::Opened;
 use crate::handle::{Gate, Shared};
 use crate::identity::{self, Identity};
-use crate::links::{self, Links, StraightReads};
+use crate::links::{self, Links, SharedProxyReads};
 use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::peers::{self, PeerAuth};
@@ -75,7 +75,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     });
     let batchers = Batchers::default();
     if is_embedded {
-        peers.links.open_straight(StraightReads::new(site.straight(), batchers.clone()));
+        peers.links.open_proxy_reads(SharedProxyReads::new(site.proxy_reads(), batchers.clone()));
     }
     let (disk_jobs, jobs) = mpsc::channel();
     let (background, background_tasks) = mpsc::channel();

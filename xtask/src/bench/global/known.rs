@@ -47,9 +47,9 @@ pub(super) struct Three {
 fn routed(sites: &Deployment, which: &[usize]) -> Result<Routed, String> {
     let mut sum = Routed { all: 0.0, straight: 0.0 };
     for site in which {
-        let straight = sites.counter(*site, "portolan_routed_straight_total")?;
+        let straight = sites.counter(*site, "portolan_routed_direct_total")?;
         sum.straight += straight;
-        sum.all += straight + sites.counter(*site, "portolan_routed_astray_total")?;
+        sum.all += straight + sites.counter(*site, "portolan_routed_redirected_total")?;
     }
     Ok(sum)
 }

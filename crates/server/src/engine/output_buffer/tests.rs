@@ -75,7 +75,7 @@ fn status() -> Status {
         reads_waiting: 0,
         forwarded: 0,
         routed: 0,
-        routed_straight: (0, 0),
+        routed_direct: (0, 0),
         copies: Default::default(),
         ring_lookups: (0, 0),
         ring_pointers: 0,

@@ -1,6 +1,6 @@
-//! Reads past the site's thread, at both ends: [`protocol::global::straight`] put on threads.
+//! Reads past the site's thread, at both ends: [`protocol::global::proxy_reads`] put on threads.
 //!
-//! A batcher's task offers what has gathered there before it goes to the site's thread; what may go straight
+//! A batcher's task offers what has gathered there before it goes to the site's thread; what may
 //! is encoded on the front's thread and laid into the links. The links' thread answers what other
 //! sites ask, hands answers out, and gives back to the site's thread what has no answer.
 
@@ -9,7 +9,7 @@ use super::across::Remote;
 use crate::batcher::{batcher_of, is_same_call, lock};
 use crate::node::{Batchers, Event};
 use model::{NodeId, Request};
-use protocol::global::straight::{Came, Routes, Straight, answer_reads};
+use protocol::global::proxy_reads::{Came, ProxyReads, Routes, answer_reads};
 use protocol::site::Ticket;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -22,37 +22,37 @@ use wire::peer::{Forward, ForwardedRequest};
 /// How often it is checked whether a node is silent, while anything is on its way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The reads of a node's clients that went straight to other sites.
-pub(crate) struct StraightReads {
+/// The reads of a node's clients that went to other sites past the site's thread.
+pub(crate) struct SharedProxyReads {
     /// Looked at without the lock: a site that belongs to no deployment has none.
     routes: Arc<Routes>,
-    reads: Mutex<Straight>,
+    reads: Mutex<ProxyReads>,
     /// Some were sent.
     sent: Notify,
     batchers: Batchers,
 }
 
-impl StraightReads {
-    pub(crate) fn new(reads: Straight, batchers: Batchers) -> StraightReads {
+impl SharedProxyReads {
+    pub(crate) fn new(reads: ProxyReads, batchers: Batchers) -> SharedProxyReads {
         let routes = reads.routes().clone();
-        StraightReads { routes, reads: Mutex::new(reads), sent: Notify::new(), batchers }
+        SharedProxyReads { routes, reads: Mutex::new(reads), sent: Notify::new(), batchers }
     }
 }
 
 impl Links {
     /// From now on reads may pass the site's thread by.
-    pub(crate) fn open_straight(&self, reads: StraightReads) {
-        let _ = self.0.straight.set(reads);
+    pub(crate) fn open_proxy_reads(&self, reads: SharedProxyReads) {
+        let _ = self.0.proxy_reads.set(reads);
     }
 
-    /// Sends those requests of one batcher off that go straight; the others stay.
-    pub(crate) fn send_straight(&self, requests: &mut Vec<(Ticket, Request)>) {
-        let (Some(straight), Some(join_service)) =
-            (self.0.straight.get(), self.0.join_service.get())
+    /// Sends those requests of one batcher off that may pass the site's thread; the others stay.
+    pub(crate) fn send_proxy_reads(&self, requests: &mut Vec<(Ticket, Request)>) {
+        let (Some(proxied), Some(join_service)) =
+            (self.0.proxy_reads.get(), self.0.join_service.get())
         else {
             return;
         };
-        if !straight.routes.has_any() {
+        if !proxied.routes.has_any() {
             return;
         }
         let shared = &join_service.0.shared;
@@ -60,7 +60,7 @@ impl Links {
         let count = requests.len();
         let catalog = shared.reader.catalog();
         let asked = (now, shared.gate.get());
-        let sent = lock(&straight.reads).take(asked, requests, &catalog, is_same_call);
+        let sent = lock(&proxied.reads).take(asked, requests, &catalog, is_same_call);
         if sent.is_empty() {
             return;
         }
@@ -69,7 +69,7 @@ impl Links {
             self.send_across(site, node, AcrossSay::Forward(Forward { requests }).into());
         }
         self.flush_across();
-        straight.sent.notify_one();
+        proxied.sent.notify_one();
     }
 
     /// What a node of another site says: what the site's thread need not hear is dealt with here.
@@ -110,15 +110,15 @@ impl Links {
     }
 
     /// The connection to a node of another site broke.
-    pub(super) fn lost_straight(&self, place: Remote) {
+    pub(super) fn lose_proxy_reads(&self, place: Remote) {
         self.go_on(|reads, now, came| reads.lost(now, place, came));
     }
 
     /// Gives back what was sent to a silent node, for as long as the runtime runs.
     pub(crate) async fn turn_from_silent(self) {
-        let Some(straight) = self.0.straight.get() else { return };
+        let Some(proxied) = self.0.proxy_reads.get() else { return };
         loop {
-            straight.sent.notified().await;
+            proxied.sent.notified().await;
             let mut is_waiting = true;
             while is_waiting {
                 tokio::time::sleep(LOOK_INTERVAL).await;
@@ -135,24 +135,24 @@ impl Links {
     /// Something has become of reads; those that it is over with are handed out or given back.
     fn go_on<T>(
         &self,
-        what: impl FnOnce(&mut Straight, Duration, &mut Vec<Came>) -> T,
+        what: impl FnOnce(&mut ProxyReads, Duration, &mut Vec<Came>) -> T,
     ) -> Option<T> {
-        let (straight, join_service) = (self.0.straight.get()?, self.0.join_service.get()?);
+        let (proxied, join_service) = (self.0.proxy_reads.get()?, self.0.join_service.get()?);
         let (now, mut came) = (join_service.0.shared.clock.monotonic(), Vec::new());
-        let done = what(&mut lock(&straight.reads), now, &mut came);
-        self.settle(straight, came);
+        let done = what(&mut lock(&proxied.reads), now, &mut came);
+        self.settle(proxied, came);
         Some(done)
     }
 
-    /// How many reads were answered straight, and how many came back, since the start.
-    pub(crate) fn straight_counts(&self) -> (u64, u64) {
-        self.0.straight.get().map_or((0, 0), |straight| {
-            let reads = lock(&straight.reads);
+    /// How many reads were answered so, and how many came back, since the start.
+    pub(crate) fn proxy_read_counts(&self) -> (u64, u64) {
+        self.0.proxy_reads.get().map_or((0, 0), |proxied| {
+            let reads = lock(&proxied.reads);
             (reads.answered, reads.came_back)
         })
     }
 
-    fn settle(&self, straight: &StraightReads, came: Vec<Came>) {
+    fn settle(&self, proxied: &SharedProxyReads, came: Vec<Came>) {
         let mut answers: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         let mut back = Vec::new();
         for one in came {
@@ -165,7 +165,7 @@ impl Links {
             }
         }
         if !answers.is_empty() {
-            let batchers = lock(&straight.batchers);
+            let batchers = lock(&proxied.batchers);
             for (batcher, mut answers) in answers {
                 if let Some(batcher) = batchers.get(batcher) {
                     batcher.deliver(&mut answers);

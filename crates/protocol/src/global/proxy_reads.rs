@@ -1,7 +1,7 @@
 //! Reads of keys that other sites hold, past the cores of both sites.
 //!
 //! Most requests about remote keys are reads of a slot that has not changed hands for hours. They
-//! need no core: the front's thread sends them straight to the node that answered last, and there
+//! need no core: the front's thread sends them to the node that answered last, and there
 //! the thread that receives them answers, if a front there might do so by the [`ReadGate`]. What is
 //! not that simple goes the ordinary way, by the cores
 //! ([`super::routing`]): the asking end hands a read to its core when the answer is not *the* answer
@@ -14,12 +14,12 @@
 //! read goes to a site that was failed over ([`super::failover`]).
 //!
 //! For that the node must be as current as its site: see [`super::routing`] for the read index that
-//! is taken beside each request. None is taken here. A read goes straight only while this node's
+//! is taken beside each request. None is taken here. It is sent only while this node's
 //! own gate stands open, or by a lease that the keyspace reads by; then its state has all that was
 //! acknowledged when the read came, the core has dropped the routes that were not true any more,
 //! and a lease is as good as an index. On any other node reads go by the core, which takes an index
 //! for many of them at once. If this node leads, that round gives it the lease by which the next
-//! reads go straight again.
+//! reads pass the core again.
 //!
 //! Left out: writes, which are numbered by the core; transactions; reads that may be stale, which a backup
 //! or a copy may answer; keyspaces with copies of remote keys, whose reads bring a validator along; clients
@@ -46,7 +46,7 @@ use wire::entry;
 use wire::peer::ForwardedRequest;
 
 /// What tells the numbers of these reads, at another site, from those of a core's requests.
-const STRAIGHT: u64 = 1 << 63;
+const PROXY: u64 = 1 << 63;
 /// Bits of a node's id in a route; no node of a greater one has one.
 const NODE_BITS: u32 = 32;
 
@@ -127,9 +127,9 @@ pub struct Moved {
     pub holder: (SiteId, Epoch),
 }
 
-/// The reads of a node that were sent straight and are not answered.
+/// The reads of a node that passed the core and are not answered.
 #[derive(Debug)]
-pub struct Straight {
+pub struct ProxyReads {
     routes: Arc<Routes>,
     last_id: u64,
     asked: BTreeMap<u64, Sent>,
@@ -201,12 +201,12 @@ fn way_of(request: &Request, context: &AtFront<'_>) -> Option<(SiteId, NodeId)> 
     context.routes.of(slot).filter(|route| may && route.0 == site)
 }
 
-impl Straight {
+impl ProxyReads {
     /// None yet. `process`: this process; an answer that was meant for an earlier one must not be
     /// taken for one to this one's.
-    pub(crate) fn new(process: ClientId, routes: Arc<Routes>) -> Straight {
+    pub(crate) fn new(process: ClientId, routes: Arc<Routes>) -> ProxyReads {
         let (last_id, asked) = (process.0 >> 2, BTreeMap::new());
-        Straight { routes, last_id, asked, answered: 0, came_back: 0 }
+        ProxyReads { routes, last_id, asked, answered: 0, came_back: 0 }
     }
 
     /// Where reads go.
@@ -260,13 +260,13 @@ impl Straight {
         place: (SiteId, NodeId),
     ) -> ForwardedRequest {
         self.last_id += 1;
-        let id = self.last_id | STRAIGHT;
+        let id = self.last_id | PROXY;
         let encoded = entry::encode_request(&request);
         self.asked.insert(id, Sent { ticket, request, place, since: now });
         ForwardedRequest { id, request: encoded, ..ForwardedRequest::default() }
     }
 
-    /// Takes the answers to straight reads out of a message of another site's node. Whether there
+    /// Takes the answers to proxy reads out of a message of another site's node. Whether there
     /// is anything left for the core.
     pub fn answered(
         &mut self,
@@ -275,11 +275,11 @@ impl Straight {
         answered: &mut AnsweredAcross,
         came: &mut Vec<Came>,
     ) -> bool {
-        if answered.answers.iter().all(|answer| answer.id & STRAIGHT == 0) {
+        if answered.answers.iter().all(|answer| answer.id & PROXY == 0) {
             return true;
         }
         for answer in std::mem::take(&mut answered.answers) {
-            if answer.id & STRAIGHT == 0 {
+            if answer.id & PROXY == 0 {
                 answered.answers.push(answer);
             } else if let Some(asked) = self.asked.remove(&answer.id) {
                 self.settle(now, asked, answer, came);
@@ -317,7 +317,7 @@ impl Straight {
         }
     }
 
-    /// When [`Straight::turn_from_silent`] has something to do, if nothing is answered.
+    /// When [`ProxyReads::turn_from_silent`] has something to do, if nothing is answered.
     pub fn deadline(&self) -> Option<Duration> {
         self.asked.first_key_value().map(|(_, asked)| asked.since + PATIENCE)
     }
@@ -406,34 +406,34 @@ mod tests {
         routes
     }
 
-    fn straight(key: &str) -> Straight {
-        Straight::new(ClientId(u64::MAX), Arc::new(routes_to(key)))
+    fn routed(key: &str) -> ProxyReads {
+        ProxyReads::new(ClientId(u64::MAX), Arc::new(routes_to(key)))
     }
 
-    fn send(straight: &mut Straight, at_ms: u64, ticket: u64, request: Request) -> u64 {
+    fn send(reads: &mut ProxyReads, at_ms: u64, ticket: u64, request: Request) -> u64 {
         let mut requests = vec![(Ticket(ticket), request)];
         let now = Duration::from_millis(at_ms);
         let sent =
-            straight.take((now, ReadGate::Open), &mut requests, &catalog(Cache::Off), |_, _| false);
+            reads.take((now, ReadGate::Open), &mut requests, &catalog(Cache::Off), |_, _| false);
         sent[&PLACE][0].id
     }
 
-    /// How many of some requests of one call go straight.
+    /// How many of some requests of one call go reads.
     fn sent(requests: &[Request], cache: Cache, routes: Routes) -> usize {
         sent_by(ReadGate::Open, requests, catalog(cache), routes)
     }
 
     fn sent_by(gate: ReadGate, requests: &[Request], catalog: Catalog, routes: Routes) -> usize {
         let mut all: Vec<_> = requests.iter().map(|one| (Ticket(1), one.clone())).collect();
-        let mut straight = Straight::new(ClientId(1), Arc::new(routes));
-        let sent = straight.take((Duration::ZERO, gate), &mut all, &catalog, |a, b| a == b);
+        let mut reads = ProxyReads::new(ClientId(1), Arc::new(routes));
+        let sent = reads.take((Duration::ZERO, gate), &mut all, &catalog, |a, b| a == b);
         let sent = sent.values().map(Vec::len).sum();
         assert_eq!(sent + all.len(), requests.len());
         sent
     }
 
     #[test]
-    fn only_calls_of_plain_reads_with_a_route_go_straight() {
+    fn only_calls_of_plain_reads_with_a_route_pass_the_core() {
         assert_eq!(sent(&[get("a"), get("a")], Cache::Off, routes_to("a")), 2);
         assert_eq!(sent(&[get("a"), get("b")], Cache::Off, routes_to("a")), 0);
         let redirect = Request { redirect: true, ..get("a") };
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_that_knows_all_of_its_site_sends_straight() {
+    fn only_a_node_that_knows_all_of_its_site_sends_reads_itself() {
         let by = |gate, lease_reads| {
             let mut keyspace = catalog(Cache::Off).by_id(CARS).unwrap().clone();
             keyspace.spec.lease_reads = lease_reads;
@@ -472,59 +472,59 @@ mod tests {
 
     #[test]
     fn an_answer_is_handed_out_once_and_a_core_keeps_its_own() {
-        let mut straight = straight("a");
-        let id = send(&mut straight, 0, 3, get("a"));
+        let mut reads = routed("a");
+        let id = send(&mut reads, 0, 3, get("a"));
         let outcome = Ok(Answer::Integer(1));
         for expected in [vec![Came::Answer(Ticket(3), outcome.clone())], vec![]] {
             let (mut said, mut came) = (answers(id, &outcome), Vec::new());
-            assert!(straight.answered(Duration::ZERO, NodeId(1), &mut said, &mut came));
+            assert!(reads.answered(Duration::ZERO, NodeId(1), &mut said, &mut came));
             assert_eq!(came, expected);
             assert_eq!(said.answers.len(), 1, "the core's own");
         }
-        assert_eq!((straight.answered, straight.came_back, straight.deadline()), (1, 0, None));
+        assert_eq!((reads.answered, reads.came_back, reads.deadline()), (1, 0, None));
     }
 
     #[test]
     fn a_core_hears_who_leads() {
-        let mut straight = straight("a");
+        let mut reads = routed("a");
         for (leader, is_left) in [(0, false), (1, false), (2, true)] {
-            let id = send(&mut straight, 0, 3, get("a"));
+            let id = send(&mut reads, 0, 3, get("a"));
             let mut said = answers(id, &Ok(Answer::Integer(1)));
             said.answers.remove(0);
             said.leader = leader;
-            let left = straight.answered(Duration::ZERO, NodeId(1), &mut said, &mut Vec::new());
+            let left = reads.answered(Duration::ZERO, NodeId(1), &mut said, &mut Vec::new());
             assert_eq!(left, is_left, "leader {leader}");
         }
     }
 
     #[test]
     fn a_read_whose_slot_has_moved_goes_to_the_core_with_the_time_that_is_left() {
-        let mut straight = straight("a");
+        let mut reads = routed("a");
         let request = Request { deadline_ms: Some(5_000), ..get("a") };
-        let id = send(&mut straight, 0, 3, request);
+        let id = send(&mut reads, 0, 3, request);
         let slot = Slot::of_key(b"a");
         let moved = Err(Failure::Refused(Refusal::NotHeld(slot)));
         let (now, mut came) = (Duration::from_millis(200), Vec::new());
-        straight.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
+        reads.answered(now, NodeId(1), &mut answers(id, &moved), &mut came);
         let left = Request { deadline_ms: Some(4_800), ..get("a") };
         let told = Moved { slot, by: PLACE.0, holder: (SiteId(0), Epoch::counted(0)) };
         assert_eq!(came, [Came::Moved(told), Came::Back(Ticket(3), left)]);
-        assert_eq!(straight.routes().of(slot), None, "nobody else goes there");
+        assert_eq!(reads.routes().of(slot), None, "nobody else goes there");
     }
 
     #[test]
     fn what_a_silent_or_lost_node_was_asked_comes_back() {
-        let mut straight = straight("a");
-        send(&mut straight, 0, 1, get("a"));
-        send(&mut straight, 600, 2, get("a"));
+        let mut reads = routed("a");
+        send(&mut reads, 0, 1, get("a"));
+        send(&mut reads, 600, 2, get("a"));
         let mut came = Vec::new();
-        straight.turn_from_silent(PATIENCE - Duration::from_millis(1), &mut came);
+        reads.turn_from_silent(PATIENCE - Duration::from_millis(1), &mut came);
         assert_eq!(came, []);
-        straight.turn_from_silent(PATIENCE, &mut came);
+        reads.turn_from_silent(PATIENCE, &mut came);
         assert!(matches!(came[..], [Came::Back(Ticket(1), _)]));
-        straight.lost(PATIENCE, (SiteId(2), NodeId(2)), &mut came);
+        reads.lost(PATIENCE, (SiteId(2), NodeId(2)), &mut came);
         assert_eq!(came.len(), 1, "another node was lost");
-        straight.lost(PATIENCE, PLACE, &mut came);
+        reads.lost(PATIENCE, PLACE, &mut came);
         assert!(matches!(came[..], [_, Came::Back(Ticket(2), _)]));
     }
 

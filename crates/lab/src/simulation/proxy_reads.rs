@@ -1,10 +1,10 @@
 //! What passes the cores by, as fronts and links do it on their own threads: reads answered by the gate,
-//! and reads that go straight to other sites. The counterpart of `server::links::straight`.
+//! and proxy reads. The counterpart of `server::links::proxy_reads`.
 
 use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{Answer, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time};
-use protocol::global::straight::{Came, answer_reads};
+use protocol::global::proxy_reads::{Came, answer_reads};
 use protocol::site::{Input, Ticket};
 use wire::across::{Across, AcrossSay, AnsweredAcross};
 use wire::peer::{Forward, Say};
@@ -25,8 +25,8 @@ impl Process {
 }
 
 impl<C> Simulation<C> {
-    /// Sends a read straight to another site, if it may; gives back what is for the core.
-    pub(super) fn send_straight(
+    /// Sends a read to another site past the core, if it may; gives back what is for the core.
+    pub(super) fn send_proxy_read(
         &mut self,
         node: NodeIndex,
         ticket: Ticket,
@@ -40,18 +40,18 @@ impl<C> Simulation<C> {
         let mut requests = vec![(ticket, request)];
         let catalog = process.site.reader().catalog();
         let asked = (now, process.gate);
-        let sent = process.straight.take(asked, &mut requests, &catalog, |a, b| a == b);
+        let sent = process.proxy_reads.take(asked, &mut requests, &catalog, |a, b| a == b);
         for ((site, other), requests) in sent {
             self.say_to(node, site, other, AcrossSay::Forward(Forward { requests }).into());
         }
         requests.pop().map(|(_, request)| request)
     }
 
-    /// How many reads a node's process has sent straight that were answered so, and that came back.
+    /// How many reads a node's process has sent past its core that were answered so, and that came back.
     #[must_use]
-    pub fn straight(&self, node: NodeIndex) -> (u64, u64) {
+    pub fn proxy_reads(&self, node: NodeIndex) -> (u64, u64) {
         let process = self.nodes[node].process.as_ref();
-        process.map_or((0, 0), |one| (one.straight.answered, one.straight.came_back))
+        process.map_or((0, 0), |one| (one.proxy_reads.answered, one.proxy_reads.came_back))
     }
 
     /// Sends a message to a node of another site, if there is one.
@@ -92,8 +92,8 @@ impl<C> Simulation<C> {
             }
             Some(AcrossSay::Answered(mut answered)) => {
                 let mut came = Vec::new();
-                let straight = &mut process.straight;
-                let is_left = straight.answered(now.monotonic, other, &mut answered, &mut came);
+                let reads = &mut process.proxy_reads;
+                let is_left = reads.answered(now.monotonic, other, &mut answered, &mut came);
                 self.settle_straight(node, came);
                 is_left.then(|| AcrossSay::Answered(answered).into())
             }
@@ -105,7 +105,7 @@ impl<C> Simulation<C> {
     pub(super) fn lost_straight(&mut self, node: NodeIndex, place: (SiteId, NodeId)) {
         let (now, mut came) = (self.time(node).monotonic, Vec::new());
         if let Some(process) = &mut self.nodes[node].process {
-            process.straight.lost(now, place, &mut came);
+            process.proxy_reads.lost(now, place, &mut came);
         }
         self.settle_straight(node, came);
     }
@@ -114,7 +114,7 @@ impl<C> Simulation<C> {
     pub(super) fn turn_from_silent(&mut self, node: NodeIndex) {
         let (now, mut came) = (self.time(node).monotonic, Vec::new());
         if let Some(process) = &mut self.nodes[node].process {
-            process.straight.turn_from_silent(now, &mut came);
+            process.proxy_reads.turn_from_silent(now, &mut came);
         }
         self.settle_straight(node, came);
     }
