@@ -9,6 +9,7 @@
 //! lab's own trials asks for: without it every question here is `false` at compile time.
 
 use crate::global::ownership::trial as rules;
+use crate::machine::trial as machine;
 
 /// A bug to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,6 +178,19 @@ pub(crate) fn of_rules(planted: Planted) -> rules::Planted {
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(rules::Planted::none(), |(_, rule)| rules::Planted::of(rule))
+}
+
+/// Of what is planted in a node, what its state machine has to do with.
+pub(crate) fn of_machine(planted: Planted) -> machine::Planted {
+    let pairs = [
+        (Bug::ApplyTwice, machine::Bug::ApplyTwice),
+        (Bug::ForgetRequests, machine::Bug::ForgetRequests),
+        (Bug::ForgetMovedAnswers, machine::Bug::ForgetMovedAnswers),
+        (Bug::ForgetTombstone, machine::Bug::ForgetTombstone),
+        (Bug::IgnoreCondition, machine::Bug::IgnoreCondition),
+    ];
+    let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
+    found.map_or(machine::Planted::none(), |(_, bug)| machine::Planted::of(bug))
 }
 
 /// Makes rare things common, at the places in the code that ask.

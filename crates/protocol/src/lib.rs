@@ -9,6 +9,7 @@ pub mod bugs;
 pub mod deployment;
 pub mod global;
 mod job;
+mod machine;
 mod options;
 mod origin;
 pub mod replica;

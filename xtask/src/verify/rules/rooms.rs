@@ -22,7 +22,8 @@ const ROOMS: &[Room] = &[
     ("global/map", &["global/ring"]),
     ("global/ownership", &[]),
     ("global/ring", &[]),
-    // The machine is a room of its own once its tables of global keys are the mode's.
+    ("machine", &["trial"]),
+    // It opens the machine with the modes of a site, which `site::machine` composes.
     ("replica", &["admission", "bugs", "options", "origin", "site/machine"]),
     ("stream", &["job"]),
 ];

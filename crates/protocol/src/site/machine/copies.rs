@@ -10,8 +10,8 @@
 //! S keyspace slot → generation of the records (varint) ‖ how many keys (varint)
 //! ```
 
-use super::apply::Applying;
-use super::keyspaces::Owner;
+use super::Applying;
+use super::Owner;
 use super::lineage::Whose;
 use super::slot_rows::{self, Stale, Value};
 use super::stores::{Store, Stores};
@@ -126,7 +126,7 @@ fn encode_store(store: Store) -> Vec<u8> {
     row
 }
 
-impl super::Known {
+impl super::Modes {
     /// The copy of a slot, as far as it has come.
     pub(super) fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
         let mut copy = *self.copies.by_slot.get(slot)?;
@@ -156,10 +156,10 @@ impl<S: State> Applying<'_, S> {
         self.drop_copy(run);
         for ((slot, keyspace), store) in &stores {
             let owner = Owner::Copied { keyspace: *keyspace, slot: *slot };
-            self.known.keyspaces.own(store.generation, owner);
+            self.modes.owners.insert(store.generation, owner);
             self.overlay.put(tables::copied(*keyspace, *slot), encode_store(*store));
         }
-        let copies = &mut self.known.copies;
+        let copies = &mut self.modes.copies;
         copies.rows.note(run);
         copies.by_slot.set(run, Some(copy));
         copies.stores.append(&mut stores);
@@ -171,16 +171,16 @@ impl<S: State> Applying<'_, S> {
     /// No stream feeds these copies any more: they stay as they are.
     pub(super) fn unfeed(&mut self, slots: &SlotSet) {
         for slots in slots.runs() {
-            let known = &self.known;
-            let alike: Vec<SlotRun> = slots.cut(|slot| known.same_copy_until(slot)).collect();
+            let modes = &self.modes;
+            let alike: Vec<SlotRun> = slots.cut(|slot| modes.same_copy_until(slot)).collect();
             for run in alike {
-                let Some(copy) = self.known.copy_of(run.first) else { continue };
-                if self.known.copies.unfed.contains(run.first) {
+                let Some(copy) = self.modes.copy_of(run.first) else { continue };
+                if self.modes.copies.unfed.contains(run.first) {
                     continue;
                 }
-                self.known.copies.unfed.insert_run(run);
-                self.known.copies.rows.note(run);
-                self.known.copies.by_slot.set(run, Some(copy));
+                self.modes.copies.unfed.insert_run(run);
+                self.modes.copies.rows.note(run);
+                self.modes.copies.by_slot.set(run, Some(copy));
                 self.starve(copy.origin, run);
             }
         }
@@ -188,23 +188,23 @@ impl<S: State> Applying<'_, S> {
 
     /// The mirror of a site feeds these slots no more.
     fn starve(&mut self, origin: SiteId, run: SlotRun) {
-        if let Some(mirror) = self.known.mirrors.0.get_mut(&origin) {
+        if let Some(mirror) = self.modes.mirrors.0.get_mut(&origin) {
             let before = mirror.whole.len();
             mirror.whole.set(run, None);
             if mirror.whole.len() != before {
-                self.known.mirrors.1.insert(origin);
+                self.modes.mirrors.1.insert(origin);
             }
         }
     }
 
     /// Brings what an older version wrote into rows of this one.
     pub(super) fn copy_mirrored(&mut self) {
-        for slot in std::mem::take(&mut self.known.copies.unwritten) {
-            let Some(copy) = self.known.copies.by_slot.get(slot) else { continue };
+        for slot in std::mem::take(&mut self.modes.copies.unwritten) {
+            let Some(copy) = self.modes.copies.by_slot.get(slot) else { continue };
             let origin = copy.origin;
             let run = SlotRun::one(slot);
-            self.known.copies.rows.note(run);
-            for ((_, keyspace), store) in self.known.copies.stores_of(run) {
+            self.modes.copies.rows.note(run);
+            for ((_, keyspace), store) in self.modes.copies.stores_of(run) {
                 self.overlay.remove(tables::mirrored(origin, keyspace, slot));
                 self.overlay.put(tables::copied(keyspace, slot), encode_store(store));
             }
@@ -213,7 +213,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Brings the copies that changed into the state.
     pub(super) fn write_copies(&mut self) {
-        let Copies { rows, by_slot, .. } = &mut self.known.copies;
+        let Copies { rows, by_slot, .. } = &mut self.modes.copies;
         rows.write(&mut self.overlay, None, |slot| {
             let (last, copy) = by_slot.run_at(slot);
             (last, copy.copied())
@@ -222,23 +222,23 @@ impl<S: State> Applying<'_, S> {
 
     /// Takes copies away, without their records and what is remembered with them.
     pub(super) fn remove_copy(&mut self, slots: SlotRun) -> Stores {
-        let known = &self.known;
-        let alike: Vec<SlotRun> = slots.cut(|slot| known.same_copy_until(slot)).collect();
+        let modes = &self.modes;
+        let alike: Vec<SlotRun> = slots.cut(|slot| modes.same_copy_until(slot)).collect();
         for run in alike {
-            let Some(copy) = self.known.copies.by_slot.get(run.first) else { continue };
+            let Some(copy) = self.modes.copies.by_slot.get(run.first) else { continue };
             let origin = copy.origin;
-            match self.known.copies.unfed.contains(run.first) {
-                true => self.known.copies.unfed.remove_run(run),
+            match self.modes.copies.unfed.contains(run.first) {
+                true => self.modes.copies.unfed.remove_run(run),
                 false => self.starve(origin, run),
             }
-            self.known.copies.by_slot.set(run, None);
-            self.known.copies.rows.note(run);
+            self.modes.copies.by_slot.set(run, None);
+            self.modes.copies.rows.note(run);
         }
-        let stores: Stores = self.known.copies.stores_of(slots).collect();
+        let stores: Stores = self.modes.copies.stores_of(slots).collect();
         for (at, store) in &stores {
-            self.known.copies.stores.remove(at);
+            self.modes.copies.stores.remove(at);
             self.overlay.remove(tables::copied(at.1, at.0));
-            self.known.keyspaces.disown(store.generation);
+            self.modes.owners.remove(&store.generation);
         }
         stores
     }
@@ -252,7 +252,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Where a fed copy has a keyspace's records.
     pub(super) fn copied_store(&self, keyspace: KeyspaceId, slot: Slot) -> Option<Store> {
-        self.known.copies.stores.get(&(slot, keyspace)).copied()
+        self.modes.copies.stores.get(&(slot, keyspace)).copied()
     }
 
     /// Gives a keyspace's records of a copy another place, or none, or counts them anew.
@@ -262,22 +262,22 @@ impl<S: State> Applying<'_, S> {
         slot: Slot,
         store: Option<Store>,
     ) {
-        if !self.known.copies.by_slot.contains(slot) {
+        if !self.modes.copies.by_slot.contains(slot) {
             return;
         }
-        let stores = &mut self.known.copies.stores;
+        let stores = &mut self.modes.copies.stores;
         let old = match store {
             Some(store) => stores.insert((slot, keyspace), store),
             None => stores.remove(&(slot, keyspace)),
         };
         let is_other = old.map(|old| old.generation) != store.map(|store| store.generation);
         if let Some(old) = old.filter(|_| is_other) {
-            self.known.keyspaces.disown(old.generation);
+            self.modes.owners.remove(&old.generation);
             self.discard(old.generation);
         }
         match store {
             Some(store) => {
-                self.known.keyspaces.own(store.generation, Owner::Copied { keyspace, slot });
+                self.modes.owners.insert(store.generation, Owner::Copied { keyspace, slot });
                 self.overlay.put(tables::copied(keyspace, slot), encode_store(store));
             }
             None => self.overlay.remove(tables::copied(keyspace, slot)),
@@ -295,7 +295,7 @@ impl<S: State> Applying<'_, S> {
 
     /// A keyspace is dropped.
     pub(super) fn drop_copied(&mut self, keyspace: KeyspaceId) {
-        let of_keyspace = self.known.copies.stores.keys().filter(|(_, id)| *id == keyspace);
+        let of_keyspace = self.modes.copies.stores.keys().filter(|(_, id)| *id == keyspace);
         let slots: Vec<Slot> = of_keyspace.map(|(slot, _)| *slot).collect();
         slots.into_iter().for_each(|slot| self.set_copied_store(keyspace, slot, None));
     }
@@ -304,19 +304,19 @@ impl<S: State> Applying<'_, S> {
 impl<S: State> super::Machine<S> {
     /// The copy of a slot.
     pub fn copy_of(&self, slot: Slot) -> Option<SlotCopy> {
-        self.known.copy_of(slot)
+        self.modes.copy_of(slot)
     }
 
     /// The slots of which this site has a copy that no stream feeds.
     pub fn unfed(&self) -> &SlotSet {
-        &self.known.copies.unfed
+        &self.modes.copies.unfed
     }
 
     /// The copies here, and how many keys are in each.
     pub fn copies(&self) -> impl Iterator<Item = (Slot, SlotCopy, u64)> + '_ {
-        self.known.copies.by_slot.slots().filter_map(|slot| {
-            let keys = self.known.copies.keys_of(SlotRun::one(slot));
-            Some((slot, self.known.copy_of(slot)?, keys))
+        self.modes.copies.by_slot.slots().filter_map(|slot| {
+            let keys = self.modes.copies.keys_of(SlotRun::one(slot));
+            Some((slot, self.modes.copy_of(slot)?, keys))
         })
     }
 }

@@ -100,7 +100,7 @@ impl<S: State> Machine<S> {
     /// [`Refusal::ChangesTrimmed`]: the receiver is so far behind that the move must begin anew.
     pub fn piece(&self, number: u64, one: &Move, from: &Position) -> Result<Piece, Stopped> {
         let mut piece = Piece { items: Vec::new(), next: from.clone(), bytes: 0 };
-        let slots = self.known.slots_to_give(number, one);
+        let slots = self.modes.slots_to_give(number, one);
         if from.copy.is_some() {
             self.copy(&slots, &mut piece)?;
         }
@@ -164,7 +164,7 @@ impl<S: State> Machine<S> {
                 if slot == first && *keyspace < first_keyspace {
                     continue;
                 }
-                let Some(store) = self.known.slots.store(*keyspace, slot) else { continue };
+                let Some(store) = self.modes.slots.store(*keyspace, slot) else { continue };
                 let at_first = slot == first && *keyspace == first_keyspace;
                 let key = if at_first { &first_key[..] } else { b"" };
                 let (_, until) = tables::records(store.generation);
@@ -210,7 +210,7 @@ impl<S: State> Machine<S> {
                     keys.insert(change.key);
                 }
             }
-            if self.planted.is(Bug::ForgetTail) {
+            if self.modes.planted.is(Bug::ForgetTail) {
                 keys.clear();
             }
             for key in keys {
@@ -239,7 +239,7 @@ impl<S: State> Machine<S> {
         keyspace: KeyspaceId,
         key: Bytes,
     ) -> Result<StagedItem, MachineError> {
-        let store = self.known.slots.store(keyspace, Slot::of_key(&key));
+        let store = self.modes.slots.store(keyspace, Slot::of_key(&key));
         let row = match store {
             Some(store) => self.state.get(&tables::record(store.generation, &key))?,
             None => None,

@@ -13,7 +13,7 @@
 //! Y bucket → (0 | 1 ‖ holder (varint) ‖ epoch) of each slot   (slot_rows.rs)
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
 use super::registrar::OwnAcceptor;
 use super::slot_rows::{self, Stale, Value};
 use super::tokens::Token;
@@ -159,11 +159,11 @@ impl<S: State> Applying<'_, S> {
 
     /// This site's place; most steps need one.
     pub(super) fn member(&self) -> Result<&Membership, Refusal> {
-        self.known.deployment.member.as_ref().ok_or(Refusal::NoDeployment)
+        self.modes.deployment.member.as_ref().ok_or(Refusal::NoDeployment)
     }
 
     pub(super) fn found(&mut self, deployment: DeploymentId, site: &SiteEntry) -> Answer {
-        if self.known.deployment.member.is_none() {
+        if self.modes.deployment.member.is_none() {
             let own = SiteId(1);
             let mut registry = Registry {
                 sites: vec![SiteEntry { id: own, leaving: false, ..site.clone() }],
@@ -174,18 +174,18 @@ impl<S: State> Applying<'_, S> {
             };
             registry.adopt(own);
             registry.changes = 1;
-            self.known.slots.begin(true);
+            self.modes.slots.begin(true);
             self.set_member(Membership { own, founder: true, registry: Arc::new(registry) });
         }
         self.done_now()
     }
 
     pub(super) fn enter(&mut self, own: SiteId, registry: &Registry) -> Result<Answer, Stopped> {
-        if let Some(member) = &self.known.deployment.member {
+        if let Some(member) = &self.modes.deployment.member {
             let same = member.own == own && member.registry.deployment == registry.deployment;
             return if same { Ok(self.done_now()) } else { Err(Refusal::NoDeployment.into()) };
         }
-        self.known.slots.begin(false);
+        self.modes.slots.begin(false);
         let registry = Arc::new(registry.clone());
         self.set_member(Membership { own, founder: false, registry });
         self.follow_keyspaces()?;
@@ -199,7 +199,7 @@ impl<S: State> Applying<'_, S> {
             return Err(Refusal::NoDeployment.into());
         }
         let value = Arc::new(registry.clone());
-        let acceptor = self.known.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)?;
+        let acceptor = self.modes.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)?;
         if acceptor.learn(value.clone(), Planted::none()) {
             let before = member.registry.clone();
             self.set_member(Membership { registry: value, ..member });
@@ -221,7 +221,7 @@ impl<S: State> Applying<'_, S> {
         let registry = self.member()?.registry.clone();
         let made = self.known.keyspaces.made();
         // What was made beyond the end of a term is handed in, with all that it holds.
-        let acceptor = self.known.deployment.acceptor.as_ref();
+        let acceptor = self.modes.deployment.acceptor.as_ref();
         let kept = acceptor.map(|acceptor| &acceptor.kept().keyspaces[..]).unwrap_or_default();
         let wanted: BTreeSet<KeyspaceId> =
             registry.keyspaces.iter().chain(kept).map(|keyspace| keyspace.id).collect();
@@ -241,21 +241,21 @@ impl<S: State> Applying<'_, S> {
     }
 
     pub(super) fn set_ring(&mut self, pointers: &Bytes) -> Answer {
-        self.known.deployment.ring = pointers.clone();
+        self.modes.deployment.ring = pointers.clone();
         self.overlay.put(tables::RING, pointers.clone());
         self.done_now()
     }
 
     /// Slots stay here whatever the hash says, or no longer.
     pub(super) fn pin(&mut self, slots: &SlotSet, pinned: bool) {
-        let before = self.known.deployment.pinned.clone();
+        let before = self.modes.deployment.pinned.clone();
         for run in slots.runs() {
             match pinned {
-                true => self.known.deployment.pinned.insert_run(run),
-                false => self.known.deployment.pinned.remove_run(run),
+                true => self.modes.deployment.pinned.insert_run(run),
+                false => self.modes.deployment.pinned.remove_run(run),
             }
         }
-        let after = &self.known.deployment.pinned;
+        let after = &self.modes.deployment.pinned;
         if *after != before {
             let mut row = Vec::new();
             for (first, last) in after.ranges() {
@@ -274,7 +274,7 @@ impl<S: State> Applying<'_, S> {
     ) -> Result<Answer, Stopped> {
         self.member()?;
         self.learn_owner(holder, slots);
-        let Deployment { registered, registered_rows, .. } = &mut self.known.deployment;
+        let Deployment { registered, registered_rows, .. } = &mut self.modes.deployment;
         for (run, epoch) in slots.runs() {
             let older: Vec<SlotRun> = run
                 .cut(|slot| registered.run_at(slot).0)
@@ -284,7 +284,7 @@ impl<S: State> Applying<'_, S> {
                 registered.set(run, Some((holder, epoch)));
                 registered_rows.note(run);
                 // The map of slots follows.
-                self.known.slots.news.tokens.insert_run(run);
+                self.modes.slots.news.tokens.insert_run(run);
             }
         }
         Ok(self.done_now())
@@ -292,7 +292,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Brings the registered owners that changed into the state.
     pub(super) fn write_registered(&mut self) {
-        let Deployment { registered_rows, registered, .. } = &mut self.known.deployment;
+        let Deployment { registered_rows, registered, .. } = &mut self.modes.deployment;
         registered_rows.write(&mut self.overlay, None, |slot| {
             let (last, holder) = registered.run_at(slot);
             (last, holder.copied())
@@ -308,15 +308,15 @@ impl<S: State> Applying<'_, S> {
         if member.founder {
             self.overlay.put(tables::FOUNDER, Bytes::new());
         }
-        let deployment = &mut self.known.deployment;
+        let deployment = &mut self.modes.deployment;
         // Only at the beginning: from then on the acceptor has taken it over first.
         let copy = || Acceptor::new(member.registry.clone());
         deployment.acceptor.get_or_insert_with(copy);
         deployment.member = Some(member);
         self.write_acceptor();
         self.note_backups();
-        let fenced = self.known.is_fenced();
-        if self.known.slots.fence(fenced) {
+        let fenced = self.modes.is_fenced();
+        if self.modes.slots.fence(fenced) {
             match fenced {
                 true => self.overlay.put(tables::FENCED, Bytes::new()),
                 false => self.overlay.remove(tables::FENCED),
@@ -325,7 +325,7 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
-impl super::Known {
+impl super::Modes {
     /// The owner of a slot in this site's records: itself, the destination of its own handover, or
     /// a site that registered the slot here.
     pub(super) fn holder(&self, slot: Slot) -> Option<(SiteId, Epoch)> {

@@ -13,7 +13,7 @@
 //! ```
 
 use super::super::trial::Bug;
-use super::apply::Applying;
+use super::Applying;
 use super::ownership::FAILOVER_OPEN;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
@@ -106,7 +106,7 @@ impl<S: State> Applying<'_, S> {
         if *step == Giving::Forget {
             return Err(MoveError::NoMove(number).into());
         }
-        let one = self.known.giving.get(&number).cloned();
+        let one = self.modes.giving.get(&number).cloned();
         let mut one = one.ok_or(Refusal::Move(MoveError::NoMove(number)))?;
         match step {
             Giving::Begin { .. } | Giving::Order { .. } | Giving::Forget => {}
@@ -124,7 +124,7 @@ impl<S: State> Applying<'_, S> {
                     self.next_revision();
                     one.frozen = Some(self.known.head.revision.0);
                 }
-                let frozen = !self.planted.is(Bug::ServeFrozen);
+                let frozen = !self.modes.planted.is(Bug::ServeFrozen);
                 self.set_tokens(number, &one.slots, |token| Token::Leaving {
                     epoch: token.epoch(),
                     number,
@@ -136,13 +136,13 @@ impl<S: State> Applying<'_, S> {
                 if one.frozen.is_none() {
                     return Err(MoveError::NotReady("the move was not begun there").into());
                 }
-                if self.planted.is(Bug::KeepToken) {
+                if self.modes.planted.is(Bug::KeepToken) {
                     self.set_tokens(number, &one.slots, |token| Token::Held(token.epoch()));
                     self.end_giving(number);
                     return Ok(Answer::Done(self.known.head.revision));
                 }
                 // What a promotion took from under the move is not its to give.
-                let leaving = self.known.slots_to_give(number, &one);
+                let leaving = self.modes.slots_to_give(number, &one);
                 for run in self.alike(&leaving) {
                     self.step(run, |holding, fences| holding.release(fences));
                 }
@@ -153,12 +153,12 @@ impl<S: State> Applying<'_, S> {
                 if one.frozen.is_none() || !self.has_left(one.to) {
                     return Err(MoveError::NotReady("its receiver is listed").into());
                 }
-                if self.known.is_failover_open() {
+                if self.modes.is_failover_open() {
                     return Err(FAILOVER_OPEN.into());
                 }
                 for (slots, epoch) in &slots.0 {
                     for run in self.alike(slots) {
-                        if self.known.is_leaving_by(number, run.first) {
+                        if self.modes.is_leaving_by(number, run.first) {
                             self.step(run, |holding, fences| {
                                 holding.reclaim(*epoch, fences);
                                 Records::Stay
@@ -166,7 +166,7 @@ impl<S: State> Applying<'_, S> {
                         }
                     }
                 }
-                if self.known.slots_to_give(number, &one).is_empty() {
+                if self.modes.slots_to_give(number, &one).is_empty() {
                     self.end_giving(number);
                 }
             }
@@ -219,7 +219,7 @@ impl<S: State> Applying<'_, S> {
         if receiver.is_none() || to == member.own || self.is_parted_from(to) {
             return Err(MoveError::NoReceiver.into());
         }
-        match self.known.giving.len() >= limits::MOVES_MAX {
+        match self.modes.giving.len() >= limits::MOVES_MAX {
             true => Err(MoveError::TooManyMoves.into()),
             false => Ok(()),
         }
@@ -227,7 +227,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Whether a slot is here and on its way nowhere.
     pub(super) fn is_held(&self, slot: Slot) -> bool {
-        matches!(self.known.slots.token(slot), Token::Held(_))
+        matches!(self.modes.slots.token(slot), Token::Held(_))
     }
 
     /// Begins a move of slots that are held.
@@ -240,7 +240,7 @@ impl<S: State> Applying<'_, S> {
         self.next_revision();
         let number = self.known.head.revision.0;
         for run in self.alike(&slots) {
-            let epoch = self.known.slots.token(run.first).epoch();
+            let epoch = self.modes.slots.token(run.first).epoch();
             self.set_token(run, Token::Leaving { epoch, number, frozen: false });
         }
         for keyspace in self.known.keyspaces.globals() {
@@ -252,7 +252,7 @@ impl<S: State> Applying<'_, S> {
 
     /// The moves under way receive the changes of a new keyspace, too.
     pub(super) fn watch_for_moves(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
-        let numbers: Vec<u64> = self.known.giving.keys().copied().collect();
+        let numbers: Vec<u64> = self.modes.giving.keys().copied().collect();
         for number in numbers {
             self.set_cursor(&cursor(number), keyspace, self.known.head.revision)?;
         }
@@ -262,8 +262,8 @@ impl<S: State> Applying<'_, S> {
     /// Changes the tokens of a move's slots, but not of those that a promotion has taken since.
     fn set_tokens(&mut self, number: u64, slots: &SlotSet, token: impl Fn(Token) -> Token) {
         for run in self.alike(slots) {
-            if self.known.is_leaving_by(number, run.first) {
-                let next = token(self.known.slots.token(run.first));
+            if self.modes.is_leaving_by(number, run.first) {
+                let next = token(self.modes.slots.token(run.first));
                 self.set_token(run, next);
             }
         }
@@ -271,7 +271,7 @@ impl<S: State> Applying<'_, S> {
 
     fn set_move(&mut self, number: u64, one: Move) {
         self.overlay.put(tables::giving(number), encode(&one));
-        self.known.giving.insert(number, one);
+        self.modes.giving.insert(number, one);
     }
 
     pub(super) fn end_giving(&mut self, number: u64) {
@@ -280,11 +280,11 @@ impl<S: State> Applying<'_, S> {
             self.drop_cursor(&cursor(number), keyspace);
         }
         self.overlay.remove(tables::giving(number));
-        self.known.giving.remove(&number);
+        self.modes.giving.remove(&number);
     }
 }
 
-impl super::Known {
+impl super::Modes {
     /// The epochs that a move's slots are going to have with their receiver.
     pub(super) fn epochs_to_give(&self, number: u64, one: &Move) -> SlotEpochs {
         let runs = self.runs_to_give(number, one);

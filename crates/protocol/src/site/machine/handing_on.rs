@@ -6,7 +6,7 @@
 //! ([`crate::global::ownership::leaving`]) find nothing better here; the rest is thrown away.
 //! Nothing of it is remembered: the leaving site looks at the inventories again.
 
-use super::apply::Applying;
+use super::Applying;
 use super::copying::item_bytes;
 use super::lineage::Whose;
 use super::receiving::{self, Arrival};
@@ -41,7 +41,7 @@ impl<S: State> Applying<'_, S> {
         let arrival = Arrival { slots, ..Arrival::default() };
         self.overlay.put(tables::of_move(tables::ARRIVALS, id), receiving::encode(&arrival));
         let answer = receiving::staged(&arrival);
-        self.known.arrivals.under_way.insert(id, arrival);
+        self.modes.arrivals.under_way.insert(id, arrival);
         Ok(answer)
     }
 
@@ -51,11 +51,11 @@ impl<S: State> Applying<'_, S> {
         pieces: u64,
         copies: &[HandedOn],
     ) -> Result<Answer, Stopped> {
-        let arrival = self.known.arrivals.under_way.get(&id).filter(|one| is_of_copies(one));
+        let arrival = self.modes.arrivals.under_way.get(&id).filter(|one| is_of_copies(one));
         if arrival.is_none_or(|one| one.pieces != pieces) {
             return Err(MoveError::NotReady("pieces are missing").into());
         }
-        let mut arrival = self.known.arrivals.under_way.remove(&id).expect("it was found just now");
+        let mut arrival = self.modes.arrivals.under_way.remove(&id).expect("it was found just now");
         let globals = self.known.keyspaces.globals();
         for one in copies {
             for run in self.alike(&one.slots) {
@@ -76,7 +76,7 @@ impl<S: State> Applying<'_, S> {
                     for (at, store) in stores_in(&arrival.stores, *keyspace, run) {
                         arrival.stores.remove(&at);
                         self.overlay.remove(tables::staged(id, *keyspace, at.1));
-                        self.known.keyspaces.disown(store.generation);
+                        self.modes.owners.remove(&store.generation);
                         stores.insert((at.1, *keyspace), store);
                     }
                 }
@@ -85,14 +85,14 @@ impl<S: State> Applying<'_, S> {
             }
         }
         // What was not taken.
-        self.known.arrivals.under_way.insert(id, arrival);
+        self.modes.arrivals.under_way.insert(id, arrival);
         self.forget_arrival(id);
         Ok(Answer::Installed)
     }
 
     /// Throws away copies that have not come to their end.
     pub(super) fn forget_copies_of(&mut self, is_one: impl Fn(SiteId) -> bool) {
-        let all = self.known.arrivals.under_way.iter();
+        let all = self.modes.arrivals.under_way.iter();
         let of_copies = all.filter(|(id, one)| is_one(id.from) && is_of_copies(one));
         let ids: Vec<MoveId> = of_copies.map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.forget_arrival(id));
@@ -112,7 +112,7 @@ impl<S: State> Machine<S> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let first = from.as_ref().map(|(slot, ..)| *slot);
         for slot in slots.iter().filter(|slot| first.is_none_or(|first| *slot >= first)) {
-            if !self.known.copies.by_slot.contains(slot) {
+            if !self.modes.copies.by_slot.contains(slot) {
                 continue;
             }
             let at = from.as_ref().filter(|(of, ..)| *of == slot);
@@ -124,7 +124,7 @@ impl<S: State> Machine<S> {
                     items.extend(answers);
                 }
             }
-            for ((_, keyspace), store) in self.known.copies.stores_of(SlotRun::one(slot)) {
+            for ((_, keyspace), store) in self.modes.copies.stores_of(SlotRun::one(slot)) {
                 let key = match at {
                     Some((_, of, _)) if *of > keyspace => continue,
                     Some((_, of, key)) if *of == keyspace => &key[..],

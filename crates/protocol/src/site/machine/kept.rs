@@ -9,7 +9,7 @@
 //! v number → format 1 ‖ to (varint) ‖ slots and the epochs they have there (tokens.rs)
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
 use super::tokens::{Token, take_epochs};
 use super::{MachineError, tables};
 use model::{Epoch, SlotCopy, SlotEpochs, SlotRun};
@@ -33,23 +33,23 @@ fn decode(row: &[u8]) -> Option<SlotEpochs> {
 impl<S: State> Applying<'_, S> {
     /// Makes copies of what an earlier version kept.
     pub(super) fn copy_kept(&mut self) {
-        for (number, slots) in std::mem::take(&mut self.known.kept) {
+        for (number, slots) in std::mem::take(&mut self.modes.kept) {
             self.overlay.remove(tables::kept(number));
-            let Some(own) = self.known.deployment.member.as_ref().map(|member| member.own) else {
+            let Some(own) = self.modes.deployment.member.as_ref().map(|member| member.own) else {
                 continue;
             };
             for (slot, epoch) in slots.iter() {
                 // Whatever else it is by now lies under its own rows.
                 let is_kept =
                     |token| matches!(token, Token::Gone { epoch: gone, .. } if gone == epoch);
-                if !is_kept(self.known.slots.token(slot)) {
+                if !is_kept(self.modes.slots.token(slot)) {
                     continue;
                 }
                 let stores = self.take_stores(SlotRun::one(slot));
                 let before = Epoch { count: epoch.count.saturating_sub(1), ..epoch };
                 let copy = SlotCopy::retained(before, own);
                 // It may be the destination's backup, too, and have a mirror of later.
-                if self.known.copy_of(slot).is_some_and(|other| other.tag > copy.tag) {
+                if self.modes.copy_of(slot).is_some_and(|other| other.tag > copy.tag) {
                     stores.into_values().for_each(|store| self.discard(store.generation));
                 } else {
                     self.put_copy(SlotRun::one(slot), copy, stores, false);

@@ -12,7 +12,7 @@
 //! d m → format 1 ‖ to (varint) ‖ number (varint)
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
 use super::lineage::Whose;
 use super::{Machine, MachineError, Stopped, changes, tables};
 use model::{
@@ -115,7 +115,7 @@ impl<S: State> Applying<'_, S> {
             self.drop_cursor(CURSOR, *keyspace);
         }
         let number = self.known.head.revision.0;
-        self.known.own_mirror = to.map(|to| OwnMirror { to, number });
+        self.modes.own_mirror = to.map(|to| OwnMirror { to, number });
         match to {
             None => self.overlay.remove(tables::OWN_MIRROR),
             Some(to) => {
@@ -133,7 +133,7 @@ impl<S: State> Applying<'_, S> {
 
     /// The mirror must hear of what happens in a new keyspace, too.
     pub(super) fn watch_for_mirror(&mut self, keyspace: KeyspaceId) -> Result<(), Stopped> {
-        if self.known.own_mirror.is_some() {
+        if self.modes.own_mirror.is_some() {
             self.set_cursor(CURSOR, keyspace, self.known.head.revision)?;
         }
         Ok(())
@@ -143,7 +143,7 @@ impl<S: State> Applying<'_, S> {
 impl<S: State> Machine<S> {
     /// Where this site's mirror is kept.
     pub fn own_mirror(&self) -> Option<OwnMirror> {
-        self.known.own_mirror
+        self.modes.own_mirror
     }
 
     /// Whether there are global keyspaces, so that there is something to mirror.
@@ -167,7 +167,7 @@ impl<S: State> Machine<S> {
         }
         let (first, first_key) = from.unwrap_or((KeyspaceId(0), Bytes::new()));
         for keyspace in self.known.keyspaces.each_global().filter(|id| *id >= first) {
-            let Some(store) = self.known.slots.store(keyspace, slot) else { continue };
+            let Some(store) = self.modes.slots.store(keyspace, slot) else { continue };
             let key = if keyspace == first { &first_key[..] } else { b"" };
             let (_, until) = tables::records(store.generation);
             let prefix_bytes = tables::record_prefix_bytes(store.generation);
@@ -200,7 +200,7 @@ impl<S: State> Machine<S> {
         told: &mut Told,
         into: &mut Gathered,
     ) -> Result<bool, Stopped> {
-        let Some(own) = self.known.own_mirror else { return Ok(false) };
+        let Some(own) = self.modes.own_mirror else { return Ok(false) };
         let revision = self.known.head.revision;
         let (after, max) = (told.answers, CHANGES_MAX);
         let answers = self.known.clients.of_slots_after(&self.state, slots, after, max)?;
@@ -258,7 +258,7 @@ impl<S: State> Machine<S> {
 
     /// The revision up to which everything was told.
     pub fn mirror_told(&self, told: &Told) -> u64 {
-        let Some(own) = self.known.own_mirror else { return 0 };
+        let Some(own) = self.modes.own_mirror else { return 0 };
         let globals = self.known.keyspaces.globals();
         let changes = globals.iter().map(|id| self.told_to_mirror(told, own, *id));
         changes.chain([told.answers]).min().unwrap_or(0)

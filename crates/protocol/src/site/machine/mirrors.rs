@@ -16,10 +16,10 @@
 //! ```
 
 use super::super::trial::Bug;
-use super::apply::Applying;
+use super::Applying;
+use super::Owner;
 use super::copies::Copies;
 use super::elsewhere::Elsewhere;
-use super::keyspaces::Owner;
 use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
 use super::query::{self, Sight};
@@ -194,10 +194,10 @@ impl<S: State> Applying<'_, S> {
         if self.is_parted_from(from) {
             return Err(FAILOVER_OPEN.into());
         }
-        if !self.known.deployment.backs_up.contains(&from) {
+        if !self.modes.deployment.backs_up.contains(&from) {
             return Err(Refusal::from(BackupError::NotTheBackup).into());
         }
-        let known = self.known.mirrors.0.get(&from).map(|mirror| mirror.number);
+        let known = self.modes.mirrors.0.get(&from).map(|mirror| mirror.number);
         if known.is_some_and(|known| known > number) {
             return Err(Refusal::from(BackupError::Outdated).into());
         }
@@ -206,14 +206,14 @@ impl<S: State> Applying<'_, S> {
                 if known == Some(number) {
                     self.forget_parts(from, |_| true);
                     // None of an earlier leader is taken among those that come now.
-                    if let Some(mirror) = self.known.mirrors.0.get_mut(&from) {
+                    if let Some(mirror) = self.modes.mirrors.0.get_mut(&from) {
                         mirror.pieces = (mirror.pieces / ANEW + 1) * ANEW;
                     }
                     self.write_mirror(from, false);
                 } else {
                     self.forget_mirror(from);
                     let mirror = Mirror { number, ..Mirror::default() };
-                    self.known.mirrors.0.insert(from, mirror);
+                    self.modes.mirrors.0.insert(from, mirror);
                     self.write_mirror(from, true);
                 }
                 Ok(self.mirrored(from, true))
@@ -222,7 +222,7 @@ impl<S: State> Applying<'_, S> {
                 Err(Refusal::from(BackupError::NotTheBackup).into())
             }
             Mirroring::Piece { sequence, resume, gone, items, reached } => {
-                if self.known.mirrors.0[&from].pieces == *sequence {
+                if self.modes.mirrors.0[&from].pieces == *sequence {
                     self.take_mirror_piece(from, gone, items, reached.as_ref(), resume)?;
                 }
                 Ok(self.mirrored(from, false))
@@ -231,7 +231,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn mirrored(&self, from: SiteId, with_slots: bool) -> Answer {
-        let mirror = &self.known.mirrors.0[&from];
+        let mirror = &self.modes.mirrors.0[&from];
         let whole = if with_slots { mirror.whole() } else { SlotEpochs::default() };
         Answer::Mirrored { pieces: mirror.pieces, resume: mirror.resume.clone(), whole }
     }
@@ -257,7 +257,7 @@ impl<S: State> Applying<'_, S> {
         }
         if !gone.is_empty() {
             self.forget_parts(from, |slot| gone.contains(slot));
-            let whole = &self.known.mirrors.0[&from].whole;
+            let whole = &self.modes.mirrors.0[&from].whole;
             let alike = gone.runs().flat_map(|run| run.cut(|slot| whole.run_at(slot).0));
             let fed: SlotSet = alike.filter(|run| whole.contains(run.first)).collect();
             self.unfeed(&fed);
@@ -274,7 +274,7 @@ impl<S: State> Applying<'_, S> {
             self.write_mirrored(from, at);
         }
         let own_log_time_ms = self.known.head.log_time_ms;
-        let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+        let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.pieces += 1;
         mirror.resume = resume.clone();
         if let Some(reached) = reached {
@@ -294,7 +294,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Everything of slots that are alike has come once: they are copies, if the rules take them.
     fn complete(&mut self, from: SiteId, run: SlotRun, epoch: Epoch) {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let tag = Tag { epoch, generation: mirror.number };
         let copy = SlotCopy { tag, origin: from, position: mirror.revision };
         let mut is_taken = false;
@@ -313,27 +313,27 @@ impl<S: State> Applying<'_, S> {
         }
         // It is fed already: what was sent of it came into the copy itself. (What is fed is told from what is
         // not by the copy, so slots that are alike are all fed or none is.)
-        let mirror = self.known.mirrors.0.get(&from);
+        let mirror = self.modes.mirrors.0.get(&from);
         if mirror.is_some_and(|mirror| mirror.whole.get(run.first) == Some(&epoch)) {
             return;
         }
         let mut stores = Stores::new();
         for at in self.growing(from, run) {
             if let Some(store) = self.take_mirrored(from, at) {
-                self.known.keyspaces.disown(store.generation);
+                self.modes.owners.remove(&store.generation);
                 stores.insert((at.1, at.0), store);
             }
         }
         self.put_copy(run, copy, stores, true);
         self.move_answers(run, Whose::Mirrored(from), Whose::Copied);
-        let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+        let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.whole.set(run, Some(epoch));
-        self.known.mirrors.1.insert(from);
+        self.modes.mirrors.1.insert(from);
     }
 
     /// Where records of slots grow in a mirror.
     fn growing(&self, from: SiteId, run: SlotRun) -> Vec<(KeyspaceId, Slot)> {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return Vec::new() };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return Vec::new() };
         let globals = self.known.keyspaces.globals().into_iter();
         let stores = globals.flat_map(|id| stores_in(&mirror.stores, id, run));
         stores.map(|(at, _)| at).collect()
@@ -353,7 +353,7 @@ impl<S: State> Applying<'_, S> {
             StagedItem::Clock { .. } => return Ok(()),
             StagedItem::Absent { keyspace, key } => (*keyspace, key, None),
             StagedItem::Remembered { slot, client, sequence, floor, seen_ms, row } => {
-                let is_fed = self.known.mirrors.0[&from].whole.contains(*slot);
+                let is_fed = self.modes.mirrors.0[&from].whole.contains(*slot);
                 let whose = if is_fed { Whose::Copied } else { Whose::Mirrored(from) };
                 let asker = Asker { whose, slot: Some(*slot), client: *client };
                 let seen_ms = elsewhere.moment(*seen_ms);
@@ -371,20 +371,20 @@ impl<S: State> Applying<'_, S> {
             return Ok(());
         }
         let at = (keyspace, Slot::of_key(key));
-        if self.known.mirrors.0[&from].whole.contains(at.1) {
+        if self.modes.mirrors.0[&from].whole.contains(at.1) {
             return self.take_fed_item(at, key, row.as_ref());
         }
-        let store = match self.known.mirrors.0[&from].stores.get(&at) {
+        let store = match self.modes.mirrors.0[&from].stores.get(&at) {
             Some(store) => *store,
             None => {
                 let generation = self.next_generation();
                 let owner = Owner::Mirrored { from, keyspace, slot: at.1 };
-                self.known.keyspaces.own(generation, owner);
+                self.modes.owners.insert(generation, owner);
                 Store { generation, count: 0 }
             }
         };
         let count = self.stage(store, key, row.as_ref())?;
-        let mirror = self.known.mirrors.0.get_mut(&from).expect("it was found just now");
+        let mirror = self.modes.mirrors.0.get_mut(&from).expect("it was found just now");
         mirror.stores.insert(at, Store { count, ..store });
         touched.insert(at);
         Ok(())
@@ -408,7 +408,7 @@ impl<S: State> Applying<'_, S> {
 
     /// The time has come of a record that grows.
     pub(super) fn expire_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot), key: &[u8]) {
-        let Some(mirror) = self.known.mirrors.0.get_mut(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get_mut(&from) else { return };
         if let Some(store) = mirror.stores.get_mut(&at) {
             store.count = store.count.saturating_sub(1);
             self.overlay.remove(tables::record(store.generation, key));
@@ -419,24 +419,24 @@ impl<S: State> Applying<'_, S> {
     /// A keyspace is dropped.
     pub(super) fn drop_mirrored(&mut self, keyspace: KeyspaceId) {
         self.drop_copied(keyspace);
-        let sites: Vec<SiteId> = self.known.mirrors.0.keys().copied().collect();
+        let sites: Vec<SiteId> = self.modes.mirrors.0.keys().copied().collect();
         for from in sites {
             self.forget_keyspace_of(from, keyspace);
         }
     }
 
     fn forget_keyspace_of(&mut self, from: SiteId, keyspace: KeyspaceId) {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let stores: Vec<_> =
             mirror.stores.keys().filter(|(of, _)| *of == keyspace).copied().collect();
-        let copied = mirror.whole.runs().flat_map(|(run, _)| self.known.copies.stores_of(run));
+        let copied = mirror.whole.runs().flat_map(|(run, _)| self.modes.copies.stores_of(run));
         let copied: Vec<_> = copied.map(|(at, _)| at).filter(|(_, of)| *of == keyspace).collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
         copied.into_iter().for_each(|(slot, _)| self.set_copied_store(keyspace, slot, None));
     }
 
     fn forget_parts(&mut self, from: SiteId, is_one: impl Fn(Slot) -> bool) {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let stores: Vec<_> = mirror.stores.keys().filter(|at| is_one(at.1)).copied().collect();
         stores.into_iter().for_each(|at| self.forget_mirrored(from, at));
         self.drop_all_answers(Whose::Mirrored(from), is_one);
@@ -444,38 +444,38 @@ impl<S: State> Applying<'_, S> {
 
     fn forget_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) {
         if let Some(store) = self.take_mirrored(from, at) {
-            self.known.keyspaces.disown(store.generation);
+            self.modes.owners.remove(&store.generation);
             self.discard(store.generation);
         }
     }
 
     /// Takes a store out of a mirror.
     pub(super) fn take_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) -> Option<Store> {
-        let store = self.known.mirrors.0.get_mut(&from)?.stores.remove(&at)?;
+        let store = self.modes.mirrors.0.get_mut(&from)?.stores.remove(&at)?;
         self.overlay.remove(tables::mirrored(from, at.0, at.1));
         Some(store)
     }
 
     /// Ends a stream: what it fed stays, what grew goes.
     pub(super) fn forget_mirror(&mut self, from: SiteId) {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let fed: SlotSet = mirror.whole.runs().map(|(run, _)| run).collect();
         self.unfeed(&fed);
         self.forget_parts(from, |_| true);
-        self.known.mirrors.0.remove(&from);
+        self.modes.mirrors.0.remove(&from);
         self.overlay.remove(tables::mirror(from, 0));
         self.overlay.remove(tables::mirror(from, 1));
     }
 
     /// Ends the streams of sites that have another backup now.
     pub(super) fn follow_backups(&mut self) {
-        let fed_here = &self.known.deployment.backs_up;
-        let sites = self.known.mirrors.0.keys().copied();
+        let fed_here = &self.modes.deployment.backs_up;
+        let sites = self.modes.mirrors.0.keys().copied();
         let others: Vec<SiteId> = sites.filter(|site| !fed_here.contains(site)).collect();
         for site in others {
-            let whole = self.known.mirrors.0[&site].whole.clone();
+            let whole = self.modes.mirrors.0[&site].whole.clone();
             self.forget_mirror(site);
-            if self.planted.is(Bug::DropMirror) {
+            if self.modes.planted.is(Bug::DropMirror) {
                 whole.runs().for_each(|(run, _)| self.drop_copy(run));
             }
         }
@@ -483,13 +483,13 @@ impl<S: State> Applying<'_, S> {
 
     /// Brings the rows of fed slots into the state.
     pub(super) fn write_mirrors(&mut self) {
-        for from in std::mem::take(&mut self.known.mirrors.1) {
+        for from in std::mem::take(&mut self.modes.mirrors.1) {
             self.write_mirror(from, true);
         }
     }
 
     fn write_mirror(&mut self, from: SiteId, with_slots: bool) {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         self.overlay.put(tables::mirror(from, 0), mirror.encode());
         if with_slots {
             self.overlay.put(tables::mirror(from, 1), mirror.encode_whole());
@@ -497,7 +497,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn write_mirrored(&mut self, from: SiteId, at: (KeyspaceId, Slot)) {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return };
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return };
         let Some(store) = mirror.stores.get(&at) else { return };
         let mut row = Vec::new();
         put_varint(store.generation, &mut row);
@@ -509,22 +509,22 @@ impl<S: State> Applying<'_, S> {
 impl<S: State> Machine<S> {
     /// The mirrors that are kept here.
     pub fn mirrors(&self) -> &BTreeMap<SiteId, Mirror> {
-        &self.known.mirrors.0
+        &self.modes.mirrors.0
     }
 
     /// The origin of this site's copy of a slot, unless another site is known to own it at a later
     /// epoch.
     pub fn mirror_of(&self, slot: Slot) -> Option<SiteId> {
-        let copy = self.known.copy_of(slot)?;
-        let own = self.known.deployment.member.as_ref()?.own;
-        let later = self.known.holder(slot).filter(|(_, known)| *known > copy.tag.epoch);
+        let copy = self.modes.copy_of(slot)?;
+        let own = self.modes.deployment.member.as_ref()?.own;
+        let later = self.modes.holder(slot).filter(|(_, known)| *known > copy.tag.epoch);
         (later.is_none() && copy.origin != own).then_some(copy.origin)
     }
 
     /// How many keys are in the copies that a mirror feeds.
     pub fn mirrored_keys(&self, from: SiteId) -> u64 {
-        let Some(mirror) = self.known.mirrors.0.get(&from) else { return 0 };
-        mirror.whole.runs().map(|(run, _)| self.known.copies.keys_of(run)).sum()
+        let Some(mirror) = self.modes.mirrors.0.get(&from) else { return 0 };
+        mirror.whole.runs().map(|(run, _)| self.modes.copies.keys_of(run)).sum()
     }
 
     /// Answers a query from the copy of a slot that a site owned.
@@ -544,9 +544,9 @@ impl<S: State> Machine<S> {
                 return Err(Refusal::NotGlobal("do this without naming a key").into());
             }
         };
-        let copy = self.known.copies.by_slot.get(slot);
+        let copy = self.modes.copies.by_slot.get(slot);
         copy.filter(|copy| copy.origin == from).ok_or(Refusal::NotHeld(slot))?;
-        let store = self.known.copies.stores.get(&(slot, keyspace));
+        let store = self.modes.copies.stores.get(&(slot, keyspace));
         let sight = Sight {
             read: &self.state,
             generation: store.map_or(EMPTY, |store| store.generation),
@@ -561,7 +561,7 @@ impl<S: State> Machine<S> {
 
     /// The revision that a mirror was last in step with.
     pub fn mirror_revision(&self, from: SiteId) -> Revision {
-        Revision(self.known.mirrors.0.get(&from).map_or(0, |mirror| mirror.revision))
+        Revision(self.modes.mirrors.0.get(&from).map_or(0, |mirror| mirror.revision))
     }
 }
 

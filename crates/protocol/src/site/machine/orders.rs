@@ -12,7 +12,7 @@
 //! slots: count of ranges (varint) ‖ (first, last (varints))*
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
 use model::{
@@ -128,7 +128,7 @@ impl<S: State> Applying<'_, S> {
         to: SiteId,
     ) -> Result<Answer, Stopped> {
         let key = (id.client, id.sequence);
-        let order = match self.known.orders.get(&key) {
+        let order = match self.modes.orders.get(&key) {
             Some(order) => order.clone(),
             // Its receiver has nothing to do, but is asked what it has.
             None if self.member()?.own == to => {
@@ -136,7 +136,7 @@ impl<S: State> Applying<'_, S> {
             }
             None => {
                 self.forget_orders();
-                if self.known.orders.len() >= limits::ORDERS_REMEMBERED_MAX {
+                if self.modes.orders.len() >= limits::ORDERS_REMEMBERED_MAX {
                     return Err(MoveError::TooManyMoves.into());
                 }
                 let order = self.begin_order(slots, to)?;
@@ -173,11 +173,11 @@ impl<S: State> Applying<'_, S> {
     fn holdings(&self, slots: &SlotSet) -> Vec<Holding> {
         let mut gathered: BTreeMap<(u8, u32, u64, Epoch), Holding> = BTreeMap::new();
         for slot in slots.iter() {
-            let token = self.known.slots.token(slot);
+            let token = self.modes.slots.token(slot);
             let (kind, held) = match token {
                 Token::Never => continue,
                 Token::Held(_) => ((0, 0, 0), Held::Here),
-                Token::Leaving { number, .. } => match self.known.giving.get(&number) {
+                Token::Leaving { number, .. } => match self.modes.giving.get(&number) {
                     Some(one) => ((1, one.to.0, number), Held::Leaving(one.to, number)),
                     None => ((0, 0, 0), Held::Here),
                 },
@@ -194,17 +194,17 @@ impl<S: State> Applying<'_, S> {
 
     fn set_order(&mut self, (client, sequence): Key, order: Order) {
         self.overlay.put(tables::order(client, sequence), encode(&order));
-        self.known.orders.insert((client, sequence), order);
+        self.modes.orders.insert((client, sequence), order);
     }
 
     /// A move is over. If an order began it, repetitions of the order return what has gone.
     pub(super) fn end_ordered(&mut self, number: u64) {
         let is_it = |one: &OrderedMove| one.number == number && one.gone.is_none();
-        let found = self.known.orders.iter().find(|(_, order)| order.moves.iter().any(is_it));
+        let found = self.modes.orders.iter().find(|(_, order)| order.moves.iter().any(is_it));
         let Some((key, order)) = found.map(|(key, order)| (*key, order.clone())) else { return };
         let mut order = order;
         for one in order.moves.iter_mut().filter(|one| is_it(one)) {
-            let is_gone = |slot: &Slot| matches!(self.known.slots.token(*slot), Token::Gone { .. });
+            let is_gone = |slot: &Slot| matches!(self.modes.slots.token(*slot), Token::Gone { .. });
             one.gone = Some(one.slots.iter().filter(is_gone).collect());
         }
         self.set_order(key, order);
@@ -214,11 +214,11 @@ impl<S: State> Applying<'_, S> {
     /// recent repetitions.
     fn forget_orders(&mut self) {
         let now_ms = self.known.head.log_time_ms;
-        let over = self.known.orders.iter().filter(|(_, order)| order.is_over());
+        let over = self.modes.orders.iter().filter(|(_, order)| order.is_over());
         let mut over: Vec<(u64, Key)> = over.map(|(key, order)| (order.at_ms, *key)).collect();
         over.sort_unstable();
         for (at_ms, (client, sequence)) in over {
-            let is_full = self.known.orders.len() >= limits::ORDERS_REMEMBERED_MAX;
+            let is_full = self.modes.orders.len() >= limits::ORDERS_REMEMBERED_MAX;
             let kept_ms = match is_full {
                 true => limits::ORDER_ASKED_AGAIN_MS,
                 false => limits::ORDER_REMEMBERED_MS,
@@ -227,7 +227,7 @@ impl<S: State> Applying<'_, S> {
                 break;
             }
             self.overlay.remove(tables::order(client, sequence));
-            self.known.orders.remove(&(client, sequence));
+            self.modes.orders.remove(&(client, sequence));
         }
     }
 }

@@ -6,10 +6,10 @@
 //! open failover fences sites, and what was decided meanwhile takes slots and gives them away.
 
 use super::super::trial::{Bug, of_rules};
-use super::apply::Applying;
+use super::Applying;
 use super::lineage::Whose;
 use super::tokens::Token;
-use super::{Known, Stopped};
+use super::{Modes, Stopped};
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Fences, Holding, Records, Token as Right};
 use model::{
@@ -24,7 +24,7 @@ use storage::state::State;
 /// What is refused while a failover is open, and asked for again.
 pub(super) const FAILOVER_OPEN: MoveError = MoveError::NotReady("a failover is under way");
 
-impl Known {
+impl Modes {
     /// This site's record of a slot.
     pub(super) fn holding(&self, slot: Slot) -> Holding {
         let token = match self.slots.token(slot) {
@@ -66,13 +66,13 @@ impl Known {
 impl<S: State> Applying<'_, S> {
     /// Whether slots may pass between this site and another one.
     pub(super) fn is_parted_from(&self, site: SiteId) -> bool {
-        let Some((own, registry)) = self.known.place() else { return false };
+        let Some((own, registry)) = self.modes.place() else { return false };
         Fences::new(own, registry.failovers.open.as_ref(), Planted::none()).part_from(site)
     }
 
     /// These slots in runs of which this site has the same records, and of which one step is taken.
     pub(super) fn alike(&self, slots: &SlotSet) -> Vec<SlotRun> {
-        let until = |slot| self.known.same_holding_until(slot);
+        let until = |slot| self.modes.same_holding_until(slot);
         slots.runs().flat_map(|run| run.cut(until)).collect()
     }
 
@@ -83,11 +83,11 @@ impl<S: State> Applying<'_, S> {
         run: SlotRun,
         step: impl FnOnce(&mut Holding, &Fences<'_>) -> Records,
     ) -> bool {
-        let Some((own, registry)) = self.known.place() else { return false };
-        let before = self.known.holding(run.first);
+        let Some((own, registry)) = self.modes.place() else { return false };
+        let before = self.modes.holding(run.first);
         let mut after = before;
         let open = registry.failovers.open.as_ref();
-        let records = step(&mut after, &Fences::new(own, open, of_rules(self.planted)));
+        let records = step(&mut after, &Fences::new(own, open, of_rules(self.modes.planted)));
         match records {
             Records::Stay | Records::Install => {}
             Records::Retain => {
@@ -137,7 +137,7 @@ impl<S: State> Applying<'_, S> {
         let mut away = SlotSet::default();
         for (slots, epoch) in &slots.0 {
             for run in self.alike(slots) {
-                let was_own = self.known.holding(run.first).token.is_own();
+                let was_own = self.modes.holding(run.first).token.is_own();
                 let changed =
                     self.step(run, |holding, fences| holding.learn(*epoch, owner, fences));
                 if changed && was_own {
@@ -150,12 +150,12 @@ impl<S: State> Applying<'_, S> {
 
     /// Follows a newer registry, `before` being the one that this site had.
     pub(super) fn follow_failovers(&mut self, before: &Registry) {
-        let Some((own, registry)) = self.known.place() else { return };
+        let Some((own, registry)) = self.modes.place() else { return };
         // A site that joined beyond the end of a term hands that in, and is there again.
-        let acceptor = self.known.deployment.acceptor.as_ref();
+        let acceptor = self.modes.deployment.acceptor.as_ref();
         let joins = acceptor.map(|acceptor| &acceptor.kept().joins[..]).unwrap_or_default();
         let hands_in = joins.iter().any(|site| site.id == own);
-        if registry.site(own).is_none() && !hands_in && !self.planted.is(Bug::GhostServes) {
+        if registry.site(own).is_none() && !hands_in && !self.modes.planted.is(Bug::GhostServes) {
             // It is gone for the others, and what it still held is theirs.
             self.give_up_all(registry.sites.first().map_or(own, |site| site.id));
         }
@@ -182,17 +182,17 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn follow_decision(&mut self, own: SiteId, one: &DecidedFailover) {
-        if one.lost == own && self.planted.is(Bug::GhostServes) {
+        if one.lost == own && self.modes.planted.is(Bug::GhostServes) {
             return;
         }
         let decided = Epoch::of_failover(one.decided);
         let position =
-            |site: SiteId| self.known.mirrors.0.get(&site).map(|m| (m.revision, m.log_time_ms));
+            |site: SiteId| self.modes.mirrors.0.get(&site).map(|m| (m.revision, m.log_time_ms));
         let (mirrored, log_time_ms) = position(one.lost).unwrap_or_default();
         let (mut any_taken, mut away) = (false, SlotSet::default());
         for taken in &one.taken {
             for run in self.alike(&taken.slots) {
-                let was_own = self.known.holding(run.first).token.is_own();
+                let was_own = self.modes.holding(run.first).token.is_own();
                 let taker = (taken.by, taken.from);
                 let changed =
                     self.step(run, |holding, fences| holding.follow(decided, taker, fences));
@@ -219,13 +219,13 @@ impl<S: State> Applying<'_, S> {
     /// Moves that have lost their slots to a failover end; those that had not frozen anything for the lost
     /// site do, too.
     fn end_moves_to(&mut self, own: SiteId, lost: SiteId) {
-        let numbers: Vec<u64> = self.known.giving.keys().copied().collect();
+        let numbers: Vec<u64> = self.modes.giving.keys().copied().collect();
         for number in numbers {
-            let one = self.known.giving[&number].clone();
+            let one = self.modes.giving[&number].clone();
             let is_off = one.frozen.is_none() && (one.to == lost || own == lost);
             let mut is_left = false;
             for run in self.alike(&one.slots) {
-                if let Token::Leaving { epoch, number: of, .. } = self.known.slots.token(run.first)
+                if let Token::Leaving { epoch, number: of, .. } = self.modes.slots.token(run.first)
                     && of == number
                 {
                     is_left = true;
@@ -243,12 +243,12 @@ impl<S: State> Applying<'_, S> {
     /// Whatever this site held, others hold now.
     fn give_up_all(&mut self, by: SiteId) {
         self.refuse_arrivals(|_| true);
-        let moves: Vec<u64> = self.known.giving.keys().copied().collect();
+        let moves: Vec<u64> = self.modes.giving.keys().copied().collect();
         moves.into_iter().for_each(|number| self.end_giving(number));
         let mut held = self.alike(&SlotSet::all());
-        held.retain(|run| self.known.holding(run.first).token.is_own());
+        held.retain(|run| self.modes.holding(run.first).token.is_own());
         for run in &held {
-            let epoch = self.known.slots.token(run.first).epoch();
+            let epoch = self.modes.slots.token(run.first).epoch();
             for store in self.take_stores(*run).into_values() {
                 self.discard(store.generation);
             }
@@ -259,14 +259,14 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn refuse_arrivals(&mut self, is_one: impl Fn(&MoveId) -> bool) {
-        let ids = self.known.arrivals.under_way.keys().copied();
+        let ids = self.modes.arrivals.under_way.keys().copied();
         let ids: Vec<MoveId> = ids.filter(is_one).collect();
         ids.into_iter().for_each(|id| self.refuse_arrival(id));
     }
 
     /// The sites that have this one as their backup, by the registry.
     pub(super) fn note_backups(&mut self) {
-        let deployment = &mut self.known.deployment;
+        let deployment = &mut self.modes.deployment;
         deployment.backs_up = super::deployment::backs_up(deployment.member.as_ref());
     }
 
@@ -280,7 +280,7 @@ impl<S: State> Applying<'_, S> {
         failover: Option<Ballot>,
     ) -> Result<Answer, Stopped> {
         self.learn_registry(registry)?;
-        let (own, registry) = self.known.place().ok_or(Refusal::NoDeployment)?;
+        let (own, registry) = self.modes.place().ok_or(Refusal::NoDeployment)?;
         if let Some(opened) = failover {
             let open = registry.failovers.open.as_ref().filter(|open| open.opened == opened);
             let open = open.ok_or(Refusal::Registry(RegistryError::NoFailover))?;
@@ -296,7 +296,7 @@ impl<S: State> Applying<'_, S> {
         let mut copies: BTreeMap<(Tag, u64, SiteId), (SlotSet, u64)> = BTreeMap::new();
         let mut frozen: BTreeMap<SiteId, SlotSet> = BTreeMap::new();
         for run in self.alike(&SlotSet::all()) {
-            let holding = self.known.holding(run.first);
+            let holding = self.modes.holding(run.first);
             let report = holding.report(own, is_away);
             if let Some((epoch, owner)) = report.owner {
                 owners.entry(owner).or_default().push((run, epoch));
@@ -324,10 +324,10 @@ impl<S: State> Applying<'_, S> {
 
     fn keys_of(&self, run: SlotRun, own: bool) -> u64 {
         if !own {
-            return self.known.copies.keys_of(run);
+            return self.modes.copies.keys_of(run);
         }
         let globals = self.known.keyspaces.globals();
-        let stores = globals.into_iter().flat_map(|id| self.known.slots.stores_of(id, run));
+        let stores = globals.into_iter().flat_map(|id| self.modes.slots.stores_of(id, run));
         stores.map(|(_, store)| store.count).sum()
     }
 
@@ -352,11 +352,11 @@ impl<S: State> Applying<'_, S> {
 
     /// An operator does without the copies of what a site owned.
     pub(super) fn discard_copies(&mut self, of: SiteId) -> Result<Answer, Stopped> {
-        let (_, registry) = self.known.place().ok_or(Refusal::NoDeployment)?;
+        let (_, registry) = self.modes.place().ok_or(Refusal::NoDeployment)?;
         if registry.failovers.open.is_some() {
             return Err(FAILOVER_OPEN.into());
         }
-        let copies = self.known.copies.by_slot.runs();
+        let copies = self.modes.copies.by_slot.runs();
         let of_site = copies.filter(|(_, copy)| copy.origin == of);
         let runs: Vec<SlotRun> = of_site.map(|(run, _)| run).collect();
         runs.into_iter().for_each(|run| self.drop_copy(run));
@@ -370,16 +370,16 @@ impl<S: State> Applying<'_, S> {
 impl<S: State> super::Machine<S> {
     /// The registry, if this site belongs to a deployment.
     pub fn registry(&self) -> Option<&Arc<Registry>> {
-        self.known.deployment.member.as_ref().map(|member| &member.registry)
+        self.modes.deployment.member.as_ref().map(|member| &member.registry)
     }
 
     /// This site's record of a slot.
     pub fn holding(&self, slot: Slot) -> Holding {
-        self.known.holding(slot)
+        self.modes.holding(slot)
     }
 
     /// Whether a slot is served here: it is this site's, and no failover takes the site for lost.
     pub fn serves(&self, slot: Slot) -> bool {
-        self.known.slots.token(slot).serves() && !self.known.is_fenced()
+        self.modes.slots.token(slot).serves() && !self.modes.is_fenced()
     }
 }

@@ -1,8 +1,9 @@
 //! What the machine tells its readers with every commit, so that most of them need not look it up.
 
 use super::stores::EMPTY;
-use super::{Known, Stopped};
-use model::{Ballot, BySlot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotRun, SlotSet, Spread};
+use super::{Modes, Stopped};
+use crate::machine::{Known, Publish};
+use model::{Ballot, BySlot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotRun, Spread};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 /// What readers know of a machine.
 #[derive(Debug, Default)]
-pub(super) struct Published {
+pub struct Published {
     /// Odd while a commit is under way.
     pub(super) commits: AtomicU64,
     pub(super) revision: AtomicU64,
@@ -65,17 +66,15 @@ fn place(slot: Slot) -> usize {
     usize::from(slot.number())
 }
 
-impl Published {
-    /// From now until [`Published::end_commit`], rows may change.
-    pub(super) fn begin_commit(&self) {
+impl Publish<Modes> for Published {
+    fn begin_commit(&self) {
         self.commits.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
-    /// Shows readers what is known now. The slots whose tokens are other than before.
-    pub(super) fn publish(&self, known: &mut Known) -> SlotSet {
-        let news = std::mem::take(&mut known.slots.news);
-        let store = |keyspace, slot| known.slots.store(keyspace, slot);
+    fn publish(&self, known: &mut Known, modes: &mut Modes) {
+        let news = std::mem::take(&mut modes.slots.news);
+        let store = |keyspace, slot| modes.slots.store(keyspace, slot);
         let generation = |keyspace, slot| store(keyspace, slot).map_or(EMPTY, |s| s.generation);
         if std::mem::take(&mut known.keyspaces.changed) || news.everything {
             let mut directory = self.directory.write().expect("no reader panics with the lock");
@@ -97,13 +96,13 @@ impl Published {
             if directory.served.is_empty() {
                 directory.served = by_slot(|_| AtomicBool::new(false));
             }
-            let alike = |run: SlotRun| run.cut(|slot| known.slots.token_run(slot).0);
+            let alike = |run: SlotRun| run.cut(|slot| modes.slots.token_run(slot).0);
             for run in news.tokens.runs().flat_map(alike) {
-                let serves = known.slots.serves(run.first);
+                let serves = modes.slots.serves(run.first);
                 for slot in run.slots() {
                     directory.served[place(slot)].store(serves, Ordering::Release);
                 }
-                let failover = known.slots.token(run.first).epoch().failover;
+                let failover = modes.slots.token(run.first).epoch().failover;
                 let failover = Some(failover).filter(|of| serves && *of != Ballot::FIRST);
                 directory.failovers.set(run, failover);
             }
@@ -119,14 +118,15 @@ impl Published {
         }
         self.revision.store(known.head.revision.0, Ordering::Release);
         self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
-        news.tokens
+        news.tokens.runs().for_each(|run| modes.changed_tokens.insert_run(run));
     }
 
-    /// The commit and what came with it are seen by every reader.
-    pub(super) fn end_commit(&self) {
+    fn end_commit(&self) {
         self.commits.fetch_add(1, Ordering::AcqRel);
     }
+}
 
+impl Published {
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.directory.read().expect("the writer does not panic with the lock").catalog.clone()
     }

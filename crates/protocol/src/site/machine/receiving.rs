@@ -22,9 +22,9 @@
 //! x from 0                     → (varint) every move of lower numbers has ended
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
+use super::Owner;
 use super::elsewhere::Elsewhere;
-use super::keyspaces::Owner;
 use super::lineage::Whose;
 use super::ownership::FAILOVER_OPEN;
 use super::records::Record;
@@ -141,7 +141,7 @@ fn decode(row: &[u8]) -> Option<Arrival> {
 impl<S: State> Applying<'_, S> {
     pub(super) fn receiving(&mut self, id: MoveId, step: &Receiving) -> Result<Answer, Stopped> {
         self.member()?;
-        let settled = self.known.arrivals.settled.get(&id.from);
+        let settled = self.modes.arrivals.settled.get(&id.from);
         let ended = settled.and_then(|settled| match settled.installed.get(&id.number) {
             Some(installed) => Some(*installed),
             None => (id.number < settled.floor).then_some(false),
@@ -168,7 +168,7 @@ impl<S: State> Applying<'_, S> {
             return Err(FAILOVER_OPEN.into());
         }
         if *step == Receiving::Refuse {
-            let slots = self.known.arrivals.under_way.get(&id).map(|one| one.slots.clone());
+            let slots = self.modes.arrivals.under_way.get(&id).map(|one| one.slots.clone());
             for (slots, epoch) in slots.unwrap_or_default().0 {
                 for run in self.alike(&slots) {
                     self.step(run, |holding, fences| {
@@ -182,7 +182,7 @@ impl<S: State> Applying<'_, S> {
             self.refuse_arrival(id);
             return Ok(self.refused());
         }
-        let Some(mut arrival) = self.known.arrivals.under_way.remove(&id) else {
+        let Some(mut arrival) = self.modes.arrivals.under_way.remove(&id) else {
             return Err(MoveError::NotReady("the move was not begun there").into());
         };
         let outcome = match step {
@@ -212,7 +212,7 @@ impl<S: State> Applying<'_, S> {
             // It came before, or one before it is missing.
             _ => Ok(staged(&arrival)),
         };
-        self.known.arrivals.under_way.insert(id, arrival);
+        self.modes.arrivals.under_way.insert(id, arrival);
         outcome
     }
 
@@ -236,7 +236,7 @@ impl<S: State> Applying<'_, S> {
             return Err(FAILOVER_OPEN.into());
         }
         self.learn_source(id.from, slots);
-        if let Some(arrival) = self.known.arrivals.under_way.get_mut(&id) {
+        if let Some(arrival) = self.modes.arrivals.under_way.get_mut(&id) {
             arrival.pieces = (arrival.pieces / ANEW + 1) * ANEW;
             self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(arrival));
             return Ok(staged(arrival));
@@ -244,7 +244,7 @@ impl<S: State> Applying<'_, S> {
         let member = self.member()?;
         let own = member.registry.site(member.own);
         let is_new_to_us = |(slots, epoch): &(SlotSet, Epoch)| {
-            let newer = |run: &SlotRun| self.known.slots.token(run.first).epoch() < *epoch;
+            let newer = |run: &SlotRun| self.modes.slots.token(run.first).epoch() < *epoch;
             self.alike(slots).iter().all(newer)
         };
         let lost = member.registry.is_lost(member.own);
@@ -254,7 +254,7 @@ impl<S: State> Applying<'_, S> {
         let arrival = Arrival { slots: slots.clone(), pinned, ..Arrival::default() };
         self.overlay.put(tables::of_move(tables::ARRIVALS, id), encode(&arrival));
         let answer = staged(&arrival);
-        self.known.arrivals.under_way.insert(id, arrival);
+        self.modes.arrivals.under_way.insert(id, arrival);
         Ok(answer)
     }
 
@@ -262,7 +262,7 @@ impl<S: State> Applying<'_, S> {
     /// owner that has not learned of a failover yet.
     fn learn_source(&mut self, giver: SiteId, slots: &SlotEpochs) {
         let is_stale = |(run, epoch): (SlotRun, Epoch)| {
-            let token = self.known.holding(run.first).token;
+            let token = self.modes.holding(run.first).token;
             let before = epoch.before().filter(|before| token.is_own() && token.epoch() < *before);
             before.map(|before| (run, before))
         };
@@ -324,7 +324,7 @@ impl<S: State> Applying<'_, S> {
                 None => {
                     let generation = self.next_generation();
                     let owner = Owner::Staged { id, keyspace, slot: at.1 };
-                    self.known.keyspaces.own(generation, owner);
+                    self.modes.owners.insert(generation, owner);
                     Store { generation, count: 0 }
                 }
             };
@@ -383,13 +383,13 @@ impl<S: State> Applying<'_, S> {
         slot: Slot,
         key: &[u8],
     ) {
-        let Some(mut arrival) = self.known.arrivals.under_way.remove(&id) else { return };
+        let Some(mut arrival) = self.modes.arrivals.under_way.remove(&id) else { return };
         if let Some(store) = arrival.stores.get_mut(&(keyspace, slot)) {
             store.count = store.count.saturating_sub(1);
             self.overlay.remove(tables::record(store.generation, key));
             self.write_staged(id, (keyspace, slot), *store);
         }
-        self.known.arrivals.under_way.insert(id, arrival);
+        self.modes.arrivals.under_way.insert(id, arrival);
     }
 
     fn write_staged(&mut self, id: MoveId, (keyspace, slot): (KeyspaceId, Slot), store: Store) {
@@ -401,7 +401,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Whether a site was listed and has left for good.
     pub(super) fn has_left(&self, site: SiteId) -> bool {
-        let member = self.known.deployment.member.as_ref();
+        let member = self.modes.deployment.member.as_ref();
         member.is_some_and(|member| member.registry.has_left(site))
     }
 
@@ -428,7 +428,7 @@ impl<S: State> Applying<'_, S> {
 
     fn install_run(&mut self, id: MoveId, arrival: &Arrival, run: SlotRun, epoch: Epoch) {
         let mut is_taken = false;
-        let was_own = self.known.holding(run.first).token.is_own();
+        let was_own = self.modes.holding(run.first).token.is_own();
         self.step(run, |holding, fences| {
             let records = holding.install(epoch, id.from, fences);
             is_taken = records.is_some();
@@ -440,13 +440,13 @@ impl<S: State> Applying<'_, S> {
         // A failover has given it away at a higher epoch.
         if !is_taken {
             for store in staged.into_values() {
-                self.known.keyspaces.disown(store.generation);
+                self.modes.owners.remove(&store.generation);
                 self.discard(store.generation);
             }
             return self.drop_answers(run, Whose::Staged(id));
         }
         for keyspace in globals {
-            for ((_, slot), _) in self.known.slots.stores_of(keyspace, run) {
+            for ((_, slot), _) in self.modes.slots.stores_of(keyspace, run) {
                 if !staged.contains_key(&(keyspace, slot)) {
                     self.set_store(keyspace, slot, None);
                 }
@@ -460,10 +460,10 @@ impl<S: State> Applying<'_, S> {
 
     /// Throws away what a move has brought.
     pub(super) fn forget_arrival(&mut self, id: MoveId) {
-        let Some(arrival) = self.known.arrivals.under_way.remove(&id) else { return };
+        let Some(arrival) = self.modes.arrivals.under_way.remove(&id) else { return };
         for ((keyspace, slot), store) in arrival.stores {
             self.overlay.remove(tables::staged(id, keyspace, slot));
-            self.known.keyspaces.disown(store.generation);
+            self.modes.owners.remove(&store.generation);
             self.discard(store.generation);
         }
         self.drop_all_answers(Whose::Staged(id), |_| true);
@@ -471,18 +471,18 @@ impl<S: State> Applying<'_, S> {
     }
 
     fn settle_move(&mut self, id: MoveId, installed: bool) {
-        let settled = self.known.arrivals.settled.entry(id.from).or_default();
+        let settled = self.modes.arrivals.settled.entry(id.from).or_default();
         settled.installed.insert(id.number, installed);
         self.overlay.put(tables::of_move(tables::SETTLED, id), vec![u8::from(installed)]);
     }
 
     /// The giver has no move open with a lower number: whatever is left of such came to nothing.
     fn close_below(&mut self, from: SiteId, number: u64) {
-        let old: Vec<MoveId> = self.known.arrivals.under_way.keys().copied().collect();
+        let old: Vec<MoveId> = self.modes.arrivals.under_way.keys().copied().collect();
         for id in old.into_iter().filter(|id| id.from == from && id.number < number) {
             self.forget_arrival(id);
         }
-        let settled = self.known.arrivals.settled.entry(from).or_default();
+        let settled = self.modes.arrivals.settled.entry(from).or_default();
         if settled.floor >= number {
             return;
         }

@@ -9,7 +9,7 @@
 //! R → promised ‖ used ‖ what is to be handed in ‖ accepted, unless that is the copy (wire::entry)
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
 use super::deployment::Membership;
 use super::{MachineError, Stopped, tables};
 use crate::deployment::registry::trial::Planted;
@@ -40,7 +40,7 @@ pub(super) fn load(
 
 impl<S: State> Applying<'_, S> {
     fn acceptor(&mut self) -> Result<&mut OwnAcceptor, Refusal> {
-        self.known.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)
+        self.modes.deployment.acceptor.as_mut().ok_or(Refusal::NoDeployment)
     }
 
     pub(super) fn registrar(&mut self, step: &RegistrarStep) -> Result<Answer, Stopped> {
@@ -83,7 +83,7 @@ impl<S: State> Applying<'_, S> {
     /// and so does that registry.
     fn adopt(&mut self) -> Result<(), Stopped> {
         let member = self.member()?.clone();
-        let serves = self.known.slots.token(Registry::slot()).serves();
+        let serves = self.modes.slots.token(Registry::slot()).serves();
         if member.registry.is_of_before() && serves {
             let mut registry = (*member.registry).clone();
             registry.adopt(member.own);
@@ -94,7 +94,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Whether this site may change the registry by itself, if there is one.
     pub(super) fn check_may_change(&mut self) -> Result<(), Stopped> {
-        let Some(member) = self.known.deployment.member.clone() else { return Ok(()) };
+        let Some(member) = self.modes.deployment.member.clone() else { return Ok(()) };
         self.adopt()?;
         let acceptor = self.acceptor()?;
         let copy = acceptor.copy();
@@ -126,7 +126,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     pub(super) fn write_acceptor(&mut self) {
-        let Some(acceptor) = &self.known.deployment.acceptor else { return };
+        let Some(acceptor) = &self.modes.deployment.acceptor else { return };
         let accepted = acceptor.accepted();
         let accepted = (accepted.version() != acceptor.copy().version()).then_some(&**accepted);
         let (promised, used) = (acceptor.promised(), acceptor.used());
@@ -142,7 +142,7 @@ fn refusal(error: RegistryError) -> Stopped {
 impl<S: State> super::Machine<S> {
     /// What this site keeps of the registry.
     pub fn acceptor(&self) -> Option<&OwnAcceptor> {
-        self.known.deployment.acceptor.as_ref()
+        self.modes.deployment.acceptor.as_ref()
     }
 
     /// What this site has to hand in of another term.

@@ -10,12 +10,13 @@
 //! T bucket        → tokens                          (tokens.rs, slot_rows.rs)
 //! ```
 
-use super::apply::Applying;
+use super::Applying;
+use super::Owner;
 use super::keys::Place;
-use super::keyspaces::Owner;
 use super::slot_rows::{self, Stale};
 use super::tokens::{Token, Tokens};
 use super::{MachineError, tables};
+use crate::machine::ModeState as _;
 use model::{KeyspaceId, Refusal, Slot, SlotRun, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -204,7 +205,7 @@ pub(super) fn of_keyspace(
 impl<S: State> Applying<'_, S> {
     /// Where a write to a slot of a global keyspace works; room is made for it.
     pub(super) fn place_in_slot(&mut self, keyspace: KeyspaceId, slot: Slot) -> Place {
-        let generation = match self.known.slots.store(keyspace, slot) {
+        let generation = match self.modes.slots.store(keyspace, slot) {
             Some(store) => store.generation,
             None => {
                 let generation = self.next_generation();
@@ -217,7 +218,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Gives a slot's records another place, or none; what was there before has no owner.
     pub(super) fn set_store(&mut self, keyspace: KeyspaceId, slot: Slot, store: Option<Store>) {
-        let slots = &mut self.known.slots;
+        let slots = &mut self.modes.slots;
         slots.news.stores.insert((keyspace, slot));
         let old = match store {
             Some(store) => {
@@ -231,13 +232,13 @@ impl<S: State> Applying<'_, S> {
             }
         };
         if let Some(old) = old {
-            self.known.keyspaces.disown(old.generation);
+            self.modes.owners.remove(&old.generation);
             if old.count > 0 {
                 self.discard(old.generation);
             }
         }
         if let Some(store) = store {
-            self.known.keyspaces.own(store.generation, Owner::Slot(keyspace, slot));
+            self.modes.owners.insert(store.generation, Owner::Slot(keyspace, slot));
         }
     }
 
@@ -245,13 +246,13 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn take_stores(&mut self, run: SlotRun) -> Stores {
         let mut stores = Stores::new();
         for keyspace in self.known.keyspaces.globals() {
-            let slots = &mut self.known.slots;
+            let slots = &mut self.modes.slots;
             for (at, store) in stores_in(&slots.stores, keyspace, run) {
                 slots.stores.remove(&at);
                 slots.news.stores.insert(at);
                 slots.recounted.remove(&at);
                 self.overlay.remove(tables::store(keyspace, at.1));
-                self.known.keyspaces.disown(store.generation);
+                self.modes.owners.remove(&store.generation);
                 stores.insert((at.1, keyspace), store);
             }
         }
@@ -260,33 +261,25 @@ impl<S: State> Applying<'_, S> {
 
     /// Changes tokens.
     pub(super) fn set_token(&mut self, run: SlotRun, token: Token) {
-        self.known.slots.tokens.set(run, token);
-        self.known.slots.news.tokens.insert_run(run);
-        self.known.slots.token_rows.note(run);
+        self.modes.slots.tokens.set(run, token);
+        self.modes.slots.news.tokens.insert_run(run);
+        self.modes.slots.token_rows.note(run);
     }
 
     /// Brings the tokens that changed into the state.
     pub(super) fn write_tokens(&mut self) {
-        let founder = self.known.deployment.member.as_ref().is_some_and(|member| member.founder);
-        let Slots { token_rows, tokens, .. } = &mut self.known.slots;
+        let founder = self.modes.deployment.member.as_ref().is_some_and(|member| member.founder);
+        let Slots { token_rows, tokens, .. } = &mut self.modes.slots;
         token_rows.write(&mut self.overlay, Tokens::first(founder), |slot| tokens.run_at(slot));
-    }
-
-    /// Global keyspaces are not cleared while slots leave: a part of it might be seen after all.
-    pub(super) fn check_clear(&self) -> Result<(), Refusal> {
-        match self.known.giving.is_empty() {
-            true => Ok(()),
-            false => Err(Refusal::NotGlobal("be cleared while its slots move; try again")),
-        }
     }
 
     /// Throws away what the served slots of a keyspace hold.
     pub(super) fn clear_slots(&mut self, keyspace: KeyspaceId) -> Result<(), Refusal> {
-        self.check_clear()?;
+        self.modes.check_clear()?;
         let stores: Vec<_> =
-            self.known.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
+            self.modes.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
         for ((_, slot), _) in stores {
-            if self.known.slots.serves(slot) {
+            if self.modes.slots.serves(slot) {
                 self.set_store(keyspace, slot, None);
             }
         }
@@ -296,7 +289,7 @@ impl<S: State> Applying<'_, S> {
     /// Throws away all that a dropped keyspace held.
     pub(super) fn drop_stores(&mut self, keyspace: KeyspaceId) {
         let stores: Vec<_> =
-            self.known.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
+            self.modes.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
         for ((_, slot), _) in stores {
             self.set_store(keyspace, slot, None);
         }
@@ -304,8 +297,8 @@ impl<S: State> Applying<'_, S> {
 
     /// Brings the counts that changed into the state.
     pub(super) fn write_stores(&mut self) {
-        for (keyspace, slot) in std::mem::take(&mut self.known.slots.recounted) {
-            let Some(store) = self.known.slots.store(keyspace, slot) else { continue };
+        for (keyspace, slot) in std::mem::take(&mut self.modes.slots.recounted) {
+            let Some(store) = self.modes.slots.store(keyspace, slot) else { continue };
             let mut row = Vec::with_capacity(2 * wire::entry::VARINT_BYTES_MAX);
             put_varint(store.generation, &mut row);
             put_varint(store.count, &mut row);

@@ -1,7 +1,7 @@
 //! What the machine should do, said as simply as possible: a map, no rows, no bounds, no batches.
 
 use super::*;
-use crate::site::machine::integer;
+use crate::machine::integer;
 use model::{ChangeKind, ClientId, Expiring, ExpiryCondition, Guard, Item, Kind, Step, Versioned};
 use std::collections::BTreeMap;
 

@@ -20,11 +20,11 @@
 //! The default keyspace has no row before it is cleared for the first time: its generation is 0.
 
 use super::apply::Applying;
+use super::modes::ModeState;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{
-    Answer, Catalog, ChangeKind, Changed, Keyspace, KeyspaceId, KeyspaceSpec, MoveId, Refusal,
-    RegistryChange, Revision, SiteId, Slot, limits,
+    Answer, Catalog, ChangeKind, Keyspace, KeyspaceId, KeyspaceSpec, Refusal, Revision, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
@@ -34,14 +34,15 @@ const FORMAT: u8 = 1;
 
 /// All keyspaces, and the generations whose records are still to be removed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Keyspaces {
+pub(crate) struct Keyspaces {
     spaces: BTreeMap<KeyspaceId, Space>,
-    owners: BTreeMap<u64, Owner>,
+    /// Whose records lie under a generation.
+    owners: BTreeMap<u64, KeyspaceId>,
     garbage: BTreeSet<u64>,
     /// Whose count is not yet in the state.
     recounted: BTreeSet<KeyspaceId>,
     /// Whether the catalog or a generation is not yet known to readers.
-    pub(super) changed: bool,
+    pub(crate) changed: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -53,32 +54,17 @@ struct Space {
 
 /// What is counted of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// How many keys it holds; 0 for a global one, whose slots are counted.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// The revision that made a key of it last.
     created: Revision,
     /// Of the keys that were there when it was cleared last, none was made after this revision.
     cleared: Revision,
 }
 
-/// Whose records lie under a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// A keyspace's.
-    Space(KeyspaceId),
-    /// A slot's of a global keyspace.
-    Slot(KeyspaceId, Slot),
-    /// A move's that is bringing them.
-    Staged { id: MoveId, keyspace: KeyspaceId, slot: Slot },
-    /// A mirror's of another site.
-    Mirrored { from: SiteId, keyspace: KeyspaceId, slot: Slot },
-    /// A copy's of a slot that another site owns.
-    Copied { keyspace: KeyspaceId, slot: Slot },
-}
-
 impl Keyspaces {
-    pub(super) fn load(state: &impl Read) -> Result<Keyspaces, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<Keyspaces, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut spaces = BTreeMap::new();
         for (_, row) in super::rows(state, tables::KEYSPACES)? {
@@ -99,66 +85,57 @@ impl Keyspaces {
             let (generation, _) = take_varint(&key[1..]).ok_or_else(|| damaged(tables::GARBAGE))?;
             garbage.insert(generation);
         }
-        let owners =
-            spaces.iter().map(|(id, space)| (space.generation, Owner::Space(*id))).collect();
+        let owners = spaces.iter().map(|(id, space)| (space.generation, *id)).collect();
         Ok(Keyspaces { spaces, owners, garbage, recounted: BTreeSet::new(), changed: true })
     }
 
-    pub(super) fn generation(&self, id: KeyspaceId) -> Option<u64> {
+    pub(crate) fn generation(&self, id: KeyspaceId) -> Option<u64> {
         self.spaces.get(&id).map(|space| space.generation)
     }
 
-    /// Who has this generation now.
-    pub(super) fn owner(&self, generation: u64) -> Option<Owner> {
+    /// The keyspace of a generation that is not a slot's.
+    pub(crate) fn owner(&self, generation: u64) -> Option<KeyspaceId> {
         self.owners.get(&generation).copied()
     }
 
-    pub(super) fn own(&mut self, generation: u64, owner: Owner) {
-        self.owners.insert(generation, owner);
-    }
-
-    pub(super) fn disown(&mut self, generation: u64) {
-        self.owners.remove(&generation);
-    }
-
     /// The specification of a keyspace.
-    pub(super) fn spec(&self, id: KeyspaceId) -> Option<&KeyspaceSpec> {
+    pub(crate) fn spec(&self, id: KeyspaceId) -> Option<&KeyspaceSpec> {
         self.spaces.get(&id).map(|space| &space.keyspace.spec)
     }
 
     /// Whether its keys belong to slots.
-    pub(super) fn is_global(&self, id: KeyspaceId) -> bool {
+    pub(crate) fn is_global(&self, id: KeyspaceId) -> bool {
         self.spec(id).is_some_and(KeyspaceSpec::is_global)
     }
 
     /// Whether any is global.
-    pub(super) fn has_globals(&self) -> bool {
+    pub(crate) fn has_globals(&self) -> bool {
         self.each_global().next().is_some()
     }
 
     /// The global ones.
-    pub(super) fn globals(&self) -> Vec<KeyspaceId> {
+    pub(crate) fn globals(&self) -> Vec<KeyspaceId> {
         self.each_global().collect()
     }
 
     /// The global ones, while nothing else changes.
-    pub(super) fn each_global(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
+    pub(crate) fn each_global(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
         let globals = self.spaces.values().filter(|space| space.keyspace.spec.is_global());
         globals.map(|space| space.keyspace.id)
     }
 
     /// All keyspaces that were made, ordered by id.
-    pub(super) fn made(&self) -> Vec<Keyspace> {
+    pub(crate) fn made(&self) -> Vec<Keyspace> {
         let made = self.spaces.values().filter(|space| space.keyspace.id != KeyspaceId::DEFAULT);
         made.map(|space| space.keyspace.clone()).collect()
     }
 
-    pub(super) fn count(&self, id: KeyspaceId) -> u64 {
+    pub(crate) fn count(&self, id: KeyspaceId) -> u64 {
         self.spaces.get(&id).map_or(0, |space| space.tally.count)
     }
 
     /// One key more or less, at this revision.
-    pub(super) fn recount(&mut self, id: KeyspaceId, by: i64, revision: Revision) {
+    pub(crate) fn recount(&mut self, id: KeyspaceId, by: i64, revision: Revision) {
         if let Some(space) = self.spaces.get_mut(&id) {
             let tally = &mut space.tally;
             tally.count = tally.count.saturating_add_signed(by);
@@ -170,25 +147,25 @@ impl Keyspaces {
     }
 
     /// Of the keys that were there when a keyspace was cleared last, none was made after this.
-    pub(super) fn cleared(&self, id: KeyspaceId) -> Revision {
+    pub(crate) fn cleared(&self, id: KeyspaceId) -> Revision {
         self.spaces.get(&id).map_or(Revision(0), |space| space.tally.cleared)
     }
 
-    pub(super) fn has_garbage(&self) -> bool {
+    pub(crate) fn has_garbage(&self) -> bool {
         !self.garbage.is_empty()
     }
 
-    pub(super) fn catalog(&self) -> Catalog {
+    pub(crate) fn catalog(&self) -> Catalog {
         Catalog::new(self.spaces.values().map(|space| space.keyspace.clone()).collect())
     }
 
-    pub(super) fn generations(&self) -> BTreeMap<KeyspaceId, u64> {
+    pub(crate) fn generations(&self) -> BTreeMap<KeyspaceId, u64> {
         self.spaces.iter().map(|(id, space)| (*id, space.generation)).collect()
     }
 }
 
 /// What is counted of a keyspace, by the state.
-pub(super) fn tally(state: &impl Read, id: KeyspaceId) -> Result<Tally, MachineError> {
+pub(crate) fn tally(state: &impl Read, id: KeyspaceId) -> Result<Tally, MachineError> {
     match state.get(&tables::of_keyspace(tables::COUNTS, id))? {
         Some(row) => {
             decode_tally(&row).ok_or(MachineError::Damaged { table: tables::COUNTS as char })
@@ -219,7 +196,7 @@ fn decode_tally(row: &[u8]) -> Option<Tally> {
 
 /// The generation of a keyspace by the state, and whether its keys belong to slots; `None`: there
 /// is no such keyspace.
-pub(super) fn look(state: &impl Read, id: KeyspaceId) -> Result<Option<(u64, bool)>, MachineError> {
+pub(crate) fn look(state: &impl Read, id: KeyspaceId) -> Result<Option<(u64, bool)>, MachineError> {
     match state.get(&tables::of_keyspace(tables::KEYSPACES, id))? {
         Some(row) => match decode_row(row) {
             Some((generation, keyspace)) => Ok(Some((generation, keyspace.spec.is_global()))),
@@ -237,18 +214,11 @@ fn decode_row(row: model::Bytes) -> Option<(u64, Keyspace)> {
     Some((generation, decode_keyspace(row.slice(1 + len..)).ok()?))
 }
 
-impl<S: State> Applying<'_, S> {
-    pub(super) fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Answer, Stopped> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
+    pub(crate) fn create_keyspace(&mut self, spec: &KeyspaceSpec) -> Result<Answer, Stopped> {
         spec.check().map_err(Refusal::from)?;
-        if self.known.deployment.member.is_some() {
-            let change = RegistryChange::CreateKeyspace(spec.clone());
-            let Changed::Keyspace(id) = self.change_alone(&change)? else {
-                return Err(Refusal::NoDeployment.into());
-            };
-            return Ok(Answer::Keyspace(Keyspace { id, spec: spec.clone() }));
-        }
-        if spec.is_global() {
-            self.member()?;
+        if let Some(answer) = M::create_keyspace(self, spec)? {
+            return Ok(answer);
         }
         let spaces = &self.known.keyspaces.spaces;
         let taken = |space: &&Space| {
@@ -271,25 +241,23 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A keyspace that is agreed on begins here, empty.
-    pub(super) fn add_keyspace(&mut self, keyspace: Keyspace) -> Result<(), Stopped> {
+    pub(crate) fn add_keyspace(&mut self, keyspace: Keyspace) -> Result<(), Stopped> {
         let id = keyspace.id;
         let is_global = keyspace.spec.is_global();
         let generation = self.next_generation();
         let keyspaces = &mut self.known.keyspaces;
         keyspaces.spaces.insert(id, Space { keyspace, generation, tally: Tally::default() });
-        keyspaces.owners.insert(generation, Owner::Space(id));
+        keyspaces.owners.insert(generation, id);
         self.write_keyspace(id);
         if is_global {
-            self.watch_for_moves(id)?;
-            self.watch_for_mirror(id)?;
+            M::keyspace_begins(self, id)?;
         }
         Ok(())
     }
 
-    pub(super) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
-        if self.known.deployment.member.is_some() {
-            self.change_alone(&RegistryChange::DropKeyspace(name.to_owned()))?;
-            return Ok(Answer::Done(self.known.head.revision));
+    pub(crate) fn drop_keyspace(&mut self, name: &str) -> Result<Answer, Stopped> {
+        if let Some(answer) = M::drop_keyspace(self, name)? {
+            return Ok(answer);
         }
         let spaces = &self.known.keyspaces.spaces;
         let found = spaces.values().find(|space| space.keyspace.spec.name == name);
@@ -305,9 +273,8 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// A keyspace ends here, with all it holds.
-    pub(super) fn remove_keyspace(&mut self, id: KeyspaceId) {
-        self.drop_stores(id);
-        self.drop_mirrored(id);
+    pub(crate) fn remove_keyspace(&mut self, id: KeyspaceId) {
+        M::keyspace_ends(self, id);
         let keyspaces = &mut self.known.keyspaces;
         let Some(space) = keyspaces.spaces.remove(&id) else { return };
         keyspaces.owners.remove(&space.generation);
@@ -322,9 +289,9 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Removes every key of a keyspace; of a global one, those of the slots that are served here.
-    pub(super) fn clear(&mut self, id: KeyspaceId) -> Result<(), Refusal> {
+    pub(crate) fn clear(&mut self, id: KeyspaceId) -> Result<(), Refusal> {
         if self.known.keyspaces.is_global(id) {
-            self.clear_slots(id)?;
+            M::clear(self, id)?;
             let cleared = self.known.head.revision;
             let keyspaces = &mut self.known.keyspaces;
             let space = keyspaces.spaces.get_mut(&id).expect("a global keyspace is there");
@@ -339,7 +306,7 @@ impl<S: State> Applying<'_, S> {
             space.tally.cleared = space.tally.created;
             keyspaces.recounted.insert(id);
             keyspaces.owners.remove(&old);
-            keyspaces.owners.insert(generation, Owner::Space(id));
+            keyspaces.owners.insert(generation, id);
             self.discard(old);
             self.write_keyspace(id);
         }
@@ -347,13 +314,13 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    pub(super) fn clear_all(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn clear_all(&mut self) -> Result<(), Refusal> {
         let ids: Vec<_> = self.known.keyspaces.spaces.keys().copied().collect();
         // Those that may refuse come first: all are cleared, or none.
         let (globals, others): (Vec<_>, Vec<_>) =
             ids.into_iter().partition(|id| self.known.keyspaces.is_global(*id));
         if !globals.is_empty() {
-            self.check_clear()?;
+            self.modes.check_clear()?;
         }
         for id in globals.into_iter().chain(others) {
             self.clear(id)?;
@@ -362,7 +329,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Removes records of cleared generations, with their expiries, up to a tick's share.
-    pub(super) fn collect_garbage(&mut self) -> Result<(), MachineError> {
+    pub(crate) fn collect_garbage(&mut self) -> Result<(), MachineError> {
         let mut records_left = limits::GARBAGE_PER_TICK_MAX;
         let mut bytes_left = limits::GARBAGE_BYTES_PER_TICK_MAX;
         while let Some(&generation) = self.known.keyspaces.garbage.first() {
@@ -401,21 +368,21 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings the counts that changed into the state.
-    pub(super) fn write_counts(&mut self) {
+    pub(crate) fn write_counts(&mut self) {
         for id in std::mem::take(&mut self.known.keyspaces.recounted) {
             let Some(space) = self.known.keyspaces.spaces.get(&id) else { continue };
             self.overlay.put(tables::of_keyspace(tables::COUNTS, id), encode_tally(space.tally));
         }
     }
 
-    pub(super) fn next_generation(&mut self) -> u64 {
+    pub(crate) fn next_generation(&mut self) -> u64 {
         let generation = self.known.head.generation_next;
         self.known.head.generation_next += 1;
         generation
     }
 
     /// What lies under a generation has no owner from here on.
-    pub(super) fn discard(&mut self, generation: u64) {
+    pub(crate) fn discard(&mut self, generation: u64) {
         self.known.keyspaces.garbage.insert(generation);
         self.overlay.put(tables::garbage(generation), model::Bytes::new());
     }

@@ -2,7 +2,7 @@
 //! spaces, no plus sign, no leading zeros, no minus zero.
 
 /// The number that these bytes spell.
-pub(super) fn parse(bytes: &[u8]) -> Option<i64> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let is_shortest = match digits {
         b"0" => digits.len() == bytes.len(),

@@ -4,27 +4,27 @@ use model::Bytes;
 use storage::state::{Batch, Read, StateError, scan_over};
 
 /// Changes over a state that does not have them yet. Reads see both.
-pub(super) struct Overlay<'a, S> {
+pub(crate) struct Overlay<'a, S> {
     below: &'a S,
     changes: Batch,
 }
 
 impl<'a, S: Read> Overlay<'a, S> {
     /// With room for about so many changes.
-    pub(super) fn new(below: &'a S, changes: usize) -> Overlay<'a, S> {
+    pub(crate) fn new(below: &'a S, changes: usize) -> Overlay<'a, S> {
         Overlay { below, changes: Batch::with_capacity(changes) }
     }
 
-    pub(super) fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
+    pub(crate) fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
         self.changes.put(key, value);
     }
 
-    pub(super) fn remove(&mut self, key: impl Into<Bytes>) {
+    pub(crate) fn remove(&mut self, key: impl Into<Bytes>) {
         self.changes.remove(key);
     }
 
     /// The changes.
-    pub(super) fn into_batch(self) -> Batch {
+    pub(crate) fn into_batch(self) -> Batch {
         self.changes
     }
 }

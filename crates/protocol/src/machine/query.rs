@@ -14,24 +14,24 @@ use std::collections::BTreeMap;
 use storage::state::Read;
 
 /// One keyspace (or slot of it) at one moment.
-pub(super) struct Sight<'a, R> {
-    pub(super) read: &'a R,
-    pub(super) generation: u64,
-    pub(super) log_time_ms: u64,
+pub(crate) struct Sight<'a, R> {
+    pub(crate) read: &'a R,
+    pub(crate) generation: u64,
+    pub(crate) log_time_ms: u64,
     /// How many keys there are, if that is asked.
-    pub(super) count: Option<u64>,
+    pub(crate) count: Option<u64>,
     /// How far the state has come, if that is asked.
-    pub(super) point: ReadPoint,
+    pub(crate) point: ReadPoint,
     /// The time by which a key that has not expired is due, if that matters. Asked only for keys that
     /// expire.
-    pub(super) due_by: DueBy<'a>,
+    pub(crate) due_by: DueBy<'a>,
 }
 
 /// See [`Sight`].
-pub(super) type DueBy<'a> = Option<&'a dyn Fn() -> u64>;
+pub(crate) type DueBy<'a> = Option<&'a dyn Fn() -> u64>;
 
 /// Counts what an answer is going to carry.
-pub(super) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refusal> {
+pub(crate) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refusal> {
     *answer_bytes = answer_bytes.saturating_add(bytes);
     if *answer_bytes > limits::ANSWER_BYTES_MAX {
         return Err(Refusal::AnswerTooLong);
@@ -40,7 +40,7 @@ pub(super) fn charge(answer_bytes: &mut usize, bytes: usize) -> Result<(), Refus
 }
 
 /// How much of a state a query looks at.
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// One row.
     Row,
     /// Several, to be seen at one moment.
@@ -50,7 +50,7 @@ pub(super) enum Reach {
 }
 
 /// How much of a state a query looks at.
-pub(super) fn reach(query: &Query) -> Reach {
+pub(crate) fn reach(query: &Query) -> Reach {
     match query {
         Query::GetMany { keys } | Query::Exists { keys } | Query::Versions { keys } => {
             if keys.len() > 1 { Reach::Rows } else { Reach::Row }
@@ -63,7 +63,7 @@ pub(super) fn reach(query: &Query) -> Reach {
 }
 
 /// Answers a query; `answer_bytes` counts what it carries.
-pub(super) fn answer<R: Read>(
+pub(crate) fn answer<R: Read>(
     sight: &Sight<'_, R>,
     query: &Query,
     answer_bytes: &mut usize,
@@ -165,7 +165,7 @@ pub(super) fn answer<R: Read>(
 /// A page over several slots of a global keyspace, in the order of the slots.
 ///
 /// The next page's first key says by its own slot where to go on.
-pub(super) fn scan_slots<R: Read>(
+pub(crate) fn scan_slots<R: Read>(
     read: &R,
     log_time_ms: u64,
     due_by: DueBy<'_>,
@@ -241,7 +241,7 @@ impl<R: Read> Sight<'_, R> {
 
     /// What counts keys must not count one that is due. The first expiry may be of another keyspace:
     /// then it waits a moment for nothing.
-    pub(super) fn check_first_expiry(&self) -> Result<(), Stopped> {
+    pub(crate) fn check_first_expiry(&self) -> Result<(), Stopped> {
         let Some(due_by) = self.due_by else { return Ok(()) };
         match expiry::NextExpiry::load(self.read)?.ms {
             Some(ms) if ms > self.log_time_ms && ms <= due_by() => Err(Stopped::Due(ms)),

@@ -53,66 +53,66 @@ use model::{Bytes, ClientId, KeyspaceId, MoveId, SiteId, Slot};
 use wire::entry::{put_varint, take_varint, varint_bytes};
 
 /// The key of the head.
-pub(super) const HEAD: &[u8] = b"za";
+pub(crate) const HEAD: &[u8] = b"za";
 /// The key of the members.
-pub(super) const MEMBERS: &[u8] = b"zm";
+pub(crate) const MEMBERS: &[u8] = b"zm";
 
 /// The key of the deployment.
-pub(super) const DEPLOYMENT: &[u8] = b"dd";
+pub(crate) const DEPLOYMENT: &[u8] = b"dd";
 /// The key that marks that this site began the deployment.
-pub(super) const FOUNDER: &[u8] = b"df";
+pub(crate) const FOUNDER: &[u8] = b"df";
 /// The key of the slots that stay here whatever their home.
-pub(super) const PINNED: &[u8] = b"dp";
+pub(crate) const PINNED: &[u8] = b"dp";
 /// The key that marks that this site is fenced: it serves no slot.
-pub(super) const FENCED: &[u8] = b"dx";
+pub(crate) const FENCED: &[u8] = b"dx";
 /// The key of the ring's pointers.
-pub(super) const RING: &[u8] = b"dr";
+pub(crate) const RING: &[u8] = b"dr";
 
 /// The key of what this site promised and accepted of the registry.
-pub(super) const REGISTRAR: &[u8] = b"R";
+pub(crate) const REGISTRAR: &[u8] = b"R";
 
 /// The key of the site that keeps this one's mirror.
-pub(super) const OWN_MIRROR: &[u8] = b"dm";
+pub(crate) const OWN_MIRROR: &[u8] = b"dm";
 
 /// The first bytes of the tables' keys.
-pub(super) const KEYSPACES: u8 = b'k';
-pub(super) const COUNTS: u8 = b'c';
-pub(super) const GARBAGE: u8 = b'g';
-pub(super) const RECORDS: u8 = b'r';
-pub(super) const EXPIRIES: u8 = b'e';
-pub(super) const LOGS: u8 = b'l';
-pub(super) const CURSORS: u8 = b'u';
-pub(super) const CHANGES: u8 = b'h';
-pub(super) const CLIENTS: u8 = b'q';
-pub(super) const ANSWERS: u8 = b'a';
-pub(super) const STORES: u8 = b's';
-pub(super) const TOKENS: u8 = b'T';
-pub(super) const TOKENS_OLDER: u8 = b't';
-pub(super) const GIVING: u8 = b'o';
-pub(super) const ORDERS: u8 = b'O';
-pub(super) const KEPT: u8 = b'v';
-pub(super) const ARRIVALS: u8 = b'i';
-pub(super) const STAGED: u8 = b'j';
-pub(super) const SETTLED: u8 = b'x';
-pub(super) const REGISTERED: u8 = b'Y';
-pub(super) const REGISTERED_OLDER: u8 = b'y';
-pub(super) const MIRRORS: u8 = b'm';
-pub(super) const MIRRORED: u8 = b'n';
-pub(super) const COPIES: u8 = b'B';
-pub(super) const COPIES_OLDER: u8 = b'C';
-pub(super) const COPIED: u8 = b'S';
-pub(super) const EXPIRING: u8 = b'E';
-pub(super) const REMOVALS: u8 = b'W';
-pub(super) const SLOT_CLIENTS: u8 = b'Q';
-pub(super) const SLOT_ANSWERS: u8 = b'A';
+pub(crate) const KEYSPACES: u8 = b'k';
+pub(crate) const COUNTS: u8 = b'c';
+pub(crate) const GARBAGE: u8 = b'g';
+pub(crate) const RECORDS: u8 = b'r';
+pub(crate) const EXPIRIES: u8 = b'e';
+pub(crate) const LOGS: u8 = b'l';
+pub(crate) const CURSORS: u8 = b'u';
+pub(crate) const CHANGES: u8 = b'h';
+pub(crate) const CLIENTS: u8 = b'q';
+pub(crate) const ANSWERS: u8 = b'a';
+pub(crate) const STORES: u8 = b's';
+pub(crate) const TOKENS: u8 = b'T';
+pub(crate) const TOKENS_OLDER: u8 = b't';
+pub(crate) const GIVING: u8 = b'o';
+pub(crate) const ORDERS: u8 = b'O';
+pub(crate) const KEPT: u8 = b'v';
+pub(crate) const ARRIVALS: u8 = b'i';
+pub(crate) const STAGED: u8 = b'j';
+pub(crate) const SETTLED: u8 = b'x';
+pub(crate) const REGISTERED: u8 = b'Y';
+pub(crate) const REGISTERED_OLDER: u8 = b'y';
+pub(crate) const MIRRORS: u8 = b'm';
+pub(crate) const MIRRORED: u8 = b'n';
+pub(crate) const COPIES: u8 = b'B';
+pub(crate) const COPIES_OLDER: u8 = b'C';
+pub(crate) const COPIED: u8 = b'S';
+pub(crate) const EXPIRING: u8 = b'E';
+pub(crate) const REMOVALS: u8 = b'W';
+pub(crate) const SLOT_CLIENTS: u8 = b'Q';
+pub(crate) const SLOT_ANSWERS: u8 = b'A';
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
-pub(super) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
+pub(crate) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {
     ([table], [table + 1])
 }
 
 /// The key of a table's row about a keyspace.
-pub(super) fn of_keyspace(table: u8, keyspace: KeyspaceId) -> Vec<u8> {
+pub(crate) fn of_keyspace(table: u8, keyspace: KeyspaceId) -> Vec<u8> {
     let mut key = Vec::with_capacity(5);
     key.push(table);
     key.extend_from_slice(&keyspace.0.to_be_bytes());
@@ -120,27 +120,27 @@ pub(super) fn of_keyspace(table: u8, keyspace: KeyspaceId) -> Vec<u8> {
 }
 
 /// The key of a bucket of removals.
-pub(super) fn removals(bucket: u16) -> Vec<u8> {
+pub(crate) fn removals(bucket: u16) -> Vec<u8> {
     let [high, low] = bucket.to_be_bytes();
     vec![REMOVALS, high, low]
 }
 
 /// The key of a garbage mark.
-pub(super) fn garbage(generation: u64) -> Vec<u8> {
+pub(crate) fn garbage(generation: u64) -> Vec<u8> {
     let mut key = vec![GARBAGE];
     put_varint(generation, &mut key);
     key
 }
 
 /// The key of how many records of a generation expire.
-pub(super) fn expiring(generation: u64) -> Vec<u8> {
+pub(crate) fn expiring(generation: u64) -> Vec<u8> {
     let mut key = vec![EXPIRING];
     put_varint(generation, &mut key);
     key
 }
 
 /// The key of a record.
-pub(super) fn record(generation: u64, key: &[u8]) -> Bytes {
+pub(crate) fn record(generation: u64, key: &[u8]) -> Bytes {
     // Exactly as long as it gets: a longer one would cost a second allocation when it is shared.
     let mut out = Vec::with_capacity(1 + varint_bytes(generation) + key.len());
     out.push(RECORDS);
@@ -150,7 +150,7 @@ pub(super) fn record(generation: u64, key: &[u8]) -> Bytes {
 }
 
 /// Where a generation's records begin and where they end.
-pub(super) fn records(generation: u64) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn records(generation: u64) -> (Vec<u8>, Vec<u8>) {
     let from = record(generation, b"").to_vec();
     let mut until = from.clone();
     // The last byte of a varint is below 0x80.
@@ -159,12 +159,12 @@ pub(super) fn records(generation: u64) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// How many bytes come before the user's key in the key of a record.
-pub(super) fn record_prefix_bytes(generation: u64) -> usize {
+pub(crate) fn record_prefix_bytes(generation: u64) -> usize {
     1 + varint_bytes(generation)
 }
 
 /// The key of an expiry.
-pub(super) fn expiry(expires_ms: u64, generation: u64, key: &[u8]) -> Vec<u8> {
+pub(crate) fn expiry(expires_ms: u64, generation: u64, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(9 + varint_bytes(generation) + key.len());
     out.push(EXPIRIES);
     out.extend_from_slice(&expires_ms.to_be_bytes());
@@ -174,21 +174,21 @@ pub(super) fn expiry(expires_ms: u64, generation: u64, key: &[u8]) -> Vec<u8> {
 }
 
 /// What the key of an expiry contains: when, in which generation, and the user's key.
-pub(super) fn parse_expiry(key: &Bytes) -> Option<(u64, u64, Bytes)> {
+pub(crate) fn parse_expiry(key: &Bytes) -> Option<(u64, u64, Bytes)> {
     let expires_ms = u64::from_be_bytes(key.get(1..9)?.try_into().ok()?);
     let (generation, len) = take_varint(&key[9..])?;
     Some((expires_ms, generation, key.slice(9 + len..)))
 }
 
 /// The key of a cursor.
-pub(super) fn cursor(keyspace: KeyspaceId, name: &str) -> Vec<u8> {
+pub(crate) fn cursor(keyspace: KeyspaceId, name: &str) -> Vec<u8> {
     let mut key = of_keyspace(CURSORS, keyspace);
     key.extend_from_slice(name.as_bytes());
     key
 }
 
 /// The key of a change, or of the first one of a revision when `ordinal` is 0.
-pub(super) fn change(keyspace: KeyspaceId, revision: u64, ordinal: u32) -> Vec<u8> {
+pub(crate) fn change(keyspace: KeyspaceId, revision: u64, ordinal: u32) -> Vec<u8> {
     let mut key = Vec::with_capacity(17);
     key.push(CHANGES);
     key.extend_from_slice(&keyspace.0.to_be_bytes());
@@ -198,12 +198,12 @@ pub(super) fn change(keyspace: KeyspaceId, revision: u64, ordinal: u32) -> Vec<u
 }
 
 /// The revision in the key of a change.
-pub(super) fn parse_change(key: &[u8]) -> Option<u64> {
+pub(crate) fn parse_change(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(5..13)?.try_into().ok()?))
 }
 
 /// The key of a client.
-pub(super) fn client(asker: Asker) -> Vec<u8> {
+pub(crate) fn client(asker: Asker) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
     match asker.slot {
         None => key.push(CLIENTS),
@@ -218,14 +218,14 @@ pub(super) fn client(asker: Asker) -> Vec<u8> {
 }
 
 /// The client in the key of one.
-pub(super) fn parse_client(key: &[u8]) -> Option<Asker> {
+pub(crate) fn parse_client(key: &[u8]) -> Option<Asker> {
     let (whose, slot, rest) = parse_scope(key)?;
     let client = ClientId(u64::from_be_bytes(rest.get(..8)?.try_into().ok()?));
     Some(Asker { whose, slot, client })
 }
 
 /// The key of a remembered answer.
-pub(super) fn answer(asker: Asker, sequence: u64) -> Vec<u8> {
+pub(crate) fn answer(asker: Asker, sequence: u64) -> Vec<u8> {
     let mut key = client(asker);
     key[0] = if asker.slot.is_some() { SLOT_ANSWERS } else { ANSWERS };
     key.extend_from_slice(&sequence.to_be_bytes());
@@ -233,7 +233,7 @@ pub(super) fn answer(asker: Asker, sequence: u64) -> Vec<u8> {
 }
 
 /// The client and the sequence in the key of a remembered answer.
-pub(super) fn parse_answer(key: &[u8]) -> Option<(Asker, u64)> {
+pub(crate) fn parse_answer(key: &[u8]) -> Option<(Asker, u64)> {
     let (_, _, rest) = parse_scope(key)?;
     let sequence = u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?);
     Some((parse_client(key)?, sequence))
@@ -275,17 +275,17 @@ fn parse_whose(key: &[u8]) -> Option<(Whose, &[u8])> {
 }
 
 /// The slot that bytes begin with.
-pub(super) fn parse_slot(bytes: &[u8]) -> Option<Slot> {
+pub(crate) fn parse_slot(bytes: &[u8]) -> Option<Slot> {
     Slot::new(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?))
 }
 
 /// The key of what a table has of neighbouring slots.
-pub(super) fn of_bucket(table: u8, bucket: u8) -> Vec<u8> {
+pub(crate) fn of_bucket(table: u8, bucket: u8) -> Vec<u8> {
     vec![table, bucket]
 }
 
 /// The bucket in the key of one.
-pub(super) fn parse_bucket(key: &[u8]) -> Option<u8> {
+pub(crate) fn parse_bucket(key: &[u8]) -> Option<u8> {
     match *key {
         [_, bucket] if bucket < 128 => Some(bucket),
         _ => None,
@@ -293,48 +293,48 @@ pub(super) fn parse_bucket(key: &[u8]) -> Option<u8> {
 }
 
 /// The key of what a table has of one slot.
-pub(super) fn of_slot(table: u8, slot: Slot) -> Vec<u8> {
+pub(crate) fn of_slot(table: u8, slot: Slot) -> Vec<u8> {
     let [high, low] = slot.number().to_be_bytes();
     vec![table, high, low]
 }
 
 /// The key of a store.
-pub(super) fn store(keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+pub(crate) fn store(keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
     let mut key = of_keyspace(STORES, keyspace);
     key.extend_from_slice(&slot.number().to_be_bytes());
     key
 }
 
 /// The keyspace and slot in the key of a store.
-pub(super) fn parse_store(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
+pub(crate) fn parse_store(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
     Some((parse_keyspace(key)?, parse_slot(key.get(5..)?)?))
 }
 
 /// The key of a move that gives slots away.
-pub(super) fn giving(number: u64) -> Vec<u8> {
+pub(crate) fn giving(number: u64) -> Vec<u8> {
     numbered(GIVING, number)
 }
 
 /// The key of an operator's order.
-pub(super) fn order(client: ClientId, sequence: u64) -> Vec<u8> {
+pub(crate) fn order(client: ClientId, sequence: u64) -> Vec<u8> {
     let mut key = numbered(ORDERS, client.0);
     key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
 
 /// The client and the sequence in the key of one.
-pub(super) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
+pub(crate) fn parse_order(key: &[u8]) -> Option<(ClientId, u64)> {
     let sequence = u64::from_be_bytes(key.get(9..17)?.try_into().ok()?);
     Some((ClientId(parse_number(key)?), sequence))
 }
 
 /// The key of what an earlier version kept of a move.
-pub(super) fn kept(number: u64) -> Vec<u8> {
+pub(crate) fn kept(number: u64) -> Vec<u8> {
     numbered(KEPT, number)
 }
 
 /// The key of where a copy's records of a keyspace lie.
-pub(super) fn copied(keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+pub(crate) fn copied(keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
     let mut key = of_keyspace(COPIED, keyspace);
     key.extend_from_slice(&slot.number().to_be_bytes());
     key
@@ -347,12 +347,12 @@ fn numbered(table: u8, number: u64) -> Vec<u8> {
 }
 
 /// The number in the key of one.
-pub(super) fn parse_number(key: &[u8]) -> Option<u64> {
+pub(crate) fn parse_number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }
 
 /// The key of a table's row about a move that brings slots.
-pub(super) fn of_move(table: u8, id: MoveId) -> Vec<u8> {
+pub(crate) fn of_move(table: u8, id: MoveId) -> Vec<u8> {
     let mut key = Vec::with_capacity(19);
     key.push(table);
     key.extend_from_slice(&id.from.0.to_be_bytes());
@@ -361,13 +361,13 @@ pub(super) fn of_move(table: u8, id: MoveId) -> Vec<u8> {
 }
 
 /// The move in a key that has it behind the table's byte.
-pub(super) fn parse_move(key: &[u8]) -> Option<MoveId> {
+pub(crate) fn parse_move(key: &[u8]) -> Option<MoveId> {
     let from = SiteId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?));
     Some(MoveId { from, number: u64::from_be_bytes(key.get(5..13)?.try_into().ok()?) })
 }
 
 /// The key of where a move's records of a keyspace and slot lie.
-pub(super) fn staged(id: MoveId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+pub(crate) fn staged(id: MoveId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
     let mut key = of_move(STAGED, id);
     key.extend_from_slice(&keyspace.0.to_be_bytes());
     key.extend_from_slice(&slot.number().to_be_bytes());
@@ -375,7 +375,7 @@ pub(super) fn staged(id: MoveId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
 }
 
 /// The keyspace and slot in the key of one.
-pub(super) fn parse_staged(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
+pub(crate) fn parse_staged(key: &[u8]) -> Option<(KeyspaceId, Slot)> {
     let keyspace = KeyspaceId(u32::from_be_bytes(key.get(13..17)?.try_into().ok()?));
     Some((keyspace, parse_slot(key.get(17..)?)?))
 }
@@ -392,19 +392,19 @@ fn parse_site(key: &[u8]) -> Option<SiteId> {
 }
 
 /// The key of a part of a mirror: 0 for its head, 1 for its whole slots.
-pub(super) fn mirror(from: SiteId, part: u8) -> Vec<u8> {
+pub(crate) fn mirror(from: SiteId, part: u8) -> Vec<u8> {
     let mut key = of_site(MIRRORS, from);
     key.push(part);
     key
 }
 
 /// The site and the part in the key of one.
-pub(super) fn parse_mirror(key: &[u8]) -> Option<(SiteId, u8)> {
+pub(crate) fn parse_mirror(key: &[u8]) -> Option<(SiteId, u8)> {
     Some((parse_site(key)?, *key.get(5)?))
 }
 
 /// The key of where a mirror's records of a keyspace and slot lie.
-pub(super) fn mirrored(from: SiteId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
+pub(crate) fn mirrored(from: SiteId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8> {
     let mut key = of_site(MIRRORED, from);
     key.extend_from_slice(&keyspace.0.to_be_bytes());
     key.extend_from_slice(&slot.number().to_be_bytes());
@@ -412,13 +412,13 @@ pub(super) fn mirrored(from: SiteId, keyspace: KeyspaceId, slot: Slot) -> Vec<u8
 }
 
 /// The site, keyspace and slot in the key of one.
-pub(super) fn parse_mirrored(key: &[u8]) -> Option<(SiteId, (KeyspaceId, Slot))> {
+pub(crate) fn parse_mirrored(key: &[u8]) -> Option<(SiteId, (KeyspaceId, Slot))> {
     let keyspace = KeyspaceId(u32::from_be_bytes(key.get(5..9)?.try_into().ok()?));
     Some((parse_site(key)?, (keyspace, parse_slot(key.get(9..)?)?)))
 }
 
 /// The keyspace in a key that has it behind the table's byte.
-pub(super) fn parse_keyspace(key: &[u8]) -> Option<KeyspaceId> {
+pub(crate) fn parse_keyspace(key: &[u8]) -> Option<KeyspaceId> {
     Some(KeyspaceId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?)))
 }
 

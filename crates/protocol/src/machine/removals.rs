@@ -24,6 +24,7 @@
 
 use super::apply::Applying;
 use super::keys::Place;
+use super::modes::ModeState;
 use super::{MachineError, tables};
 use model::{KeyspaceId, ReadPoint, Revision, crc16};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ use wire::entry::{put_varint, take_varint};
 
 /// What removed keys have left behind.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Removals {
+pub(crate) struct Removals {
     /// By bucket.
     written: BTreeMap<u16, Revision>,
     /// Buckets whose rows are older than they.
@@ -40,7 +41,7 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    pub(super) fn load(state: &impl Read) -> Result<Removals, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<Removals, MachineError> {
         let mut written = BTreeMap::new();
         for (key, row) in super::rows(state, tables::REMOVALS)? {
             let bucket =
@@ -59,9 +60,9 @@ fn bucket(keyspace: KeyspaceId, key: &[u8]) -> u16 {
     crc16(keyspace.0.to_be_bytes().iter().chain(key))
 }
 
-impl<S: State> Applying<'_, S> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// A key goes that was written last at this revision, or not after it.
-    pub(super) fn note_removal(&mut self, keyspace: KeyspaceId, key: &[u8], written: Revision) {
+    pub(crate) fn note_removal(&mut self, keyspace: KeyspaceId, key: &[u8], written: Revision) {
         let bucket = bucket(keyspace, key);
         let removals = &mut self.known.removals;
         let latest = removals.written.entry(bucket).or_default();
@@ -72,7 +73,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Whether a key that is absent has been so since a read; when in doubt, not.
-    pub(super) fn was_absent_since(&self, place: Place, key: &[u8], point: ReadPoint) -> bool {
+    pub(crate) fn was_absent_since(&self, place: Place, key: &[u8], point: ReadPoint) -> bool {
         let written = self.known.removals.written.get(&bucket(place.keyspace, key));
         let cleared = self.known.keyspaces.cleared(place.keyspace);
         point.epoch == self.read_point().epoch
@@ -82,13 +83,13 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// What the command under way sees of the state.
-    pub(super) fn read_point(&self) -> ReadPoint {
-        let epoch = self.slot.map(|slot| self.known.slots.token(slot).epoch());
+    pub(crate) fn read_point(&self) -> ReadPoint {
+        let epoch = self.slot.map(|slot| self.modes.epoch(slot));
         ReadPoint { revision: self.known.head.revision, epoch: epoch.unwrap_or_default() }
     }
 
     /// Brings the buckets that changed into the state.
-    pub(super) fn write_removals(&mut self) {
+    pub(crate) fn write_removals(&mut self) {
         for bucket in std::mem::take(&mut self.known.removals.changed) {
             let mut row = Vec::with_capacity(wire::entry::VARINT_BYTES_MAX);
             put_varint(self.known.removals.written[&bucket].0, &mut row);

@@ -1,8 +1,9 @@
 //! Writes to strings.
 
-use super::super::trial::Bug;
 use super::apply::Applying;
 use super::keys::{Place, check_key, check_value};
+use super::modes::ModeState;
+use super::trial::Bug;
 use super::{Stopped, integer};
 use model::{
     Answer, Bytes, ChangeKind, Condition, Expiry, ExpiryCondition, Kind, Refusal, Revision,
@@ -12,15 +13,15 @@ use storage::state::State;
 
 /// A put without its key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Put<'a> {
-    pub(super) value: &'a [u8],
-    pub(super) condition: Condition,
-    pub(super) expiry: Expiry,
-    pub(super) return_old: bool,
+pub(crate) struct Put<'a> {
+    pub(crate) value: &'a [u8],
+    pub(crate) condition: Condition,
+    pub(crate) expiry: Expiry,
+    pub(crate) return_old: bool,
 }
 
-impl<S: State> Applying<'_, S> {
-    pub(super) fn put(
+impl<S: State, M: ModeState> Applying<'_, S, M> {
+    pub(crate) fn put(
         &mut self,
         place: Place,
         key: &[u8],
@@ -50,7 +51,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Put { applied: true, version, old })
     }
 
-    pub(super) fn put_many(
+    pub(crate) fn put_many(
         &mut self,
         place: Place,
         pairs: &[(Bytes, Bytes)],
@@ -74,7 +75,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Flag(true))
     }
 
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         place: Place,
         key: &[u8],
@@ -89,7 +90,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Integer(len as i64))
     }
 
-    pub(super) fn add(&mut self, place: Place, key: &[u8], delta: i64) -> Result<Answer, Stopped> {
+    pub(crate) fn add(&mut self, place: Place, key: &[u8], delta: i64) -> Result<Answer, Stopped> {
         let cell = self.cell(place, key)?;
         let old = match cell.payload(Kind::String)? {
             Some(text) => integer::parse(&text).ok_or(Refusal::NotAnInteger)?,
@@ -102,7 +103,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Integer(sum))
     }
 
-    pub(super) fn delete(&mut self, place: Place, keys: &[Bytes]) -> Result<Answer, Stopped> {
+    pub(crate) fn delete(&mut self, place: Place, keys: &[Bytes]) -> Result<Answer, Stopped> {
         for key in keys {
             check_key(key)?;
         }
@@ -118,7 +119,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Integer(removed))
     }
 
-    pub(super) fn delete_if(
+    pub(crate) fn delete_if(
         &mut self,
         place: Place,
         key: &[u8],
@@ -129,7 +130,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Flag(holds && self.erase(&mut cell, ChangeKind::Delete)))
     }
 
-    pub(super) fn get_and_expire(
+    pub(crate) fn get_and_expire(
         &mut self,
         place: Place,
         key: &[u8],
@@ -143,7 +144,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Value(Some(Versioned { value, version })))
     }
 
-    pub(super) fn take(&mut self, place: Place, key: &[u8]) -> Result<Answer, Stopped> {
+    pub(crate) fn take(&mut self, place: Place, key: &[u8]) -> Result<Answer, Stopped> {
         let mut cell = self.cell(place, key)?;
         let version = cell.version();
         let Some(value) = cell.payload(Kind::String)? else { return Ok(Answer::Value(None)) };

@@ -24,9 +24,10 @@
 //! A whose slot client sequence  → the same, without a revision
 //! ```
 
-use super::super::trial::Bug;
 use super::apply::Applying;
 use super::lineage::Whose;
+use super::modes::ModeState;
+use super::trial::Bug;
 use super::{MachineError, tables};
 use model::{
     Answer, Bytes, ClientId, Refusal, RequestId, Slot, SlotRun, SlotSet, StagedItem, limits,
@@ -37,15 +38,15 @@ use wire::entry::{decode_outcome, encode_outcome, put_varint, take_varint};
 
 /// A client; of global keyspaces, one for each slot, and for each set of records of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asker {
-    pub(super) whose: Whose,
-    pub(super) slot: Option<Slot>,
-    pub(super) client: ClientId,
+pub(crate) struct Asker {
+    pub(crate) whose: Whose,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) client: ClientId,
 }
 
 impl Asker {
     /// Of what this site serves.
-    pub(super) fn own(slot: Option<Slot>, client: ClientId) -> Asker {
+    pub(crate) fn own(slot: Option<Slot>, client: ClientId) -> Asker {
         Asker { whose: Whose::Own, slot, client }
     }
 
@@ -57,7 +58,7 @@ impl Asker {
 
 /// The clients with remembered answers, without the answers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     clients: BTreeMap<Asker, Client>,
     /// The same clients by when they were seen last.
     idle: BTreeSet<(u64, Asker)>,
@@ -83,7 +84,7 @@ struct Remembered {
 }
 
 /// What is to be done with a request.
-pub(super) enum Admission {
+pub(crate) enum Admission {
     /// It is applied.
     New,
     /// It was applied before, and this came of it.
@@ -91,7 +92,7 @@ pub(super) enum Admission {
 }
 
 impl Clients {
-    pub(super) fn load(state: &impl Read) -> Result<Clients, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<Clients, MachineError> {
         let damaged = |table: u8| MachineError::Damaged { table: table as char };
         let mut all = Clients::default();
         for table in [tables::CLIENTS, tables::SLOT_CLIENTS] {
@@ -161,12 +162,12 @@ impl Clients {
     }
 
     /// The clients with answers that are remembered with some records of slots.
-    pub(super) fn askers(&self, whose: Whose, run: SlotRun) -> Vec<Asker> {
+    pub(crate) fn askers(&self, whose: Whose, run: SlotRun) -> Vec<Asker> {
         self.of(whose, run).map(|(asker, _)| *asker).collect()
     }
 
     /// All that is remembered with these records of a slot.
-    pub(super) fn of_slot(
+    pub(crate) fn of_slot(
         &self,
         state: &impl Read,
         slot: Slot,
@@ -193,7 +194,7 @@ impl Clients {
 
     /// What came to be remembered with these slots after a revision: at most `max`, each with its
     /// revision here.
-    pub(super) fn of_slots_after(
+    pub(crate) fn of_slots_after(
         &self,
         state: &impl Read,
         slots: &SlotSet,
@@ -228,9 +229,9 @@ impl Clients {
     }
 }
 
-impl<S: State> Applying<'_, S> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Looks whether a request was applied before.
-    pub(super) fn admit(&self, asker: Asker, id: RequestId) -> Result<Admission, MachineError> {
+    pub(crate) fn admit(&self, asker: Asker, id: RequestId) -> Result<Admission, MachineError> {
         if self.planted.is(Bug::ApplyTwice) {
             return Ok(Admission::New);
         }
@@ -253,7 +254,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Remembers what came of a request that was applied.
-    pub(super) fn remember(
+    pub(crate) fn remember(
         &mut self,
         asker: Asker,
         id: RequestId,
@@ -268,7 +269,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Takes over what was remembered with a slot elsewhere, or of other records of it.
-    pub(super) fn take_over_answer(
+    pub(crate) fn take_over_answer(
         &mut self,
         asker: Asker,
         sequence: u64,
@@ -352,7 +353,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Forgets clients that have been idle for long, up to about an entry's share of answers.
-    pub(super) fn forget_idle(&mut self) {
+    pub(crate) fn forget_idle(&mut self) {
         let mut left = limits::EXPIRED_PER_ENTRY_MAX;
         while let Some(&(seen_ms, client)) = self.known.clients.idle.first()
             && seen_ms.saturating_add(limits::CLIENT_REMEMBERED_MS) <= self.known.head.log_time_ms
@@ -364,7 +365,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Forgets a client. What it was answered: sequence and answer, each with the client's floor and when
     /// it was seen last.
-    pub(super) fn take_answers(
+    pub(crate) fn take_answers(
         &mut self,
         id: Asker,
     ) -> Result<Vec<(u64, u64, u64, Bytes)>, MachineError> {
@@ -381,7 +382,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Forgets a client. How many answers it had.
-    pub(super) fn forget(&mut self, id: Asker) -> usize {
+    pub(crate) fn forget(&mut self, id: Asker) -> usize {
         let all = &mut self.known.clients;
         let client = all.clients.remove(&id).unwrap_or_default();
         all.idle.remove(&(client.seen_ms, id));

@@ -3,6 +3,7 @@
 
 use super::apply::Applying;
 use super::keys::{Cell, Place, check_value};
+use super::modes::ModeState;
 use super::records::{Field, fields, put_field};
 use super::{MachineError, Stopped, integer};
 use model::{Answer, Bytes, ChangeKind, Kind, Refusal};
@@ -38,7 +39,7 @@ fn merge(old: &Bytes, set: &BTreeMap<&[u8], &[u8]>) -> Result<Merged, MachineErr
 }
 
 /// The value of one field of a hash's payload.
-pub(super) fn find<'a>(payload: &'a Bytes, name: &[u8]) -> Result<Option<&'a [u8]>, MachineError> {
+pub(crate) fn find<'a>(payload: &'a Bytes, name: &[u8]) -> Result<Option<&'a [u8]>, MachineError> {
     for field in fields(payload) {
         let field = field?;
         match field.name.cmp(name) {
@@ -50,8 +51,8 @@ pub(super) fn find<'a>(payload: &'a Bytes, name: &[u8]) -> Result<Option<&'a [u8
     Ok(None)
 }
 
-impl<S: State> Applying<'_, S> {
-    pub(super) fn hash_set(
+impl<S: State, M: ModeState> Applying<'_, S, M> {
+    pub(crate) fn hash_set(
         &mut self,
         place: Place,
         key: &[u8],
@@ -68,7 +69,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Integer(merged.made as i64))
     }
 
-    pub(super) fn hash_set_if_absent(
+    pub(crate) fn hash_set_if_absent(
         &mut self,
         place: Place,
         key: &[u8],
@@ -85,7 +86,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Flag(true))
     }
 
-    pub(super) fn hash_delete(
+    pub(crate) fn hash_delete(
         &mut self,
         place: Place,
         key: &[u8],
@@ -114,7 +115,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Integer(removed))
     }
 
-    pub(super) fn hash_add(
+    pub(crate) fn hash_add(
         &mut self,
         place: Place,
         key: &[u8],

@@ -25,17 +25,17 @@ const DAMAGED: MachineError = MachineError::Damaged { table: tables::RECORDS as 
 
 /// One record, with its payload as it lies in the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) kind: Kind,
+pub(crate) struct Record {
+    pub(crate) kind: Kind,
     /// The revision that wrote it last.
-    pub(super) version: Revision,
-    pub(super) expires_ms: Option<u64>,
-    pub(super) payload: Bytes,
+    pub(crate) version: Revision,
+    pub(crate) expires_ms: Option<u64>,
+    pub(crate) payload: Bytes,
 }
 
 impl Record {
     /// Reads a record of the state.
-    pub(super) fn decode(mut bytes: Bytes) -> Result<Record, MachineError> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Result<Record, MachineError> {
         let (mut record, at) = Record::parse(&bytes).ok_or(DAMAGED)?;
         bytes.advance(at);
         record.payload = bytes;
@@ -43,7 +43,7 @@ impl Record {
     }
 
     /// Reads all but the payload, which then seems empty.
-    pub(super) fn decode_head(bytes: &[u8]) -> Result<Record, MachineError> {
+    pub(crate) fn decode_head(bytes: &[u8]) -> Result<Record, MachineError> {
         Ok(Record::parse(bytes).ok_or(DAMAGED)?.0)
     }
 
@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// Writes a record whose payload is these pieces.
-    pub(super) fn encode(
+    pub(crate) fn encode(
         kind: Kind,
         version: Revision,
         expires_ms: Option<u64>,
@@ -93,27 +93,27 @@ impl Record {
     }
 
     /// Whether it is gone by this log time.
-    pub(super) fn is_expired(&self, log_time_ms: u64) -> bool {
+    pub(crate) fn is_expired(&self, log_time_ms: u64) -> bool {
         self.expires_ms.is_some_and(|ms| ms <= log_time_ms)
     }
 }
 
 /// The fields of a hash in a payload, in order.
-pub(super) fn fields(payload: &Bytes) -> Fields<'_> {
+pub(crate) fn fields(payload: &Bytes) -> Fields<'_> {
     Fields { payload, at: 0 }
 }
 
 /// See [`fields`]. Yields offsets as [`Field`], because most readers want few of them as values.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     payload: &'a Bytes,
     at: usize,
 }
 
 /// One field of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Field<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) value: &'a [u8],
+pub(crate) struct Field<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -143,7 +143,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Appends a field to the payload of a hash.
-pub(super) fn put_field(field: Field<'_>, payload: &mut Vec<u8>) {
+pub(crate) fn put_field(field: Field<'_>, payload: &mut Vec<u8>) {
     for piece in [field.name, field.value] {
         put_varint(piece.len() as u64, payload);
         payload.extend_from_slice(piece);

@@ -4,63 +4,65 @@
 //! any more is trimmed, idle clients are forgotten. Each within a bound, so that no entry takes
 //! long; what is left goes with the entries that follow, or with a tick.
 
-use super::super::trial::{Bug, Planted};
 use super::keys::{Place, check_key};
+use super::modes::ModeState;
 use super::overlay::Overlay;
 use super::query::{self, Sight};
 use super::requests::{Admission, Asker};
 use super::strings::Put;
+use super::trial::{Bug, Planted};
 use super::{Known, MachineError, Stopped, tables};
 use model::{
-    Answer, Command, DeploymentCommand, GlobalCommand, Guard, KeyspaceId, Query, Refusal, Revision,
-    Slot, Spread, Step, Write, limits,
+    Answer, Command, Guard, KeyspaceId, Query, Refusal, Revision, Slot, Spread, Step, Write, limits,
 };
 use storage::state::{Batch, State};
 use wire::entry;
 
 /// A batch under way. After an error it and what is known are torn: the machine must be opened
 /// again from its state.
-pub(super) struct Applying<'a, S> {
-    pub(super) overlay: Overlay<'a, S>,
-    pub(super) known: &'a mut Known,
+pub struct Applying<'a, S, M> {
+    pub(crate) overlay: Overlay<'a, S>,
+    pub(crate) known: &'a mut Known,
+    pub(crate) modes: &'a mut M,
     /// Of the next change of this revision.
-    pub(super) ordinal: u32,
+    pub(crate) ordinal: u32,
     /// Of the answer under way.
     answer_bytes: usize,
     /// The slot that the command under way is about, if its keyspace is global.
-    pub(super) slot: Option<Slot>,
-    pub(super) planted: Planted,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) planted: Planted,
     /// What a step of a slot met as it moved what lies here; it ends the batch.
-    pub(super) failed: Option<MachineError>,
+    pub(crate) failed: Option<MachineError>,
 }
 
-impl<'a, S: State> Applying<'a, S> {
+impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
     /// For about so many commands.
-    pub(super) fn new(
+    pub(crate) fn new(
         state: &'a S,
         known: &'a mut Known,
+        modes: &'a mut M,
         planted: Planted,
         commands: usize,
-    ) -> Applying<'a, S> {
+    ) -> Applying<'a, S, M> {
         let overlay = Overlay::new(state, commands);
-        Applying { overlay, known, ordinal: 0, answer_bytes: 0, slot: None, planted, failed: None }
+        let (ordinal, answer_bytes, slot, failed) = (0, 0, None, None);
+        Applying { overlay, known, modes, ordinal, answer_bytes, slot, planted, failed }
     }
 
     /// Whether a bug of the state machine strikes now, in a trial: one time in five, at all
     /// replicas alike.
-    pub(super) fn is_struck_by(&self, bug: Bug) -> bool {
+    pub(crate) fn is_struck_by(&self, bug: Bug) -> bool {
         self.planted.is(bug) && self.known.head.revision.0.is_multiple_of(5)
     }
 
     /// Applies the batch of one entry.
-    pub(super) fn entry(
+    pub(crate) fn entry(
         &mut self,
         batch: &entry::Batch,
         answers: &mut Vec<Result<Answer, Refusal>>,
     ) -> Result<(), MachineError> {
         // What an earlier version wrote has rows of this one before anything is done to it.
-        self.copy_mirrored();
-        self.copy_kept();
+        M::before_entry(self);
         let head = &mut self.known.head;
         head.log_time_ms = head.log_time_ms.max(batch.log_time_ms);
         self.expire_due()?;
@@ -77,13 +79,9 @@ impl<'a, S: State> Applying<'a, S> {
     }
 
     /// The changes of all entries.
-    pub(super) fn finish(mut self) -> Batch {
+    pub(crate) fn finish(mut self) -> Batch {
         self.write_counts();
-        self.write_stores();
-        self.write_tokens();
-        self.write_copies();
-        self.write_registered();
-        self.write_mirrors();
+        M::write(&mut self);
         self.write_removals();
         self.write_expiring();
         self.write_logs();
@@ -125,7 +123,7 @@ impl<'a, S: State> Applying<'a, S> {
             _ => return Ok(None),
         };
         match spread {
-            Spread::One(slot) if self.known.slots.serves(slot) => Ok(Some(slot)),
+            Spread::One(slot) if self.modes.serves(slot) => Ok(Some(slot)),
             Spread::One(slot) => Err(Refusal::NotHeld(slot)),
             Spread::Several => Err(Refusal::CrossSlot),
             Spread::Nowhere => match command {
@@ -160,43 +158,7 @@ impl<'a, S: State> Applying<'a, S> {
                 self.collect_garbage()?;
                 Ok(self.done())
             }
-            Command::Deployment(DeploymentCommand::Found { deployment, site }) => {
-                Ok(self.found(*deployment, site))
-            }
-            Command::Deployment(DeploymentCommand::Enter { site, registry }) => {
-                self.enter(*site, registry)
-            }
-            Command::Deployment(DeploymentCommand::ChangeRegistry(change)) => {
-                self.change_registry(change)
-            }
-            Command::Deployment(DeploymentCommand::LearnRegistry(registry)) => {
-                self.learn_registry(registry)
-            }
-            Command::Deployment(DeploymentCommand::SetRing(pointers)) => {
-                Ok(self.set_ring(pointers))
-            }
-            Command::Global(GlobalCommand::Register { holder, slots }) => {
-                self.register(*holder, slots)
-            }
-            Command::Global(GlobalCommand::Giving { number, step }) => self.giving(*number, step),
-            Command::Global(GlobalCommand::Receiving { id, step }) => self.receiving(*id, step),
-            Command::Global(GlobalCommand::SetMirror { to }) => self.set_mirror(*to),
-            Command::Global(GlobalCommand::Mirror { from, number, step }) => {
-                self.mirror(*from, *number, step)
-            }
-            // Of versions that knew no failovers.
-            Command::Global(GlobalCommand::Fence { .. })
-            | Command::Global(GlobalCommand::Promote { .. }) => {
-                Err(Refusal::from(model::BackupError::Outdated).into())
-            }
-            Command::Global(GlobalCommand::Inventory { registry, lost, failover }) => {
-                self.inventory(registry, *lost, *failover)
-            }
-            Command::Global(GlobalCommand::Supersede { slots, generation, position }) => {
-                Ok(self.supersede(slots, *generation, *position))
-            }
-            Command::Global(GlobalCommand::DiscardCopies { of }) => self.discard_copies(*of),
-            Command::Deployment(DeploymentCommand::Registrar(step)) => self.registrar(step),
+            Command::Deployment(_) | Command::Global(_) => M::execute(self, command),
         }
     }
 
@@ -236,7 +198,7 @@ impl<'a, S: State> Applying<'a, S> {
             read: &self.overlay,
             generation,
             log_time_ms: self.known.head.log_time_ms,
-            count: matches!(query, Query::Count).then(|| self.known.count(keyspace)),
+            count: matches!(query, Query::Count).then(|| self.count(keyspace)),
             point: self.read_point(),
             due_by: None,
         };
@@ -251,9 +213,7 @@ impl<'a, S: State> Applying<'a, S> {
         if *query == Query::Count || !self.known.keyspaces.is_global(keyspace) {
             return self.read(keyspace, query);
         }
-        let slots = &self.known.slots;
-        let here = slots.stores().filter(|((of, slot), _)| *of == keyspace && slots.serves(*slot));
-        let generations: Vec<_> = here.map(|((_, slot), store)| (slot, store.generation)).collect();
+        let generations = self.modes.generations(keyspace);
         query::scan_slots(&self.overlay, self.known.head.log_time_ms, None, &generations, query)
     }
 
@@ -291,14 +251,22 @@ impl<'a, S: State> Applying<'a, S> {
         }
     }
 
+    /// How many keys a keyspace holds here.
+    fn count(&self, keyspace: KeyspaceId) -> u64 {
+        match self.known.keyspaces.is_global(keyspace) {
+            true => self.modes.count(keyspace),
+            false => self.known.keyspaces.count(keyspace),
+        }
+    }
+
     /// Begins the next revision (docs/adr/0002).
-    pub(super) fn next_revision(&mut self) {
+    pub(crate) fn next_revision(&mut self) {
         self.known.head.revision = self.known.head.revision.next();
         self.ordinal = 0;
     }
 
     /// Counts what an answer is going to carry, before anything is done for it.
-    pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Refusal> {
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Refusal> {
         query::charge(&mut self.answer_bytes, bytes)
     }
 

@@ -9,13 +9,14 @@
 //! They are forgotten by their age and by the limits all together ([`super::requests`]).
 
 use super::apply::Applying;
+use super::modes::ModeState;
 use super::requests::Asker;
 use model::{MoveId, SiteId, Slot, SlotRun};
 use storage::state::State;
 
 /// The records of a slot that an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Whose {
+pub(crate) enum Whose {
     /// Those that this site serves or has frozen. Of slots of which it has none: what a version
     /// that did not distinguish them has left.
     Own,
@@ -27,15 +28,15 @@ pub(super) enum Whose {
     Staged(MoveId),
 }
 
-impl<S: State> Applying<'_, S> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Records of slots become others: what is remembered goes with them, in the place of what is there.
-    pub(super) fn move_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
+    pub(crate) fn move_answers(&mut self, run: SlotRun, from: Whose, to: Whose) {
         self.drop_answers(run, to);
         self.add_answers(run, from, to);
     }
 
     /// Records of slots are this site's own now, in the place of those that it had, if it had any.
-    pub(super) fn serve_answers(&mut self, run: SlotRun, from: Whose, had_own: bool) {
+    pub(crate) fn serve_answers(&mut self, run: SlotRun, from: Whose, had_own: bool) {
         if had_own {
             self.drop_answers(run, Whose::Own);
         }
@@ -57,14 +58,14 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Records of slots go.
-    pub(super) fn drop_answers(&mut self, run: SlotRun, whose: Whose) {
+    pub(crate) fn drop_answers(&mut self, run: SlotRun, whose: Whose) {
         for asker in self.known.clients.askers(whose, run) {
             self.forget(asker);
         }
     }
 
     /// Records of many slots go.
-    pub(super) fn drop_all_answers(&mut self, whose: Whose, is_one: impl Fn(Slot) -> bool) {
+    pub(crate) fn drop_all_answers(&mut self, whose: Whose, is_one: impl Fn(Slot) -> bool) {
         for asker in self.known.clients.askers(whose, SlotRun::ALL) {
             if asker.slot.is_some_and(&is_one) {
                 self.forget(asker);

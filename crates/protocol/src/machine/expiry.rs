@@ -12,7 +12,7 @@
 
 use super::apply::Applying;
 use super::keys::Place;
-use super::keyspaces::Owner;
+use super::modes::ModeState;
 use super::{MachineError, Stopped, tables};
 use model::{Answer, Bytes, ChangeKind, Expiry, ExpiryCondition, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +22,12 @@ use wire::entry::{put_varint, take_varint};
 /// The earliest expiry that may be there. Never later than the earliest that is: a moment whose
 /// key is gone again is found out when it comes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NextExpiry {
-    pub(super) ms: Option<u64>,
+pub(crate) struct NextExpiry {
+    pub(crate) ms: Option<u64>,
 }
 
 impl NextExpiry {
-    pub(super) fn load(state: &impl Read) -> Result<NextExpiry, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<NextExpiry, MachineError> {
         let (from, until) = tables::whole(tables::EXPIRIES);
         let mut first = None;
         state.scan(&from, Some(&until), &mut |key, _| {
@@ -39,21 +39,21 @@ impl NextExpiry {
     }
 
     /// There is one at this moment.
-    pub(super) fn expect(&mut self, ms: u64) {
+    pub(crate) fn expect(&mut self, ms: u64) {
         self.ms = Some(self.ms.map_or(ms, |next| next.min(ms)));
     }
 }
 
 /// How many records of each generation expire.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Expiring {
+pub(crate) struct Expiring {
     counts: BTreeMap<u64, u64>,
     /// Generations whose rows are older than their counts.
     changed: BTreeSet<u64>,
 }
 
 impl Expiring {
-    pub(super) fn load(state: &impl Read) -> Result<Expiring, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<Expiring, MachineError> {
         let damaged = MachineError::Damaged { table: tables::EXPIRING as char };
         let mut all = Expiring::default();
         for (key, row) in super::rows(state, tables::EXPIRING)? {
@@ -82,7 +82,7 @@ impl Expiring {
 }
 
 /// How many records of a generation expire, by the state.
-pub(super) fn count(state: &impl Read, generation: u64) -> Result<u64, MachineError> {
+pub(crate) fn count(state: &impl Read, generation: u64) -> Result<u64, MachineError> {
     let row = state.get(&tables::expiring(generation))?;
     Ok(row.and_then(|row| take_varint(&row)).map_or(0, |(count, _)| count))
 }
@@ -91,22 +91,22 @@ fn parse(key: &Bytes) -> Result<(u64, u64, Bytes), MachineError> {
     tables::parse_expiry(key).ok_or(MachineError::Damaged { table: tables::EXPIRIES as char })
 }
 
-impl<S: State> Applying<'_, S> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// A record expires from now on.
-    pub(super) fn put_expiry(&mut self, ms: u64, generation: u64, key: &[u8]) {
+    pub(crate) fn put_expiry(&mut self, ms: u64, generation: u64, key: &[u8]) {
         self.overlay.put(tables::expiry(ms, generation, key), Bytes::new());
         self.known.expiry.expect(ms);
         self.known.expiring.recount(generation, 1);
     }
 
     /// A record that expires at this moment does not any more.
-    pub(super) fn remove_expiry(&mut self, ms: u64, generation: u64, key: &[u8]) {
+    pub(crate) fn remove_expiry(&mut self, ms: u64, generation: u64, key: &[u8]) {
         self.overlay.remove(tables::expiry(ms, generation, key));
         self.known.expiring.recount(generation, -1);
     }
 
     /// Brings the counts that changed into the state.
-    pub(super) fn write_expiring(&mut self) {
+    pub(crate) fn write_expiring(&mut self) {
         for generation in std::mem::take(&mut self.known.expiring.changed) {
             let at = tables::expiring(generation);
             match self.known.expiring.counts.get(&generation) {
@@ -125,7 +125,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Removes what has expired, up to an entry's share. If that is anything, it happens at a
     /// revision of its own.
-    pub(super) fn expire_due(&mut self) -> Result<(), MachineError> {
+    pub(crate) fn expire_due(&mut self) -> Result<(), MachineError> {
         let log_time_ms = self.known.head.log_time_ms;
         if self.known.expiry.ms.is_none_or(|next| next > log_time_ms) {
             return Ok(());
@@ -148,24 +148,12 @@ impl<S: State> Applying<'_, S> {
             let (ms, generation, key) = parse(&at)?;
             self.remove_expiry(ms, generation, &key);
             let place = match self.known.keyspaces.owner(generation) {
+                Some(keyspace) => Place { keyspace, slot: None, generation },
                 // The records of a generation without an owner are removed as garbage.
-                None => continue,
-                Some(Owner::Staged { id, keyspace, slot }) => {
-                    self.expire_staged(id, keyspace, slot, &key);
-                    continue;
-                }
-                Some(Owner::Mirrored { from, keyspace, slot }) => {
-                    self.expire_mirrored(from, (keyspace, slot), &key);
-                    continue;
-                }
-                Some(Owner::Copied { keyspace, slot }) => {
-                    self.expire_copied(keyspace, slot, &key);
-                    continue;
-                }
-                Some(Owner::Space(keyspace)) => Place { keyspace, slot: None, generation },
-                Some(Owner::Slot(keyspace, slot)) => {
-                    Place { keyspace, slot: Some(slot), generation }
-                }
+                None => match M::expire(self, generation, &key) {
+                    Some(place) => place,
+                    None => continue,
+                },
             };
             if !has_revision {
                 self.next_revision();
@@ -177,7 +165,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// The moment an expiry names, if any. `Keep` names the one there is.
-    pub(super) fn moment(&self, expiry: Expiry, now_ms: Option<u64>) -> Option<u64> {
+    pub(crate) fn moment(&self, expiry: Expiry, now_ms: Option<u64>) -> Option<u64> {
         match expiry {
             Expiry::Never => None,
             Expiry::Keep => now_ms,
@@ -186,7 +174,7 @@ impl<S: State> Applying<'_, S> {
         }
     }
 
-    pub(super) fn set_expiry(
+    pub(crate) fn set_expiry(
         &mut self,
         place: Place,
         key: &[u8],
@@ -218,7 +206,7 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
-impl<S: State> super::Machine<S> {
+impl<S: State, M: ModeState> super::Machine<S, M> {
     /// Whether all that was due by the last entry is removed: one entry removes a share of it.
     pub fn has_expired_due(&self) -> bool {
         self.known.expiry.ms.is_none_or(|next| next > self.known.head.log_time_ms)

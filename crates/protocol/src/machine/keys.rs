@@ -2,6 +2,7 @@
 //! keyspace's count, the expiries, the change log) follows here and nowhere else.
 
 use super::apply::Applying;
+use super::modes::ModeState;
 use super::records::Record;
 use super::{MachineError, Stopped, tables};
 use model::{Bytes, ChangeKind, KeyspaceId, Kind, Refusal, Revision, Slot, limits};
@@ -9,36 +10,36 @@ use storage::state::{Read, State};
 
 /// Where a command works: a keyspace (and slot) and its generation now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) keyspace: KeyspaceId,
+pub struct Place {
+    pub(crate) keyspace: KeyspaceId,
     /// Of a global keyspace: the slot.
-    pub(super) slot: Option<Slot>,
-    pub(super) generation: u64,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) generation: u64,
 }
 
 /// A key with what it holds.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     place: Place,
     /// The key of its record.
     at: Bytes,
     /// None when it is absent; an expired record is absent.
-    pub(super) record: Option<Record>,
+    pub(crate) record: Option<Record>,
 }
 
 impl Cell {
     /// Its record's version, 0 when it is absent.
-    pub(super) fn version(&self) -> Revision {
+    pub(crate) fn version(&self) -> Revision {
         self.record.as_ref().map_or(Revision(0), |record| record.version)
     }
 
     /// Its expiry, if it is there and has one.
-    pub(super) fn expires_ms(&self) -> Option<u64> {
+    pub(crate) fn expires_ms(&self) -> Option<u64> {
         self.record.as_ref().and_then(|record| record.expires_ms)
     }
 
     /// What it holds if that is of this kind, nothing if it is absent.
-    pub(super) fn payload(&self, kind: Kind) -> Result<Option<Bytes>, Refusal> {
+    pub(crate) fn payload(&self, kind: Kind) -> Result<Option<Bytes>, Refusal> {
         match &self.record {
             Some(record) if record.kind != kind => Err(Refusal::WrongType),
             record => Ok(record.as_ref().map(|record| record.payload.clone())),
@@ -51,7 +52,7 @@ impl Cell {
 }
 
 /// Whether a key may be used.
-pub(super) fn check_key(key: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Refusal> {
     if key.len() > limits::KEY_BYTES_MAX {
         return Err(Refusal::KeyTooLong(key.len()));
     }
@@ -59,20 +60,20 @@ pub(super) fn check_key(key: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Whether a value may be put.
-pub(super) fn check_value(len: usize) -> Result<(), Refusal> {
+pub(crate) fn check_value(len: usize) -> Result<(), Refusal> {
     if len > limits::VALUE_BYTES_MAX {
         return Err(Refusal::ValueTooLong(len));
     }
     Ok(())
 }
 
-impl<S: State> Applying<'_, S> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Where the command under way works in a keyspace.
-    pub(super) fn place(&mut self, keyspace: KeyspaceId) -> Result<Place, Refusal> {
+    pub(crate) fn place(&mut self, keyspace: KeyspaceId) -> Result<Place, Refusal> {
         match (self.known.keyspaces.generation(keyspace), self.slot) {
             (None, _) => Err(Refusal::NoKeyspace(keyspace.to_string())),
             (Some(_), Some(slot)) if self.known.keyspaces.is_global(keyspace) => {
-                Ok(self.place_in_slot(keyspace, slot))
+                Ok(M::place(self, keyspace, slot))
             }
             (Some(generation), _) => Ok(Place { keyspace, slot: None, generation }),
         }
@@ -82,12 +83,12 @@ impl<S: State> Applying<'_, S> {
     fn recount(&mut self, place: Place, by: i64) {
         match place.slot {
             None => self.known.keyspaces.recount(place.keyspace, by, self.known.head.revision),
-            Some(slot) => self.known.slots.recount(place.keyspace, slot, by),
+            Some(slot) => self.modes.recount(place.keyspace, slot, by),
         }
     }
 
     /// Reads a key. One whose time has come is removed now, if no entry found the time to.
-    pub(super) fn cell(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
+    pub(crate) fn cell(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
@@ -96,7 +97,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Reads a key for a command that does not need its payload, which seems empty.
-    pub(super) fn cell_unread(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
+    pub(crate) fn cell_unread(&mut self, place: Place, key: &[u8]) -> Result<Cell, Stopped> {
         check_key(key)?;
         let at = tables::record(place.generation, key);
         let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
@@ -115,7 +116,7 @@ impl<S: State> Applying<'_, S> {
 
     /// Writes a key: this payload, in pieces, and this expiry. A moment that has passed removes
     /// the key instead. Answers with the key's version from now on.
-    pub(super) fn store(
+    pub(crate) fn store(
         &mut self,
         mut cell: Cell,
         kind: Kind,
@@ -149,7 +150,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Removes a key. Says whether it was there.
-    pub(super) fn erase(&mut self, cell: &mut Cell, change: ChangeKind) -> bool {
+    pub(crate) fn erase(&mut self, cell: &mut Cell, change: ChangeKind) -> bool {
         let Some(record) = cell.record.take() else { return false };
         let key = cell.key();
         if let Some(ms) = record.expires_ms {
@@ -163,7 +164,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Removes a key whose expiry was found by its time.
-    pub(super) fn expire(&mut self, place: Place, key: &Bytes) {
+    pub(crate) fn expire(&mut self, place: Place, key: &Bytes) {
         self.overlay.remove(tables::record(place.generation, key));
         self.recount(place, -1);
         // To look what it held would cost a read.

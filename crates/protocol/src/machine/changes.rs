@@ -13,6 +13,7 @@
 //! ```
 
 use super::apply::Applying;
+use super::modes::ModeState;
 use super::{MachineError, Stopped, keys, tables};
 use model::{Answer, Bytes, Change, ChangeKind, KeyspaceId, Refusal, Revision, limits};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ const NOTHING: u64 = u64::MAX;
 
 /// The logs that keyspaces have, and those that they had and that are still to be trimmed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Logs {
+pub(crate) struct Logs {
     logs: BTreeMap<KeyspaceId, Log>,
     changes: u64,
     cursors: usize,
@@ -56,7 +57,7 @@ fn decode_log(row: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl Logs {
-    pub(super) fn load(state: &impl Read) -> Result<Logs, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<Logs, MachineError> {
         let mut all = Logs::default();
         for (key, row) in super::rows(state, tables::LOGS)? {
             let id = tables::parse_keyspace(&key).ok_or_else(|| damaged(tables::LOGS))?;
@@ -78,13 +79,13 @@ impl Logs {
     }
 
     /// Whether some changes wait to be removed.
-    pub(super) fn has_trims(&self) -> bool {
+    pub(crate) fn has_trims(&self) -> bool {
         self.changes > limits::CHANGES_RETAINED_MAX
             || self.logs.values().any(|log| log.trims && log.changes > 0)
     }
 
     /// Where a consumer of a keyspace stands.
-    pub(super) fn position(&self, id: KeyspaceId, name: &str) -> Option<u64> {
+    pub(crate) fn position(&self, id: KeyspaceId, name: &str) -> Option<u64> {
         self.logs.get(&id)?.cursors.get(name).copied()
     }
 
@@ -103,9 +104,9 @@ impl Log {
     }
 }
 
-impl<S: State> Applying<'_, S> {
+impl<S: State, M: ModeState> Applying<'_, S, M> {
     /// Logs that a key changed, if there is a consumer.
-    pub(super) fn log_change(&mut self, id: KeyspaceId, key: &[u8], kind: ChangeKind) {
+    pub(crate) fn log_change(&mut self, id: KeyspaceId, key: &[u8], kind: ChangeKind) {
         if !self.known.logs.has_readers(id) {
             return;
         }
@@ -121,7 +122,7 @@ impl<S: State> Applying<'_, S> {
         self.ordinal += 1;
     }
 
-    pub(super) fn set_cursor(
+    pub(crate) fn set_cursor(
         &mut self,
         name: &str,
         id: KeyspaceId,
@@ -154,7 +155,7 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Done(revision))
     }
 
-    pub(super) fn drop_cursor(&mut self, name: &str, id: KeyspaceId) -> Answer {
+    pub(crate) fn drop_cursor(&mut self, name: &str, id: KeyspaceId) -> Answer {
         if let Some(log) = self.known.logs.logs.get_mut(&id)
             && log.cursors.remove(name).is_some()
         {
@@ -166,7 +167,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Forgets all consumers of a keyspace.
-    pub(super) fn drop_cursors(&mut self, id: KeyspaceId) {
+    pub(crate) fn drop_cursors(&mut self, id: KeyspaceId) {
         let log = self.known.logs.logs.get(&id);
         let names: Vec<_> = log.into_iter().flat_map(|log| log.cursors.keys().cloned()).collect();
         for name in names {
@@ -175,7 +176,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Removes changes that are not needed any more, up to an entry's share.
-    pub(super) fn trim_changes(&mut self) -> Result<(), MachineError> {
+    pub(crate) fn trim_changes(&mut self) -> Result<(), MachineError> {
         let mut left = limits::CHANGES_TRIMMED_PER_ENTRY_MAX as u64;
         let ids: Vec<_> = self.known.logs.logs.keys().copied().collect();
         for id in ids {
@@ -231,7 +232,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Brings the rows of logs that changed into the state.
-    pub(super) fn write_logs(&mut self) {
+    pub(crate) fn write_logs(&mut self) {
         let overlay = &mut self.overlay;
         self.known.logs.logs.retain(|id, log| {
             let is_over = log.changes == 0 && log.cursors.is_empty();
@@ -255,7 +256,7 @@ impl<S: State> Applying<'_, S> {
 /// The changes of a keyspace after a revision, oldest first: `max` (at least 1) and as many more as
 /// belong to the last one's revision, so that the next call can go on after it. Empty when there are
 /// no more.
-pub(super) fn read(
+pub(crate) fn read(
     view: &impl Read,
     id: KeyspaceId,
     after: Revision,

@@ -19,15 +19,15 @@ pub struct Applied {
 
 /// The counters of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) applied: Applied,
-    pub(super) revision: Revision,
+pub(crate) struct Head {
+    pub(crate) applied: Applied,
+    pub(crate) revision: Revision,
     /// The latest log time of any entry.
-    pub(super) log_time_ms: u64,
+    pub(crate) log_time_ms: u64,
     /// The id of the next keyspace to be made.
-    pub(super) keyspace_next: u32,
+    pub(crate) keyspace_next: u32,
     /// The next generation of a keyspace's records.
-    pub(super) generation_next: u64,
+    pub(crate) generation_next: u64,
 }
 
 impl Default for Head {
@@ -45,14 +45,14 @@ impl Default for Head {
 
 impl Head {
     /// The head of a state, or of a fresh one.
-    pub(super) fn load(state: &impl Read) -> Result<Head, MachineError> {
+    pub(crate) fn load(state: &impl Read) -> Result<Head, MachineError> {
         match state.get(tables::HEAD)? {
             Some(bytes) => Head::decode(&bytes).ok_or(MachineError::Damaged { table: 'z' }),
             None => Ok(Head::default()),
         }
     }
 
-    pub(super) fn encode(&self) -> Bytes {
+    pub(crate) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(40);
         out.push(FORMAT);
         for number in [

@@ -1,0 +1,131 @@
+//! What the machine needs of the modes of its site, whichever those are.
+//!
+//! A mode owns its rows, its family of commands and what readers may see of both. The machine hands it the
+//! batch under way where it has a say: before an entry, at a command of its own, where a key of a slot lies,
+//! when a keyspace begins, is cleared or ends. `site` composes the modes in one closed type; there is no
+//! list of plugins.
+
+use super::apply::Applying;
+use super::keys::Place;
+use super::{Known, MachineError, Stopped};
+use model::{Answer, Command, Epoch, KeyspaceId, KeyspaceSpec, Refusal, Slot};
+use std::fmt;
+use storage::state::{Read, State};
+
+/// What a site knows of its modes, and what they do to the state.
+pub trait ModeState: Sized + fmt::Debug {
+    /// What readers see of the machine and of the modes.
+    type Published: Publish<Self>;
+
+    /// What a state has of it.
+    ///
+    /// # Errors
+    /// When the state cannot be read or makes no sense.
+    fn load(state: &impl Read) -> Result<Self, MachineError>;
+
+    /// Looks at the state anew, after a snapshot replaced it.
+    ///
+    /// # Errors
+    /// As [`ModeState::load`].
+    fn reload(&mut self, state: &impl Read) -> Result<(), MachineError>;
+
+    /// Brings rows of an earlier version into their form of today, before anything is done to them.
+    fn before_entry<S: State>(at: &mut Applying<'_, S, Self>);
+
+    /// Applies a command of a family that is not the machine's.
+    ///
+    /// # Errors
+    /// As the command says.
+    fn execute<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        command: &Command,
+    ) -> Result<Answer, Stopped>;
+
+    /// Brings what changed into the state.
+    fn write<S: State>(at: &mut Applying<'_, S, Self>);
+
+    // ---- keys of slots -----------------------------------------------------------------------------
+
+    /// Whether a slot is served here.
+    fn serves(&self, slot: Slot) -> bool;
+
+    /// The epoch at which this site has a slot.
+    fn epoch(&self, slot: Slot) -> Epoch;
+
+    /// How many keys of a keyspace lie in slots that are served here.
+    fn count(&self, keyspace: KeyspaceId) -> u64;
+
+    /// The generations of a keyspace's slots that are served here.
+    fn generations(&self, keyspace: KeyspaceId) -> Vec<(Slot, u64)>;
+
+    /// Where a write to a slot of a keyspace works; room is made for it.
+    fn place<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId, slot: Slot) -> Place;
+
+    /// A slot has so many keys more or less.
+    fn recount(&mut self, keyspace: KeyspaceId, slot: Slot, by: i64);
+
+    /// A key expires that lies under a generation of no keyspace. Where it lies, if it is served; what is
+    /// not served goes without a trace.
+    fn expire<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        generation: u64,
+        key: &[u8],
+    ) -> Option<Place>;
+
+    // ---- keyspaces ---------------------------------------------------------------------------------
+
+    /// Makes a keyspace, where that is not for this site alone to decide.
+    ///
+    /// # Errors
+    /// When it may not be made here.
+    fn create_keyspace<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        spec: &KeyspaceSpec,
+    ) -> Result<Option<Answer>, Stopped>;
+
+    /// Drops a keyspace, where that is not for this site alone to decide.
+    ///
+    /// # Errors
+    /// When it may not be dropped here.
+    fn drop_keyspace<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        name: &str,
+    ) -> Result<Option<Answer>, Stopped>;
+
+    /// A keyspace whose keys belong to slots begins.
+    ///
+    /// # Errors
+    /// When the state fails.
+    fn keyspace_begins<S: State>(
+        at: &mut Applying<'_, S, Self>,
+        keyspace: KeyspaceId,
+    ) -> Result<(), Stopped>;
+
+    /// A keyspace ends, with all it holds.
+    fn keyspace_ends<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId);
+
+    /// Whether keyspaces whose keys belong to slots may be cleared.
+    ///
+    /// # Errors
+    /// When not now.
+    fn check_clear(&self) -> Result<(), Refusal>;
+
+    /// Throws away what the served slots of a keyspace hold.
+    ///
+    /// # Errors
+    /// As [`ModeState::check_clear`].
+    fn clear<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId)
+    -> Result<(), Refusal>;
+}
+
+/// What readers see of a machine, on any thread.
+pub trait Publish<M>: Default + fmt::Debug {
+    /// From now until [`Publish::end_commit`], rows may change.
+    fn begin_commit(&self);
+
+    /// Shows readers what is known now.
+    fn publish(&self, known: &mut Known, modes: &mut M);
+
+    /// The commit and what came with it are seen by every reader.
+    fn end_commit(&self);
+}
