@@ -225,7 +225,7 @@ impl Handovers {
             all => (all / self.transfers.len().max(1) as u64).max(1),
         };
         for (&number, transfer) in &mut self.transfers {
-            let one = &moves[&number];
+            let (one, id) = (&moves[&number], MoveId { from: member.own, number });
             let Some(stage) = transfer.sender.stage(now).filter(|_| goes_on(one)) else { continue };
             let (last_id, effects) = (&mut self.last_id, &mut effects);
             let mut out = Outbox { now, to: one.to, last_id, effects };
@@ -238,7 +238,6 @@ impl Handovers {
                 out.effects.push(give(number, Giving::TakeBack { refused: true }));
             } else if is_gone || transfer.is_refusing {
                 transfer.sender.wait_until(now + TIMEOUT);
-                let id = MoveId { from: member.own, number };
                 match one.frozen {
                     // Nothing was ever sent that could be installed.
                     None => out.effects.push(give(number, Giving::TakeBack { refused: false })),
@@ -255,12 +254,9 @@ impl Handovers {
                 let open_from = machine.open_from().unwrap_or(number);
                 let slots = machine.epochs_to_give(number, one);
                 let step = Receiving::Begin { slots, open_from, pinned: one.pinned };
-                let id = MoveId { from: member.own, number };
-                transfer
-                    .sender
-                    .begin(&mut out, Command::Global(GlobalCommand::Receiving { id, step }));
+                let begin = Command::Global(GlobalCommand::Receiving { id, step });
+                transfer.sender.begin(&mut out, begin);
             } else if stage == Stage::Sending {
-                let id = MoveId { from: member.own, number };
                 transfer.send(machine, id, one, share, &mut out);
             }
         }

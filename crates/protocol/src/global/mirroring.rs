@@ -16,8 +16,8 @@
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::Stopped;
-use crate::site::machine::copying::must_begin_anew;
-use crate::site::machine::mirroring::{CURSOR, Gathered, OwnMirror, Told};
+use crate::site::machine::copying::{Gathered, Told, must_begin_anew};
+use crate::site::machine::mirroring::{CURSOR, OwnMirror};
 use crate::site::machine::tokens::Token;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
@@ -436,7 +436,7 @@ impl Source {
             if gathered.is_full() {
                 break;
             }
-            at = machine.copy_slot(*slot, at.take(), &mut gathered)?;
+            at = machine.mirror_slot(*slot, at.take(), &mut gathered)?;
             if at.is_some() {
                 break;
             }
@@ -445,7 +445,7 @@ impl Source {
         // A chunk with a very large record has no room for another.
         let has_room = gathered.bytes <= 2 * limits::MOVE_PIECE_BYTES_MAX;
         let is_all =
-            has_room && machine.tell_changes_of(&self.held_set, &mut sent, &mut gathered)?;
+            has_room && machine.mirror_changes(&self.held_set, &mut sent, &mut gathered)?;
         let is_new = !gathered.items.is_empty()
             || !self.gone.is_empty()
             || !copied.is_empty()

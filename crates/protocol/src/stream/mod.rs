@@ -14,7 +14,8 @@
 //!
 //! - [`sender`]: the window of chunks without an acknowledgement, gaps, the throttle, timeouts.
 //!
-//! Left out: what is in a chunk, and which command carries it, is the affair of a stream's user
-//! ([`crate::global::handover`], [`crate::global::mirroring`]).
+//! Left out: what a chunk has is read from the state (`site::machine::copying`), and which command carries it
+//! is the affair of the stream's user ([`crate::global::handover`], [`crate::global::mirroring`]). The
+//! destination takes chunks in by commands (`site::machine::receiving`, `site::machine::mirrors`).
 
 pub(crate) mod sender;

@@ -287,7 +287,7 @@ mod tests {
         /// What the destination has taken in.
         taken: Vec<u64>,
         has: u64,
-        /// The place in `under_way`-order of requests that are lost, or late by a round.
+        /// The numbers of requests that are lost, or late by a round.
         lost: Vec<u64>,
         late: Vec<u64>,
         acknowledged: Vec<u64>,
@@ -328,7 +328,7 @@ mod tests {
                     let first = self.sender.chunks();
                     let until = self.left;
                     let next = |sequence: u64| -> Result<_, ()> {
-                        // The destination numbers from its own count: see `take`.
+                        // When chunks are numbered anew, they go on from a multiple of this.
                         Ok((sequence % 1_000 < until).then(|| Chunk {
                             command: command(),
                             bytes: CHUNK_BYTES,

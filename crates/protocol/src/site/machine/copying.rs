@@ -1,9 +1,10 @@
-//! What a move's receiver is told: the records of its slots, then what changes behind them.
+//! What a move's destination is told, and a mirror's ([`super::mirroring`]): the records of slots, then what
+//! changes behind them.
 //!
 //! The copy is *fuzzy*: a record is read when its turn comes, not as of one moment. That is enough,
-//! because whatever changes after the move began is in the change log behind the move's cursor, and
+//! because whatever changes after the move began is in the change log behind its cursor, and
 //! comes again, as it is then. After the freeze nothing changes any more; so when all has been read
-//! up to the freeze, the receiver has exactly what the slots hold. The same goes for what clients
+//! up to the freeze, the destination has exactly what the slots hold. The same goes for what clients
 //! were answered, which has an order by revision of its own.
 //!
 //! A [`Position`] travels with every piece and comes back from the destination, so that the next
@@ -13,23 +14,61 @@ use super::super::trial::Bug;
 use super::giving::{self, Move};
 use super::{Machine, MachineError, Stopped, changes, records, tables};
 use bytes::Bytes;
-use model::{KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
-use std::collections::BTreeMap;
+use model::{ChangeKind, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
+use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
 
-/// How far a move's receiver has been told.
+/// Changes that one chunk tells at most; those of one revision stay together.
+const CHANGES_MAX: usize = 4_096;
+
+/// How far a destination has been sent changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Of each keyspace, up to this revision.
+    pub changes: BTreeMap<KeyspaceId, u64>,
+    /// Answers up to this one.
+    pub answers: u64,
+}
+
+/// How far a move's destination has been sent everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The next record to copy; `None`: all were.
     pub copy: Option<(Slot, KeyspaceId, Bytes)>,
-    /// Changes of each keyspace up to this revision were told.
-    pub changes: BTreeMap<KeyspaceId, u64>,
-    /// Answers up to this one were told.
-    pub answers: u64,
+    /// What changed behind it.
+    pub told: Told,
 }
 
-/// A piece of a move, and where to go on after it.
+/// The changes behind a copy: those behind a cursor of each keyspace, and behind a revision where a
+/// keyspace has no such cursor yet.
+pub(super) struct Tail {
+    pub(super) cursor: String,
+    pub(super) begun: u64,
+}
+
+/// What a chunk brings, as it is made.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// In this order.
+    pub items: Vec<StagedItem>,
+    /// About how many bytes that has.
+    pub bytes: usize,
+}
+
+impl Gathered {
+    pub(super) fn push(&mut self, item: StagedItem) {
+        self.bytes += item_bytes(&item);
+        self.items.push(item);
+    }
+
+    /// Whether it has what a chunk may have.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= limits::MOVE_PIECE_BYTES_MAX
+    }
+}
+
+/// A chunk of a move, and where to go on after it.
 #[derive(Debug)]
 pub struct Piece {
     /// What it brings; empty: there is nothing more to tell now.
@@ -40,26 +79,58 @@ pub struct Piece {
     pub bytes: usize,
 }
 
+impl Told {
+    /// As it is sent along with a mirror.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        put_varint(self.answers, &mut out);
+        self.put_changes(&mut out);
+        out.into()
+    }
+
+    fn put_changes(&self, out: &mut Vec<u8>) {
+        for (keyspace, revision) in &self.changes {
+            put_varint(u64::from(keyspace.0), out);
+            put_varint(*revision, out);
+        }
+    }
+
+    /// What [`Told::encode`] wrote; `None`: it is something else.
+    pub fn decode(bytes: &[u8]) -> Option<Told> {
+        let (answers, len) = take_varint(bytes)?;
+        let mut rest = &bytes[len..];
+        let mut changes = BTreeMap::new();
+        while !rest.is_empty() {
+            let (keyspace, len) = take_varint(rest)?;
+            let (revision, more) = take_varint(&rest[len..])?;
+            rest = &rest[len + more..];
+            changes.insert(KeyspaceId(u32::try_from(keyspace).ok()?), revision);
+        }
+        Some(Told { changes, answers })
+    }
+}
+
+impl Tail {
+    /// Of a keyspace that is new in a move, nothing was there before its cursor.
+    fn of_move(number: u64) -> Tail {
+        Tail { cursor: giving::cursor(number), begun: number }
+    }
+}
+
 impl Position {
     /// The beginning of a move of this number.
     pub fn first(one: &Move) -> Position {
         let first = one.slots.iter().next();
-        Position {
-            copy: first.map(|slot| (slot, KeyspaceId(0), Bytes::new())),
-            changes: BTreeMap::new(),
-            answers: 0,
-        }
+        let copy = first.map(|slot| (slot, KeyspaceId(0), Bytes::new()));
+        Position { copy, told: Told::default() }
     }
 
     /// As it is sent along.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
-        put_varint(self.answers, &mut out);
-        put_varint(self.changes.len() as u64, &mut out);
-        for (keyspace, revision) in &self.changes {
-            put_varint(u64::from(keyspace.0), &mut out);
-            put_varint(*revision, &mut out);
-        }
+        put_varint(self.told.answers, &mut out);
+        put_varint(self.told.changes.len() as u64, &mut out);
+        self.told.put_changes(&mut out);
         if let Some((slot, keyspace, key)) = &self.copy {
             put_varint(u64::from(slot.number()), &mut out);
             put_varint(u64::from(keyspace.0), &mut out);
@@ -89,7 +160,7 @@ impl Position {
                 Some((slot, keyspace, bytes.slice(bytes.len() - rest.len()..)))
             }
         };
-        Some(Position { copy, changes, answers })
+        Some(Position { copy, told: Told { changes, answers } })
     }
 }
 
@@ -99,16 +170,30 @@ impl<S: State> Machine<S> {
     /// # Errors
     /// [`Refusal::ChangesTrimmed`]: the receiver is so far behind that the move must begin anew.
     pub fn piece(&self, number: u64, one: &Move, from: &Position) -> Result<Piece, Stopped> {
-        let mut piece = Piece { items: Vec::new(), next: from.clone(), bytes: 0 };
+        let (mut gathered, mut next) = (Gathered::default(), from.clone());
         let slots = self.modes.slots_to_give(number, one);
-        if from.copy.is_some() {
-            self.copy(&slots, &mut piece)?;
+        if let Some((first, keyspace, key)) = next.copy.take() {
+            // One view for all slots: to make one costs more than to read a slot that holds little.
+            let state = self.state.view();
+            for slot in slots.iter().filter(|slot| *slot >= first) {
+                let at = (slot == first).then(|| (keyspace, key.clone()));
+                let stopped_at = self.copy_slot(&state, slot, at, &mut gathered)?;
+                next.copy = stopped_at.map(|(keyspace, key)| (slot, keyspace, key));
+                if next.copy.is_some() {
+                    break;
+                }
+            }
         }
-        if piece.next.copy.is_none() && piece.bytes < limits::MOVE_PIECE_BYTES_MAX {
-            self.tell_changes(number, &slots, &mut piece)?;
+        if next.copy.is_none() && !gathered.is_full() {
+            let (tail, none) = (Tail::of_move(number), SlotSet::default());
+            let of_changes = if self.modes.planted.is(Bug::ForgetTail) { &none } else { &slots };
+            if self.tell_answers(&slots, &mut next.told, &mut gathered)? {
+                self.tell_changes(&tail, of_changes, &mut next.told, &mut gathered)?;
+            }
         }
-        self.say_time(&mut piece.items);
-        Ok(piece)
+        let Gathered { mut items, bytes } = gathered;
+        self.say_time(&mut items);
+        Ok(Piece { items, next, bytes })
     }
 
     /// Items for another site begin with what time it is here, if there is a time in any.
@@ -128,109 +213,125 @@ impl<S: State> Machine<S> {
         }
     }
 
-    /// Whether a receiver that has been told so much knows all that happened up to a revision.
+    /// Whether a destination that has been told so much knows all that happened up to a revision.
     pub fn is_told(&self, number: u64, at: &Position, revision: u64) -> bool {
-        at.copy.is_none() && self.told(number, at) >= revision
+        at.copy.is_none() && self.told(&Tail::of_move(number), &at.told) >= revision
     }
 
-    /// How many revisions a receiver that has been told so much is behind.
+    /// How many revisions a destination that has been told so much is behind.
     pub fn lag(&self, number: u64, at: &Position) -> u64 {
-        self.known.head.revision.0.saturating_sub(self.told(number, at))
+        let told = self.told(&Tail::of_move(number), &at.told);
+        self.known.head.revision.0.saturating_sub(told)
     }
 
     /// The revision up to which everything was told.
-    fn told(&self, number: u64, at: &Position) -> u64 {
+    pub(super) fn told(&self, tail: &Tail, told: &Told) -> u64 {
         let globals = self.known.keyspaces.globals();
-        let changes = globals.iter().map(|id| self.told_of(number, at, *id));
-        changes.chain([at.answers]).min().unwrap_or(0)
+        let changes = globals.iter().map(|id| self.told_of(tail, told, *id));
+        changes.chain([told.answers]).min().unwrap_or(0)
     }
 
-    /// The same of one keyspace. Of one that is new in the move, nothing was there before its cursor.
-    fn told_of(&self, number: u64, at: &Position, keyspace: KeyspaceId) -> u64 {
-        let cursor = || self.known.logs.position(keyspace, &giving::cursor(number));
-        at.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(number)
+    /// The same of one keyspace.
+    fn told_of(&self, tail: &Tail, told: &Told, keyspace: KeyspaceId) -> u64 {
+        let cursor = || self.known.logs.position(keyspace, &tail.cursor);
+        told.changes.get(&keyspace).copied().or_else(cursor).unwrap_or(tail.begun)
     }
 
-    /// Records from the position on, until the piece is full.
-    fn copy(&self, slots: &SlotSet, piece: &mut Piece) -> Result<(), MachineError> {
-        let Some((first, first_keyspace, first_key)) = piece.next.copy.take() else {
-            return Ok(());
-        };
-        let globals = self.known.keyspaces.globals();
-        // One view for all slots: to make one costs more than to read a slot that holds little.
-        let state = self.state.view();
-        for slot in slots.iter().filter(|slot| *slot >= first) {
-            for keyspace in &globals {
-                if slot == first && *keyspace < first_keyspace {
-                    continue;
+    /// Copies the records of a slot from a place on, until the chunk is full. Where to go on; `None`: that
+    /// was all.
+    pub(super) fn copy_slot(
+        &self,
+        state: &impl Read,
+        slot: Slot,
+        from: Option<(KeyspaceId, Bytes)>,
+        into: &mut Gathered,
+    ) -> Result<Option<(KeyspaceId, Bytes)>, MachineError> {
+        let (first, first_key) = from.unwrap_or((KeyspaceId(0), Bytes::new()));
+        for keyspace in self.known.keyspaces.each_global().filter(|id| *id >= first) {
+            let Some(store) = self.modes.slots.store(keyspace, slot) else { continue };
+            let key = if keyspace == first { &first_key[..] } else { b"" };
+            let (_, until) = tables::records(store.generation);
+            let prefix_bytes = tables::record_prefix_bytes(store.generation);
+            let mut stopped_at = None;
+            let from = tables::record(store.generation, key);
+            state.scan(&from, Some(&until), &mut |at, row| {
+                let key = at.slice(prefix_bytes..);
+                if into.is_full() {
+                    stopped_at = Some(key);
+                    return false;
                 }
-                let Some(store) = self.modes.slots.store(*keyspace, slot) else { continue };
-                let at_first = slot == first && *keyspace == first_keyspace;
-                let key = if at_first { &first_key[..] } else { b"" };
-                let (_, until) = tables::records(store.generation);
-                let prefix_bytes = tables::record_prefix_bytes(store.generation);
-                let from = tables::record(store.generation, key);
-                let mut stopped_at = None;
-                state.scan(&from, Some(&until), &mut |at, row| {
-                    let key = at.slice(prefix_bytes..);
-                    if piece.bytes >= limits::MOVE_PIECE_BYTES_MAX {
-                        stopped_at = Some(key);
-                        return false;
-                    }
-                    piece.bytes += key.len() + row.len() + ITEM_BYTES;
-                    piece.items.push(StagedItem::Record { keyspace: *keyspace, key, row });
-                    true
-                })?;
-                if let Some(key) = stopped_at {
-                    piece.next.copy = Some((slot, *keyspace, key));
-                    return Ok(());
-                }
+                into.push(StagedItem::Record { keyspace, key, row });
+                true
+            })?;
+            if let Some(key) = stopped_at {
+                return Ok(Some((keyspace, key)));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// What changed since the position, as it is now, and what clients were answered.
-    fn tell_changes(&self, number: u64, slots: &SlotSet, piece: &mut Piece) -> Result<(), Stopped> {
-        const CHANGES_MAX: usize = 4_096;
+    /// Tells what clients were answered since then. Whether that was all.
+    pub(super) fn tell_answers(
+        &self,
+        slots: &SlotSet,
+        told: &mut Told,
+        into: &mut Gathered,
+    ) -> Result<bool, Stopped> {
+        let (after, max) = (told.answers, CHANGES_MAX);
+        let answers = self.known.clients.of_slots_after(&self.state, slots, after, max)?;
+        let is_all = answers.len() < max;
+        let last = answers.last().map_or(after, |(at, _)| *at);
+        told.answers = if is_all { self.known.head.revision.0 } else { last };
+        answers.into_iter().for_each(|(_, item)| into.push(item));
+        Ok(is_all)
+    }
+
+    /// Tells what changed in some slots since then, as it is now. Whether that was all.
+    pub(super) fn tell_changes(
+        &self,
+        tail: &Tail,
+        slots: &SlotSet,
+        told: &mut Told,
+        into: &mut Gathered,
+    ) -> Result<bool, Stopped> {
         let revision = self.known.head.revision;
+        // What was copied before does not count: changes go on being told beside a long copy.
+        let bytes_max = into.bytes + limits::MOVE_PIECE_BYTES_MAX;
+        let mut is_all = true;
         for keyspace in self.known.keyspaces.globals() {
-            let after = self.told_of(number, &piece.next, keyspace);
+            let after = self.told_of(tail, told, keyspace);
             if after >= revision.0 {
                 continue;
             }
             let found =
                 changes::read(&self.state, keyspace, Revision(after), revision, CHANGES_MAX)?;
-            let is_all = found.len() < CHANGES_MAX;
-            let mut told = if is_all { revision.0 } else { after };
-            let mut keys = std::collections::BTreeSet::new();
+            let mut upto = if found.len() < CHANGES_MAX { revision.0 } else { after };
+            let (mut keys, mut is_cleared) = (BTreeSet::new(), false);
+            let mut last = after;
             for change in found {
-                told = told.max(change.revision.0);
-                if slots.contains(Slot::of_key(&change.key)) {
-                    keys.insert(change.key);
+                // A revision is told as a whole.
+                if into.bytes >= bytes_max && change.revision.0 > last {
+                    upto = last;
+                    break;
+                }
+                last = change.revision.0;
+                upto = upto.max(last);
+                if change.kind == ChangeKind::Clear {
+                    is_cleared = true;
+                } else if slots.contains(Slot::of_key(&change.key))
+                    && keys.insert(change.key.clone())
+                {
+                    into.push(self.item(keyspace, change.key)?);
                 }
             }
-            if self.modes.planted.is(Bug::ForgetTail) {
-                keys.clear();
+            if is_cleared {
+                // All that follows is told as it is now, so it may as well come first.
+                into.items.insert(0, StagedItem::Cleared { keyspace });
             }
-            for key in keys {
-                let item = self.item(keyspace, key)?;
-                piece.bytes += item_bytes(&item);
-                piece.items.push(item);
-            }
-            piece.next.changes.insert(keyspace, told);
+            told.changes.insert(keyspace, upto);
+            is_all &= upto >= revision.0;
         }
-        let (after, max) = (piece.next.answers, CHANGES_MAX);
-        let answers = self.known.clients.of_slots_after(&self.state, slots, after, max)?;
-        piece.next.answers = match answers.last() {
-            Some((at, _)) if answers.len() == max => *at,
-            _ => revision.0,
-        };
-        for (_, item) in answers {
-            piece.bytes += item_bytes(&item);
-            piece.items.push(item);
-        }
-        Ok(())
+        Ok(is_all)
     }
 
     /// What a key holds now.
@@ -270,4 +371,19 @@ pub(super) fn item_bytes(item: &StagedItem) -> usize {
 /// Whether a piece could not be read because the changes are gone.
 pub fn must_begin_anew(stopped: &Stopped) -> bool {
     matches!(stopped, Stopped::Refused(Refusal::ChangesTrimmed { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_comes_back_as_it_was() {
+        let changes = [(KeyspaceId(1), 300), (KeyspaceId(7), 2)].into();
+        let told = Told { changes, answers: 5 };
+        assert_eq!(told.encode(), [5, 1, 0xac, 2, 7, 2][..]);
+        assert_eq!(Told::decode(&told.encode()), Some(told));
+        assert_eq!(Told::decode(b"\x05\x01"), None);
+        assert_eq!(Told::decode(b""), None);
+    }
 }
