@@ -1,5 +1,5 @@
-//! Worlds to try Portolan in: where the sites stand, how far apart they are in milliseconds, who
-//! moves between them, and what was seen when they did.
+//! Worlds to try Portolan in: where the sites stand, how far apart they are in milliseconds, how
+//! clients move between them, and what was measured.
 //!
 //! | module | its one idea |
 //! | --- | --- |

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_by_seed_part_and_number() {
+    fn streams_differ_by_seed_part_and_number() {
         let first = |seed, part, number| Random::stream(seed, part, number).draw();
         let all = [first(1, "a", 0), first(2, "a", 0), first(1, "b", 0), first(1, "a", 1)];
         for (index, one) in all.iter().enumerate() {

@@ -84,7 +84,7 @@ impl Relay {
         Self::listen(link, None, seed).await
     }
 
-    /// The same, for callers that speak first: what a connection begins with determines its link,
+    /// The same, for callers that send first: the first bytes of a connection determine its link,
     /// for as long as it lasts. `None` asks for more bytes, of which there are [`CHUNK_BYTES`] at most.
     ///
     /// # Errors
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn callers_are_as_far_away_as_they_say_at_first() {
+    async fn the_first_bytes_of_a_caller_choose_its_delay() {
         let link_of = |said: &[u8]| match said {
             [] => None,
             [b'a'..=b'm', ..] => Some(Link::constant(1.0)),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_take_as_long_as_the_bandwidth_says() {
+    async fn bytes_take_as_long_as_the_bandwidth_requires() {
         // 8 Mbit/s are 1,000 bytes a millisecond; there is nothing else that takes time.
         let link = Link { mbps: Some(8.0), ..Link::constant(0.0) };
         let relay = relay(echo().await, link).await;

@@ -10,7 +10,7 @@ use model::{
 use super::client::Client;
 use super::{ATTEMPT_MAX, OPERATION_MAX};
 use crate::history::{Action, Outcome};
-use crate::workload::Deed;
+use crate::workload::Operation;
 use crate::world::Clients;
 
 /// What a request or an answer weighs besides keys and values, in bytes.
@@ -26,7 +26,7 @@ pub(super) struct Doing {
     /// What goes into the history; a scan does not.
     pub(super) action: Option<Action>,
     /// What follows when it is done.
-    pub(super) then: Option<Deed>,
+    pub(super) then: Option<Operation>,
     body: Body,
     pub(super) stale: bool,
     pub(super) call: Duration,
@@ -46,7 +46,7 @@ pub(super) struct Asked {
     /// The key, with its keyspace's prefix.
     pub(super) key: String,
     pub(super) prefix_bytes: usize,
-    pub(super) deed: Deed,
+    pub(super) operation: Operation,
     /// The keyspace, by its place in the world, and its id where the client is.
     pub(super) keyspace: (Option<usize>, KeyspaceId),
     /// How long it waited because the one before it was late.
@@ -96,7 +96,8 @@ pub(super) fn answer_bytes(outcome: &Result<Answer, Failure>) -> usize {
 
 impl Doing {
     pub(super) fn new(client: &mut Client, asked: Asked, spec: &Clients, call: Duration) -> Doing {
-        let Asked { key, prefix_bytes, deed, keyspace: (place, keyspace), waited, life } = asked;
+        let Asked { key, prefix_bytes, operation, keyspace: (place, keyspace), waited, life } =
+            asked;
         let also = spec.also.filter(|also| Some(also.keyspace) == place);
         let stale = spec.stale_reads || also.is_some_and(|also| also.stale_reads);
         let repeat = spec.repeat;
@@ -117,24 +118,26 @@ impl Doing {
         };
         let seen = client.seen.get(&format!("{}#{life}:{key}", client.site)).cloned();
         let mut then = None;
-        let (action, write) = match deed {
-            Deed::Get | Deed::Move => (Some(Action::Get), None),
-            Deed::ReadModifyWrite { value_bytes } => {
-                then = Some(Deed::Put { value_bytes });
+        let (action, write) = match operation {
+            Operation::Get | Operation::Move => (Some(Action::Get), None),
+            Operation::ReadModifyWrite { value_bytes } => {
+                then = Some(Operation::Put { value_bytes });
                 (Some(Action::Get), None)
             }
-            Deed::Put { value_bytes } => {
+            Operation::Put { value_bytes } => {
                 let (value, filled) = value(client, value_bytes);
                 (Some(Action::Put { value }), Some(put(filled, Condition::Always)))
             }
-            Deed::Delete => (Some(Action::Delete), Some(Write::Delete { keys: vec![bytes()] })),
-            Deed::Add { delta } => {
+            Operation::Delete => {
+                (Some(Action::Delete), Some(Write::Delete { keys: vec![bytes()] }))
+            }
+            Operation::Add { delta } => {
                 (Some(Action::Add { delta }), Some(Write::Add { key: bytes(), delta }))
             }
-            Deed::CompareAndSet { value_bytes } => match seen {
+            Operation::CompareAndSet { value_bytes } => match seen {
                 // A client compares with what it has read; one that has read nothing reads first.
                 None => {
-                    then = Some(deed);
+                    then = Some(operation);
                     (Some(Action::Get), None)
                 }
                 Some((expected, version)) => {
@@ -147,9 +150,9 @@ impl Doing {
                     (Some(action), Some(put(filled, condition)))
                 }
             },
-            Deed::Scan { .. } => (None, None),
+            Operation::Scan { .. } => (None, None),
         };
-        let body = match (write, deed) {
+        let body = match (write, operation) {
             (Some(write), _) => {
                 let request = repeat.then(|| {
                     client.sequence += 1;
@@ -158,7 +161,7 @@ impl Doing {
                 });
                 Body::Write(Command::Write { keyspace, write, request })
             }
-            (None, Deed::Scan { count }) => {
+            (None, Operation::Scan { count }) => {
                 let query = Query::Scan {
                     from: bytes(),
                     until: None,

@@ -207,8 +207,14 @@ impl Client {
     ) {
         let prefix = world.prefix(keyspace.0);
         let key = format!("{prefix}{}", step.key);
-        let asked =
-            Asked { key, prefix_bytes: prefix.len(), deed: step.deed, keyspace, waited, life };
+        let asked = Asked {
+            key,
+            prefix_bytes: prefix.len(),
+            operation: step.operation,
+            keyspace,
+            waited,
+            life,
+        };
         self.doing = Some(Doing::new(self, asked, &world.clients[self.group], now));
     }
 
@@ -239,6 +245,6 @@ impl Client {
             }
             _ => drop(self.seen.remove(&key)),
         }
-        done.then.map(|deed| Step { key: done.step_key().to_owned(), deed })
+        done.then.map(|operation| Step { key: done.step_key().to_owned(), operation })
     }
 }

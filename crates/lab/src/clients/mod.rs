@@ -101,7 +101,7 @@ impl Ids {
 }
 
 /// All clients of a run.
-pub struct Crowd<'w> {
+pub struct Clients<'w> {
     world: &'w World,
     clients: Vec<Client>,
     /// One a group of clients.
@@ -111,7 +111,7 @@ pub struct Crowd<'w> {
     left: Vec<Option<u64>>,
     /// Until then a node works on requests that reached it.
     busy_until: BTreeMap<NodeIndex, Duration>,
-    /// How requests about global keys go, if not straight.
+    /// How requests about global keys are routed, if not directly.
     ways: Option<Ways>,
     asked: HashMap<Ticket, (usize, u32)>,
     began: Duration,
@@ -125,21 +125,21 @@ pub struct Crowd<'w> {
     pub arithmetic: Arithmetic,
     /// Operations that each site answered.
     pub answered_by_site: Vec<u64>,
-    /// The keys that were written: site, which life of it, key, and the keyspace they are in there.
+    /// The keys that were written: site, its incarnation, key, and the keyspace they are in there.
     pub written: BTreeSet<(usize, u64, String, KeyspaceId)>,
 }
 
-impl<'w> Crowd<'w> {
+impl<'w> Clients<'w> {
     /// The clients of a world, not yet begun.
     #[must_use]
-    pub fn new(world: &'w World, seed: u64, duration: Duration, ids: Ids) -> Crowd<'w> {
+    pub fn new(world: &'w World, seed: u64, duration: Duration, ids: Ids) -> Clients<'w> {
         let mut clients = Vec::with_capacity(world.client_count());
         for (place, group) in world.clients.iter().enumerate() {
             for number in 0..group.count {
                 clients.push(Client::new(world, place, number, seed, duration, clients.len()));
             }
         }
-        Crowd {
+        Clients {
             world,
             clients,
             workloads: world.clients.iter().map(|group| Workload::new(&group.workload)).collect(),
@@ -292,7 +292,7 @@ impl<'w> Crowd<'w> {
                 sites,
             };
             let step = self.workloads[one.group].next(&place, &mut one.random);
-            if step.deed != crate::workload::Deed::Move {
+            if step.operation != crate::workload::Operation::Move {
                 break step;
             }
             // Where a client stands decides about its site, or its workload does.

@@ -10,10 +10,10 @@ use model::{
 use storage::disk::Disk;
 use storage::disk::memory::Survival;
 
-use super::{Fault, Kind, lives, lose, promote};
+use super::{Fault, Kind, lifecycle, lose, promote};
 use crate::random::Random;
 use crate::simulation::orders::Wanted;
-use crate::simulation::presence::{self, Presence};
+use crate::simulation::site_lifecycle::{self, SiteLifecycle};
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
 
 /// How long a removed node is given to be gone from its site before its disk is exchanged.
@@ -223,13 +223,13 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             // Some operators wait until no client uses a site any more, and some do not.
             let runs_on = if random.chance(500) { RUNS_ON } else { Duration::ZERO };
             return match simulation.leave(fault.site, runs_on) {
-                true => Begun::For(presence::STEP),
+                true => Begun::For(site_lifecycle::STEP),
                 false => Begun::Skipped,
             };
         }
         Kind::JoinSite => {
             return match simulation.enter(fault.site) {
-                true => Begun::For(presence::STEP),
+                true => Begun::For(site_lifecycle::STEP),
                 false => Begun::Skipped,
             };
         }
@@ -243,8 +243,8 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             }
             bring_back(simulation, &sites_nodes);
         }
-        Kind::OldDisk => return lives::put_disk_aside(simulation, node, &mut random),
-        Kind::SameId => return lives::wait_to_ask(simulation, fault),
+        Kind::OldDisk => return lifecycle::put_disk_aside(simulation, node, &mut random),
+        Kind::SameId => return lifecycle::wait_to_ask(simulation, fault),
     }
     Begun::For(fault.span)
 }
@@ -281,13 +281,13 @@ fn lose_sites<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
 fn come_or_go<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     let was_there = simulation.is_there(fault.site);
     if simulation.see_to(fault.site) {
-        return Begun::For(presence::STEP);
+        return Begun::For(site_lifecycle::STEP);
     }
-    match simulation.sites[fault.site].presence {
-        Presence::Outside if was_there => Begun::For(fault.span.max(presence::STEP)),
-        Presence::Outside => {
+    match simulation.sites[fault.site].lifecycle {
+        SiteLifecycle::Outside if was_there => Begun::For(fault.span.max(site_lifecycle::STEP)),
+        SiteLifecycle::Outside => {
             simulation.enter(fault.site);
-            Begun::For(presence::STEP)
+            Begun::For(site_lifecycle::STEP)
         }
         _ => Begun::Over,
     }
@@ -407,8 +407,8 @@ pub fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) 
         Kind::LoseSite => return lose::go_on(simulation, fault, since),
         Kind::PromoteSite => return promote::go_on(simulation, fault, since),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = false,
-        Kind::OldDisk => return lives::go_on(simulation, fault, node, since),
-        Kind::SameId => return lives::look_who_is_there(simulation, fault, since),
+        Kind::OldDisk => return lifecycle::go_on(simulation, fault, node, since),
+        Kind::SameId => return lifecycle::check_first_machine(simulation, fault, since),
         Kind::OneDown if !waits_for_disk(simulation, fault.site) => {
             bring_back(simulation, &sites_nodes);
             let mut random = Random::new(fault.draw);

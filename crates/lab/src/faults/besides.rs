@@ -13,7 +13,7 @@ use crate::clients::OPERATION_MAX;
 use crate::random::Random;
 use crate::simulation::Simulation;
 use crate::simulation::orders::Wanted;
-use crate::simulation::presence::Presence;
+use crate::simulation::site_lifecycle::SiteLifecycle;
 
 /// Most slots that hold something and are handed over at once.
 const SLOTS_MAX: usize = 16;
@@ -194,10 +194,10 @@ pub(super) fn see_to<C>(simulation: &mut Simulation<C>, besides: Besides) -> boo
     if besides != Besides::BackupLeaves {
         return false;
     }
-    let leaving = |presence| matches!(presence, Presence::Leaving | Presence::Left);
+    let leaving = |lifecycle| matches!(lifecycle, SiteLifecycle::Leaving | SiteLifecycle::Left);
     let sites = 0..simulation.sites.len();
     let sites: Vec<usize> =
-        sites.filter(|site| leaving(simulation.sites[*site].presence)).collect();
+        sites.filter(|site| leaving(simulation.sites[*site].lifecycle)).collect();
     // Each of them, whatever the others are at.
     let on_the_way = sites.into_iter().map(|site| simulation.see_to(site));
     on_the_way.filter(|is_on_the_way| *is_on_the_way).count() > 0

@@ -13,7 +13,7 @@
 
 pub mod apply;
 pub mod besides;
-pub mod lives;
+pub mod lifecycle;
 pub mod lose;
 pub mod plan;
 pub mod promote;

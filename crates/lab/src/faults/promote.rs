@@ -15,7 +15,7 @@ use super::Fault;
 use super::apply::Begun;
 use super::besides::{self, Besides};
 use crate::random::Random;
-use crate::simulation::presence::Presence;
+use crate::simulation::site_lifecycle::SiteLifecycle;
 use crate::simulation::{Down, Simulation};
 
 /// How often operators look.
@@ -39,7 +39,7 @@ pub(super) struct Lost {
 }
 
 /// When what is done about a loss.
-struct Course {
+struct FailoverPlan {
     besides: Besides,
     /// How many looks after the beginning sites are lost.
     lost_at: u64,
@@ -50,11 +50,11 @@ struct Course {
     besides_at: u64,
 }
 
-fn course(fault: &Fault) -> Course {
+fn plan(fault: &Fault) -> FailoverPlan {
     let mut random = Random::new(fault.draw ^ 2);
     let (first, calls_off, after) = (4 + random.below(8), random.chance(300), 1 + random.below(8));
     let besides = Besides::draw(&mut random);
-    Course {
+    FailoverPlan {
         besides,
         lost_at: match besides {
             // They have time to hand over and to serve what they were given.
@@ -72,7 +72,7 @@ fn course(fault: &Fault) -> Course {
 fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
     let mut random = Random::new(fault.draw);
     let count = [1, 1, 1, 1, 2, 2, 2, 3][random.below(8) as usize];
-    let is_island = course(fault).besides == Besides::Island;
+    let is_island = plan(fault).besides == Besides::Island;
     let count = if is_island { count.max(2) } else { count };
     let mut sites = vec![fault.site];
     for _ in 1..count.min(simulation.sites.len().saturating_sub(2)) {
@@ -85,7 +85,7 @@ fn lost<C>(simulation: &Simulation<C>, fault: &Fault) -> Vec<Lost> {
     for site in sites {
         let with_power = random.chance(500);
         let mut fraction = random.fraction();
-        // Mostly the others learn long after the promotion what these did among themselves.
+        // Mostly the others receive these sites' decisions long after the failover.
         if is_island && random.chance(700) {
             fraction = if site == fault.site { fraction / 2.0 } else { 0.6 + fraction };
         }
@@ -109,10 +109,10 @@ pub(super) fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
     if simulation.sites[fault.site].id.is_none() || away.count() >= LOST_MAX {
         return Begun::Skipped;
     }
-    let course = course(fault);
-    match course.lost_at {
+    let plan = plan(fault);
+    match plan.lost_at {
         0 => lose(simulation, fault),
-        _ => besides::begin(simulation, course.besides, fault, &lost(simulation, fault)),
+        _ => besides::begin(simulation, plan.besides, fault, &lost(simulation, fault)),
     }
     Begun::For(LOOK)
 }
@@ -135,17 +135,17 @@ fn lose<C>(simulation: &mut Simulation<C>, fault: &Fault) {
 
 /// Goes on: sites come back when it is time, and operators ask.
 pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Duration) -> Begun {
-    let (course, lost) = (course(fault), lost(simulation, fault));
-    let lost_after = LOOK * course.lost_at as u32;
+    let (plan, lost) = (plan(fault), lost(simulation, fault));
+    let lost_after = LOOK * plan.lost_at as u32;
     // What was to come has not come when all faults end.
     let has_ended = simulation.faults_ended;
     if since <= lost_after && has_ended {
         return Begun::Over;
     }
-    if since <= lost_after && course.lost_at > 0 {
+    if since <= lost_after && plan.lost_at > 0 {
         if since == lost_after {
             lose(simulation, fault);
-            besides::end(simulation, course.besides, fault, &lost);
+            besides::end(simulation, plan.besides, fault, &lost);
         }
         return Begun::For(LOOK);
     }
@@ -163,18 +163,18 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
     }
     let look = (since.as_micros() / LOOK.as_micros()) as u64;
     let mut random = Random::new(fault.draw ^ (look << 20));
-    if look == course.besides_at && !has_ended {
-        besides::follow(simulation, course.besides, fault, &mut random);
+    if look == plan.besides_at && !has_ended {
+        besides::follow(simulation, plan.besides, fault, &mut random);
     }
-    if look >= course.first {
-        let turn = (look - course.first) % ATTEMPT_LOOKS;
+    if look >= plan.first {
+        let turn = (look - plan.first) % ATTEMPT_LOOKS;
         if turn == 0 {
             ask(simulation, fault, &lost, &mut random);
-        } else if course.calls_off == Some(turn) {
+        } else if plan.calls_off == Some(turn) {
             call_off(simulation, &mut random);
         }
     }
-    let is_busy = besides::see_to(simulation, course.besides);
+    let is_busy = besides::see_to(simulation, plan.besides);
     let all_back = lost.iter().all(|one| one.back.is_none_or(|back| back < since));
     let is_over = since >= LENGTH_MAX || (all_back && since >= fault.span + 2 * ATTEMPT);
     if is_over && !is_busy { Begun::Over } else { Begun::For(LOOK) }
@@ -223,7 +223,7 @@ fn call_off<C>(simulation: &mut Simulation<C>, random: &mut Random) {
 
 /// Asks the leader of some site that is up, whether or not its messages reach others.
 pub(super) fn ask_anywhere<C>(simulation: &mut Simulation<C>, body: Body, random: &mut Random) {
-    let is_in = |site: &usize| simulation.sites[*site].presence == Presence::Inside;
+    let is_in = |site: &usize| simulation.sites[*site].lifecycle == SiteLifecycle::Inside;
     let sites = (0..simulation.sites.len()).filter(is_in);
     let leaders: Vec<_> = sites.filter_map(|site| simulation.leader(site)).collect();
     if !leaders.is_empty() {

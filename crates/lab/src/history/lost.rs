@@ -40,9 +40,9 @@ impl History {
     /// The same, and an addition that was answered was done as answered or not at all.
     ///
     /// An order that explains this history explains the one of [`History::without_lost`], and is
-    /// found in fewer steps: an addition that fits one state is in few orders. That there is none
-    /// says nothing: a repetition may have been done at another site, from another state. It is for
-    /// [`super::Promise::Linearizable`] alone: of a counter that is swapped, other judges know too little.
+    /// found in fewer steps: an addition that fits one state is in few orders. If there is none,
+    /// nothing follows: a repetition may have been done at another site, from another state. It is for
+    /// [`super::Promise::Linearizable`] alone: other judges cannot evaluate a swapped counter.
     #[must_use]
     pub fn without_lost_as_answered(&self) -> Option<History> {
         self.without(|action, outcome| match (action, outcome) {

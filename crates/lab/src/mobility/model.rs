@@ -158,7 +158,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_model_is_read_from_a_world_and_moves_somebody() {
+    fn each_model_is_read_from_a_world_and_moves_a_client() {
         for text in ALL {
             let mobility = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             mobility.check().unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_stays_where_it_was_put() {
+    fn a_static_client_stays_where_it_was_put() {
         let here = Point::new(37.75, -122.4);
         let put = parse("model = \"still\"\nat = { lat = 37.75, lon = -122.4 }").unwrap();
         let track = put.track("1", &CITY, 900.0, &mut Random::new(1)).unwrap();

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn hues_become_the_colours_that_css_says() {
+    fn hues_become_the_colours_of_css() {
         assert_eq!(hsl(0, (100, 50)), Rgb(255, 0, 0));
         assert_eq!(hsl(120, (100, 25)), Rgb(0, 128, 0));
         assert_eq!(hsl(240, (50, 75)), Rgb(159, 159, 223));

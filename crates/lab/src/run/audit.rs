@@ -15,9 +15,9 @@ const AUDIT_KEYS_MAX: usize = 2_000;
 impl Run<'_> {
     /// Reads each key that was written once more.
     pub(super) fn audit(&mut self) {
-        let Some(crowd) = &mut self.crowd else { return };
-        let globals: BTreeSet<KeyspaceId> = crowd.global_keyspaces().collect();
-        let written = std::mem::take(&mut crowd.written);
+        let Some(clients) = &mut self.clients else { return };
+        let globals: BTreeSet<KeyspaceId> = clients.global_keyspaces().collect();
+        let written = std::mem::take(&mut clients.written);
         let lives: Vec<u64> = self.lab.sites.iter().map(|group| group.life).collect();
         let inside = self.sites_inside();
         let Some(first) = inside.first().copied() else { return };

@@ -90,7 +90,7 @@ impl Run<'_> {
         if let Some(why) = self.lab.failure.take() {
             return Err(why);
         }
-        if agreed { Ok(()) } else { Err("the sites did not come to know each other".to_owned()) }
+        if agreed { Ok(()) } else { Err("the sites did not find each other in time".to_owned()) }
     }
 
     /// Until every slot is where it belongs: no site gives any away, and none is left at the first.

@@ -91,7 +91,7 @@ impl Run<'_> {
         let keys = global_keys(history, &self.world.keyspaces);
         for promoted in self.lab.promotions() {
             let ids = std::iter::once(&promoted.failover.lost).chain(&promoted.failover.without);
-            let heard = ids.map(|id| self.lab.heard_by(promoted, *id));
+            let heard = ids.map(|id| self.lab.received_by(promoted, *id));
             let until_us = heard.max().unwrap_or_default().as_micros() as u64;
             let mut spans: BTreeMap<u64, Vec<String>> = BTreeMap::new();
             for (slot, keys) in &keys {

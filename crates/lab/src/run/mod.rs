@@ -31,12 +31,12 @@ pub use protocol::bugs::Bug;
 use protocol::bugs::Planted;
 
 use self::form::PATIENCE;
-use crate::clients::{self, Crowd, Ids, Trail, arithmetic::Compared, gateways::Gateways};
+use crate::clients::{self, Clients, Ids, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
 use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
 use crate::measure::Measure;
-use crate::simulation::presence::{self, Presence};
+use crate::simulation::site_lifecycle::{self, SiteLifecycle};
 use crate::simulation::{Settings, Simulation, Stepped};
 use crate::verdict::{self, Judged, Verdict};
 use crate::world::World;
@@ -77,7 +77,7 @@ pub struct Options {
     pub trace: bool,
     /// A bug to be found.
     pub bug: Option<Bug>,
-    /// Requests about global keys go over gateways, as EdgeKV's do, instead of straight to the site
+    /// Requests about global keys go over gateways, as EdgeKV's do, instead of directly to the site
     /// that holds them.
     pub gateways: Option<Gateways>,
 }
@@ -204,7 +204,7 @@ struct Run<'w> {
     seed: u64,
     duration: Duration,
     lab: Lab,
-    crowd: Option<Crowd<'w>>,
+    clients: Option<Clients<'w>>,
     plan: Vec<Fault>,
     done: Vec<bool>,
     history: History,
@@ -233,7 +233,7 @@ impl<'w> Run<'w> {
         };
         let settings = Settings {
             sync: ms(world.node.sync_ms),
-            chore: ms(world.node.snapshot_ms),
+            background: ms(world.node.snapshot_ms),
             state_persist_permille: world.node.state_persist_permille,
             log_bytes_before_snapshot: world.node.log_bytes_before_snapshot,
             log_entries_kept: world.node.log_entries_kept,
@@ -256,7 +256,7 @@ impl<'w> Run<'w> {
             seed,
             duration: options.duration.unwrap_or(world.duration),
             lab,
-            crowd: None,
+            clients: None,
             done: vec![false; plan.len()],
             plan,
             history: History::default(),
@@ -288,12 +288,12 @@ impl<'w> Run<'w> {
             Ok(ids) => ids,
             Err(why) => return self.fail(why),
         };
-        let mut crowd = Crowd::new(self.world, self.seed, self.duration, ids);
+        let mut clients = Clients::new(self.world, self.seed, self.duration, ids);
         if let Some(gateways) = self.options.gateways {
-            crowd.go_over(gateways, self.holder_of_each_slot());
+            clients.go_over(gateways, self.holder_of_each_slot());
         }
-        crowd.begin(&mut self.lab);
-        self.crowd = Some(crowd);
+        clients.begin(&mut self.lab);
+        self.clients = Some(clients);
         for fault in &self.plan {
             let asked = self.options.only.as_ref().is_none_or(|only| only.contains(&fault.number));
             if asked && fault.at < self.duration {
@@ -302,7 +302,7 @@ impl<'w> Run<'w> {
         }
         self.lab.call_after(TEND, Call::Tend);
         let before = self.lab.across_bytes;
-        self.pass_unless(self.duration, |crowd| crowd.is_done());
+        self.pass_unless(self.duration, |clients| clients.is_done());
         self.across_bytes = self.lab.across_bytes - before;
         if !self.plan.is_empty() {
             apply::end_all(&mut self.lab);
@@ -333,7 +333,7 @@ impl<'w> Run<'w> {
     /// The sites that are there, and not on their way.
     fn sites_inside(&self) -> Vec<usize> {
         let sites = 0..self.lab.sites.len();
-        sites.filter(|site| self.lab.sites[*site].presence == Presence::Inside).collect()
+        sites.filter(|site| self.lab.sites[*site].lifecycle == SiteLifecycle::Inside).collect()
     }
 
     fn now_us(&self) -> u64 {
@@ -348,14 +348,14 @@ impl<'w> Run<'w> {
     }
 
     /// Lets a span of time pass, or less if something holds before.
-    fn pass_unless(&mut self, span: Duration, holds: impl Fn(&Crowd<'_>) -> bool) {
+    fn pass_unless(&mut self, span: Duration, holds: impl Fn(&Clients<'_>) -> bool) {
         let until = self.lab.now() + span;
-        while let Some(crowd) = self.crowd.as_mut().filter(|crowd| !holds(crowd)) {
+        while let Some(clients) = self.clients.as_mut().filter(|clients| !holds(clients)) {
             let stepped = self.lab.step(until);
             match stepped {
                 Stepped::Nothing => break,
                 Stepped::Something => {}
-                Stepped::Call(Call::Client(due)) => crowd.take(&mut self.lab, due),
+                Stepped::Call(Call::Client(due)) => clients.take(&mut self.lab, due),
                 Stepped::Call(Call::Fault(number)) => self.begin_fault(number),
                 Stepped::Call(Call::GoOn(number, began)) => {
                     let since = self.lab.now() - began;
@@ -376,8 +376,8 @@ impl<'w> Run<'w> {
                 }
             }
             let has_answers = !self.lab.answered.is_empty() || !self.lab.lost.is_empty();
-            if has_answers && let Some(crowd) = &mut self.crowd {
-                crowd.take_answers(&mut self.lab);
+            if has_answers && let Some(clients) = &mut self.clients {
+                clients.take_answers(&mut self.lab);
             }
             if !self.lab.led.is_empty() {
                 self.note_leaders();
@@ -438,17 +438,17 @@ impl<'w> Run<'w> {
     // ---- rest ------------------------------------------------------------------------------------
 
     fn finish_clients(&mut self) {
-        if let Some(crowd) = &mut self.crowd {
-            crowd.stop();
+        if let Some(clients) = &mut self.clients {
+            clients.stop();
         }
         let until = self.lab.now() + 2 * clients::OPERATION_MAX;
-        while self.crowd.as_ref().is_some_and(|crowd| !crowd.is_idle())
+        while self.clients.as_ref().is_some_and(|clients| !clients.is_idle())
             && self.lab.now() < until
             && self.lab.failure.is_none()
         {
             self.pass(TEND);
         }
-        if self.crowd.as_ref().is_some_and(|crowd| !crowd.is_idle()) {
+        if self.clients.as_ref().is_some_and(|clients| !clients.is_idle()) {
             self.failed();
             self.fail("a client was left without an answer past its deadline".to_owned());
         }
@@ -461,11 +461,11 @@ impl<'w> Run<'w> {
             && self.lab.now() < until
             && self.lab.failure.is_none()
         {
-            self.pass(presence::STEP);
+            self.pass(site_lifecycle::STEP);
         }
         if let Some(site) = on_their_way(&self.lab).filter(|_| !self.failed()) {
-            let (label, presence) = (self.lab.label(site), self.lab.sites[site].presence);
-            self.fail(format!("{label} does not come to an end of {presence:?} after all faults"));
+            let (label, lifecycle) = (self.lab.label(site), self.lab.sites[site].lifecycle);
+            self.fail(format!("{label} does not come to an end of {lifecycle:?} after all faults"));
         }
         for site in self.sites_inside() {
             let until = self.lab.now() + PATIENCE;
@@ -509,15 +509,15 @@ impl<'w> Run<'w> {
 
     fn finish(mut self) -> Ran {
         self.failed();
-        let mut crowd = self
-            .crowd
+        let mut clients = self
+            .clients
             .take()
-            .unwrap_or_else(|| Crowd::new(self.world, self.seed, self.duration, Ids::default()));
+            .unwrap_or_else(|| Clients::new(self.world, self.seed, self.duration, Ids::default()));
         let mut history = std::mem::take(&mut self.history);
         let audited = history.operations.split_off(
             history.operations.iter().take_while(|one| one.client.starts_with("loader-")).count(),
         );
-        history.operations.append(&mut crowd.history.operations);
+        history.operations.append(&mut clients.history.operations);
         history.operations.extend(audited);
         self.declare_lost(&mut history);
         let mut promises = vec![Promise::Linearizable, Promise::OneOwner];
@@ -548,10 +548,10 @@ impl<'w> Run<'w> {
             Some(_) => Vec::new(),
             None => verdict::judge_patiently(&history),
         };
-        crowd.measure.advance(self.duration);
+        clients.measure.advance(self.duration);
         // Faults are bands in a report; what is marked is their end.
         for mark in history.marks.iter().filter(|mark| mark.kind != MarkKind::Fault) {
-            crowd.measure.mark(crowd.since_begin(mark.at_us), mark.text.clone());
+            clients.measure.mark(clients.since_begin(mark.at_us), mark.text.clone());
         }
         Ran {
             seed: self.seed,
@@ -566,11 +566,11 @@ impl<'w> Run<'w> {
                 across_bytes: self.across_bytes,
             },
             faults: self.plan.into_iter().zip(self.done).collect(),
-            compared: crowd.arithmetic.compare(self.world),
-            by_site: crowd.arithmetic.by_site(self.world),
-            answered_by_site: std::mem::take(&mut crowd.answered_by_site),
-            trails: crowd.trails(),
-            measure: crowd.measure,
+            compared: clients.arithmetic.compare(self.world),
+            by_site: clients.arithmetic.by_site(self.world),
+            answered_by_site: std::mem::take(&mut clients.answered_by_site),
+            trails: clients.trails(),
+            measure: clients.measure,
             history,
             trace: self.lab.trace,
         }

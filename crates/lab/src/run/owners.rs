@@ -83,7 +83,7 @@ impl Run<'_> {
         self.lab.promotions().iter().any(|one| {
             let decided = Epoch::of_failover(one.failover.decided);
             let is_between = epoch < decided && decided <= later;
-            is_between && one.fences(site) && !one.heard.contains_key(&site)
+            is_between && one.fences(site) && !one.received.contains_key(&site)
         })
     }
 

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_parted_loses_what_was_on_its_way_and_both_ends_hear_of_it() {
+    fn a_partition_loses_messages_in_flight_and_both_ends_are_notified() {
         let mut sites = sites(1);
         sites.say(A1, B, [1]);
         sites.say(A2, C, [2]);

@@ -17,29 +17,29 @@
 //! | `connections` | what passes between two nodes, in order, until it breaks |
 //! | [`network`] | links between the nodes of a site |
 //! | `between` | links between sites |
-//! | [`presence`] | sites that come and go |
+//! | [`site_lifecycle`] | sites that come and go |
 //! | [`node`] | a disk, clocks, and a process that comes and goes |
 //! | [`promoted`] | failovers that any node has learned of |
-//! | `lives` | what is done to nodes and links from outside |
+//! | `lifecycle` | what is done to nodes and links from outside |
 //! | `shell` | the outputs of a core, performed |
 //! | `text` | messages, requests and answers as one reads them in a trace |
 //!
-//! Left out: the time that computing takes. A core answers in no time; only links, disks and chores
+//! Left out: the time that computing takes. A core answers in no time; only links, disks and background tasks
 //! take any. Throughput is measured with real processes, not here.
 
 mod between;
 mod chain;
 mod clock;
 mod connections;
-mod lives;
+mod lifecycle;
 pub mod network;
 pub mod node;
 pub mod orders;
-pub mod presence;
 pub mod promoted;
 mod proxy_reads;
 mod queue;
 mod shell;
+pub mod site_lifecycle;
 mod text;
 
 use crate::link::Link;
@@ -48,13 +48,13 @@ use between::Between;
 use model::{Answer, Epoch, Failure, NodeId, Request, SiteId, Slot, SlotEpochs, Time};
 use network::Network;
 pub use node::{Belongs, Down, Node};
-use presence::{Course, Errand, Presence};
 use promoted::Promoted;
 use protocol::Core;
 use protocol::bugs::Planted;
 use protocol::global::ring::invariant;
 use protocol::site::{Input, Standing, Status, Ticket};
 use queue::Queue;
+use site_lifecycle::{AdminTask, SiteLifecycle, SitePlan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::state::Read;
@@ -75,7 +75,7 @@ enum Event<C> {
     DeliverAcross { from: NodeIndex, to: NodeIndex, connection: u64, message: Box<Message> },
     AcrossLost { node: NodeIndex, life: u64, other: NodeIndex },
     Disk { node: NodeIndex, life: u64 },
-    Chore { node: NodeIndex, life: u64 },
+    BackgroundTask { node: NodeIndex, life: u64 },
     Ask { node: NodeIndex, life: u64 },
     Start { node: NodeIndex, life: u64 },
     Asked { node: NodeIndex, life: u64, ticket: Ticket, request: Box<Request> },
@@ -92,7 +92,7 @@ impl<C> Event<C> {
             | Event::DeliverAcross { to: node, .. }
             | Event::AcrossLost { node, .. }
             | Event::Disk { node, .. }
-            | Event::Chore { node, .. }
+            | Event::BackgroundTask { node, .. }
             | Event::Ask { node, .. }
             | Event::Asked { node, .. }
             | Event::Wake { node } => Some(*node),
@@ -152,8 +152,8 @@ pub struct Held {
 pub struct Settings {
     /// How long an fsync takes, between two bounds.
     pub sync: (Duration, Duration),
-    /// How long a chore (a snapshot written, loaded) takes.
-    pub chore: (Duration, Duration),
+    /// How long a background task (a snapshot written, loaded) takes.
+    pub background: (Duration, Duration),
     /// Of a thousand commits, after how many the state's engine makes itself durable.
     pub state_persist_permille: u64,
     /// A snapshot is made after so many bytes of log …
@@ -177,7 +177,7 @@ impl Default for Settings {
         let ms = Duration::from_millis;
         Settings {
             sync: (ms(2), ms(2)),
-            chore: (ms(5), ms(5)),
+            background: (ms(5), ms(5)),
             state_persist_permille: 0,
             log_bytes_before_snapshot: 1 << 30,
             log_entries_kept: 10_000,
@@ -210,13 +210,13 @@ pub struct Group {
     /// Which life of it this is, from 1: one that has left comes back as a new site.
     pub life: u64,
     /// Where it stands in its deployment.
-    pub presence: Presence,
+    pub lifecycle: SiteLifecycle,
     /// Clients do not reach it, and it does not reach them: for users of this module that have
     /// clients.
     pub clients_cut: bool,
     /// How much it should hold, relative to others: 100 is one share.
     pub capacity_percent: u32,
-    course: Course,
+    plan: SitePlan,
 }
 
 /// Sites in virtual time. `C` is what the user's calls carry.
@@ -260,7 +260,7 @@ pub struct Simulation<C = ()> {
     seed: u64,
     random: Random,
     between: Between,
-    errands: BTreeMap<Ticket, Errand>,
+    admin_tasks: BTreeMap<Ticket, AdminTask>,
     /// Operators' orders that are not answered.
     orders: BTreeMap<Ticket, orders::Asked>,
     queue: Queue<Event<C>>,
@@ -295,7 +295,7 @@ impl<C> Simulation<C> {
             seed,
             random: Random::stream(seed, "simulation", 0),
             between: Between::new(seed),
-            errands: BTreeMap::new(),
+            admin_tasks: BTreeMap::new(),
             orders: BTreeMap::new(),
             queue: Queue::new(),
             last_ticket: 0,
@@ -320,10 +320,10 @@ impl<C> Simulation<C> {
             has_left: false,
             network: Network::new(link),
             life: 1,
-            presence: Presence::Inside,
+            lifecycle: SiteLifecycle::Inside,
             clients_cut: false,
             capacity_percent: 100,
-            course: Course::default(),
+            plan: SitePlan::default(),
         };
         self.sites.push(group);
         self.sites.len() - 1
@@ -331,7 +331,7 @@ impl<C> Simulation<C> {
 
     /// A site that has not come yet: see [`Simulation::enter`]. Called before it has nodes.
     pub fn keep_outside(&mut self, site: usize) {
-        (self.sites[site].presence, self.sites[site].life) = (Presence::Outside, 0);
+        (self.sites[site].lifecycle, self.sites[site].life) = (SiteLifecycle::Outside, 0);
     }
 
     /// Adds a node to a site; its first one begins the site, the others ask to be taken in.
@@ -615,7 +615,7 @@ impl<C> Simulation<C> {
             Event::Deliver { from, to, connection, message } => {
                 self.deliver(from, to, connection, *message);
             }
-            Event::LinkLost { node, life, other } if self.lives(node, life) => {
+            Event::LinkLost { node, life, other } if self.is_current_life(node, life) => {
                 self.input(node, Input::LinkLost(NodeId(other)));
             }
             Event::DeliverAcross { from, to, connection, message }
@@ -623,14 +623,16 @@ impl<C> Simulation<C> {
             {
                 self.deliver_across(from, to, *message);
             }
-            Event::AcrossLost { node, life, other } if self.lives(node, life) => {
+            Event::AcrossLost { node, life, other } if self.is_current_life(node, life) => {
                 self.across_lost(node, other);
             }
-            Event::Disk { node, life } if self.lives(node, life) => self.disk_done(node),
-            Event::Chore { node, life } if self.lives(node, life) => self.chore_done(node),
-            Event::Ask { node, life } if self.lives(node, life) => self.ask_to_join(node),
-            Event::Start { node, life } if self.lives(node, life) => self.start(node),
-            Event::Asked { node, life, ticket, request } if self.lives(node, life) => {
+            Event::Disk { node, life } if self.is_current_life(node, life) => self.disk_done(node),
+            Event::BackgroundTask { node, life } if self.is_current_life(node, life) => {
+                self.background_done(node)
+            }
+            Event::Ask { node, life } if self.is_current_life(node, life) => self.ask_to_join(node),
+            Event::Start { node, life } if self.is_current_life(node, life) => self.start(node),
+            Event::Asked { node, life, ticket, request } if self.is_current_life(node, life) => {
                 self.take(node, ticket, *request);
             }
             Event::Wake { node } => self.wake(node),
@@ -638,7 +640,7 @@ impl<C> Simulation<C> {
         }
     }
 
-    fn lives(&self, node: NodeIndex, life: u64) -> bool {
+    fn is_current_life(&self, node: NodeIndex, life: u64) -> bool {
         self.nodes[node].life == life
     }
 
@@ -665,7 +667,7 @@ impl<C> Simulation<C> {
         if let Some(process) = &mut self.nodes[node].process {
             process.site.timeout(now);
         }
-        self.turn_from_silent(node);
+        self.time_out_proxy_reads(node);
         self.perform_all(node);
     }
 

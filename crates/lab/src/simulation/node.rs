@@ -53,7 +53,7 @@ pub(super) enum DiskJob {
 }
 
 /// A piece of long work.
-pub(super) enum Chore {
+pub(super) enum BackgroundTask {
     Write { head: SnapshotHead, view: MemoryView },
     Finish { index: u64 },
     Load { head: SnapshotHead },
@@ -69,8 +69,8 @@ pub(super) struct Process {
     pub(super) syncing: Option<u64>,
     pub(super) disk_busy: bool,
     pub(super) disk_full: bool,
-    pub(super) chores: VecDeque<Chore>,
-    pub(super) chore_busy: bool,
+    pub(super) background: VecDeque<BackgroundTask>,
+    pub(super) background_busy: bool,
     /// Which reads need not ask the core.
     pub(super) gate: ReadGate,
     /// Reads that passed the core by on their way to other sites.
@@ -231,8 +231,8 @@ impl Node {
             syncing: None,
             disk_busy: false,
             disk_full: false,
-            chores: VecDeque::new(),
-            chore_busy: false,
+            background: VecDeque::new(),
+            background_busy: false,
             gate: ReadGate::Closed,
             proxy_reads,
             tickets: BTreeSet::new(),

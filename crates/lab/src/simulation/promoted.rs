@@ -2,7 +2,7 @@
 //! of the registry, before the lab looks.
 
 use super::Simulation;
-use super::presence::Presence;
+use super::site_lifecycle::SiteLifecycle;
 use model::{BackupChoice, Ballot, DecidedFailover, Registry, SiteId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct Promoted {
     /// The last version of the registry that was seen in which the lost site is not back.
     pub version: Ballot,
     /// When a node of each site first had a version that is as new as the decision.
-    pub heard: BTreeMap<SiteId, Duration>,
+    pub received: BTreeMap<SiteId, Duration>,
 }
 
 impl Promoted {
@@ -40,13 +40,13 @@ impl<C> Simulation<C> {
                     at: self.now,
                     failover: failover.clone(),
                     version: registry.version,
-                    heard: BTreeMap::new(),
+                    received: BTreeMap::new(),
                 }),
             }
         }
         for one in &mut self.promoted {
             if registry.version >= one.failover.decided {
-                one.heard.entry(own).or_insert(self.now);
+                one.received.entry(own).or_insert(self.now);
             }
         }
         match registry.backups.choice(own) {
@@ -61,15 +61,16 @@ impl<C> Simulation<C> {
     /// The nodes of a site are stopped for good: it serves nothing that others have taken.
     pub(super) fn note_stopped(&mut self, id: SiteId) {
         for one in &mut self.promoted {
-            one.heard.entry(id).or_insert(self.now);
+            one.received.entry(id).or_insert(self.now);
         }
     }
 
-    /// When a site learned of a decision, or could serve nothing any more; if neither, now.
-    pub fn heard_by(&self, promoted: &Promoted, id: SiteId) -> Duration {
-        let runs = |site: &super::Group| site.id == Some(id) && site.presence != Presence::Outside;
+    /// When a site received a decision, or stopped serving; if neither, now.
+    pub fn received_by(&self, promoted: &Promoted, id: SiteId) -> Duration {
+        let runs =
+            |site: &super::Group| site.id == Some(id) && site.lifecycle != SiteLifecycle::Outside;
         let otherwise = if self.sites.iter().any(runs) { self.now } else { promoted.at };
-        promoted.heard.get(&id).copied().unwrap_or(otherwise)
+        promoted.received.get(&id).copied().unwrap_or(otherwise)
     }
 
     /// Whether a site had an operator's order to have no backup, at that time or later.

@@ -1,5 +1,5 @@
-//! What passes the cores by, as fronts and links do it on their own threads: reads answered by the gate,
-//! and proxy reads. The counterpart of `server::links::proxy_reads`.
+//! Reads that bypass the cores, as on the threads of fronts and links: reads answered by the gate, and
+//! proxy reads at other sites. The counterpart of `server::links::proxy_reads`.
 
 use super::node::Process;
 use super::{NodeIndex, Simulation};
@@ -25,7 +25,7 @@ impl Process {
 }
 
 impl<C> Simulation<C> {
-    /// Sends a read to another site past the core, if it may; gives back what is for the core.
+    /// Sends a proxy read to another site, if it may; gives back what is for the core.
     pub(super) fn send_proxy_read(
         &mut self,
         node: NodeIndex,
@@ -42,12 +42,12 @@ impl<C> Simulation<C> {
         let asked = (now, process.gate);
         let sent = process.proxy_reads.take(asked, &mut requests, &catalog, |a, b| a == b);
         for ((site, other), requests) in sent {
-            self.say_to(node, site, other, AcrossSay::Forward(Forward { requests }).into());
+            self.send_to(node, site, other, AcrossSay::Forward(Forward { requests }).into());
         }
         requests.pop().map(|(_, request)| request)
     }
 
-    /// How many reads a node's process has sent past its core that were answered so, and that came back.
+    /// How many proxy reads of a node's process were answered, and how many came back to the core.
     #[must_use]
     pub fn proxy_reads(&self, node: NodeIndex) -> (u64, u64) {
         let process = self.nodes[node].process.as_ref();
@@ -55,7 +55,13 @@ impl<C> Simulation<C> {
     }
 
     /// Sends a message to a node of another site, if there is one.
-    pub(super) fn say_to(&mut self, node: NodeIndex, site: SiteId, other: NodeId, message: Across) {
+    pub(super) fn send_to(
+        &mut self,
+        node: NodeIndex,
+        site: SiteId,
+        other: NodeId,
+        message: Across,
+    ) {
         let group = self.sites.iter().find(|group| group.id == Some(site));
         let place = (other.0 as usize).wrapping_sub(1);
         if let Some(to) = group.and_then(|group| group.nodes.get(place)).copied() {
@@ -63,8 +69,8 @@ impl<C> Simulation<C> {
         }
     }
 
-    /// Takes a message from a node of another site: what the core does not need is handled here.
-    pub(super) fn hear_across(
+    /// Processes a message from a node of another site; returns what is left for the core.
+    pub(super) fn receive_inter_site(
         &mut self,
         node: NodeIndex,
         (site, other): (SiteId, NodeId),
@@ -85,16 +91,16 @@ impl<C> Simulation<C> {
                 let leader = if process.gate.leads() { own.0 } else { 0 };
                 if !answers.is_empty() {
                     let answered = AnsweredAcross { answers, leader };
-                    self.say_to(node, site, other, AcrossSay::Answered(answered).into());
+                    self.send_to(node, site, other, AcrossSay::Answered(answered).into());
                 }
                 let is_left = !requests.is_empty();
                 is_left.then(|| AcrossSay::Forward(Forward { requests }).into())
             }
             Some(AcrossSay::Answered(mut answered)) => {
                 let mut came = Vec::new();
-                let reads = &mut process.proxy_reads;
-                let is_left = reads.answered(now.monotonic, other, &mut answered, &mut came);
-                self.settle_straight(node, came);
+                let proxy_reads = &mut process.proxy_reads;
+                let is_left = proxy_reads.answered(now.monotonic, other, &mut answered, &mut came);
+                self.settle_proxy_reads(node, came);
                 is_left.then(|| AcrossSay::Answered(answered).into())
             }
             _ => Some(message),
@@ -102,24 +108,24 @@ impl<C> Simulation<C> {
     }
 
     /// The connection to a node of another site broke.
-    pub(super) fn lost_straight(&mut self, node: NodeIndex, place: (SiteId, NodeId)) {
+    pub(super) fn proxy_reads_lost(&mut self, node: NodeIndex, place: (SiteId, NodeId)) {
         let (now, mut came) = (self.time(node).monotonic, Vec::new());
         if let Some(process) = &mut self.nodes[node].process {
             process.proxy_reads.lost(now, place, &mut came);
         }
-        self.settle_straight(node, came);
+        self.settle_proxy_reads(node, came);
     }
 
-    /// Gives back to the core what was sent to a node that does not answer.
-    pub(super) fn turn_from_silent(&mut self, node: NodeIndex) {
+    /// Gives proxy reads at nodes that do not answer back to the core.
+    pub(super) fn time_out_proxy_reads(&mut self, node: NodeIndex) {
         let (now, mut came) = (self.time(node).monotonic, Vec::new());
         if let Some(process) = &mut self.nodes[node].process {
             process.proxy_reads.turn_from_silent(now, &mut came);
         }
-        self.settle_straight(node, came);
+        self.settle_proxy_reads(node, came);
     }
 
-    fn settle_straight(&mut self, node: NodeIndex, came: Vec<Came>) {
+    fn settle_proxy_reads(&mut self, node: NodeIndex, came: Vec<Came>) {
         for one in came {
             match one {
                 Came::Answer(ticket, outcome) => self.answer(node, ticket, outcome),

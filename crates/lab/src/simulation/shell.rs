@@ -1,7 +1,7 @@
 //! The outputs of a core, performed: messages sent, logs made durable, snapshots written, clients
 //! answered. The counterpart of `server`'s threads.
 
-use super::node::{Chore, DiskJob, Process};
+use super::node::{BackgroundTask, DiskJob, Process};
 use super::{ASK_AGAIN, Answered, Down, Event, Held, Led, NodeIndex, Simulation, text};
 use crate::link::Link;
 use model::{Answer, Failure, NodeId};
@@ -104,7 +104,7 @@ impl<C> Simulation<C> {
                 }
             }
             Output::SendAcross { site, node: other, message } => {
-                self.say_to(node, site, other, *message);
+                self.send_to(node, site, other, *message);
             }
             Output::Deployment { own, registry, has_left } => {
                 let site = self.nodes[node].site;
@@ -141,12 +141,12 @@ impl<C> Simulation<C> {
             }
             Output::WriteSnapshot { head, view } => {
                 self.note_of(node, || format!("writes a snapshot of {}", head.index));
-                self.chore(node, Chore::Write { head, view });
+                self.in_background(node, BackgroundTask::Write { head, view });
             }
             Output::InstallSnapshot { index } => {
                 self.see_gate(node, ReadGate::Closed, "has its state replaced");
                 self.note_of(node, || format!("installs the snapshot of {index}"));
-                self.chore(node, Chore::Finish { index });
+                self.in_background(node, BackgroundTask::Finish { index });
             }
             Output::Fatal(why) if self.is_replaced(node) && self.is_refusal(node, &why) => {
                 self.note_of(node, || format!("stops: {why}"));
@@ -195,7 +195,7 @@ impl<C> Simulation<C> {
             return self.fail(format!("{} answers #{} twice", self.name(node), ticket.0));
         }
         self.judge_order(ticket, &outcome);
-        if let Some(outcome) = self.hear(ticket, outcome) {
+        if let Some(outcome) = self.receive(ticket, outcome) {
             self.answered.push(Answered { ticket, outcome });
         }
     }
@@ -259,7 +259,7 @@ impl<C> Simulation<C> {
         let site = self.sites[self.nodes[from].site].id;
         if let (Some(site), Some(Say::Across(message))) = (site, message.say) {
             let node = NodeId(self.nodes[from].id);
-            if let Some(message) = self.hear_across(to, (site, node), message) {
+            if let Some(message) = self.receive_inter_site(to, (site, node), message) {
                 self.input(to, Input::Across { site, node, message });
             }
         }
@@ -273,7 +273,7 @@ impl<C> Simulation<C> {
         }
         if let Some(site) = self.sites[self.nodes[other].site].id {
             let other = NodeId(self.nodes[other].id);
-            self.lost_straight(node, (site, other));
+            self.proxy_reads_lost(node, (site, other));
             self.input(node, Input::AcrossLost { site, node: other });
         }
     }
@@ -357,39 +357,39 @@ impl<C> Simulation<C> {
 
     // ---- long work -------------------------------------------------------------------------------
 
-    fn chore(&mut self, node: NodeIndex, chore: Chore) {
+    fn in_background(&mut self, node: NodeIndex, task: BackgroundTask) {
         let Some(process) = self.process(node) else { return };
-        process.chores.push_back(chore);
-        if !std::mem::replace(&mut process.chore_busy, true) {
-            self.begin_chore(node);
+        process.background.push_back(task);
+        if !std::mem::replace(&mut process.background_busy, true) {
+            self.begin_background(node);
         }
     }
 
-    fn begin_chore(&mut self, node: NodeIndex) {
+    fn begin_background(&mut self, node: NodeIndex) {
         let life = self.nodes[node].life;
-        let delay: Duration = self.random.between(self.settings.chore);
-        self.after(delay, Event::Chore { node, life });
+        let delay: Duration = self.random.between(self.settings.background);
+        self.after(delay, Event::BackgroundTask { node, life });
     }
 
-    pub(super) fn chore_done(&mut self, node: NodeIndex) {
+    pub(super) fn background_done(&mut self, node: NodeIndex) {
         let persist_state = self.random.chance(self.settings.state_persist_permille);
         let Some(process) = self.process(node) else { return };
-        let Some(chore) = process.chores.pop_front() else { return };
-        let input = match chore {
-            Chore::Write { head, view } => {
+        let Some(task) = process.background.pop_front() else { return };
+        let input = match task {
+            BackgroundTask::Write { head, view } => {
                 let written = process.snapshots.write(&head, &view);
                 Some(Input::SnapshotWritten(
                     written.map(|()| head).map_err(|error| error.to_string()),
                 ))
             }
-            Chore::Finish { index } => match process.snapshots.finish(index) {
+            BackgroundTask::Finish { index } => match process.snapshots.finish(index) {
                 Ok(head) => {
-                    process.chores.push_front(Chore::Load { head });
+                    process.background.push_front(BackgroundTask::Load { head });
                     None
                 }
                 Err(error) => Some(Input::SnapshotInstalled(Err(error.to_string()))),
             },
-            Chore::Load { head } => {
+            BackgroundTask::Load { head } => {
                 let state = process.site.state().clone();
                 let loaded = process.snapshots.load(head.index, &state);
                 if persist_state {
@@ -400,9 +400,9 @@ impl<C> Simulation<C> {
                 ))
             }
         };
-        match process.chores.is_empty() {
-            true => process.chore_busy = false,
-            false => self.begin_chore(node),
+        match process.background.is_empty() {
+            true => process.background_busy = false,
+            false => self.begin_background(node),
         }
         if let Some(input) = input {
             self.input(node, input);

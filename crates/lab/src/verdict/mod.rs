@@ -16,7 +16,7 @@
 //! | [`durable`] | what was acknowledged is there in the end |
 //! | [`live`] | after all faults have ended, what is asked is answered |
 //!
-//! There are three answers. [`Verdict::Holds`]: nothing in this history speaks against it; that is
+//! There are three answers. [`Verdict::Holds`]: nothing in this history contradicts it; that is
 //! not a proof for the store, only for what it was seen to do. [`Verdict::Broken`]: it cannot be
 //! explained, with the few operations that show it. [`Verdict::Undecided`]: it cannot be judged,
 //! because something is missing from the history or because the search for an explanation became
@@ -43,7 +43,7 @@ use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise};
 /// A judge's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing speaks against it.
+    /// Nothing contradicts it.
     Holds {
         /// How many things were looked at: operations, or what the judge's head names.
         examined: u64,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_is_told_with_its_first_operations() {
+    fn a_violation_is_shown_with_its_first_operations() {
         let history = made::history(&"a x 0 1 put 1 ok\n".repeat(20));
         let mut violation = Violation {
             promise: Promise::Durable,
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_when_they_are_told() {
+    fn long_values_are_cut_when_shown() {
         assert_eq!(shown(Some("ä")), "\"ä\"");
         assert_eq!(shown(Some(&"ä".repeat(61))), format!("\"{}…\" (122 bytes)", "ä".repeat(60)));
     }

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_copy_says_keeps_all_four() {
+    fn a_single_copy_keeps_all_four() {
         for (seed, mix) in
             (0..).zip([made::REGISTER, made::DELETES, made::CAS].iter().cycle().take(60))
         {

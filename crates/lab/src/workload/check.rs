@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Deed, Step, check_keys, check_value_bytes,
+    Operation, Step, check_keys, check_value_bytes,
     choice::{Choice, Chooser},
     weighted,
 };
@@ -100,17 +100,17 @@ impl Running {
 
     pub(super) fn next(&mut self, random: &mut Random) -> Step {
         let Check { value_bytes, put, delete, compare_and_set, add, .. } = self.spec;
-        let deed = match weighted(self.spec.weights(), random) {
-            0 => Deed::Get,
-            1 => Deed::Put { value_bytes },
-            2 => Deed::Delete,
-            3 => Deed::CompareAndSet { value_bytes },
-            _ => Deed::Add { delta: 1 + random.below(9) as i64 },
+        let operation = match weighted(self.spec.weights(), random) {
+            0 => Operation::Get,
+            1 => Operation::Put { value_bytes },
+            2 => Operation::Delete,
+            3 => Operation::CompareAndSet { value_bytes },
+            _ => Operation::Add { delta: 1 + random.below(9) as i64 },
         };
         let writes = put + delete + compare_and_set;
-        let counter = match deed {
-            Deed::Get if writes + add > 0 => weighted([writes, add], random) == 1,
-            Deed::Add { .. } => true,
+        let counter = match operation {
+            Operation::Get if writes + add > 0 => weighted([writes, add], random) == 1,
+            Operation::Add { .. } => true,
             _ => false,
         };
         let key = if counter {
@@ -118,7 +118,7 @@ impl Running {
         } else {
             format!("v{}", self.values.next(random))
         };
-        Step { key, deed }
+        Step { key, operation }
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     };
 
     #[test]
-    fn deeds_come_by_their_weights() {
+    fn operations_come_by_their_weights() {
         let usual =
             [("get", 0.4), ("put", 0.3), ("delete", 0.05), ("compare-and-set", 0.15), ("add", 0.1)];
         assert_mix(&steps(&spec("kind = \"check\""), &HERE, 1), &usual);
@@ -148,12 +148,12 @@ mod tests {
         let mut keys: BTreeMap<bool, BTreeSet<String>> = BTreeMap::new();
         let (mut gets, mut of_numbers) = (0, 0);
         for step in steps(&spec("kind = \"check\"\nkeys = 3\ncounters = 4"), &HERE, 1) {
-            match step.deed {
-                Deed::Get => {
+            match step.operation {
+                Operation::Get => {
                     gets += 1;
                     of_numbers += usize::from(step.key.starts_with('n'));
                 }
-                Deed::Add { delta } => {
+                Operation::Add { delta } => {
                     assert!((1..=9).contains(&delta));
                     keys.entry(true).or_default().insert(step.key);
                 }

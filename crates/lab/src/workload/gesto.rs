@@ -9,7 +9,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Deed, Step, check_keys, check_value_bytes, weighted};
+use super::{Operation, Step, check_keys, check_value_bytes, weighted};
 use crate::random::Random;
 
 /// One of Gesto's workloads.
@@ -59,12 +59,12 @@ impl Gesto {
             Mix::Steady => [90, 10, 0],
             Mix::Moving => [70, 10, 20],
         };
-        let deed = match weighted(percent, random) {
-            0 => Deed::Get,
-            1 => Deed::Put { value_bytes: self.value_bytes },
-            _ => return Step { key: String::new(), deed: Deed::Move },
+        let operation = match weighted(percent, random) {
+            0 => Operation::Get,
+            1 => Operation::Put { value_bytes: self.value_bytes },
+            _ => return Step { key: String::new(), operation: Operation::Move },
         };
-        Step { key: key(random.below(self.keys)), deed }
+        Step { key: key(random.below(self.keys)), operation }
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
         let moving = steps(&spec("kind = \"gesto\"\nmix = \"moving\""), &HERE, 1);
         assert_mix(&moving, &[("get", 0.7), ("put", 0.1), ("move", 0.2)]);
         for step in &moving {
-            assert_eq!(step.key.is_empty(), step.deed == Deed::Move);
+            assert_eq!(step.key.is_empty(), step.operation == Operation::Move);
         }
     }
 

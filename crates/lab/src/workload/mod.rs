@@ -60,15 +60,15 @@ pub struct Place {
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The key, without its scope. A [`Deed::Move`] has none: it is empty.
+    /// The key, without its scope. A [`Operation::Move`] has none: it is empty.
     pub key: String,
     /// What to do with it.
-    pub deed: Deed,
+    pub operation: Operation,
 }
 
 /// What to do with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum Operation {
     /// Read it.
     Get,
     /// Write it.
@@ -245,28 +245,28 @@ mod tests {
         assert!((share - expected).abs() <= 5.0 * error, "{what}: {share} for {expected}");
     }
 
-    /// The deeds of some steps by their names, counted.
-    pub(super) fn deeds(steps: &[Step]) -> BTreeMap<&'static str, usize> {
+    /// The operations of some steps by their names, counted.
+    pub(super) fn operations(steps: &[Step]) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for step in steps {
-            let name = match step.deed {
-                Deed::Get => "get",
-                Deed::Put { .. } => "put",
-                Deed::Delete => "delete",
-                Deed::Add { .. } => "add",
-                Deed::CompareAndSet { .. } => "compare-and-set",
-                Deed::ReadModifyWrite { .. } => "read-modify-write",
-                Deed::Scan { .. } => "scan",
-                Deed::Move => "move",
+            let name = match step.operation {
+                Operation::Get => "get",
+                Operation::Put { .. } => "put",
+                Operation::Delete => "delete",
+                Operation::Add { .. } => "add",
+                Operation::CompareAndSet { .. } => "compare-and-set",
+                Operation::ReadModifyWrite { .. } => "read-modify-write",
+                Operation::Scan { .. } => "scan",
+                Operation::Move => "move",
             };
             *counts.entry(name).or_default() += 1;
         }
         counts
     }
 
-    /// Deeds come in these shares and no others.
+    /// Operations come in these shares and no others.
     pub(super) fn assert_mix(steps: &[Step], expected: &[(&str, f64)]) {
-        let counts = deeds(steps);
+        let counts = operations(steps);
         for (name, share) in expected {
             assert_share(counts.get(name).copied().unwrap_or(0), steps.len(), *share, name);
         }

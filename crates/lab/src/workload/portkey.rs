@@ -24,7 +24,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Deed, Place, Step, weighted};
+use super::{Operation, Place, Step, weighted};
 use crate::random::Random;
 
 /// Size of a value, in bytes.
@@ -147,12 +147,12 @@ impl Portkey {
         let (remainder, modulus) = class.share(place);
         let id = remainder + modulus * random.below(class.keys() / modulus);
         let reads = self.reads_percent();
-        let deed = if weighted([reads, 100 - reads], random) == 0 {
-            Deed::Get
+        let operation = if weighted([reads, 100 - reads], random) == 0 {
+            Operation::Get
         } else {
-            Deed::Put { value_bytes: VALUE_BYTES }
+            Operation::Put { value_bytes: VALUE_BYTES }
         };
-        Step { key: class.key(id), deed }
+        Step { key: class.key(id), operation }
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
             assert_mix(&run(rest, &HERE), &[("get", reads), ("put", 1.0 - reads)]);
         }
         let updates = run("variant = \"e\"\nafter = \"traces\"", &HERE);
-        assert!(updates.iter().all(|step| step.deed == Deed::Put { value_bytes: 1_024 }));
+        assert!(updates.iter().all(|step| step.operation == Operation::Put { value_bytes: 1_024 }));
     }
 
     #[test]

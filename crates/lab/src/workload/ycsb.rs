@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Deed, Step, check_keys, check_value_bytes,
+    Operation, Step, check_keys, check_value_bytes,
     choice::{Choice, Chooser},
     weighted,
 };
@@ -113,11 +113,11 @@ impl Running {
             Variant::C => 100,
         };
         let common = weighted([common_percent, 100 - common_percent], random) == 0;
-        let deed = match (self.spec.variant, common) {
-            (Variant::E, true) => Deed::Scan { count: 1 + random.below(SCAN_MAX) as usize },
-            (_, true) => Deed::Get,
-            (Variant::F, false) => Deed::ReadModifyWrite { value_bytes },
-            (_, false) => Deed::Put { value_bytes },
+        let operation = match (self.spec.variant, common) {
+            (Variant::E, true) => Operation::Scan { count: 1 + random.below(SCAN_MAX) as usize },
+            (_, true) => Operation::Get,
+            (Variant::F, false) => Operation::ReadModifyWrite { value_bytes },
+            (_, false) => Operation::Put { value_bytes },
         };
         let insert = !common && matches!(self.spec.variant, Variant::D | Variant::E);
         let record = if insert {
@@ -127,7 +127,7 @@ impl Running {
         } else {
             self.chooser.next(random)
         };
-        Step { key: key(record), deed }
+        Step { key: key(record), operation }
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
             let steps = run(&format!("variant = \"{variant}\"\nrecords = 100"));
             let mut next = 100;
             for step in &steps {
-                if matches!(step.deed, Deed::Put { value_bytes: 1_000 }) {
+                if matches!(step.operation, Operation::Put { value_bytes: 1_000 }) {
                     assert_eq!(record(step), next);
                     next += 1;
                 } else {
@@ -185,7 +185,7 @@ mod tests {
     fn d_reads_what_was_inserted_last() {
         let (mut newest, mut fresh, mut reads) = (99, 0, 0);
         for step in run("variant = \"d\"\nrecords = 100") {
-            if step.deed == Deed::Get {
+            if step.operation == Operation::Get {
                 reads += 1;
                 fresh += usize::from(newest - record(&step) < 10);
             } else {
@@ -199,8 +199,8 @@ mod tests {
     fn e_scans_one_to_a_hundred_keys_evenly() {
         let counts: Vec<usize> = run("variant = \"e\"")
             .iter()
-            .filter_map(|step| match step.deed {
-                Deed::Scan { count } => Some(count),
+            .filter_map(|step| match step.operation {
+                Operation::Scan { count } => Some(count),
                 _ => None,
             })
             .collect();

@@ -405,7 +405,10 @@ fn check_demo(demo: &Demo, sites: &[Site]) -> Result<(), Wrong> {
         return Err(Wrong::at("leaves", "demo: another site than the one that joins"));
     }
     if leaves.is_some() && sites.len() - usize::from(joins.is_some()) < 2 {
-        return Err(Wrong::at("leaves", "demo: who leaves needs another site to hand over to"));
+        return Err(Wrong::at(
+            "leaves",
+            "demo: a site that leaves needs another site to hand over to",
+        ));
     }
     Ok(())
 }

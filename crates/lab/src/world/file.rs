@@ -319,7 +319,7 @@ pub enum Attach {
         /// Its name.
         site: String,
     },
-    /// Clients are dealt out to all sites in turn.
+    /// Clients are distributed to all sites in turn.
     Spread,
 }
 

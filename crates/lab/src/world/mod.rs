@@ -137,7 +137,7 @@ pub struct Clients {
     /// How they move; `None`: not at all.
     pub mobility: Option<Mobility>,
     /// The tracks of a recorded trace, where they follow one: client `n` follows the `n`th, and
-    /// they are dealt out again when there are more clients.
+    /// they are used again when there are more clients.
     pub tracks: Vec<Track>,
     /// Which site a client uses.
     pub attach: Attach,
@@ -515,7 +515,7 @@ site = \"a\"
     }
 
     #[test]
-    fn the_schema_knows_every_part_of_a_world_and_says_what_it_is() {
+    fn the_schema_has_and_describes_every_part_of_a_world() {
         let schema: serde_json::Value = serde_json::from_str(&schema()).unwrap();
         let properties = schema["properties"].as_object().unwrap();
         for part in ["site", "links", "clients", "faults", "fault", "keyspace", "demo"] {

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_say_a_delay_gives_it() {
+    fn each_form_of_a_delay_is_read() {
         let uniform = |from_ms, to_ms| Latency::Uniform { from_ms, to_ms };
         assert_eq!(latency("uniform_ms = [5, 10]", 0.0, (0, 0)), uniform(5.0, 10.0));
         let normal = Latency::Normal { mean_ms: 5.0, deviation_ms: 2.0 };

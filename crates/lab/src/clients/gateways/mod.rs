@@ -29,7 +29,7 @@ use model::{Answer, Failure, Slot};
 
 use self::chord::Chord;
 use super::asking::{Doing, answer_bytes};
-use super::{Crowd, Due, Lab, What};
+use super::{Clients, Due, Lab, What};
 use crate::link::{Link, Pipe};
 use crate::random::Random;
 use crate::run::Call;
@@ -127,7 +127,7 @@ impl Ways {
     }
 }
 
-impl Crowd<'_> {
+impl Clients<'_> {
     /// A request is at the beginning of a leg, or where it was to go.
     pub(super) fn travel(&mut self, lab: &mut Lab, client: usize, attempt: u32, leg: usize) {
         if !self.is_waited_for(client, attempt) {

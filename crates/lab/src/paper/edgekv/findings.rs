@@ -386,10 +386,10 @@ mod tests {
     use super::super::Point;
     use super::*;
 
-    /// Every point gets what `tell` returns.
-    fn results(figure: Figure, tell: impl Fn(&Point) -> (f64, f64)) -> Results {
+    /// Every point gets what `measure` returns.
+    fn results(figure: Figure, measure: impl Fn(&Point) -> (f64, f64)) -> Results {
         let measured = |point: Point| {
-            let (write_ms, writes_s) = tell(&point);
+            let (write_ms, writes_s) = measure(&point);
             (point, Measured { write_ms, writes_s, ..Measured::default() })
         };
         figure.points(Size::Paper).map(measured).collect()
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_the_ratios_that_they_say() {
+    fn findings_are_the_ratios_in_their_text() {
         let five = Figure::new(5).unwrap();
         let found = results(five, |point| {
             (by_setting(point) * if point.global_percent == 0 { 0.5 } else { 1.0 }, 0.0)
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn without_results_there_is_nothing_to_say() {
+    fn without_results_there_are_no_findings() {
         for figure in Figure::all() {
             for finding in of(figure, &Results::new(), Size::Paper) {
                 assert_eq!(finding.came_out, CameOut::Untested, "{figure:?}: {finding:?}");

@@ -115,6 +115,6 @@ mod tests {
             assert!(one.chord.pointers <= 2.0 * logarithm + 2.0, "{one:?}");
         }
         assert!(hops.windows(2).all(|pair| pair[0].chord.mean < pair[1].chord.mean));
-        assert_eq!(hops[0].ours.mean, 0.0, "three sites know each other");
+        assert_eq!(hops[0].ours.mean, 0.0, "three sites have each other on the ring");
     }
 }

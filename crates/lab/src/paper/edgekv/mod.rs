@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | edge | near | over gateways: [`crate::clients::gateways`] |
 //! | cloud | 50 ms to the store, next to nothing inside it | over gateways |
-//! | ours | as in edge | straight from a client's node to the node that leads the holder |
+//! | ours | as in edge | directly from a client's node to the leader of the owner |
 //! | cached | as in edge | the same, with copies of remote keys that the holder is asked about |
 //! | stale | as in edge | the same; reads of global keys may be stale and are answered from copies of at most a second |
 //!
@@ -36,8 +36,8 @@
 //! that ours wins nothing by a shorter wire.
 //!
 //! *What the paper leaves open*, and what was chosen: which nodes clients ask (a machine's threads are
-//! dealt out to the nodes of its group); how many clients figures 11 and 12 mean (at each group);
-//! request rates of figure 13 (200 to 1,000 a second and machine); its "zipfian", said to have a hot
+//! distributed to the nodes of its group); how many clients figures 11 and 12 mean (at each group);
+//! request rates of figure 13 (200 to 1,000 a second and machine); its "zipfian", described with a hot
 //! set of 20 % (YCSB's zipfian with θ = 0.99); and which group holds a key (a third of the slots each,
 //! more or less, by consistent hashing).
 //!

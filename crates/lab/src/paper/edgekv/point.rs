@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_points_world_is_what_the_paper_says() {
+    fn a_points_world_is_that_of_the_paper() {
         let point = Point::usual(Setting::Edge, Size::Paper);
         let world = point.world();
         let nodes: Vec<usize> = world.sites.iter().map(|site| site.nodes).collect();

@@ -110,7 +110,7 @@ fn versions_do_not_contradict_causes() {
 }
 
 #[test]
-fn unanswered_writes_cause_only_those_who_read_them() {
+fn unanswered_writes_cause_only_operations_that_read_them() {
     holds("a x 0 1 put 1 unknown\n a y 2 3 put 2 ok\n b y 4 5 get 2\n b x 6 7 get none");
     holds(
         "a x 0 1 put 1 unknown\n a y 2 3 put 2 ok\n b y 4 5 get 2\n b x 6 7 get none\n b x 8 9 get 1",
@@ -137,7 +137,7 @@ fn nothing_may_be_what_a_delete_left() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_not_decided() {
+fn what_cannot_be_distinguished_is_not_decided() {
     undecided("a x 0 1 put 1 ok\n b x 2 3 put 1 ok", "key \"x\" got one value twice");
     undecided("a x 0 1 add 1 = 1\n b x 2 3 get 1", "key \"x\" was added to");
     undecided("a x 0 3 put 1 ok\n a x 2 5 put 2 ok", "no session");
@@ -192,7 +192,7 @@ fn patterns(history: &History) -> bool {
 }
 
 #[test]
-fn a_judge_that_compares_everything_says_the_same() {
+fn a_judge_that_compares_everything_agrees() {
     let (mut good, mut bad) = (0, 0);
     for seed in 0..20_000 {
         let mut random = Random::stream(seed, "causal", 0);
@@ -241,7 +241,7 @@ fn a_judge_that_compares_everything_says_the_same() {
 }
 
 #[test]
-fn what_one_copy_says_is_causal() {
+fn a_single_copy_is_causal() {
     for (seed, mix) in (0..).zip([made::REGISTER, made::DELETES, made::CAS].iter().cycle().take(60))
     {
         let size = Size { clients: 1 + seed % 12, keys: 1 + seed % 5, operations: 300 };

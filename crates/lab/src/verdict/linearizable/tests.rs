@@ -25,7 +25,7 @@ fn broken(lines: &str) -> Violation {
 }
 
 #[test]
-fn what_one_copy_would_say_holds() {
+fn what_a_single_copy_answers_holds() {
     holds("");
     holds("a x 0 10 get none");
     // A read beside a write sees it or does not.
@@ -47,7 +47,7 @@ fn what_one_copy_would_say_holds() {
 }
 
 #[test]
-fn what_no_copy_would_say_is_broken() {
+fn what_no_single_copy_answers_is_broken() {
     // A stale read.
     broken("a x 0 1 put 1 ok\n a x 2 3 put 2 ok\n b x 4 5 get 1");
     // Back and forth between two values.
@@ -78,7 +78,7 @@ fn what_no_copy_would_say_is_broken() {
 }
 
 #[test]
-fn what_nobody_knows_may_have_happened_at_any_time_or_never() {
+fn unknown_outcomes_may_take_effect_at_any_time_or_never() {
     holds("a x 0 5 put 1 unknown\n b x 6 7 get none\n b x 8 9 get 1");
     holds("a x 0 - put 1 unknown\n b x 6 7 get none");
     broken("a x 0 5 put 1 unknown\n b x 6 7 get 1\n b x 8 9 get none");
@@ -104,7 +104,7 @@ fn stale_reads_are_left_out() {
 }
 
 #[test]
-fn a_violation_is_told_by_the_few_operations_that_show_it() {
+fn a_violation_is_shown_by_few_operations() {
     let violation = broken(
         "a x 0 1 put 1 ok\n a x 2 3 get 1\n a x 4 5 put 2 ok\n c y 4 5 get none\n b x 6 7 get 1\n a x 8 9 put 3 ok\n b x 10 11 get 2",
     );
@@ -238,7 +238,7 @@ fn any_small(random: &mut Random) -> History {
 }
 
 #[test]
-fn a_judge_that_tries_everything_says_the_same() {
+fn a_judge_that_tries_everything_agrees() {
     let (mut good, mut bad) = (0, 0);
     for seed in 0..30_000 {
         let history = any_small(&mut Random::stream(seed, "small", 0));
@@ -258,7 +258,7 @@ fn a_judge_that_tries_everything_says_the_same() {
 const MIXES: [Mix; 5] = [made::REGISTER, made::DELETES, made::CAS, made::COUNTER, made::ALL];
 
 #[test]
-fn what_a_right_store_says_holds() {
+fn what_a_correct_store_answers_holds() {
     for (seed, mix) in (0..).zip(MIXES.iter().cycle().take(100)) {
         let size = Size { clients: 1 + seed % 12, keys: 1 + seed % 3, operations: 300 };
         let history = made::linearizable(seed, size, *mix);

@@ -7,7 +7,7 @@
 //! that is a new site of the old name, on empty disks: another incarnation, with another id.
 //!
 //! The user of this module calls [`Simulation::see_to`] every [`STEP`] until it reports that
-//! nothing is left to do. What operators ask goes straight to a node, unless its site is cut off;
+//! nothing is left to do. Requests of operators go directly to a node, unless its site is cut off;
 //! now and then the answer is lost on its way back, so that they ask twice.
 
 use super::{NodeIndex, Simulation, node::Down};
@@ -18,16 +18,16 @@ use model::{
 use protocol::site::Ticket;
 use std::time::Duration;
 
-/// How often operators look how far a site has come.
+/// How often operators poll a site.
 pub const STEP: Duration = Duration::from_millis(150);
 /// How long they wait for an answer before they ask again.
-const PATIENCE_MS: u64 = 1_500;
+const TIMEOUT_MS: u64 = 1_500;
 /// Of a thousand answers to operators, so many are lost.
 const LOST_PERMILLE: u64 = 100;
 
-/// Where a site stands.
+/// The state of a site in its deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
+pub enum SiteLifecycle {
     /// No node of it runs: it has not come yet, or has left.
     Outside,
     /// Its nodes run, and it asks to be let in.
@@ -40,15 +40,15 @@ pub enum Presence {
     Left,
 }
 
-/// What an operator has asked and has no answer to.
+/// A request of an operator that has no answer yet.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct AdminTask {
     outcome: Option<Result<Answer, Failure>>,
 }
 
-/// What is going on with a site.
+/// The steps of a site that enters or leaves.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct SitePlan {
     asked: Option<Ticket>,
     let_in: Option<(SiteId, Box<Registry>)>,
     /// Its nodes are stopped then.
@@ -61,19 +61,19 @@ impl<C> Simulation<C> {
     /// Whether clients find a site's nodes, and may attach to it.
     #[must_use]
     pub fn is_open(&self, site: usize) -> bool {
-        matches!(self.sites[site].presence, Presence::Inside | Presence::Leaving)
+        matches!(self.sites[site].lifecycle, SiteLifecycle::Inside | SiteLifecycle::Leaving)
     }
 
     /// Whether nodes of a site run, or are to.
     #[must_use]
     pub fn is_there(&self, site: usize) -> bool {
-        self.sites[site].presence != Presence::Outside
+        self.sites[site].lifecycle != SiteLifecycle::Outside
     }
 
     /// Whether a site is on its way in or out.
     #[must_use]
     pub fn is_on_its_way(&self, site: usize) -> bool {
-        !matches!(self.sites[site].presence, Presence::Inside | Presence::Outside)
+        !matches!(self.sites[site].lifecycle, SiteLifecycle::Inside | SiteLifecycle::Outside)
     }
 
     /// A site's name, and its incarnation if it is not the first.
@@ -108,12 +108,12 @@ impl<C> Simulation<C> {
     /// A site that is outside starts on empty disks and asks to be let in. `false`: it is not outside.
     pub fn enter(&mut self, site: usize) -> bool {
         let group = &mut self.sites[site];
-        if group.presence != Presence::Outside {
+        if group.lifecycle != SiteLifecycle::Outside {
             return false;
         }
-        group.presence = Presence::Entering;
+        group.lifecycle = SiteLifecycle::Entering;
         group.life += 1;
-        (group.id, group.course) = (None, Course::default());
+        (group.id, group.plan) = (None, SitePlan::default());
         let (label, nodes) = (self.label(site), self.sites[site].nodes.clone());
         self.note(|| format!("{label} comes"));
         for node in nodes {
@@ -126,14 +126,15 @@ impl<C> Simulation<C> {
     /// A site is ordered to leave; its nodes run on for so long after it is out. `false`: it is not
     /// inside, or fewer than two others would stay.
     pub fn leave(&mut self, site: usize, runs_on: Duration) -> bool {
-        let stay = |group: &&super::Group| group.presence == Presence::Inside && group.id.is_some();
+        let stay =
+            |group: &&super::Group| group.lifecycle == SiteLifecycle::Inside && group.id.is_some();
         let others = self.sites.iter().filter(stay).count();
         let group = &mut self.sites[site];
-        if group.presence != Presence::Inside || group.id.is_none() || others <= 2 {
+        if group.lifecycle != SiteLifecycle::Inside || group.id.is_none() || others <= 2 {
             return false;
         }
-        group.presence = Presence::Leaving;
-        group.course = Course { runs_on, ..Course::default() };
+        group.lifecycle = SiteLifecycle::Leaving;
+        group.plan = SitePlan { runs_on, ..SitePlan::default() };
         let label = self.label(site);
         self.note(|| format!("{label} is told to leave"));
         true
@@ -141,22 +142,22 @@ impl<C> Simulation<C> {
 
     /// Does the next step of a site's coming or going; whether it is on its way.
     pub fn see_to(&mut self, site: usize) -> bool {
-        let heard = match self.sites[site].course.asked {
-            Some(ticket) => match self.errand_heard(ticket) {
+        let heard = match self.sites[site].plan.asked {
+            Some(ticket) => match self.admin_task_outcome(ticket) {
                 Some(outcome) => {
-                    self.sites[site].course.asked = None;
+                    self.sites[site].plan.asked = None;
                     Some(outcome)
                 }
                 None => return true,
             },
             None => None,
         };
-        match self.sites[site].presence {
-            Presence::Outside | Presence::Inside => return false,
-            Presence::Entering => self.enter_on(site, heard),
-            Presence::Leaving => self.leave_on(site, heard),
-            Presence::Left => {
-                if self.sites[site].course.stop_at <= self.now {
+        match self.sites[site].lifecycle {
+            SiteLifecycle::Outside | SiteLifecycle::Inside => return false,
+            SiteLifecycle::Entering => self.enter_on(site, heard),
+            SiteLifecycle::Leaving => self.leave_on(site, heard),
+            SiteLifecycle::Left => {
+                if self.sites[site].plan.stop_at <= self.now {
                     self.stop_site(site);
                 }
             }
@@ -166,7 +167,7 @@ impl<C> Simulation<C> {
 
     fn enter_on(&mut self, site: usize, heard: Option<Result<Answer, Failure>>) {
         if let Some(Ok(Answer::Registered { site: id, registry })) = heard {
-            self.sites[site].course.let_in = Some((id, registry));
+            self.sites[site].plan.let_in = Some((id, registry));
         }
         let leader = self.leader(site);
         if leader.is_some_and(|leader| self.registry(leader).is_some()) {
@@ -179,11 +180,11 @@ impl<C> Simulation<C> {
             if self.sites[site].nodes.iter().all(serves) {
                 let label = self.label(site);
                 self.note(|| format!("{label} is in"));
-                self.sites[site].presence = Presence::Inside;
+                self.sites[site].lifecycle = SiteLifecycle::Inside;
             }
             return;
         }
-        let asked = match self.sites[site].course.let_in.clone() {
+        let asked = match self.sites[site].plan.let_in.clone() {
             Some((id, registry)) => {
                 let enter = Command::Deployment(DeploymentCommand::Enter { site: id, registry });
                 leader.and_then(|leader| self.ask_aside(leader, Body::Write(enter)))
@@ -196,7 +197,7 @@ impl<C> Simulation<C> {
                 self.ask_another(site, Body::Write(join))
             }
         };
-        self.sites[site].course.asked = asked;
+        self.sites[site].plan.asked = asked;
     }
 
     fn leave_on(&mut self, site: usize, heard: Option<Result<Answer, Failure>>) {
@@ -206,7 +207,7 @@ impl<C> Simulation<C> {
             matches!(refusal, Some(Failure::Refused(Refusal::Registry(RegistryError::LastSite(_)))))
         };
         if heard.is_some_and(|heard| last(&heard)) {
-            self.sites[site].presence = Presence::Inside;
+            self.sites[site].lifecycle = SiteLifecycle::Inside;
             return;
         }
         // Another site's registry counts: the operator asks any node.
@@ -220,14 +221,14 @@ impl<C> Simulation<C> {
         if entries.contains(&None) {
             let label = self.label(site);
             self.note(|| format!("{label} has left"));
-            let stop_at = self.now + self.sites[site].course.runs_on;
-            self.sites[site].presence = Presence::Left;
-            self.sites[site].course.stop_at = stop_at;
+            let stop_at = self.now + self.sites[site].plan.runs_on;
+            self.sites[site].lifecycle = SiteLifecycle::Left;
+            self.sites[site].plan.stop_at = stop_at;
         } else if !entries.contains(&Some(true)) {
             let leave =
                 Command::Deployment(DeploymentCommand::ChangeRegistry(RegistryChange::Leave(id)));
             let asked = self.ask_another(site, Body::Write(leave));
-            self.sites[site].course.asked = asked;
+            self.sites[site].plan.asked = asked;
         }
     }
 
@@ -236,10 +237,10 @@ impl<C> Simulation<C> {
         self.note(|| format!("{label} is stopped"));
         for node in self.sites[site].nodes.clone() {
             self.crash(node, &Down::Killed);
-            // Whatever was to become of its disk: it is not used again.
+            // Its disk is not used again.
             self.nodes[node].retire();
         }
-        self.sites[site].presence = Presence::Outside;
+        self.sites[site].lifecycle = SiteLifecycle::Outside;
         self.sites[site].id.into_iter().for_each(|id| self.note_stopped(id));
     }
 
@@ -261,35 +262,35 @@ impl<C> Simulation<C> {
     }
 
     fn ask_aside(&mut self, node: NodeIndex, body: Body) -> Option<Ticket> {
-        let request = Request { body, deadline_ms: Some(PATIENCE_MS), redirect: false };
+        let request = Request { body, deadline_ms: Some(TIMEOUT_MS), redirect: false };
         let ticket = self.announce(node)?;
-        self.errands.insert(ticket, Errand { outcome: None });
+        self.admin_tasks.insert(ticket, AdminTask { outcome: None });
         self.take_or_wait(node, ticket, request);
         Some(ticket)
     }
 
-    /// What came of an errand; `None`: nothing yet.
-    fn errand_heard(&mut self, ticket: Ticket) -> Option<Result<Answer, Failure>> {
-        let Some(errand) = self.errands.get(&ticket) else {
-            return Some(Err(Failure::Unknown { why: "nobody was asked" }));
+    /// The outcome of an admin task; `None`: nothing yet.
+    fn admin_task_outcome(&mut self, ticket: Ticket) -> Option<Result<Answer, Failure>> {
+        let Some(task) = self.admin_tasks.get(&ticket) else {
+            return Some(Err(Failure::Unknown { why: "no site was asked" }));
         };
-        errand.outcome.as_ref()?;
-        self.errands.remove(&ticket).and_then(|errand| errand.outcome)
+        task.outcome.as_ref()?;
+        self.admin_tasks.remove(&ticket).and_then(|task| task.outcome)
     }
 
     /// Keeps an answer that is an operator's; gives back any other.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         ticket: Ticket,
         outcome: Result<Answer, Failure>,
     ) -> Option<Result<Answer, Failure>> {
-        if !self.errands.contains_key(&ticket) {
+        if !self.admin_tasks.contains_key(&ticket) {
             return Some(outcome);
         }
         let is_lost = self.random.chance(LOST_PERMILLE);
         let lost = Err(Failure::Unknown { why: "the answer was lost" });
         let outcome = Some(if is_lost { lost } else { outcome });
-        self.errands.insert(ticket, Errand { outcome });
+        self.admin_tasks.insert(ticket, AdminTask { outcome });
         None
     }
 }

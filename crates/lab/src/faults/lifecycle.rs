@@ -10,7 +10,7 @@ use super::apply::{Begun, all_vote};
 use crate::random::Random;
 use crate::simulation::{Belongs, Down, NodeIndex, Simulation};
 
-/// How often the second machine asks, and how often it is looked whether a new life is a voter.
+/// How often the second machine asks, and how often the new incarnation is checked for its vote.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// The old disk is thrown away if its successor has not become a voter by then.
 const MEMBER_MAX: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ pub(super) fn put_disk_aside<C>(
     Begun::For(LOOK_AGAIN)
 }
 
-/// Goes on: when the new life votes, the old disk is put in for the span.
+/// Polls: when the new incarnation votes, the old disk is put in for the span.
 pub(super) fn go_on<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,
@@ -65,7 +65,7 @@ fn first_machine<C>(simulation: &Simulation<C>, fault: &Fault) -> Option<NodeInd
 }
 
 /// A second machine is going to ask to be taken in under the id of a node that is well. It waits for a
-/// look: if links of that node have come back just now, its leader has yet to hear from it.
+/// look: if links of that node have come back just now, its leader has not received a message from it yet.
 pub(super) fn wait_to_ask<C>(simulation: &Simulation<C>, fault: &Fault) -> Begun {
     let is_well = first_machine(simulation, fault).is_some();
     if is_well && all_vote(simulation, fault.site) {
@@ -75,10 +75,10 @@ pub(super) fn wait_to_ask<C>(simulation: &Simulation<C>, fault: &Fault) -> Begun
     }
 }
 
-/// Goes on: it sends its request while the first one is well, and must not have taken its
-/// place. The next look comes sooner than the time after which the site takes the first one for
-/// lost.
-pub(super) fn look_who_is_there<C>(
+/// Polls: the second machine sends its request while the first one is well, and must not have taken its
+/// place. The next poll comes before the time after which the site counts the first one as
+/// failed.
+pub(super) fn check_first_machine<C>(
     simulation: &mut Simulation<C>,
     fault: &Fault,
     since: Duration,

@@ -2,7 +2,7 @@
 //! wrong; links break and are mended.
 
 use super::node::Belongs;
-use super::presence::Presence;
+use super::site_lifecycle::SiteLifecycle;
 use super::{ASK_AGAIN, Down, Event, NodeIndex, Simulation};
 use model::{Failure, NodeId};
 use protocol::site::Input;
@@ -18,7 +18,7 @@ impl<C> Simulation<C> {
         if node.doomed && !node.up && !node.lies {
             node.refused.get_or_insert("its disk is to be exchanged".to_owned());
         }
-        let is_there = self.sites[node.site].presence != Presence::Outside;
+        let is_there = self.sites[node.site].lifecycle != SiteLifecycle::Outside;
         if node.up || node.refused.is_some() || node.stays_down || !is_there {
             return;
         }
@@ -84,7 +84,7 @@ impl<C> Simulation<C> {
         self.note_of(index, || format!("crashes ({down:?})"));
         for ticket in lost {
             let unknown = Err(Failure::Unknown { why: "the connection broke" });
-            if self.hear(ticket, unknown).is_some() {
+            if self.receive(ticket, unknown).is_some() {
                 self.lost.push(ticket);
             }
         }
