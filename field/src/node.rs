@@ -39,7 +39,7 @@ pub struct NodeOptions {
     pub join: Option<SocketAddr>,
     /// Arguments added at the end.
     pub more: Vec<String>,
-    /// The admin port speaks TLS, with a certificate that this authority has signed.
+    /// The admin port serves TLS, with a certificate that this authority has signed.
     pub admin_ca: Option<PathBuf>,
 }
 

@@ -84,7 +84,7 @@ fn moved(node: &Node, slots: &str, to: &str) -> (serde_json::Value, Option<i32>)
 }
 
 #[test]
-fn a_move_asks_the_holders_and_says_what_stays() {
+fn a_move_asks_the_owners_and_reports_what_stays() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     // Back and forth, asked at sites that have learned of no move.
@@ -113,7 +113,7 @@ fn a_move_asks_the_holders_and_says_what_stays() {
 }
 
 #[test]
-fn a_site_that_is_cut_off_knows_what_it_knew() {
+fn a_site_that_is_cut_off_keeps_its_map() {
     let folder = tempfile::tempdir().unwrap();
     let [mut a, b, mut c] = deployment::start(folder.path(), ["a", "b", "c"]);
     let mut client = Client::connect(b.options.redis, DEADLINE).unwrap();
@@ -171,7 +171,7 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
         .unwrap();
         client.call(&["SET", key.as_str(), "after"]).unwrap();
     }
-    // The stale owner learns of it, serves nothing of what it had, and takes part again.
+    // The stale owner receives it, serves nothing of what it had, and takes part again.
     c.restart();
     eventually(LIMIT, || match b.cli(&["site", "show", "c", "--json"])? {
         shown if shown.contains("\"lost_to\": null") || shown.contains("\"lost_to\":null") => {
@@ -190,7 +190,7 @@ fn a_site_is_lost_for_good_its_backup_takes_over_and_the_ghost_is_fenced() {
             .unwrap();
         }
     }
-    // Other sites learn of it when they ask for one of its keys.
+    // Other sites receive it when they ask for one of its keys.
     eventually(LIMIT, || match slots(&c)? {
         all if all.iter().any(|(site, slots)| site == "c" && *slots > 0) => Ok(()),
         all => Err(format!("{all:?}")),

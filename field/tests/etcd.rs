@@ -87,7 +87,7 @@ fn nothing_acknowledged_is_lost_whoever_is_killed() {
 }
 
 #[test]
-fn an_owner_that_slept_through_its_lease_says_nothing_more() {
+fn an_owner_that_slept_through_its_lease_sends_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
     let first = on_etcd(folder.path(), "pier", &etcd).start();
@@ -98,7 +98,7 @@ fn an_owner_that_slept_through_its_lease_says_nothing_more() {
         log => Err(log),
     })
     .unwrap();
-    assert!(second.admin("/readyz").is_err(), "a standby serves nobody");
+    assert!(second.admin("/readyz").is_err(), "a standby does not serve");
 
     // What its clients asked while it slept lies in its sockets.
     let (mut reads, mut writes) = (client(&first), client(&first));
@@ -120,7 +120,9 @@ fn an_owner_that_slept_through_its_lease_says_nothing_more() {
                 assert!(honest, "{what}: {said}");
             }
             Err(Error::Unknown(_)) => {}
-            Ok(answer) => panic!("{what} was answered by who is not the owner: {answer:?}"),
+            Ok(answer) => {
+                panic!("{what} was answered by a process that is not the owner: {answer:?}")
+            }
         }
     }
     let found = client(&second).call(&["GET", "key"]).unwrap();

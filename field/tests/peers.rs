@@ -123,7 +123,7 @@ fn stranger(node: &Node) -> String {
 }
 
 #[test]
-fn a_stranger_gets_nothing_of_a_site_that_has_users() {
+fn a_client_without_login_gets_nothing_of_a_site_with_users() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let users = ops();
@@ -262,7 +262,7 @@ fn by_certificate(options: &mut NodeOptions, pem: &Certificates, more: &str) {
 }
 
 #[test]
-fn a_certificate_must_say_that_it_is_a_node_and_of_which_site() {
+fn a_certificate_must_name_the_role_and_site_of_a_node() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path());
     let of_site = authority.issue("node", Some("portolan://node/field"));

@@ -60,7 +60,7 @@ fn silent_connections_on_every_place_keep_no_user_out() {
     let mut user = Client::connect(options.redis, DEADLINE).unwrap();
     user.call(&["AUTH", "ops", "secret"]).unwrap();
     user.call(&["SET", "a", "1"]).unwrap();
-    assert!(before.call(&["GET", "a"]).is_ok(), "who was there stays");
+    assert!(before.call(&["GET", "a"]).is_ok(), "an open connection stays");
     let password = folder.path().join("password");
     std::fs::write(&password, "secret\n").unwrap();
     let password = password.to_str().unwrap();

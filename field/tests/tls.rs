@@ -60,7 +60,7 @@ fn the_command_line_speaks_grpc_over_tls() {
 }
 
 #[test]
-fn the_admin_port_answers_over_tls_and_to_no_stranger() {
+fn the_admin_port_answers_over_tls_to_trusted_clients_only() {
     let folder = tempfile::tempdir().unwrap();
     let Some((mut node, _pem)) = node(folder.path()) else { return };
     let (code, body) = node.admin("/metrics").unwrap();
@@ -75,13 +75,13 @@ fn the_admin_port_answers_over_tls_and_to_no_stranger() {
 }
 
 #[test]
-fn nodes_join_over_mutual_tls_and_a_stranger_does_not() {
+fn nodes_join_over_mutual_tls_and_an_untrusted_one_does_not() {
     if !toolchain::present("curl", "--version") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let pem = certificates(folder.path());
-    // Clients in the clear, so that the site's own client can drive it; only nodes speak TLS.
+    // Clients in the clear, so that the site's own client can drive it; only nodes use TLS.
     let (cert, key, ca) = (pem.cert.display(), pem.key.display(), pem.ca.display());
     let peers = format!("[tls.peer]\ncert = \"{cert}\"\nkey = \"{key}\"\nca = \"{ca}\"\n");
     let site = Site::start(folder.path(), 3, |options| options.configure(&peers));
@@ -95,6 +95,6 @@ fn nodes_join_over_mutual_tls_and_a_stranger_does_not() {
     let mut stranger = options.spawn();
     std::thread::sleep(Duration::from_secs(3));
     let ready = stranger.exited().is_none() && matches!(stranger.admin("/readyz"), Ok((200, _)));
-    assert!(!ready, "a node with a certificate of somebody else's authority has joined");
+    assert!(!ready, "a node with a certificate of another authority has joined");
     site.wait_writable();
 }

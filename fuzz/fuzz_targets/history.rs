@@ -1,4 +1,4 @@
-//! Histories: any text is refused with a sentence that says where, or is a history that is written
+//! Histories: any text is refused with a sentence that names the place, or is a history that is written
 //! and read again as the same.
 #![no_main]
 

@@ -1,5 +1,5 @@
 //! Requests and replies: whatever arrives, in one piece or in two, is read the same way, and never
-//! brings a parser down. The first byte says where the input is cut.
+//! brings a parser down. The first byte is where the input is cut.
 
 #![no_main]
 

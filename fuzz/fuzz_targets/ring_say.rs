@@ -1,4 +1,4 @@
-//! What sites say to each other about their ring: whatever arrives is refused, or leaves the one who hears
+//! The messages of sites about their ring: whatever arrives is refused, or leaves the one who hears
 //! it with pointers that a ring can have.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Chores of the project.
+//! Tasks of the project.
 
 mod bench;
 mod generate;
@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Chores of the project.
+/// Tasks of the project.
 #[derive(Parser)]
-enum Chore {
+enum Task {
     /// Check everything, changing nothing: format, house rules, licences, lints, docs, tests.
     ///
     /// Needs Rust and a C compiler. Where python3, node or go are there, the tests also install Redis
     /// clients of those languages, pinned, into the target folder, and use them; where cargo-deny
-    /// is there, licences and advisories are checked. What is skipped is said.
+    /// is there, licences and advisories are checked. Skipped checks are named.
     Verify(verify::Options),
     /// Correct what can be corrected without thinking: lints with one answer, then the format.
     Fix,
@@ -35,12 +35,12 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    let done = match Chore::parse() {
-        Chore::Verify(options) => verify::verify(&options),
-        Chore::Fix => verify::fix(),
-        Chore::Generate => generate::generate(field::binary::root()),
-        Chore::Bench(Bench::Site(options)) => bench::site(&options),
-        Chore::Bench(Bench::Global(options)) => bench::global::global(&options),
+    let done = match Task::parse() {
+        Task::Verify(options) => verify::verify(&options),
+        Task::Fix => verify::fix(),
+        Task::Generate => generate::generate(field::binary::root()),
+        Task::Bench(Bench::Site(options)) => bench::site(&options),
+        Task::Bench(Bench::Global(options)) => bench::global::global(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,8 +16,8 @@ pub(crate) trait Session {
     /// Starts as many requests as the closed loop allows now, appending them to `out`.
     fn refill(&mut self, now: Instant, workload: &mut Workload, out: &mut Vec<u8>);
 
-    /// Takes the answers in `input`, as far as they are whole, and says how many bytes that was.
-    /// What the protocol itself must say in return (an acknowledgement, say) goes to `out`.
+    /// Takes the answers in `input`, as far as they are whole, and returns how many bytes that was.
+    /// What the protocol itself must answer (for example an acknowledgement) goes to `out`.
     fn receive(
         &mut self,
         now: Instant,

@@ -12,7 +12,7 @@ use crate::workload::{Kind, Request};
 pub(crate) enum Service {
     /// `etcdserverpb.KV`. A `Range` is linearizable unless `serializable` is set.
     Etcd,
-    /// `portolan.v1.Kv`, in the keyspace `default`. A `Get` is linearizable unless it says `STALE`.
+    /// `portolan.v1.Kv`, in the keyspace `default`. A `Get` is linearizable unless it is `STALE`.
     Portolan,
 }
 

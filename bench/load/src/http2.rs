@@ -3,7 +3,7 @@
 //! What makes it small: requests carry the same few headers every time, so the encoder is a list of
 //! what the peer's dynamic table already holds; and answers' headers need not be read at all, because
 //! a unary call answers with exactly one message when it succeeds and with none when it fails.
-//! What a failure says is therefore not known here, only that it is one.
+//! So a failure is known here only as a failure, without its text.
 //!
 //! Flow control is honoured in both directions. It leaves out TLS, priorities, server push, header
 //! continuation on sending, and messages beyond one frame. Sources: RFC 9113 (HTTP/2), RFC 7541
@@ -94,7 +94,7 @@ impl Calls {
         }
     }
 
-    /// Sends what a connection begins with, once. A server may speak first: its settings must not be
+    /// Sends what a connection begins with, once. A server may send first: its settings must not be
     /// answered before this.
     fn greet(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.greeted, true) {
@@ -312,7 +312,7 @@ struct HeaderEncoder {
 }
 
 impl HeaderEncoder {
-    /// The table's size unless the peer says otherwise; we use a few hundred bytes of it.
+    /// The table's size unless the peer sets another; we use a few hundred bytes of it.
     const TABLE_BYTES: u32 = 4096;
     /// The static table has 61 entries; the newest dynamic entry follows them.
     const FIRST_DYNAMIC: usize = 62;

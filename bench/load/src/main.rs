@@ -58,11 +58,11 @@ enum Order {
 /// Puts and gets against a key-value store, in a closed loop.
 #[derive(Clone, Debug, Parser, Serialize)]
 struct Options {
-    /// What to speak.
+    /// The protocol.
     #[arg(long, value_enum)]
     protocol: Protocol,
 
-    /// Servers; connections are dealt to them in turn.
+    /// Servers; connections are distributed to them in turn.
     #[arg(long, value_delimiter = ',', required = true)]
     endpoints: Vec<SocketAddr>,
 

@@ -91,7 +91,7 @@ fn number(out: &mut Vec<u8>, mark: u8, mut value: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The first reply in `input`: its length and what it says; `None` while it is not whole. GET and
+/// The first reply in `input`: its length and its content; `None` while it is incomplete. GET and
 /// SET are answered with a simple string, an error or a bulk string, in RESP2 (no HELLO is sent).
 fn reply(input: &[u8]) -> Result<Option<(usize, Outcome)>, String> {
     let Some(end) = input.iter().position(|&b| b == b'\n') else {

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis_cluster() {
-        // From the specification, and what `CLUSTER KEYSLOT` says.
+        // From the specification, and the answers of `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(crc16(b"foo") % COUNT, 12_182);
     }

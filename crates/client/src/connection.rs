@@ -102,7 +102,7 @@ async fn connect(uri: &Uri) -> Result<TcpStream, NoConnection> {
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let refused = |error: io::Error| {
         NoConnection::Refused(match error.kind() {
-            io::ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
+            io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
             _ => format!("cannot connect: {error}"),
         })
     };
@@ -118,7 +118,7 @@ fn silent() -> NoConnection {
 
 fn mute() -> NoConnection {
     let seconds = CONNECT_DEADLINE.as_secs();
-    NoConnection::Refused(format!("it accepts connections and says nothing for {seconds} s"))
+    NoConnection::Refused(format!("it accepts connections and sends nothing for {seconds} s"))
 }
 
 /// The bytes that the server has sent before the first request.

@@ -79,7 +79,7 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, set).await.map(drop)
     }
 
-    /// Has a site's backup take over from it for good, or (without `accept_loss`) tells what would be
+    /// Has a site's backup take over from it for good, or (without `accept_loss`) returns what would be
     /// lost by that.
     pub async fn promote_backup(
         &self,

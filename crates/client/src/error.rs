@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_failure_that_says_so_is_harmless() {
+    fn only_a_failure_marked_so_is_harmless() {
         assert!(matches!(judge(&Reason::NoLeader.status("")), Verdict::Again(_)));
         assert!(matches!(judge(&Reason::UnknownOutcome.status("")), Verdict::Perhaps(_)));
         assert!(matches!(judge(&Status::unavailable("reset")), Verdict::Perhaps(_)));

@@ -213,7 +213,7 @@ fn client(nodes: &[&Node], options: Options) -> Client {
 
 /// Sends a server's greeting (SETTINGS, which may be empty) and reads up to the head of an HTTP/2
 /// request: behind the preface, the first frame of that type.
-fn hear_a_request(caller: &mut std::net::TcpStream) -> std::io::Result<()> {
+fn receive_a_request(caller: &mut std::net::TcpStream) -> std::io::Result<()> {
     const HEADERS: u8 = 1;
     caller.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])?;
     caller.read_exact(&mut [0; 24])?;
@@ -315,7 +315,7 @@ async fn a_port_that_is_no_node_is_given_up_at_once_if_there_is_no_other() {
 }
 
 #[tokio::test]
-async fn who_waits_can_see_what_for() {
+async fn a_waiting_call_shows_what_it_waits_for() {
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = nobody.local_addr().unwrap().to_string();
@@ -330,7 +330,7 @@ async fn who_waits_can_see_what_for() {
         }
     };
     assert_eq!(trying.node, address);
-    assert_eq!(trying.failed, format!("{address}: nobody listens there"));
+    assert_eq!(trying.failed, format!("{address}: nothing listens there"));
     asked.abort();
     assert!(asked.await.is_err());
     assert!(client.trying().is_none(), "the call is over");
@@ -417,7 +417,7 @@ async fn what_may_have_been_done_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_doubt_ends_when_the_site_says_what_it_did() {
+async fn an_unknown_outcome_is_resolved_by_a_repetition() {
     for doubt in [Step::LoseAnswer, Step::Refuse(Reason::UnknownOutcome)] {
         let done = Done::default();
         let node = Node::start(&done, &[doubt, Step::Do]).await;
@@ -481,7 +481,7 @@ async fn a_recovery_is_asked_for_again_and_is_unknown_without_an_answer() {
     std::thread::spawn(move || {
         // A node that closes every connection after a request.
         while let Ok((mut caller, _)) = listener.accept() {
-            hear_a_request(&mut caller).unwrap();
+            receive_a_request(&mut caller).unwrap();
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
@@ -492,7 +492,7 @@ async fn a_recovery_is_asked_for_again_and_is_unknown_without_an_answer() {
 }
 
 #[tokio::test]
-async fn every_write_has_its_own_id_and_says_what_may_be_forgotten() {
+async fn every_write_has_its_own_id_and_acknowledges_earlier_ones() {
     let node = Node::start(&Done::default(), &[Step::Do]).await;
     let (one, other) = (client(&[&node], patient()), client(&[&node], patient()));
     one.keyspace("").put("a", "1").await.unwrap();

@@ -5,11 +5,11 @@
 //! [`server::Handle`], and encodes the answers.
 
 pub mod admin;
-mod doors;
 pub mod grpc;
+mod listener;
 mod login;
-mod seats;
+mod permits;
 
-pub use doors::OpenError;
+pub use listener::OpenError;
 
 pub mod redis;

@@ -1,6 +1,6 @@
 //! Identifies callers by HTTP's Basic scheme (RFC 7617), as gRPC metadata and on the admin port.
 
-use crate::seats::Seat;
+use crate::permits::Permit;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use server::Handle;
@@ -28,27 +28,27 @@ pub(crate) enum NotLetIn {
     Busy,
 }
 
-/// The user of this `authorization` header, on the connection with this seat.
+/// The user of this `authorization` header, on the connection with this permit.
 pub(crate) async fn caller(
     handle: &Handle,
-    seat: &Seat,
+    permit: &Permit,
     header: Option<&[u8]>,
 ) -> Result<Arc<User>, NotLetIn> {
     if let Some(anonymous) = handle.users().anonymous() {
-        seat.known();
+        permit.admit();
         return Ok(anonymous);
     }
-    let logs_in = seat.logs_in();
+    let logs_in = permit.logs_in();
     let (name, password) = credentials(header.ok_or(NotLetIn::Nameless)?)?;
-    let user = handle.login(seat.attempt(), name, password.into_bytes()).await;
+    let user = handle.login(permit.attempt(), name, password.into_bytes()).await;
     match user {
         Ok(user) => {
-            seat.known();
+            permit.admit();
             drop(logs_in);
             Ok(user)
         }
         Err(LoginError::Denied(_)) => {
-            seat.was_wrong();
+            permit.was_wrong();
             Err(NotLetIn::Denied)
         }
         Err(LoginError::Busy) => Err(NotLetIn::Busy),

@@ -183,7 +183,7 @@ fn a_scan_goes_over_pages() {
 }
 
 #[test]
-fn a_watch_tells_every_change_and_goes_on_from_a_revision() {
+fn a_watch_sends_every_change_and_resumes_from_a_revision() {
     let site = site(|_| {}, None);
     run(async {
         let keys = client(&site).keyspace("");
@@ -303,7 +303,7 @@ fn users_do_what_they_have_the_right_to() {
         let write = reader.keyspace("").put("a", "2").await;
         assert!(matches!(write, Err(Error::Denied(_))), "{write:?}");
         let hidden = reader.keyspace("absent").get("a").await;
-        assert!(matches!(hidden, Err(Error::Denied(_))), "not told that it is absent: {hidden:?}");
+        assert!(matches!(hidden, Err(Error::Denied(_))), "absence is not revealed: {hidden:?}");
         let admin = reader.cluster().status().await;
         assert!(matches!(admin, Err(Error::Denied(_))), "{admin:?}");
     });
@@ -315,7 +315,7 @@ fn users_do_what_they_have_the_right_to() {
 }
 
 #[test]
-fn the_admin_port_tells_how_the_node_is() {
+fn the_admin_port_reports_the_state_of_the_node() {
     let site = site(|_| {}, None);
     run(async {
         client(&site).keyspace("").put("a", "1").await.unwrap();
@@ -340,7 +340,7 @@ fn the_admin_port_tells_how_the_node_is() {
 }
 
 #[test]
-fn tls_is_spoken_with_clients_that_know_the_authority() {
+fn tls_serves_clients_that_trust_the_authority() {
     let certificates = certificates();
     let site = site(|_| {}, Some(certificates.port.clone()));
 
@@ -361,7 +361,7 @@ fn tls_is_spoken_with_clients_that_know_the_authority() {
 }
 
 #[test]
-fn silent_strangers_keep_nobody_out_and_guesses_hold_nobody_up() {
+fn silent_connections_and_password_guesses_delay_no_user() {
     let root = UserConfig {
         name: "root".into(),
         password_hash: hash_password(b"secret", [1; 16]).unwrap(),
@@ -407,7 +407,7 @@ fn silent_strangers_keep_nobody_out_and_guesses_hold_nobody_up() {
             assert!(right, "{error:?}");
         }
         let _more = flood(site.grpc.address(), 100);
-        assert_eq!(ready(&known).await, Ok(()), "who is known keeps its connection");
+        assert_eq!(ready(&known).await, Ok(()), "a logged-in client keeps its connection");
     });
     let ops = "authorization: Basic cm9vdDpzZWNyZXQ=\r\n";
     let (code, metrics) = http(&site, "/metrics", ops);

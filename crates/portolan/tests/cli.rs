@@ -459,7 +459,7 @@ fn a_site_that_is_not_there_is_unavailable() {
     let nobody = socket.local_addr().unwrap().to_string();
     for words in [&["get", "a"][..], &["put", "a", "1"], &["status"], &["watch"]] {
         let words = [words, &["--server", &nobody, "--deadline", "1s"]].concat();
-        let says = ["nothing was done", &nobody, "nobody listens there", "--server"];
+        let says = ["nothing was done", &nobody, "nothing listens there", "--server"];
         assert_says(&run(&words).err(UNAVAILABLE), &says);
     }
 }

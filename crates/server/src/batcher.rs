@@ -89,19 +89,19 @@ impl Batcher {
     }
 
     /// Sends requests to the site and hands answers out, until the batcher is dropped. Runs on the
-    /// front's thread. `proxy` takes out the requests that go to other sites without the site's
+    /// front's thread. `proxy_reads` takes out the requests that go to other sites without the site's
     /// thread.
     pub(crate) async fn run(
         self: Arc<Batcher>,
         site: mpsc::Sender<Event>,
-        proxy: impl Fn(&mut Vec<(Ticket, Request)>) + Send,
+        proxy_reads: impl Fn(&mut Vec<(Ticket, Request)>) + Send,
     ) {
         let mut answers = Vec::new();
         loop {
             self.work.notified().await;
             let mut requests = std::mem::take(&mut *lock(&self.outbox));
             if !requests.is_empty() {
-                proxy(&mut requests);
+                proxy_reads(&mut requests);
             }
             if !requests.is_empty()
                 && let Err(unsent) = site.send(Event::Requests(requests))

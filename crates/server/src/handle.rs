@@ -75,7 +75,7 @@ impl Handle {
     }
 
     /// The same for another site, with the failover under which the slot is served here.
-    pub(crate) fn answer_across(
+    pub(crate) fn answer_inter_site(
         &self,
         keyspace: KeyspaceId,
         query: &Query,
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn who_passed_the_gate_before_it_closed_can_tell() {
+    fn a_read_that_passed_the_gate_before_it_closed_can_detect_it() {
         let gate = Gate::new();
         gate.set(ReadGate::Stale);
         let closings = gate.closings();

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn data_without_an_identity_is_nobody_s() {
+    fn data_without_an_identity_is_refused() {
         for part in ["log", "snapshots", "state"] {
             let data = tempfile::tempdir().unwrap();
             fs::create_dir(data.path().join(part)).unwrap();

@@ -192,7 +192,7 @@ impl SiteLoop {
             Output::CutLog(start) => drop(self.disk.send(DiskJob::Cut(start))),
             Output::Send { to, message } => self.links.send(to, &message),
             Output::SendAcross { site, node, message } => {
-                self.links.send_across(site, node, *message);
+                self.links.send_inter_site(site, node, *message);
             }
             Output::Deployment { own, registry, has_left } => {
                 // A site that is not listed and has not left is about to join.

@@ -253,15 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_one_authority_believe_each_other_and_nobody_else() {
+    fn nodes_trust_certificates_of_one_authority_alone() {
         let (ours, theirs) = (Office::new(), Office::new());
         let a = PeerTls::load(&ours.issue("a")).unwrap();
         let b = PeerTls::load(&ours.issue("b")).unwrap();
-        let stranger = PeerTls::load(&theirs.issue("s")).unwrap();
+        let other = PeerTls::load(&theirs.issue("s")).unwrap();
         handshake(a.connect.clone(), b.accept.clone()).unwrap();
         handshake(b.connect, a.accept.clone()).unwrap();
-        handshake(a.connect, stranger.accept).unwrap_err();
-        handshake(stranger.connect, a.accept).unwrap_err();
+        handshake(a.connect, other.accept).unwrap_err();
+        handshake(other.connect, a.accept).unwrap_err();
     }
 
     #[test]

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn without_users_everybody_may_do_everything() {
+    fn without_users_all_is_allowed() {
         let users = Users::new(&[], [1; 32]);
         let nobody = users.anonymous().unwrap();
         assert!(nobody.may("any", Right::Write) && nobody.may_everywhere(Right::Admin));

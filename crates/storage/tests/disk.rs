@@ -81,7 +81,7 @@ fn left(survival: &Survival) -> Vec<u8> {
 }
 
 #[test]
-fn a_crash_leaves_what_it_is_told_to() {
+fn a_crash_leaves_what_the_test_chooses() {
     let all = [&b"bbbbaaaa"[..], &[b'c'; 1024]].concat();
     assert_eq!(left(&Survival::Everything), all);
     assert_eq!(left(&Survival::Nothing), b"aaaaaaaa");

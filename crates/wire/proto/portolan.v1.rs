@@ -1192,9 +1192,9 @@ pub struct Remote {
     #[prost(uint64, tag = "1")]
     pub waiting: u64,
     #[prost(uint64, tag = "2")]
-    pub straight: u64,
+    pub direct: u64,
     #[prost(uint64, tag = "3")]
-    pub astray: u64,
+    pub redirected: u64,
     #[prost(uint64, tag = "4")]
     pub lookups: u64,
     #[prost(uint64, tag = "5")]

@@ -55,7 +55,7 @@ impl From<RegistryVersion> for Ballot {
 /// The content of a message between sites.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum AcrossSay {
-    /// Requests about what the receiver's site holds, as far as the sender knows.
+    /// Requests about what the receiver's site owns, by the sender's map.
     #[prost(message, tag = "1")]
     Forward(Forward),
     /// What became of such requests.
@@ -67,7 +67,7 @@ pub enum AcrossSay {
     /// The ring.
     #[prost(bytes = "bytes", tag = "4")]
     Ring(Bytes),
-    /// Are you there? Or: yes.
+    /// A ping, or its answer.
     #[prost(message, tag = "10")]
     Alive(Alive),
     /// How far the mirror of the sender's site is, to the site that keeps it.
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_compares_no_maps_hears_nothing() {
+    fn a_version_without_map_comparison_receives_none() {
         let step = Some(MapStep::Compare(7));
         let map = AcrossSay::Map(MapSay { step, ..MapSay::default() });
         let version = Some(RegistryVersion { round: 3, site: 1, ..Default::default() });
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_know_of_no_copies_are_understood_and_understand() {
+    fn versions_without_copies_are_compatible_both_ways() {
         let known = Some(Validator { epoch: 3, version: 300, failover: None });
         let request = ForwardedRequest { id: 7, request: "r".into(), join: None, known };
         let bytes = request.encode_to_vec();

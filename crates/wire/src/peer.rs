@@ -13,11 +13,11 @@ use crate::across::{Across, MapSay, Validator};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use model::limits;
 
-/// The version of this protocol that this build speaks. 2: a link begins with a proof
-/// ([`crate::proof`]); a node that asks for none sends 1, and so speaks with versions without
+/// The version of this protocol of this build. 2: a link begins with a proof
+/// ([`crate::proof`]); a node that asks for none sends 1, and so is compatible with versions without
 /// proofs.
 pub const PROTOCOL: u32 = 2;
-/// What a node sends that asks for no proof.
+/// The version that a node without required proofs sends.
 pub const PROTOCOL_WITHOUT_PROOF: u32 = 1;
 /// The oldest version it still understands.
 pub const PROTOCOL_OLDEST: u32 = 1;
@@ -33,7 +33,7 @@ pub const RULES_OLDEST: u32 = 2;
 /// The first message of either side.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hello {
-    /// The protocol that the receiver must speak, of those that the sender does.
+    /// The protocol that the sender requires, of those that it supports.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// The site's name: nodes of different sites do not talk raft.

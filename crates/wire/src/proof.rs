@@ -1,4 +1,4 @@
-//! How two nodes prove to each other that they belong together, before anything else is said.
+//! How two nodes prove to each other that they belong together, before any other message.
 //!
 //! Each [`Hello`](crate::peer::Hello) carries a challenge. If either side asks for a proof, the node
 //! that connected sends a [`Proof`], and the other answers with its own or with a [`Refused`] and
@@ -24,7 +24,7 @@ pub struct Handshake {
 /// What a frame of the handshake is.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Step {
-    /// The sender knows a secret.
+    /// The sender has a secret.
     #[prost(message, tag = "140")]
     Proof(Proof),
     /// The sender does not go on with the receiver.
@@ -32,7 +32,7 @@ pub enum Step {
     Refused(Refused),
 }
 
-/// That the sender knows a secret.
+/// A proof that the sender has a secret.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Proof {
     /// A MAC of the handshake under each of the sender's secrets; none if it has no secret. At most

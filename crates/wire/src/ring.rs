@@ -8,12 +8,12 @@
 /// One message between two sites.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RingSay {
-    /// What it says; `None` when a newer version says something unknown here.
+    /// The content; `None`: that of a newer version, unknown here.
     #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6")]
     pub say: Option<Say>,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Say {
     /// Asks a virtual node for its pointers.
@@ -22,7 +22,7 @@ pub enum Say {
     /// Answers [`Say::Neighbours`].
     #[prost(message, tag = "2")]
     Pointers(Pointers),
-    /// Tells a virtual node who thinks to be before it.
+    /// Claims to be the predecessor of a virtual node.
     #[prost(message, tag = "3")]
     Notify(Notify),
     /// Asks for one step of a lookup.
@@ -31,7 +31,7 @@ pub enum Say {
     /// Answers [`Say::Find`].
     #[prost(message, tag = "5")]
     Found(Found),
-    /// Tells the neighbours that the site has left.
+    /// Reports to the neighbours that the site has left.
     #[prost(message, tag = "6")]
     Leave(Leave),
 }
@@ -48,12 +48,12 @@ pub struct Member {
     /// Where it is.
     #[prost(fixed64, tag = "1")]
     pub point: u64,
-    /// Whose it is.
+    /// Its site.
     #[prost(uint32, tag = "2")]
     pub site: u32,
 }
 
-/// Asks a virtual node for its pointers; that it answers shows that it lives.
+/// Asks a virtual node for its pointers; an answer shows that it is up.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Neighbours {
     /// The answer repeats it.
@@ -80,21 +80,21 @@ pub struct Pointers {
     /// they may be from before a long absence.
     #[prost(bool, tag = "4")]
     pub settled: bool,
-    /// Who is before it, if it knows.
+    /// Its predecessor, if it has one.
     #[prost(message, optional, tag = "5")]
     pub predecessor: Option<Member>,
-    /// Who is after it, in the order of the ring.
+    /// Its successors, in the order of the ring.
     #[prost(message, repeated, tag = "6")]
     pub successors: Vec<Member>,
 }
 
-/// "I think to be just before you."
+/// A claim to be the predecessor of a virtual node.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Notify {
     /// Which virtual node of the receiver.
     #[prost(fixed64, tag = "1")]
     pub point: u64,
-    /// The one that thinks to be before it: a virtual node of the sender.
+    /// The claimed predecessor: a virtual node of the sender.
     #[prost(message, optional, tag = "2")]
     pub predecessor: Option<Member>,
 }
@@ -130,10 +130,10 @@ pub enum Way {
     /// This virtual node of the site asked is responsible for it.
     #[prost(message, tag = "2")]
     Mine(Member),
-    /// This virtual node of another site is, as far as the site asked knows.
+    /// This virtual node of another site is, by the pointers of the site asked.
     #[prost(message, tag = "3")]
     At(Member),
-    /// This one is nearer to it, and should know more.
+    /// This one is nearer to it: ask there next.
     #[prost(message, tag = "4")]
     Ask(Member),
 }

@@ -75,7 +75,7 @@ fn resumed_s(ledger: &Ledger, killed: Instant) -> Option<f64> {
     Some((*answered - killed).as_secs_f64())
 }
 
-/// Compares all accounts with what the site says now.
+/// Compares all accounts with what the site answers now.
 fn check(ledgers: Vec<Ledger>, node: &field::Node) -> Result<Option<String>, String> {
     for mut ledger in ledgers {
         let judged = eventually(Duration::from_secs(10), || {

@@ -109,7 +109,7 @@ pub(crate) fn site(options: &Options) -> Result<(), String> {
     for repetition in 1..=options.repetitions() {
         eprintln!("repetition {repetition} of {}", options.repetitions());
         results.disk.push(disk::fdatasync(&systems::root()?)?);
-        // There and back again, so that a disk that gets slower or faster favours nobody.
+        // There and back again, so that a disk that gets slower or faster favours no store.
         if repetition > 1 {
             wanted.reverse();
         }

@@ -1,4 +1,4 @@
-//! What is measured: the rows of the table, who takes part in each, and the bar it sets for us.
+//! What is measured: the rows of the table, the systems in each, and the bar it sets for us.
 
 use super::systems::System;
 
@@ -20,7 +20,7 @@ pub(super) enum Shape {
 /// In the order in which they are visited.
 pub(super) const SHAPES: [Shape; 2] = [Shape::Three, Shape::One];
 
-/// What `load` is told to speak.
+/// The protocol that `load` uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Resp,
@@ -38,7 +38,7 @@ impl Protocol {
     }
 }
 
-/// A system by one of its doors.
+/// A system by one of its protocols.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contestant {
     pub(super) label: &'static str,

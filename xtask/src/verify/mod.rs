@@ -2,8 +2,8 @@
 //!
 //! It changes no file of the tree, and looks at the end whether that is true. It needs Rust and a C
 //! compiler; what else a step can use (`cargo-deny`, other languages' clients in `field`) is skipped
-//! with a line that says so. Steps go from the quick to the slow, the first failure ends it, and
-//! says how to run that step alone.
+//! with a line that reports it. Steps go from the quick to the slow, the first failure ends it, and
+//! shows how to run that step alone.
 //!
 //! Everything is built in one profile, and the programs that `field` starts are built in it too:
 //! on two cores a second profile would cost more than all tests together. Lints and documents share
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 enum Step {
     /// `cargo fmt --check`
     Format,
-    /// What the house forbids and no other tool knows: see ARCHITECTURE.md.
+    /// The project's own rules, which no other tool checks: see ARCHITECTURE.md.
     Rules,
     /// Licences and advisories of other people's crates, where `cargo-deny` is installed.
     Deny,
@@ -102,7 +102,7 @@ impl Step {
     }
 }
 
-/// Runs the steps; the error says which failed and how to run it alone.
+/// Runs the steps; the error names the one that failed and how to run it alone.
 pub(crate) fn verify(options: &Options) -> Result<(), String> {
     let before = tree();
     let wanted = |step: &Step| options.only.is_empty() || options.only.contains(step);
@@ -171,7 +171,7 @@ fn installed(subcommand: &str) -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// What git says about the tree; nothing where this is no clone.
+/// Git's state of the tree; nothing where this is no clone.
 fn tree() -> Option<Vec<u8>> {
     let status = ["status", "--porcelain", "--untracked-files=all"];
     let output = Command::new("git").args(status).current_dir(root()).output().ok()?;

@@ -13,9 +13,9 @@
 
 pub mod status;
 
-use crate::doors::{self, Connection, Doorman, OpenError};
+use crate::listener::{self, Acceptor, Connection, OpenError};
 use crate::login::{self, NotLetIn};
-use crate::seats::{Seat, Seats};
+use crate::permits::{Permit, Permits};
 use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
@@ -51,25 +51,25 @@ impl Admin {
         tls: Option<&TlsConfig>,
     ) -> Result<Admin, OpenError> {
         let refused = |cause| OpenError::Thread { flag: FLAG, cause };
-        let tls = doors::acceptor(FLAG, tls, &[b"http/1.1"])?;
+        let tls = listener::tls_acceptor(FLAG, tls, &[b"http/1.1"])?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(1)
             .build()
             .map_err(refused)?;
-        let listener = runtime.block_on(doors::bind(FLAG, address))?;
+        let listener = runtime.block_on(listener::bind(FLAG, address))?;
         let address = listener.local_addr().map_err(refused)?;
         let handle = {
             let _on_it = runtime.enter();
             node.handle()
         };
-        let seats = Seats::new(FLAG, CONNECTIONS_MAX, &handle);
-        let doorman = Doorman { listener, seats, keepalive: handle.clients().keepalive };
+        let permits = Permits::new(FLAG, CONNECTIONS_MAX, &handle);
+        let acceptor = Acceptor { listener, permits, keepalive: handle.clients().keepalive };
         let (stop, stopped) = oneshot::channel::<()>();
         let work = async move {
-            let (sender, inbox) = doors::inbox();
-            tokio::spawn(doorman.run(vec![sender]));
-            let listener = Welcomed { connections: doors::welcome(inbox, tls) };
+            let (sender, inbox) = listener::inbox();
+            tokio::spawn(acceptor.run(vec![sender]));
+            let listener = Welcomed { connections: listener::welcome(inbox, tls) };
             let router = router(handle).into_make_service_with_connect_info::<Guest>();
             tokio::select! {
                 served = axum::serve(listener, router) => if let Err(error) = served {
@@ -107,9 +107,9 @@ struct Welcomed {
     connections: mpsc::Receiver<Connection>,
 }
 
-/// The seat of the calling connection. `None`: the port itself.
+/// The permit of the calling connection. `None`: the port itself.
 #[derive(Clone)]
-struct Guest(Option<Arc<Seat>>);
+struct Guest(Option<Arc<Permit>>);
 
 impl std::fmt::Debug for Guest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -130,7 +130,7 @@ impl axum::serve::Listener for Welcomed {
     async fn accept(&mut self) -> (Connection, Guest) {
         match self.connections.recv().await {
             Some(connection) => {
-                let guest = Guest(Some(connection.seat.clone()));
+                let guest = Guest(Some(connection.permit.clone()));
                 (connection, guest)
             }
             // The acceptor has ended, so the port is being closed: there is nothing to wait for.
@@ -181,14 +181,14 @@ async fn status(State(handle): State<Handle>) -> Response {
 
 async fn only_administrators(
     State(handle): State<Handle>,
-    ConnectInfo(Guest(seat)): ConnectInfo<Guest>,
+    ConnectInfo(Guest(permit)): ConnectInfo<Guest>,
     request: Request,
     next: Next,
 ) -> Response {
     let header =
         request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_vec());
-    let seat = seat.expect("every connection has a seat");
-    match login::caller(&handle, &seat, header.as_deref()).await {
+    let permit = permit.expect("every connection has a permit");
+    match login::caller(&handle, &permit, header.as_deref()).await {
         Ok(user) if user.may_everywhere(Right::Admin) => next.run(request).await,
         Ok(user) => {
             let why = format!("user {:?} lacks the right \"admin\" on \"*\"\n", user.name());

@@ -94,9 +94,9 @@ pub struct Remote {
     /// Requests that wait now, for other sites or for slots in a handover.
     pub waiting: usize,
     /// Requests that went directly to the owner of their key.
-    pub straight: u64,
+    pub direct: u64,
     /// Requests that did not.
-    pub astray: u64,
+    pub redirected: u64,
     /// Completed lookups on the ring.
     pub lookups: u64,
     /// The messages to other sites for these lookups.
@@ -167,8 +167,8 @@ impl Remote {
         let copies = status.copies;
         Remote {
             waiting: status.routed,
-            straight: status.routed_direct.0,
-            astray: status.routed_direct.1,
+            direct: status.routed_direct.0,
+            redirected: status.routed_direct.1,
             lookups: status.ring_lookups.0,
             lookup_messages: status.ring_lookups.1,
             pointers: status.ring_pointers,

@@ -2,7 +2,7 @@
 //! outcome.
 
 use crate::login::{self, NotLetIn};
-use crate::seats::Seat;
+use crate::permits::Permit;
 use model::{Answer, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits};
 use prometheus_client::metrics::counter::Counter;
 use server::durations::Durations;
@@ -120,9 +120,9 @@ impl Callee {
     /// The user of a call.
     pub(crate) async fn caller<T>(&self, request: &tonic::Request<T>) -> Result<Arc<User>, Status> {
         let header = request.metadata().get("authorization").map(|value| value.as_bytes());
-        let seat = request.extensions().get::<Arc<Seat>>();
-        let seat = seat.expect("the port gives every connection a seat");
-        let user = login::caller(&self.handle, seat, header).await;
+        let permit = request.extensions().get::<Arc<Permit>>();
+        let permit = permit.expect("the port gives every connection a permit");
+        let user = login::caller(&self.handle, permit, header).await;
         user.map_err(|not: NotLetIn| match not {
             NotLetIn::Busy => Reason::Overloaded.status(not.to_string()),
             _ => Reason::Unauthenticated.status(not.to_string()),

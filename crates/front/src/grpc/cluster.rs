@@ -251,7 +251,7 @@ impl Callee {
     /// A change of the keyspaces: of the deployment's, under its number, or of a site that belongs to none.
     fn keyspace_change(&self, change: RegistryChange, id: Option<RequestId>) -> Body {
         let known = self.handle.status();
-        // A witness does not know, as it has no data; its site's leader does.
+        // A witness has no data; its site's leader has the answer.
         let own = |one: &&wire::peer::Member| one.node == known.node.0;
         let is_witness = known.members.nodes.iter().find(own).is_some_and(|one| one.witness);
         match change {
@@ -325,8 +325,8 @@ fn remote_of(status: &server::Status) -> v1::Remote {
     let copies = status.copies;
     v1::Remote {
         waiting: status.routed as u64,
-        straight: status.routed_direct.0,
-        astray: status.routed_direct.1,
+        direct: status.routed_direct.0,
+        redirected: status.routed_direct.1,
         lookups: status.ring_lookups.0,
         lookup_messages: status.ring_lookups.1,
         pointers: status.ring_pointers as u64,

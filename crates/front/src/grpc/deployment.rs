@@ -415,7 +415,7 @@ impl Callee {
     ) -> Result<v1::ShowRegistryResponse, Status> {
         let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
         let Answer::RegistryView(view) = answer else {
-            unreachable!("who asks for the registry is shown it")
+            unreachable!("a registry request is answered with the registry")
         };
         let registry = self.registry().await?;
         Ok(shown(&registry, &view))

@@ -20,8 +20,8 @@ mod kv;
 mod orders;
 mod watch;
 
-use crate::doors::{self, Doorman, OpenError};
-use crate::seats::Seats;
+use crate::listener::{self, Acceptor, OpenError};
+use crate::permits::Permits;
 use call::Callee;
 use model::limits;
 use server::Node;
@@ -69,30 +69,31 @@ pub struct Grpc {
 impl Grpc {
     /// Opens the port of a node.
     pub fn open(node: &Node, options: &Options) -> Result<Grpc, OpenError> {
-        let tls = doors::acceptor(FLAG, options.tls.as_ref(), &[b"h2"])?;
+        let tls = listener::tls_acceptor(FLAG, options.tls.as_ref(), &[b"h2"])?;
         let refused = |cause| OpenError::Thread { flag: FLAG, cause };
         let runtimes =
             (0..options.threads.max(1)).map(|_| runtime()).collect::<Result<Vec<_>, _>>();
         let runtimes = runtimes.map_err(refused)?;
-        let listener = runtimes[0].block_on(doors::bind(FLAG, options.address))?;
+        let listener = runtimes[0].block_on(listener::bind(FLAG, options.address))?;
         let address = listener.local_addr().map_err(refused)?;
         let (stop, stopped) = stop::channel(false);
-        let (senders, inboxes): (Vec<_>, Vec<_>) = runtimes.iter().map(|_| doors::inbox()).unzip();
+        let (senders, inboxes): (Vec<_>, Vec<_>) =
+            runtimes.iter().map(|_| listener::inbox()).unzip();
 
         let of_node = handle(node, &runtimes[0]);
-        let seats = Seats::new(FLAG, options.connections_max, &of_node);
+        let permits = Permits::new(FLAG, options.connections_max, &of_node);
         let keepalive = of_node.clients().keepalive;
-        let mut doorman = Some(Doorman { listener, seats, keepalive });
+        let mut acceptor = Some(Acceptor { listener, permits, keepalive });
         let mut threads = Vec::new();
         for (runtime, inbox) in runtimes.into_iter().zip(inboxes) {
             let callee = Callee::new(handle(node, &runtime));
-            let doorman = doorman.take().map(|doorman| doorman.run(senders.clone()));
+            let acceptor = acceptor.take().map(|acceptor| acceptor.run(senders.clone()));
             let (tls, stopped) = (tls.clone(), stopped.clone());
             let worker = async move {
-                if let Some(doorman) = doorman {
-                    tokio::spawn(doorman);
+                if let Some(acceptor) = acceptor {
+                    tokio::spawn(acceptor);
                 }
-                serve(callee, doors::welcome(inbox, tls), stopped).await;
+                serve(callee, listener::welcome(inbox, tls), stopped).await;
             };
             let thread = std::thread::Builder::new().name(FLAG.to_owned());
             let thread = thread.spawn(move || {
@@ -133,7 +134,7 @@ fn handle(node: &Node, runtime: &Runtime) -> server::Handle {
 
 async fn serve(
     callee: Callee,
-    connections: tokio::sync::mpsc::Receiver<doors::Connection>,
+    connections: tokio::sync::mpsc::Receiver<listener::Connection>,
     mut stopped: stop::Receiver<bool>,
 ) {
     let bytes_max = limits::COMMAND_BYTES_MAX;

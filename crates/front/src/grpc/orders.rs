@@ -165,7 +165,7 @@ fn group(
     claim: Option<&Claim>,
 ) -> Group {
     let Some(&Claim { owner, confirmed, going, .. }) = claim else {
-        let why = "no site that answers knows of them".to_owned();
+        let why = "no site that answers has them".to_owned();
         return Group { owner: None, confirmed: false, going: None, why, again: true };
     };
     let answer = said.iter().find(|(site, _)| *site == owner).map(|(_, ordered)| ordered);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_epoch_says_where_a_slot_is_and_hints_say_nothing() {
+    fn the_highest_epoch_locates_a_slot_and_hints_do_not() {
         let said = [
             (A, holds(vec![holding("0-4", 2, Held::Gone(C)), holding("5-9", 1, Held::Here)])),
             (B, holds(vec![holding("0-1", 3, Held::Here)])),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_and_who_is_silent_is_told() {
+    fn moves_under_way_and_silent_sites_are_reported() {
         let moving = |gone| OrderedMove { number: 7, slots: slots("0-4"), gone };
         let ordered = |gone, held| {
             let holdings = vec![holding("0-4", 1, held)];

@@ -34,33 +34,33 @@ impl Changes {
             with_values: request.with_values,
         };
         // The change log holds the changes that a slow reader has not read yet, not this channel.
-        let (told, stream) = mpsc::channel(1);
-        tokio::spawn(changes.tell(told));
+        let (responses, stream) = mpsc::channel(1);
+        tokio::spawn(changes.send_to(responses));
         Ok(ReceiverStream::new(stream))
     }
 
-    async fn tell(mut self, told: mpsc::Sender<Result<v1::WatchResponse, Status>>) {
+    async fn send_to(mut self, responses: mpsc::Sender<Result<v1::WatchResponse, Status>>) {
         let begins = v1::WatchResponse { changes: Vec::new(), progress: self.watch.position().0 };
-        if told.send(Ok(begins)).await.is_err() {
+        if responses.send(Ok(begins)).await.is_err() {
             return;
         }
         loop {
             let next = tokio::select! {
                 next = self.watch.next() => next,
-                () = told.closed() => return,
+                () = responses.closed() => return,
             };
-            let (news, ended) = match next {
-                Ok(changes) => (Ok(self.news(changes).await), false),
+            let (response, ended) = match next {
+                Ok(changes) => (Ok(self.response(changes).await), false),
                 Err(failure) => (Err(status(&failure)), true),
             };
-            if told.send(news).await.is_err() || ended {
+            if responses.send(response).await.is_err() || ended {
                 return;
             }
         }
     }
 
-    async fn news(&self, changes: Vec<model::Change>) -> v1::WatchResponse {
-        let mut told = Vec::with_capacity(changes.len());
+    async fn response(&self, changes: Vec<model::Change>) -> v1::WatchResponse {
+        let mut shown = Vec::with_capacity(changes.len());
         for change in changes {
             let cleared = change.kind == ChangeKind::Clear;
             if !cleared && !change.key.starts_with(&self.prefix) {
@@ -70,9 +70,9 @@ impl Changes {
                 true => self.now(change.key.clone()).await,
                 false => None,
             };
-            told.push(v1::Change { now, ..convert::change(change) });
+            shown.push(v1::Change { now, ..convert::change(change) });
         }
-        v1::WatchResponse { changes: told, progress: self.watch.position().0 }
+        v1::WatchResponse { changes: shown, progress: self.watch.position().0 }
     }
 
     /// The key's string at this node, which has applied the change, so it is at least as new.

@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.wait().await? {
                 Event::Received(0) => return Ok(()),
                 Event::Received(_) => self.do_commands(&mut frame).await?,
-                Event::Changes(changes) => self.tell(changes),
+                Event::Changes(changes) => self.publish(changes),
             }
             self.send().await?;
             if self.session.is_closing {
@@ -94,7 +94,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.parser.set_authenticated(self.session.user.is_some());
             match self.parser.next(&mut self.received, frame) {
                 Ok(true) => {
-                    self.note_who_it_is();
+                    self.note_client();
                     if !self.do_now(frame) {
                         self.do_in_turn(frame).await;
                     }
@@ -118,15 +118,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Before a command runs: a connection that may run commands keeps its seat from now on.
-    fn note_who_it_is(&self) {
-        let seat = self.session.seat();
-        if seat.is_known() {
+    /// Before a command runs: a connection that may run commands keeps its permit from now on.
+    fn note_client(&self) {
+        let permit = self.session.permit();
+        if permit.is_admitted() {
             return;
         }
         match self.session.user {
-            Some(_) => seat.known(),
-            None => seat.heard(),
+            Some(_) => permit.admit(),
+            None => permit.touch(),
         }
     }
 
@@ -135,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Writes notifications of changes.
-    fn tell(&mut self, changes: Result<Vec<Change>, Failure>) {
+    fn publish(&mut self, changes: Result<Vec<Change>, Failure>) {
         let mut out = Encoder::new(&mut self.replies, self.session.version);
         match (changes, &self.session.subscriptions) {
             (Ok(changes), Some(subscriptions)) => {
@@ -157,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match tokio::time::timeout(idle_timeout, self.wait_for_ever()).await {
             Ok(event) => event,
             Err(_) => {
-                self.session.seat().count(Closed::Idle);
+                self.session.permit().count(Closed::Idle);
                 Ok(Event::Received(0))
             }
         }

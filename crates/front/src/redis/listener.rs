@@ -4,11 +4,11 @@
 //! which has a runtime of its own. So threads share nothing during a command except the site
 //! itself.
 
-use super::cluster::Door;
+use super::cluster::ClusterPort;
 use super::connection::Connection;
 use super::session::Session;
 use super::thread::{Numbered, Shared, Thread};
-use crate::doors::keep_alive;
+use crate::listener::keep_alive;
 use model::limits;
 use server::Node;
 use server::config::{Config, FrontConfig};
@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 /// Connections accepted and not yet taken by their thread.
-const DEALT_MAX: usize = 1024;
+const ACCEPTED_MAX: usize = 1024;
 /// The time limit of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The pause after a failed accept (for example without free file descriptors).
@@ -98,7 +98,7 @@ pub struct RedisFront {
     threads: Vec<JoinHandle<()>>,
 }
 
-type Dealt = (TcpStream, SocketAddr);
+type Accepted = (TcpStream, SocketAddr);
 
 impl RedisFront {
     /// Opens the port and serves a node's clients.
@@ -110,13 +110,13 @@ impl RedisFront {
         let address = listener.local_addr().map_err(port)?;
         let connections_max = options.connections_max.min(limits::CONNECTIONS_MAX);
         let salt = RandomState::new().hash_one(address);
-        let cluster = options.cluster.map(|at| Door::new(&at, options.tls.is_some()));
+        let cluster = options.cluster.map(|at| ClusterPort::new(&at, options.tls.is_some()));
         let (mut cluster, mut shared) = (cluster, None::<Arc<Shared>>);
         let (stop, stopped) = watch::channel(false);
         let mut front = RedisFront { address, stop, threads: Vec::new() };
         let (mut queues, mut listener) = (Vec::new(), Some(listener));
         for number in (0..options.threads.max(1)).rev() {
-            let (queue, dealt) = mpsc::channel(DEALT_MAX);
+            let (queue, accepted) = mpsc::channel(ACCEPTED_MAX);
             queues.push(queue);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(StartError::Thread)?;
@@ -139,7 +139,7 @@ impl RedisFront {
                     if let Some((listener, queues)) = accepting {
                         tokio::spawn(accept(listener, queues));
                     }
-                    tokio::spawn(take_in(thread, dealt, acceptor));
+                    tokio::spawn(take_in(thread, accepted, acceptor));
                     let _ = stopped.wait_for(|stopped| *stopped).await;
                 });
                 runtime.shutdown_background();
@@ -168,7 +168,7 @@ impl Drop for RedisFront {
 }
 
 /// Accepts connections and distributes them in turn.
-async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Dealt>>) {
+async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Accepted>>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("the Redis port cannot be used: {error}"),
@@ -178,9 +178,9 @@ async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Dealt>>) {
         let accepted = listener.accept().await;
         let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         match accepted {
-            Ok(dealt) => {
+            Ok(accepted) => {
                 turn = (turn + 1) % queues.len();
-                if queues[turn].send(dealt).await.is_err() {
+                if queues[turn].send(accepted).await.is_err() {
                     return;
                 }
             }
@@ -195,10 +195,10 @@ async fn accept(listener: TcpListener, queues: Vec<mpsc::Sender<Dealt>>) {
 /// Serves the connections of this thread.
 async fn take_in(
     thread: Arc<Thread>,
-    mut dealt: mpsc::Receiver<Dealt>,
+    mut accepted: mpsc::Receiver<Accepted>,
     acceptor: Option<TlsAcceptor>,
 ) {
-    while let Some((stream, peer)) = dealt.recv().await {
+    while let Some((stream, peer)) = accepted.recv().await {
         let (thread, acceptor) = (thread.clone(), acceptor.clone());
         tokio::spawn(async move {
             if let Err(error) = serve(thread, stream, peer, acceptor).await {
@@ -220,7 +220,7 @@ async fn serve(
     let Some(numbered) = Numbered::take(&thread, peer.ip()) else {
         return stream.write_all(b"-ERR max number of clients reached\r\n").await;
     };
-    let seat = numbered.seat.clone();
+    let permit = numbered.permit.clone();
     let session = Session::new(thread, numbered, peer);
     let serving = async {
         match acceptor {
@@ -234,8 +234,8 @@ async fn serve(
     tokio::select! {
         biased;
         served = serving => served,
-        () = seat.sent_away() => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, "closed as a stranger"))
+        () = permit.evicted() => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "closed while pending"))
         }
     }
 }

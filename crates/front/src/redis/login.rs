@@ -33,12 +33,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
         }
         let user = {
-            let seat = self.session.seat();
-            let _logs_in = seat.logs_in();
-            let user = handle.login(seat.attempt(), user, password).await;
+            let permit = self.session.permit();
+            let _logs_in = permit.logs_in();
+            let user = handle.login(permit.attempt(), user, password).await;
             match &user {
-                Ok(_) => seat.known(),
-                Err(LoginError::Denied(_)) => seat.was_wrong(),
+                Ok(_) => permit.admit(),
+                Err(LoginError::Denied(_)) => permit.was_wrong(),
                 Err(LoginError::Busy) => {}
             }
             user

@@ -266,7 +266,7 @@ mod tests {
     use model::{KeyspaceId, Revision};
     use wire::resp::Version;
 
-    fn told(by: By, name: &str, kind: ChangeKind) -> String {
+    fn published(by: By, name: &str, kind: ChangeKind) -> String {
         let mut subscriptions = Subscriptions::new(Arc::default());
         subscriptions.add(
             by,
@@ -281,19 +281,19 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_on_both_channels() {
+    fn a_change_is_published_on_both_channels() {
         assert_eq!(
-            told(By::Channel, "__keyspace@0__:k", ChangeKind::Put),
+            published(By::Channel, "__keyspace@0__:k", ChangeKind::Put),
             ">3 $7 message $16 __keyspace@0__:k $3 set "
         );
         assert_eq!(
-            told(By::Channel, "__keyevent@0__:expired", ChangeKind::Expire),
+            published(By::Channel, "__keyevent@0__:expired", ChangeKind::Expire),
             ">3 $7 message $22 __keyevent@0__:expired $1 k "
         );
-        let both = told(By::Pattern, "__key*__:*", ChangeKind::HashSet);
+        let both = published(By::Pattern, "__key*__:*", ChangeKind::HashSet);
         assert_eq!(both.matches("pmessage").count(), 2, "{both}");
-        assert_eq!(told(By::Pattern, "__key*", ChangeKind::Clear), "");
-        assert_eq!(told(By::Channel, "__keyspace@0__:other", ChangeKind::Put), "");
+        assert_eq!(published(By::Pattern, "__key*", ChangeKind::Clear), "");
+        assert_eq!(published(By::Channel, "__keyspace@0__:other", ChangeKind::Put), "");
     }
 
     #[test]

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_not_together_are_told_apart() {
+    fn keys_of_different_slots_are_refused_by_cause() {
         let text = refusal_text(&Refusal::NotHeld(Slot::of_key(b"foo")));
         assert!(text.starts_with("TRYAGAIN "), "{text}");
         let Refused(text) = Refused::SPLIT_SLOT;

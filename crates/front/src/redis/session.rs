@@ -6,7 +6,7 @@ use super::notifications::Subscriptions;
 use super::refused::Refused;
 use super::thread::{Numbered, Thread};
 use super::transaction::{Transaction, Watched};
-use crate::seats::Seat;
+use crate::permits::Permit;
 use bytes::Bytes;
 use model::{Keyspace, ReadConsistency};
 use server::users::{Right, User};
@@ -72,9 +72,9 @@ impl Session {
         self.numbered.id as i64
     }
 
-    /// The connection's seat.
-    pub(super) fn seat(&self) -> &Seat {
-        &self.numbered.seat
+    /// The connection's permit.
+    pub(super) fn permit(&self) -> &Permit {
+        &self.numbered.permit
     }
 
     /// Publishes the present description for CLIENT LIST.

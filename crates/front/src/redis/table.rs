@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_where_the_table_says() {
+    fn keys_are_where_the_table_puts_them() {
         let places = |keys: Keys, len| keys.places(len).collect::<Vec<_>>();
         assert!(places(Keys::NONE, 5).is_empty());
         assert_eq!(places(Keys::FIRST, 5), [1]);

@@ -1,11 +1,11 @@
 //! The state shared by the connections of one front thread, and by all threads of a port.
 
 use super::clients::Clients;
-use super::cluster::Door;
+use super::cluster::ClusterPort;
 use super::cursors::Cursors;
 use super::notifications::Audience;
 use super::table::{CommandNumber, table};
-use crate::seats::{Seat, Seats};
+use crate::permits::{Permit, Permits};
 use bytes::BytesMut;
 use prometheus_client::metrics::counter::Counter;
 use server::Handle;
@@ -30,8 +30,8 @@ pub(super) struct Shared {
     pub(super) port: u16,
     pub(super) connections_max: usize,
     /// Set on the port of the Redis Cluster protocol; `None`: this is the other one.
-    pub(super) cluster: Option<Door>,
-    seats: Arc<Seats>,
+    pub(super) cluster: Option<ClusterPort>,
+    permits: Arc<Permits>,
     last_id: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
         port: u16,
         connections_max: usize,
         salt: u64,
-        cluster: Option<Door>,
+        cluster: Option<ClusterPort>,
         handle: &Handle,
     ) -> Shared {
         let front = front(cluster.as_ref());
@@ -51,7 +51,7 @@ impl Shared {
             port,
             connections_max,
             cluster,
-            seats: Seats::new(front, connections_max, handle),
+            permits: Permits::new(front, connections_max, handle),
             last_id: AtomicU64::new(0),
         }
     }
@@ -63,7 +63,7 @@ impl Shared {
 
     /// The number of open connections.
     pub(super) fn open(&self) -> usize {
-        self.seats.open()
+        self.permits.open()
     }
 
     pub(super) fn cursors(&self) -> MutexGuard<'_, Cursors> {
@@ -72,24 +72,24 @@ impl Shared {
 }
 
 /// The front's name in metrics.
-fn front(cluster: Option<&Door>) -> &'static str {
+fn front(cluster: Option<&ClusterPort>) -> &'static str {
     if cluster.is_some() { "redis_cluster" } else { "redis" }
 }
 
-/// A connection's number and seat; both are free again when it is dropped.
+/// A connection's number and permit; both are free again when it is dropped.
 pub(super) struct Numbered {
     shared: Arc<Shared>,
-    pub(super) seat: Arc<Seat>,
+    pub(super) permit: Arc<Permit>,
     pub(super) id: u64,
 }
 
 impl Numbered {
-    /// Takes a seat; `None`: all are taken.
+    /// Takes a permit; `None`: all are taken.
     pub(super) fn take(thread: &Thread, address: IpAddr) -> Option<Numbered> {
         let shared = thread.shared.clone();
-        let seat = shared.seats.take(address)?;
+        let permit = shared.permits.take(address)?;
         let id = shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Numbered { shared, seat, id })
+        Some(Numbered { shared, permit, id })
     }
 }
 

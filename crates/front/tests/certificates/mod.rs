@@ -5,9 +5,9 @@ use server::config::TlsConfig;
 
 /// An authority, and a certificate of it for `127.0.0.1`. Its files go when it is dropped.
 pub(crate) struct Certificates {
-    /// What a port is told.
+    /// The configuration of a port.
     pub(crate) port: TlsConfig,
-    /// What a client must know (PEM).
+    /// The authority for clients (PEM).
     pub(crate) ca: String,
     _office: tempfile::TempDir,
 }

@@ -1,4 +1,4 @@
-//! The Redis Cluster port: who is told to go where.
+//! The Redis Cluster port: which requests are redirected where.
 
 use crate::sites::{Deployment, until};
 use crate::support::{Client, Site};
@@ -14,7 +14,7 @@ fn moved(key: &str, deployment: &Deployment, to: usize) -> String {
 const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
 
 #[test]
-fn who_asks_the_wrong_site_is_told_which_one_is_right() {
+fn a_request_at_the_wrong_site_is_redirected_to_the_owner() {
     let deployment = Deployment::start(&[true, true]);
     let (mut a, mut b) = (deployment.connect(0), deployment.connect(1));
     let key = "car:{t}1";
@@ -108,12 +108,12 @@ fn a_transaction_is_of_one_slot_that_is_here() {
 }
 
 #[test]
-fn whoever_the_ring_leads_to_hears_of_slots_that_are_not_at_home() {
+fn the_ring_successor_learns_slots_not_at_their_preferred_owner() {
     let deployment = Deployment::start(&[true, true, true]);
     let holder = |site: usize, key: &str| deployment.holder(site, Slot::of_key(key.as_bytes()));
     let to = deployment.own_id(1);
-    // Slots of one site, of which another one does not believe that they are with the third.
-    let mut unheard = Vec::new();
+    // Slots of one site whose move to another is missing in the third site's map.
+    let mut missing = Vec::new();
     for key in (0..20).map(|nth| format!("{{{nth}}}")) {
         let holds = |site: &usize| holder(*site, &key) == deployment.own_id(*site);
         until(|| (0..3).filter(holds).count() == 1);
@@ -122,10 +122,10 @@ fn whoever_the_ring_leads_to_hears_of_slots_that_are_not_at_home() {
             continue;
         }
         deployment.give(&key, 1);
-        unheard.push((2 - from, key));
+        missing.push((2 - from, key));
     }
-    // No client asked there, and it learns of some: of those that it registers on the ring.
-    until(|| unheard.iter().any(|(other, key)| holder(*other, key) == to));
+    // Without a request it receives some: those that are registered with it on the ring.
+    until(|| missing.iter().any(|(other, key)| holder(*other, key) == to));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_command_has_keys_of_one_slot_in_global_keyspaces() {
     assert!(client.raw("CLIENT MAINT_NOTIFICATIONS ON").starts_with("-ERR "));
 }
 
-/// What CLUSTER SLOTS answers: where each slot is said to be, as `host:port` of its first node.
+/// What CLUSTER SLOTS answers: each slot's site, as `host:port` of its first node.
 fn slots(client: &mut Client) -> BTreeMap<u16, String> {
     let Reply::Array(ranges) = client.ask(&["CLUSTER", "SLOTS"]) else { panic!("no array") };
     let mut found = BTreeMap::new();
@@ -188,7 +188,7 @@ fn clients_are_sent_to_the_leader_and_others_of_its_site_answer_too() {
         let mut client = Client::connect(address);
         assert_eq!(client.raw(&format!("SET car:{{t}} {node}")), "+OK");
         assert_eq!(client.raw("GET car:{t}"), format!("$1 {node}"));
-        // What it says of itself is what others say of it.
+        // It reports of itself what others report of it.
         let mut id = client.raw("CLUSTER MYID");
         let id = id.split_off("$40 ".len());
         let myself = format!("{id} {address}@");
@@ -198,7 +198,7 @@ fn clients_are_sent_to_the_leader_and_others_of_its_site_answer_too() {
         assert!(line.contains(&format!(" {role} ")), "{myself} in {nodes}");
         until(|| client.raw("CLUSTER NODES").contains(&format!("myself,{role}")));
     }
-    // The others learn of it when a leader is lost, though no client asks it any more.
+    // The others receive the new leader, without any request to the lost one.
     let left: Vec<SocketAddr> = [1, 3].map(|node| deployment.address_of(0, node)).to_vec();
     let leader = deployment.stop(0, 2);
     let address = left[leader / 2].to_string();
@@ -239,7 +239,7 @@ fn a_map_shows_every_slot_where_it_is() {
 }
 
 #[test]
-fn cluster_says_what_redis_says() {
+fn cluster_answers_as_redis_does() {
     let deployment = Deployment::start(&[true]);
     let mut client = deployment.connect(0);
     assert_eq!(client.raw("SET car:{foo} 1"), "+OK");

@@ -32,8 +32,8 @@ pub(crate) struct Place {
 }
 
 impl Deployment {
-    /// Begins with one site and lets others join: `with_port` says of each whether clients of the
-    /// cluster protocol can go there.
+    /// Begins with one site and lets others join. `with_port`: whether each has a port for the cluster
+    /// protocol.
     pub(crate) fn start(with_port: &[bool]) -> Deployment {
         let keyspace = KeyspaceSpec::linearizable_global("cars", "car:");
         Deployment::start_with(with_port, keyspace)
@@ -75,12 +75,12 @@ impl Deployment {
             let _inside = self.runtime.enter();
             node.handle()
         };
-        // Nobody is let in before there is a deployment.
+        // No site joins before there is a deployment.
         until(|| handle.status().deployment.is_some());
         self.sites.push(Place { front, node: Some(node), handle, more: Vec::new() });
     }
 
-    /// Adds a node to a site and waits until it votes and everybody knows its port.
+    /// Adds a node to a site and waits until it votes and all sites have its port.
     pub(crate) fn add_node(&mut self, site: usize) {
         let number = self.sites[site].more.len() as u64 + 2;
         let config = self.config(site + 1, number, Some(self.sites[site].peer()), true);
@@ -92,8 +92,7 @@ impl Deployment {
         self.wait_until_known();
     }
 
-    /// Waits until no slots have moved for a while, so that sites have nothing to say to each other
-    /// but what they always say.
+    /// Waits until no slots have moved for a while, so that sites exchange only their regular messages.
     pub(crate) fn wait_until_quiet(&self) {
         const QUIET: usize = 150;
         let mut quiet = 0;
@@ -115,7 +114,7 @@ impl Deployment {
         });
     }
 
-    /// Stops a node of a site, not its first, and says which one leads then.
+    /// Stops a node of a site, not its first; returns the leader after that.
     pub(crate) fn stop(&mut self, site: usize, node: usize) -> usize {
         let (front, stopped) = self.sites[site].more.remove(node - 2);
         drop(front);
@@ -154,7 +153,7 @@ impl Deployment {
         config
     }
 
-    /// Every site knows all of them with their addresses, and the keyspace.
+    /// Waits until every site has all sites with their addresses, and the keyspace.
     fn wait_until_known(&self) {
         let more = self.sites.iter().map(|site| site.more.len());
         let first = self.sites.iter().filter(|site| site.front.is_some()).count();
@@ -171,7 +170,7 @@ impl Deployment {
         }
     }
 
-    /// A port for clients that know of no sites.
+    /// A port for clients of the plain protocol.
     pub(crate) fn open_plain(&self, site: usize) -> RedisFront {
         let ports = Ports { redis: Some(free_port()), ..Ports::default() };
         let config = Config { ports, ..self.config(site + 1, 1, None, false) };
@@ -213,12 +212,12 @@ impl Deployment {
             })
         });
         until(|| serves(to));
-        // A site that has not heard how its move ended keeps requests until it has, and sends them on.
+        // A source that has not received the end of its move keeps requests until then, and forwards them.
         let keeps = |site| site != to && self.holder(site, slot) == self.own_id(site);
         until(|| !(0..self.sites.len()).any(keeps));
     }
 
-    /// Who holds a slot, as a site knows it.
+    /// The owner of a slot in a site's map.
     pub(crate) fn holder(&self, site: usize, slot: Slot) -> Option<SiteId> {
         let map = self.runtime.block_on(self.sites[site].handle.slot_map());
         map.into_iter().find(|(slots, _)| slots.contains(slot)).map(|(_, holder)| holder)

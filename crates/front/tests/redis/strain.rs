@@ -4,7 +4,7 @@ use crate::support::{Site, tcp};
 use std::io::Write as _;
 use wire::resp::Reply;
 
-/// Bytes of this process's memory that are in use, where the system tells.
+/// Bytes of this process's memory that are in use, where the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -26,7 +26,7 @@ impl Site {
         Site::with(|_| {}, |_| {})
     }
 
-    /// One whose port speaks TLS, say: nobody has tried whether it serves yet.
+    /// Without waiting until it serves: for a port with TLS, for example.
     pub(crate) fn not_waited_for(configure: impl FnOnce(&mut Config)) -> Site {
         Site::begin(configure, |_| {})
     }

@@ -27,7 +27,7 @@ fn roots(certificates: &Certificates) -> RootCertStore {
 }
 
 #[test]
-fn tls_is_spoken_with_clients_that_know_the_authority() {
+fn tls_serves_clients_that_trust_the_authority() {
     let certificates = certificates();
     let tls = certificates.port.clone();
     let site = Site::not_waited_for(|config| config.tls.redis = Some(tls));
@@ -40,8 +40,8 @@ fn tls_is_spoken_with_clients_that_know_the_authority() {
     client.ask(&["SET", "big", &value]);
     assert_eq!(client.ask(&["GET", "big"]), Reply::Bulk(value.into()));
 
-    let mut stranger = connect(site.address(), RootCertStore::empty());
-    assert!(stranger.read(&mut [0]).is_err(), "a client without the authority does not trust it");
+    let mut untrusting = connect(site.address(), RootCertStore::empty());
+    assert!(untrusting.read(&mut [0]).is_err(), "a client without the authority does not trust it");
     let mut plain = Client::connect(site.address());
     plain.send(b"PING\r\n");
     while plain.read() > 0 {}
@@ -49,7 +49,7 @@ fn tls_is_spoken_with_clients_that_know_the_authority() {
 }
 
 #[test]
-fn the_cluster_port_speaks_tls_and_knows_its_users() {
+fn the_cluster_port_serves_tls_and_checks_users() {
     let certificates = certificates();
     let tls = certificates.port.clone();
     let keyspace = KeyspaceSpec::linearizable_global("cars", "car:");

@@ -108,8 +108,8 @@ fn remote_as_json(remote: &v1::Remote) -> serde_json::Value {
     let copies = remote.copies.unwrap_or_default();
     json!({
         "waiting": remote.waiting,
-        "straight": remote.straight,
-        "astray": remote.astray,
+        "direct": remote.direct,
+        "redirected": remote.redirected,
         "lookups": remote.lookups,
         "lookup_messages": remote.lookup_messages,
         "pointers": remote.pointers,
@@ -126,12 +126,12 @@ fn remote_as_json(remote: &v1::Remote) -> serde_json::Value {
 
 /// What this node did about keys of other sites: nothing, of a deployment of one site.
 fn remote_as_text(remote: &v1::Remote) -> String {
-    let all = remote.straight + remote.astray;
+    let all = remote.direct + remote.redirected;
     let mut text = String::new();
     if all > 0 || remote.waiting > 0 {
-        let percent = 100.0 * remote.straight as f64 / all.max(1) as f64;
+        let percent = 100.0 * remote.direct as f64 / all.max(1) as f64;
         text += &format!(
-            "\n\nkeys of other sites: {all} requests, {percent:.1} % straight to the holder, {} \
+            "\n\nkeys of other sites: {all} requests, {percent:.1} % sent directly to the owner, {} \
              waiting; {} lookups on the ring in {} messages",
             remote.waiting, remote.lookups, remote.lookup_messages
         );

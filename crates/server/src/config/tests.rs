@@ -114,7 +114,7 @@ fn tls_is_shared_or_per_port() {
 }
 
 #[test]
-fn an_address_that_nobody_can_answer_at_is_refused() {
+fn an_address_that_cannot_be_reached_is_refused() {
     for nowhere in ["", "pier", "pier:", ":7381", "pier:99999"] {
         let refused = refusal(&format!("join = [\"127.0.0.1:7381\", \"{nowhere}\"]"));
         assert_eq!(refused, format!("--join: {nowhere:?} is not HOST:PORT"));
@@ -191,7 +191,7 @@ const LINES: [&str; 26] = [
 ];
 
 #[test]
-fn a_site_on_etcd_says_where_and_nobody_else_does() {
+fn endpoints_are_set_if_and_only_if_the_engine_is_etcd() {
     let Engine::Etcd(etcd) = resolve("engine = \"etcd\"\nsite = \"pier\"").unwrap().engine else {
         panic!("it is the embedded one")
     };

@@ -78,7 +78,7 @@ impl Owner {
     fn look(&self, inner: &Inner) -> Result<(), Ended> {
         match inner.owner == self.number {
             true => Ok(()),
-            false => Err(Ended::Lost("somebody else owns it".to_owned())),
+            false => Err(Ended::Lost("another process owns it".to_owned())),
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct OutputBuffer<V> {
     rounds: mpsc::Sender<Changes>,
     gathering: Vec<Output<V>>,
     on_its_way: Option<Round<V>>,
-    /// By the numbers under which the core knows them.
+    /// By their tickets in the core.
     asked: BTreeMap<u64, Asked>,
     /// The same, by when they give up.
     due: BTreeSet<(Duration, u64)>,
@@ -72,7 +72,7 @@ impl<V> OutputBuffer<V> {
         }
     }
 
-    /// Remembers who asks. The ticket for the core; `None`: it is refused, and not for the core.
+    /// Registers a request. The ticket for the core; `None`: refused, it does not reach the core.
     pub(crate) fn admit(
         &mut self,
         now: Duration,
@@ -149,7 +149,7 @@ impl<V> OutputBuffer<V> {
             status: Arc::new(status()),
             since: now,
         };
-        // The changes last: whatever the outputs tell of is among them.
+        // The changes last: they include everything that the outputs report.
         let _ = self.rounds.send(self.recorder.take());
         self.on_its_way = Some(round);
     }
@@ -184,25 +184,25 @@ impl<V> OutputBuffer<V> {
         Some(asked)
     }
 
-    /// What may be said to those who were refused, and to those who have waited too long.
+    /// The outcomes of requests that were refused or have waited too long.
     pub(crate) fn late(&mut self, now: Duration) -> Vec<(Ticket, Outcome)> {
-        let mut told = std::mem::take(&mut self.refused);
+        let mut settled = std::mem::take(&mut self.refused);
         while let Some((deadline, number)) = self.due.first().copied() {
             if deadline > now {
                 break;
             }
-            told.extend(self.give_up(number, "etcd did not answer in time"));
+            settled.extend(self.give_up(number, "etcd did not answer in time"));
         }
-        told
+        settled
     }
 
-    /// What is said to everybody who waits, once nothing more will leave.
+    /// The outcomes of all waiting requests, once nothing more will leave.
     pub(crate) fn end(&mut self) -> Vec<(Ticket, Outcome)> {
-        let mut told = std::mem::take(&mut self.refused);
+        let mut settled = std::mem::take(&mut self.refused);
         while let Some((_, number)) = self.due.first().copied() {
-            told.extend(self.give_up(number, "this process lost the site in etcd"));
+            settled.extend(self.give_up(number, "this process lost the site in etcd"));
         }
-        told
+        settled
     }
 
     fn give_up(&mut self, number: u64, why: &'static str) -> Option<(Ticket, Outcome)> {

@@ -192,7 +192,7 @@ impl Kept {
     pub(crate) fn run(mut self, events: mpsc::Sender<Event>) -> (Running, impl FnOnce() + Send) {
         let (rounds, inbox) = mpsc::channel::<Changes>();
         let room = events.clone();
-        self.store.tell_of_room(Box::new(move |full| {
+        self.store.report_room(Box::new(move |full| {
             let _ = room.send(full.map_or(Event::DiskHasRoom, Event::DiskFull));
         }));
         let buffer = OutputBuffer::new(self.recorder, rounds);

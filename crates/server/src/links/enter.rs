@@ -1,6 +1,6 @@
 //! How a new site joins a deployment: through any node of any site.
 //!
-//! A node that starts with an empty disk cannot know whether the configured addresses belong to its
+//! A node that starts with an empty disk cannot tell whether the configured addresses belong to its
 //! own site or to another one. The greeting of the node there names its site. At another site it
 //! requests that its own site be added, under its name and incarnation: a repeated request has one
 //! effect. If a site of that name exists already and has no node of this number, the node joins

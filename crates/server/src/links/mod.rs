@@ -3,7 +3,7 @@
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
-//! `across` has the connections to nodes of other sites, and `proxy_reads` the reads over them that
+//! `inter_site` has the connections to nodes of other sites, and `proxy_reads` the reads over them that
 //! bypass the site's thread; `join` and `enter` let a node join a site and a site join a
 //! deployment. Where proof is required, `prove` runs before any of this; `unproved` limits the
 //! number of connections that are not proved yet.
@@ -11,28 +11,28 @@
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
 //! matters, and every waiting request has a deadline.
 
-mod across;
 mod connection;
 pub(crate) mod enter;
+mod incarnations;
+mod inter_site;
 pub(crate) mod join;
-mod lives;
+mod join_service;
 mod prove;
 mod proxy_reads;
-mod strangers;
 mod unproved;
 
+pub(crate) use join_service::JoinService;
 pub(crate) use proxy_reads::SharedProxyReads;
-pub(crate) use strangers::JoinService;
 
 use crate::batcher::lock;
 use crate::node::Event;
 use crate::peers::judge::NotProved;
 use crate::peers::{PeerAuth, SecretError, TokenError};
 use crate::tls::{PeerTls, Session, peer_name};
-use across::Others;
 use bytes::{Bytes, BytesMut};
 use connection::Connection;
-use lives::Lives;
+use incarnations::Incarnations;
+use inter_site::Others;
 use model::{NodeId, SiteId, SiteName, limits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -167,7 +167,7 @@ struct Inner {
     /// Messages sent to the site's thread and not taken yet.
     waiting: Arc<AtomicUsize>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
-    lives: Lives,
+    incarnations: Incarnations,
     /// The nodes that this node dials, and their addresses. Each has exactly one task that dials:
     /// two would replace each other's connection without end. `None`: no longer a member, and its
     /// task has not ended yet.
@@ -199,7 +199,7 @@ impl Links {
             events,
             waiting,
             links,
-            lives: Lives::default(),
+            incarnations: Incarnations::default(),
             dialled,
             others,
             join_service,
@@ -223,7 +223,7 @@ impl Links {
         if let Some(link) = lock(&self.0.links).get(&to) {
             link.push(message);
         }
-        self.0.lives.answer(to, message);
+        self.0.incarnations.answer(to, message);
     }
 
     /// Wakes the writers that have something to send.
@@ -231,13 +231,13 @@ impl Links {
         for link in lock(&self.0.links).values() {
             link.wake_writer();
         }
-        self.flush_across();
+        self.flush_inter_site();
     }
 
     /// Dials the nodes that this node has to dial, at the members' present addresses.
     pub(crate) fn set_members(&self, members: &Members) {
         let own = self.0.identity.node;
-        self.0.lives.set_members(members);
+        self.0.incarnations.set_members(members);
         let mut dialled = lock(&self.0.dialled);
         for (node, address) in dialled.iter_mut() {
             if !members.nodes.iter().any(|member| member.node == node.0) {
@@ -266,7 +266,7 @@ impl Links {
         loop {
             let Some(address) = self.address_to_dial(node) else { return };
             match self.dial(&address, Some(node)).await {
-                Ok(connection) if self.is_earlier_life(&connection) => {
+                Ok(connection) if self.is_earlier_incarnation(&connection) => {
                     self.turn_away(connection).await;
                 }
                 Ok(connection) => {
@@ -352,7 +352,7 @@ impl Links {
         let hello = Hello {
             deployment,
             site_id,
-            since: self.0.lives.since(&self.0.identity),
+            since: self.0.incarnations.since(&self.0.identity),
             challenge: Bytes::copy_from_slice(&challenge),
             asks_proof: self.0.auth.asks(),
             ..self.0.identity.hello()
@@ -413,8 +413,8 @@ impl Links {
     async fn serve(&self, connection: Connection) {
         let hello = connection.hello();
         if hello.site == self.0.identity.site.as_str() {
-            return match self.is_earlier_life(&connection) {
-                true => self.hear_joiner(connection).await,
+            return match self.is_earlier_incarnation(&connection) {
+                true => self.receive_joiner(connection).await,
                 false => self.run(connection).await,
             };
         }
@@ -426,9 +426,9 @@ impl Links {
         }
         let own = self.0.others.own();
         match hello.site_id {
-            0 => self.welcome_stranger(connection).await,
+            0 => self.serve_joiner(connection).await,
             _ if own.is_some_and(|(deployment, _)| deployment.0 == hello.deployment) => {
-                self.listen_across(connection).await;
+                self.listen_inter_site(connection).await;
             }
             _ => {
                 let (site, deployment) = (&hello.site, hello.deployment);
@@ -492,7 +492,7 @@ pub(crate) enum LinkError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(
-        "the node there does not know the secret that the join token was made with: it is of another \
+        "the node there does not have the secret that the join token was made with: it is of another \
          deployment, or none at all"
     )]
     TokenNotKnown,

@@ -5,7 +5,7 @@
 //! sites ask, hands answers out, and gives back to the site's thread what has no answer.
 
 use super::Links;
-use super::across::Remote;
+use super::inter_site::Remote;
 use crate::batcher::{batcher_of, is_same_call, lock};
 use crate::node::{Batchers, Event};
 use model::{NodeId, Request};
@@ -66,14 +66,18 @@ impl Links {
         }
         shared.requests_waiting.fetch_sub(count - requests.len(), Ordering::Relaxed);
         for ((site, node), requests) in sent {
-            self.send_across(site, node, AcrossSay::Forward(Forward { requests }).into());
+            self.send_inter_site(site, node, AcrossSay::Forward(Forward { requests }).into());
         }
-        self.flush_across();
+        self.flush_inter_site();
         proxied.sent.notify_one();
     }
 
-    /// What a node of another site says: what the site's thread need not hear is dealt with here.
-    pub(super) fn hear_across(&self, (site, node): Remote, message: Across) -> Option<Across> {
+    /// Processes a message of another site's node; returns what is left for the site's thread.
+    pub(super) fn receive_inter_site(
+        &self,
+        (site, node): Remote,
+        message: Across,
+    ) -> Option<Across> {
         match message.say {
             Some(AcrossSay::Forward(Forward { mut requests })) => {
                 self.answer_reads((site, node), &mut requests);
@@ -92,7 +96,7 @@ impl Links {
         let Some(join_service) = self.0.join_service.get() else { return };
         let here = &join_service.0;
         let answers = answer_reads(requests, |keyspace, query, consistency| {
-            here.answer_across(keyspace, query, consistency)
+            here.answer_inter_site(keyspace, query, consistency)
         });
         if answers.is_empty() {
             return;
@@ -100,8 +104,8 @@ impl Links {
         let leads = here.shared.gate.get().leads();
         let leader = if leads { self.0.identity.node.0 } else { 0 };
         let answered = AcrossSay::Answered(AnsweredAcross { answers, leader });
-        self.send_across(site, node, answered.into());
-        self.flush_across();
+        self.send_inter_site(site, node, answered.into());
+        self.flush_inter_site();
     }
 
     fn hand_out(&self, node: NodeId, answered: &mut AnsweredAcross) -> bool {

@@ -69,6 +69,6 @@ mod tests {
         }
         assert_eq!(places.len(), limits::PEER_LINKS_UNPROVED_MAX);
         places.clear();
-        assert!(lock(&unproved.0).is_empty(), "nothing is remembered of who has gone");
+        assert!(lock(&unproved.0).is_empty(), "a closed connection leaves no entry");
     }
 }

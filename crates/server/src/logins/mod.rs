@@ -142,7 +142,7 @@ mod tests {
             logins.enqueue(attempt(failures), waiting).map(|()| answered)
         };
         let mut wrong: Vec<_> = (0..50).filter_map(|_| begin(1, "wrong").ok()).collect();
-        assert_eq!(wrong.len(), LOGINS_PER_ADDRESS_MAX, "the others were told to come again");
+        assert_eq!(wrong.len(), LOGINS_PER_ADDRESS_MAX, "the others are refused as busy");
         let mut right = begin(0, "secret").expect("one that was wrong gives way");
         assert_eq!(wrong.pop().unwrap().try_recv(), Ok(Err(LoginError::Busy)));
         let first = lock(&logins.state).queue.pop().expect("something waits");

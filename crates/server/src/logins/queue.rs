@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_wrong_before_lets_others_go_first() {
+    fn an_address_with_wrong_passwords_waits_behind_others() {
         let mut queue = Queue::default();
         for _ in 0..LOGINS_PER_ADDRESS_MAX - 1 {
             assert_eq!(queue.push(from(1, 1), "wrong"), Ok(None));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_wrong_has_a_turn_too() {
+    fn an_address_with_wrong_passwords_has_a_turn_too() {
         let mut queue = Queue::default();
         queue.push(from(1, 3), "again").unwrap();
         for _ in 0..6 {

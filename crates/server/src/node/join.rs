@@ -62,7 +62,7 @@ pub(super) fn become_member(
     Ok(())
 }
 
-/// Asks the addresses of `--join` for this node's site; if none knows it, the deployment has it join.
+/// Asks the addresses of `--join` for this node's site; if none has it, it joins the deployment.
 fn look_around(config: &Config, own: &mut Identity, peers: &Peers) -> Result<Begin, StartError> {
     if config.join.is_empty() {
         return Ok(Begin::Site);

@@ -119,7 +119,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     Ok(node)
 }
 
-/// Who the node is, as its data directory says; an empty one is given an identity.
+/// The identity in the data directory; an empty directory gets one.
 fn identity_of(config: &Config) -> Result<Identity, StartError> {
     if matches!(config.engine, Engine::Embedded) {
         identity::check_whole(&config.data)?;

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_which_node_it_is() {
+    fn a_certificate_names_its_node() {
         let any = roles(&["portolan://node/pier"]);
         assert!(any.allow("pier", NodeId(1)) && any.allow("pier", NodeId(2)));
         assert!(!any.allow("pie", NodeId(1)) && !any.allow("pier-2", NodeId(1)));

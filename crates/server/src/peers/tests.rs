@@ -72,7 +72,7 @@ fn enrolled(at: &PeerAuth, site: &str, text: &str) -> Result<Option<PeerAuth>, T
 }
 
 #[test]
-fn a_token_gives_the_secret_to_whom_it_is_for() {
+fn a_token_gives_the_secret_to_its_node() {
     let hour = Duration::from_secs(3600);
     let pier = auth("pier", with("d", Some("p")));
     let (text, expires_ms) = pier.make_token(TokenScope::Site, hour).unwrap();
@@ -119,7 +119,7 @@ fn a_token_expires_and_cannot_be_made_longer() {
 }
 
 #[test]
-fn what_answers_a_token_must_know_its_secret() {
+fn the_other_end_of_a_token_must_have_its_secret() {
     let pier = auth("pier", with("d", None));
     let (text, _) = pier.make_token(TokenScope::Site, Duration::from_secs(9)).unwrap();
     let token = JoinToken::parse(&text).unwrap();
@@ -135,7 +135,7 @@ fn what_answers_a_token_must_know_its_secret() {
 }
 
 #[test]
-fn who_asks() {
+fn which_configurations_require_a_proof() {
     let resolve = |text: &str| {
         let file = crate::config::file::parse("f", text).unwrap();
         PeerAuth::open(&Config::resolve(file, Layer::default()).unwrap(), Clock::start()).unwrap()

@@ -24,7 +24,7 @@ pub enum Invalid {
 
 /// Why a call failed, for programs: the word under [`FAILURE_KEY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the table at the head of kv.proto says what each means")]
+#[expect(missing_docs, reason = "the table at the head of kv.proto explains each")]
 pub enum Reason {
     UnknownOutcome,
     NoLeader,
@@ -67,14 +67,14 @@ const TABLE: [(Reason, &str, Code); 17] = [
 ];
 
 impl Reason {
-    /// The reason of a failed call. `None`: it does not say one, so it came from the connection or
+    /// The reason of a failed call. `None`: it carries none, so it came from the connection or
     /// from a proxy, and a write's outcome is unknown.
     pub fn of(status: &Status) -> Option<Reason> {
         let word = status.metadata().get(FAILURE_KEY)?.to_str().ok()?;
         TABLE.iter().find(|(_, known, _)| *known == word).map(|(reason, ..)| *reason)
     }
 
-    /// A status that says so, with a sentence for people.
+    /// A status with this reason, and a sentence for people.
     pub fn status(self, message: impl Into<String>) -> Status {
         let (_, word, code) = TABLE[self as usize];
         let mut status = Status::new(code, message);

@@ -1,7 +1,7 @@
 //! The requests of `Kv` as commands and queries, and answers as its responses.
 //!
-//! Only what can be seen on the request itself is checked here; whether the state allows it is the
-//! site's to say. The keyspace's name has been looked up already.
+//! Only what can be seen on the request itself is checked here; the site decides whether the state
+//! allows it. The keyspace's name has been looked up already.
 
 use super::{Invalid, v1};
 use crate::entry::{put_epoch, take_epoch};

@@ -122,7 +122,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A message nobody asked for, of `len` replies; in RESP2 an array.
+    /// An unrequested message, of `len` replies; in RESP2 an array.
     pub fn push(&mut self, len: usize) {
         match self.version {
             Version::Resp2 => self.head(b'*', len as i64),

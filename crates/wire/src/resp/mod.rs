@@ -4,8 +4,8 @@
 //! - [`request`]: a connection's bytes become [`Frame`]s, one command each. The parser is
 //!   incremental (a value of 64 MiB that arrives in a thousand pieces is scanned once) and copies
 //!   nothing: a frame's arguments are slices of the buffer that the socket was read into.
-//! - [`encode`]: replies go straight into the buffer that will be written. An [`Encoder`] knows
-//!   which version its client chose and says in RESP2 what RESP2 has no word for.
+//! - [`encode`]: replies go straight into the buffer that will be written. An [`Encoder`] has
+//!   the version that its client chose, and maps the types of RESP3 to those of RESP2.
 //! - [`reply`]: replies as a client reads them, for our own clients, tests and load generators.
 //!
 //! Left out: streamed strings and aggregates (`$?`, `*?`), attributes and big numbers on the way

@@ -30,7 +30,7 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Different replies (RESP3).
     Set(Vec<Reply>),
-    /// A message nobody asked for (RESP3).
+    /// An unrequested message (RESP3).
     Push(Vec<Reply>),
     /// Yes or no (RESP3).
     Boolean(bool),
@@ -90,7 +90,7 @@ impl ReplyParser {
     }
 }
 
-/// One element: a marker, what its header says, and its own bytes if it has any.
+/// One element: a marker, the rest of its header, and its own bytes if it has any.
 struct Element {
     marker: u8,
     /// The header's line, or the bulk string's bytes.

@@ -8,7 +8,7 @@ use model::limits;
 const INLINE_BYTES_MAX: usize = 64 << 10;
 /// A `*` or `$` line without its line break; the longest sensible one has 21 bytes.
 const HEADER_BYTES_MAX: usize = 64;
-/// What a client may send before it has said who it is, as in Redis.
+/// What a client may send before it has logged in, as in Redis.
 const UNAUTHENTICATED_ARGS_MAX: usize = 10;
 const UNAUTHENTICATED_ARG_BYTES_MAX: usize = 16 << 10;
 /// Arguments whose places a connection keeps room for between commands.
@@ -103,7 +103,7 @@ fn push_span(bytes: &mut Vec<u8>, arg: &[u8]) -> Span {
 /// What a client sent is no RESP, or is past a limit. The connection cannot go on: where the next
 /// command would start is unknown. The texts are Redis's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each says in its text what it is")]
+#[expect(missing_docs, reason = "the text of each explains it")]
 pub enum ProtocolError {
     #[error("ERR Protocol error: too big mbulk count string")]
     CountTooLong,
@@ -143,7 +143,7 @@ pub struct RequestParser {
     bulk_len: Option<usize>,
     /// Its arguments so far.
     spans: Vec<Span>,
-    /// The client has said who it is, or need not.
+    /// The client has logged in, or need not.
     authenticated: bool,
 }
 
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_may_say_little() {
+    fn a_client_without_login_may_send_little() {
         let (_, error) = parse(&[b"*11\r\n"], false);
         assert_eq!(error, Some(ProtocolError::CountUnauthenticated));
         let (_, error) = parse(&[b"*1\r\n$16385\r\n"], false);

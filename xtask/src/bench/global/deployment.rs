@@ -19,7 +19,7 @@ const PREFIX: &str = "key:";
 pub(super) struct Deployment {
     sites: Vec<Site>,
     names: Vec<String>,
-    /// Where each site's first node speaks the Redis Cluster protocol.
+    /// Where each site's first node serves the Redis Cluster protocol.
     cluster: Vec<SocketAddr>,
     /// Where their data is; it goes after them.
     folder: TempDir,
@@ -100,7 +100,7 @@ impl Deployment {
         &self.names[site]
     }
 
-    /// Where a site's first node speaks the Redis Cluster protocol.
+    /// Where a site's first node serves the Redis Cluster protocol.
     pub(super) fn cluster(&self, site: usize) -> SocketAddr {
         self.cluster[site]
     }
@@ -120,7 +120,7 @@ impl Deployment {
         pids.map(|pid| pid.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// Has a site hold some slots, whoever does now; returns when it does.
+    /// Moves some slots to a site, from any owner; returns when it owns them.
     pub(super) fn gather(&self, slots: &str, to: usize) -> Result<(), String> {
         for site in (0..self.sites.len()).filter(|site| *site != to) {
             // Its own moves are waited for.
@@ -159,7 +159,7 @@ impl Deployment {
         Ok(Fsyncs { count: of("count")?, sum_s: of("sum")? })
     }
 
-    /// What a counter or gauge says, all nodes of a site together.
+    /// A counter or gauge, summed over the nodes of a site.
     pub(super) fn counter(&self, site: usize, name: &str) -> Result<f64, String> {
         let mut sum = 0.0;
         for node in &self.sites[site].nodes {
@@ -172,7 +172,7 @@ impl Deployment {
     }
 }
 
-/// What a site's nodes say of their disks.
+/// The disk metrics of a site's nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fsyncs {
     count: f64,

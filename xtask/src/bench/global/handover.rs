@@ -37,9 +37,9 @@ pub(super) struct Handover {
     pub(super) value_bytes: usize,
     /// From the command's start until the receiver answers for the slots itself, as a client sees it.
     pub(super) seen_s: f64,
-    /// From begin to release, as the giver says.
+    /// From begin to release, as the source reports.
     pub(super) took_s: f64,
-    /// From the freeze until the giver knows that the receiver serves, as the giver says.
+    /// From the freeze until the source has received that the destination serves, as the source reports.
     pub(super) paused_us: f64,
     pub(super) sent_bytes: f64,
     /// What making a batch durable took on average meanwhile: at the giver, and at the receiver.

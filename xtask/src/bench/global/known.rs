@@ -1,4 +1,4 @@
-//! How often a request goes straight to the site that holds its key; and three sites at work.
+//! How often a request goes directly to the site that owns its key; and three sites at work.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +21,8 @@ const KEYS_MOVED: u64 = 2 * SLOT_COUNT as u64;
 pub(super) struct Routed {
     /// Requests that ended at other sites.
     pub(super) all: f64,
-    /// Of those, that went straight to the holder.
-    pub(super) straight: f64,
+    /// Of those, that went directly to the owner.
+    pub(super) direct: f64,
 }
 
 /// Three sites of one node.
@@ -45,11 +45,11 @@ pub(super) struct Three {
 }
 
 fn routed(sites: &Deployment, which: &[usize]) -> Result<Routed, String> {
-    let mut sum = Routed { all: 0.0, straight: 0.0 };
+    let mut sum = Routed { all: 0.0, direct: 0.0 };
     for site in which {
-        let straight = sites.counter(*site, "portolan_routed_direct_total")?;
-        sum.straight += straight;
-        sum.all += straight + sites.counter(*site, "portolan_routed_redirected_total")?;
+        let direct = sites.counter(*site, "portolan_routed_direct_total")?;
+        sum.direct += direct;
+        sum.all += direct + sites.counter(*site, "portolan_routed_redirected_total")?;
     }
     Ok(sum)
 }
@@ -66,7 +66,7 @@ fn routed_by(
     work()?;
     published();
     let after = routed(sites, which)?;
-    Ok(Routed { all: after.all - before.all, straight: after.straight - before.straight })
+    Ok(Routed { all: after.all - before.all, direct: after.direct - before.direct })
 }
 
 fn each_key(
@@ -111,11 +111,11 @@ pub(super) fn measure(programs: &Programs, extent: Extent) -> Result<Known, Stri
     sites.gather(SLOTS, 1)?;
     let after_move = [routed_by(&sites, &[2], read)?, routed_by(&sites, &[2], read)?];
     eprintln!(
-        "  known      {:.3} % straight; after a move {:.0} of {:.0} astray, then {:.0}",
-        steady.straight / steady.all * 100.0,
-        after_move[0].all - after_move[0].straight,
+        "  known      {:.3} % direct; after a move {:.0} of {:.0} redirected, then {:.0}",
+        steady.direct / steady.all * 100.0,
+        after_move[0].all - after_move[0].direct,
         after_move[0].all,
-        after_move[1].all - after_move[1].straight
+        after_move[1].all - after_move[1].direct
     );
     Ok(Known { steady, after_move, command: load.text() })
 }

@@ -11,7 +11,7 @@
 //! | `move-3` | the same between sites of three nodes |
 //! | `slots` | 500 slots with 20,000 keys, beside Valkey's `CLUSTER MIGRATESLOTS` |
 //! | `forward` | GETs through the site that does not hold the keys, beside GETs at the one that does |
-//! | `known` | how often a request goes straight to whoever holds its key |
+//! | `known` | how often a request goes directly to the site that owns its key |
 //! | `paper` | the bars that the lab measures in virtual time, once |
 //! | `three` | three sites of three nodes under load; no bar |
 
@@ -78,7 +78,7 @@ pub(crate) fn global(options: &Options) -> Result<(), String> {
             }
         }
         if options.wants("slots") {
-            // There and back again, so that a disk that gets slower or faster favours nobody.
+            // There and back again, so that a disk that gets slower or faster favours no store.
             let ours = || handover::slots(&programs);
             let theirs = || valkey::slots(&programs);
             results.slots.push(match repetition % 2 {

@@ -218,18 +218,19 @@ impl Results {
     }
 
     fn known_bars(&self, bars: &mut Vec<Bar>) {
-        let percent = |one: &Routed| one.straight / one.all * 100.0;
+        let percent = |one: &Routed| one.direct / one.all * 100.0;
         if let Some(share) = Spread::of(self.known.iter().map(|one| percent(&one.steady))) {
             bars.push(Bar {
-                work: "three sites, keys drawn uniformly: requests that go straight to the holder"
+                work: "three sites, keys drawn uniformly: requests that go directly to the owner"
                     .into(),
                 bar: "≥ 99 % of those for keys elsewhere".into(),
                 measured: format!("{} %", share.text(|x| format!("{x:.3}"))),
                 met: share.median >= 99.0,
             });
         }
-        let astray = |one: &Routed| one.all - one.straight;
-        let of = |pass: usize| Spread::of(self.known.iter().map(|k| astray(&k.after_move[pass])));
+        let redirected = |one: &Routed| one.all - one.direct;
+        let of =
+            |pass: usize| Spread::of(self.known.iter().map(|k| redirected(&k.after_move[pass])));
         if let (Some(first), Some(second)) = (of(0), of(1)) {
             let slots = f64::from(handover::SLOT_COUNT);
             bars.push(Bar {
@@ -346,7 +347,7 @@ impl Results {
             return;
         }
         line(page, "\n## known: three sites of one node\n");
-        line(page, "| | requests for keys elsewhere | straight to the holder |");
+        line(page, "| | requests for keys elsewhere | directly to the owner |");
         line(page, "| --- | --: | --: |");
         type Of = fn(&Known) -> Routed;
         let rows: [(&str, Of); 3] = [
@@ -356,10 +357,10 @@ impl Results {
         ];
         for (title, routed) in rows {
             let all = Spread::of(self.known.iter().map(|one| routed(one).all));
-            let straight = Spread::of(self.known.iter().map(|one| routed(one).straight));
-            if let (Some(all), Some(straight)) = (all, straight) {
-                let (all, straight) = (all.text(grouped), straight.text(grouped));
-                line(page, &format!("| {title} | {all} | {straight} |"));
+            let direct = Spread::of(self.known.iter().map(|one| routed(one).direct));
+            if let (Some(all), Some(direct)) = (all, direct) {
+                let (all, direct) = (all.text(grouped), direct.text(grouped));
+                line(page, &format!("| {title} | {all} | {direct} |"));
             }
         }
     }

@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(super) struct Migration {
     /// From the command until the target answers for the slots itself, as a client sees it.
     pub(super) seen_s: f64,
-    /// From the command until the source says `success`.
+    /// From the command until the source reports `success`.
     pub(super) success_s: f64,
 }
 

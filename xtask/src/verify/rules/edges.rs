@@ -16,7 +16,7 @@ const ALLOWED: &[Row] = &[
     ("storage", &["model"], &[]),
     ("wire", &["model"], &[]),
     ("protocol", &["model", "storage", "wire"], &["lab"]),
-    // Below it. The fronts speak to a site through `server::Handle` alone: how a keyspace keeps its
+    // Below it. The fronts reach a site through `server::Handle` alone: how a keyspace keeps its
     // promise and where its bytes lie is none of their business.
     ("server", &["model", "protocol", "storage", "wire"], &[]),
     ("front", &["model", "server", "wire"], &["client"]),
@@ -91,7 +91,7 @@ mod tests {
     const TABLE: &[Row] = &[("words", &[], &[]), ("door", &["words"], &["words"])];
 
     #[test]
-    fn what_the_table_says_is_right() {
+    fn a_graph_that_matches_the_table_passes() {
         let door = package("door", &[("words", None), ("words", Some("dev"))]);
         assert_eq!(compare(&[package("words", &[]), door], TABLE), [""; 0]);
     }

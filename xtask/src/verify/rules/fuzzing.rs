@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::tree::Files;
 
-/// A target for everything that reads bytes which somebody else may have written.
+/// A target for everything that reads bytes from outside.
 const PARSERS: [&str; 11] = [
     "config",
     "entry",

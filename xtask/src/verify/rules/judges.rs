@@ -108,7 +108,7 @@ fn is_imported(code: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is said of judges among which this is one.
+    /// The violations in a set of judges that includes this one.
     fn planted(path: &str, text: &str) -> Vec<String> {
         let root = "mod live;\n#[cfg(test)]\nmod made;\n";
         let files = [

@@ -1,4 +1,4 @@
-//! What cargo knows about our crates.
+//! Cargo's metadata of our crates.
 
 use std::path::Path;
 use std::process::Command;

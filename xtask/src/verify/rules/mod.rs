@@ -1,4 +1,4 @@
-//! The rules of the house that no other tool knows. Each is a function from what it reads to what
+//! The project's own rules, which no other tool checks. Each is a function from what it reads to what
 //! is wrong with it, and has a test that plants a violation.
 //!
 //! | module | its rule |

@@ -273,7 +273,7 @@ mod tests {
         let map = made::map();
         let ports: Vec<u16> = map.own().nodes.iter().map(|node| node.address.port).collect();
         assert_eq!(ports, [7403, 7401, 7402]);
-        assert_eq!(map.myself().address.port, 7402, "the registry does not know of it yet");
+        assert_eq!(map.myself().address.port, 7402, "the registry does not have it yet");
         assert_eq!(map.myself().id, "000000000000feed000000010000000000000002");
         let (shard, place) = map.find(map.myself().id.as_bytes()).unwrap();
         assert_eq!((shard.epoch, place), (1, 2));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_without_a_deployment_knows_itself() {
+    fn a_site_without_a_deployment_has_itself() {
         let advertised = Address::of("localhost:1");
         let map = Map::of(&Seen {
             deployment: None,

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use wire::resp::Frame;
 
 /// What the port of the Redis Cluster protocol has in addition.
-pub(super) struct Door {
+pub(super) struct ClusterPort {
     /// Its address for clients.
     advertised: Address,
     /// Whether it uses TLS; then the ports of the other nodes do, too.
@@ -38,10 +38,10 @@ pub(super) struct Door {
     maps: Maps,
 }
 
-impl Door {
+impl ClusterPort {
     /// `advertised`: `host:port`.
-    pub(super) fn new(advertised: &str, is_tls: bool) -> Door {
-        Door { advertised: Address::of(advertised), is_tls, maps: Maps::default() }
+    pub(super) fn new(advertised: &str, is_tls: bool) -> ClusterPort {
+        ClusterPort { advertised: Address::of(advertised), is_tls, maps: Maps::default() }
     }
 }
 
@@ -133,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn cluster(&mut self, frame: &Frame) -> Result<(), Refused> {
         let ask = read(frame)?;
         let thread = self.thread.clone();
-        let Some(door) = &thread.shared.cluster else { return Err(Refused::NO_CLUSTER) };
+        let Some(port) = &thread.shared.cluster else { return Err(Refused::NO_CLUSTER) };
         match ask {
             Ask::KeySlot => {
                 let slot = Slot::of_key(frame.arg(2));
@@ -175,8 +175,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 ));
             }
             Ask::Map(about) => {
-                let map = door.maps.now(&thread.handle, &door.advertised).await;
-                self.write_about(about, frame, &map, door.is_tls)?;
+                let map = port.maps.now(&thread.handle, &port.advertised).await;
+                self.write_about(about, frame, &map, port.is_tls)?;
             }
         }
         Ok(())

@@ -68,7 +68,7 @@ fn write_node(
     out.bulk(b"replication-offset");
     out.integer(0);
     out.bulk(b"health");
-    // Redis knows no doubt here.
+    // Redis has no state for a suspected failure here.
     out.bulk(if health == Health::Failed { b"fail" } else { b"online" });
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_told_as_redis_tells_it() {
+    fn a_shard_is_written_as_redis_writes_it() {
         let expect = "slots *4 :151 :199 :8192 :16383 $5 nodes *1 %7 $2 id $40 \
                       000000000000feed000000030000000000000001 $4 port :7404 $2 ip $3 ::1 $8 endpoint \
                       $3 ::1 $4 role $6 master $18 replication-offset :0 $6 health $6 online ";

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_tried_again_and_what_may_not_says_what_to_do() {
+    fn temporary_errors_are_retried_and_others_name_a_remedy() {
         let again = [
             Status::unavailable("etcdserver: no leader"),
             Status::deadline_exceeded("x"),

@@ -46,7 +46,7 @@ pub(crate) struct Owner {
     health: Health,
     stopping: Arc<AtomicBool>,
     prefix: Bytes,
-    /// Who this process is: unlike any other, before or after.
+    /// The id of this process: unique among all, before or after.
     name: String,
     lease: i64,
     /// The revision of the owner's key after the last transaction.
@@ -205,7 +205,7 @@ impl Owner {
     }
 
     /// Sets the function that is called about a lack of room.
-    pub(crate) fn tell_of_room(&mut self, room: Room) {
+    pub(crate) fn report_room(&mut self, room: Room) {
         self.room = Some(room);
     }
 
@@ -242,7 +242,7 @@ impl Owner {
             match self.runtime.block_on(call(&self.client)) {
                 Ok(answer) => {
                     if std::mem::take(&mut self.full) {
-                        self.say_room(None);
+                        self.log_room(None);
                     }
                     return Ok(answer);
                 }
@@ -250,7 +250,7 @@ impl Owner {
                 Err(CallError::Full(why)) => {
                     self.health.retry(&endpoint, &why);
                     if !std::mem::replace(&mut self.full, true) {
-                        self.say_room(Some(why));
+                        self.log_room(Some(why));
                     }
                 }
                 Err(CallError::Again(why)) => {
@@ -266,7 +266,7 @@ impl Owner {
         }
     }
 
-    fn say_room(&mut self, full: Option<String>) {
+    fn log_room(&mut self, full: Option<String>) {
         if let Some(room) = &mut self.room {
             room(full.map(|why| {
                 format!("etcd reports {why:?}: compact and defragment it, then disarm its alarm")

@@ -123,11 +123,11 @@ fn an_answer_leaves_with_the_round_that_began_after_it_was_asked_for() {
     assert_eq!(bench.released(), [(71, 2)]);
     assert!(bench.buffer.is_even());
     bench.begin();
-    assert!(bench.rounds.try_recv().is_err(), "nobody waits for anything");
+    assert!(bench.rounds.try_recv().is_err(), "nothing waits");
 }
 
 #[test]
-fn who_waits_too_long_is_told_once_and_nobody_gets_anothers_answer() {
+fn a_late_request_fails_once_and_none_gets_the_answer_of_another() {
     let mut bench = bench();
     let asked = [(1, write()), (2, read())].map(|(ticket, request)| {
         let request = Request { deadline_ms: Some(1_000), ..request };
@@ -151,7 +151,7 @@ fn who_waits_too_long_is_told_once_and_nobody_gets_anothers_answer() {
 }
 
 #[test]
-fn when_the_site_is_lost_everybody_who_waits_is_told() {
+fn when_the_site_is_lost_all_waiting_requests_fail() {
     let mut bench = bench();
     let first = bench.buffer.admit(Duration::ZERO, Ticket(1), &write()).unwrap();
     bench.answer(first, 1);

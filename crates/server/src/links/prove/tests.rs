@@ -60,7 +60,7 @@ async fn dial(from: &Peer, to: &Peer) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn both_ends_prove_that_they_know_the_secret() {
+async fn both_ends_prove_that_they_have_the_secret() {
     let (a, b) = (peer(1, secret("s")).await, peer(2, secret("s")).await);
     dial(&a, &b).await.unwrap();
     let quay = peer_of("quay", 1, secret("s")).await;
@@ -74,7 +74,7 @@ async fn both_ends_prove_that_they_know_the_secret() {
 }
 
 #[tokio::test]
-async fn a_node_without_the_secret_is_told_what_to_do() {
+async fn the_refusal_of_a_node_without_the_secret_names_a_remedy() {
     let (asks, open) = (peer(1, secret("s")).await, peer(2, PeersConfig::default()).await);
     let refused = dial(&open, &asks).await.unwrap_err();
     assert!(refused.contains("n2 of site pier does not prove"), "{refused}");
@@ -122,17 +122,17 @@ async fn a_token_lets_in_and_then_the_secret_does() {
     let open = peer(4, PeersConfig::default()).await;
     let refused =
         joiner.links.enrol(std::slice::from_ref(&open.address), &token, data.path()).await;
-    assert!(refused.unwrap_err().contains("has no secret"), "a site that believes everybody");
+    assert!(refused.unwrap_err().contains("has no secret"), "a site that requires no proof");
 }
 
 /// A program that speaks the frames and has no secret.
-struct Stranger(TcpStream);
+struct Unproved(TcpStream);
 
-impl Stranger {
-    async fn connect(to: &Peer, hello: &Hello) -> Stranger {
-        let mut stranger = Stranger(TcpStream::connect(&to.address).await.unwrap());
-        stranger.send(hello).await;
-        stranger
+impl Unproved {
+    async fn connect(to: &Peer, hello: &Hello) -> Unproved {
+        let mut unproved = Unproved(TcpStream::connect(&to.address).await.unwrap());
+        unproved.send(hello).await;
+        unproved
     }
 
     async fn send(&mut self, message: &impl prost::Message) {
@@ -166,7 +166,7 @@ fn hello(protocol: u32, challenge: usize) -> Hello {
 }
 
 #[tokio::test]
-async fn a_stranger_is_heard_by_nobody() {
+async fn no_message_of_an_unproved_connection_is_processed() {
     let site = peer(1, secret("s")).await;
     let says: [Message; 2] = [
         Say::Raft(Raft { from: 9, to: 1, term: 100, ..Raft::default() }).into(),
@@ -180,12 +180,12 @@ async fn a_stranger_is_heard_by_nobody() {
     ];
     for challenge in [0, 32, 5] {
         for proof in &proofs {
-            let mut stranger = Stranger::connect(&site, &hello(1, challenge)).await;
-            stranger.send(proof).await;
+            let mut unproved = Unproved::connect(&site, &hello(1, challenge)).await;
+            unproved.send(proof).await;
             for message in &says {
-                stranger.send(message).await;
+                unproved.send(message).await;
             }
-            let frames = stranger.all().await;
+            let frames = unproved.all().await;
             // Its hello, and at most the reason of a refusal; no proof that could be used for
             // guessing.
             assert!(frames.len() <= 2, "{frames:?}");
@@ -202,7 +202,7 @@ async fn a_stranger_is_heard_by_nobody() {
 async fn an_older_version_is_refused_in_its_own_words() {
     let site = peer(1, secret("s")).await;
     let frames = loop {
-        let frames = Stranger::connect(&site, &hello(1, 0)).await.all().await;
+        let frames = Unproved::connect(&site, &hello(1, 0)).await.all().await;
         if frames.len() > 1 {
             break frames;
         }
@@ -215,7 +215,7 @@ async fn an_older_version_is_refused_in_its_own_words() {
     assert!(why.contains("older protocol") && why.contains("accept_unproved"), "{why}");
     // Towards a node that requires no proof the hello is as before, and the link works.
     let open = peer(2, PeersConfig::default()).await;
-    let mut older = Stranger::connect(&open, &hello(1, 0)).await;
+    let mut older = Unproved::connect(&open, &hello(1, 0)).await;
     older.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
     let heard = tokio::task::spawn_blocking(move || open.events.recv()).await.unwrap();
     assert!(matches!(heard, Ok(Event::Message { from: NodeId(9), .. })));
@@ -236,10 +236,10 @@ struct OlderHello {
 async fn a_build_with_other_rules_of_ownership_is_refused() {
     let site = peer(1, PeersConfig::default()).await;
     let older = OlderHello { protocol: 1, site: "pier".into(), node: 9 };
-    let mut stranger = Stranger(TcpStream::connect(&site.address).await.unwrap());
-    stranger.send(&older).await;
-    stranger.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
-    assert_eq!(stranger.all().await.len(), 1, "its hello, and nothing else");
+    let mut unproved = Unproved(TcpStream::connect(&site.address).await.unwrap());
+    unproved.send(&older).await;
+    unproved.send(&Message::from(Say::Raft(Raft { from: 9, ..Raft::default() }))).await;
+    assert_eq!(unproved.all().await.len(), 1, "its hello, and nothing else");
     assert!(site.events.try_recv().is_err(), "the site's thread received something");
     // A node that dials such a build gets the reason why there is no link.
     let listens = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -288,14 +288,14 @@ async fn a_proof_seen_on_one_connection_is_worth_nothing_on_another() {
 #[tokio::test]
 async fn before_the_proof_a_frame_is_short() {
     let site = peer(1, secret("s")).await;
-    let mut stranger = Stranger(TcpStream::connect(&site.address).await.unwrap());
+    let mut unproved = Unproved(TcpStream::connect(&site.address).await.unwrap());
     let length = limits::PEER_HELLO_BYTES_MAX as u32 + 1;
-    stranger.0.write_all(&length.to_be_bytes()).await.unwrap();
-    assert_eq!(stranger.all().await.len(), 1, "it waits for {length} bytes");
+    unproved.0.write_all(&length.to_be_bytes()).await.unwrap();
+    assert_eq!(unproved.all().await.len(), 1, "it waits for {length} bytes");
 }
 
 #[tokio::test]
-async fn those_who_prove_nothing_are_few() {
+async fn unproved_connections_are_limited() {
     let site = peer(1, secret("s")).await;
     let here = std::net::IpAddr::from([127, 0, 0, 1]);
     let enter = |_| site.links.0.unproved.enter(here);
@@ -340,7 +340,7 @@ impl Office {
 }
 
 #[tokio::test]
-async fn a_certificate_is_a_nodes_only_if_it_says_so() {
+async fn a_certificate_is_a_nodes_only_if_it_names_the_role() {
     let office = Office::new();
     let nothing = PeersConfig::default;
     let of_pier = |name| office.issue(name, Some("portolan://node/pier"));
@@ -352,14 +352,14 @@ async fn a_certificate_is_a_nodes_only_if_it_says_so() {
     let liar = peer_with("pier", 4, nothing(), quay.clone()).await;
     let second = office.issue("second", Some("portolan://node/pier/2"));
     let fifth = peer_with("pier", 5, nothing(), second).await;
-    for (stranger, words) in [
+    for (dialler, words) in [
         (&client, "does not say that it is a node: it needs portolan://node/pier "),
         (&liar, "the certificate of another: it says portolan://node/quay"),
         (&fifth, "the certificate of another: it says portolan://node/pier/2"),
     ] {
-        let refused = dial(stranger, &a).await.unwrap_err();
+        let refused = dial(dialler, &a).await.unwrap_err();
         assert!(refused.contains("refuses this node") && refused.contains(words), "{refused}");
-        let refused = dial(&a, stranger).await.unwrap_err();
+        let refused = dial(&a, dialler).await.unwrap_err();
         assert!(refused.contains(words), "it looks at whom it dials, too: {refused}");
     }
     dial(&peer_with("quay", 1, nothing(), quay).await, &a).await.unwrap();

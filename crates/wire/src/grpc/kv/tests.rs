@@ -13,7 +13,7 @@ fn id(client: u64, sequence: u64, acknowledged_below: u64) -> Option<v1::Request
 }
 
 #[test]
-fn a_put_says_all_that_it_was_asked() {
+fn a_put_response_has_all_that_was_requested() {
     let request = v1::PutRequest {
         keyspace: "cars".into(),
         key: b("k"),

@@ -1,10 +1,10 @@
 //! An open port: connections are accepted, counted, limited, wrapped in TLS.
 //!
-//! One [`Doorman`] per port accepts connections and distributes them to workers in turn. A worker
+//! One [`Acceptor`] per port accepts connections and distributes them to workers in turn. A worker
 //! is a thread with a runtime of its own, so that a connection, its requests and the batcher where
 //! their answers arrive stay on one thread; each turns accepted sockets into [`Connection`]s there.
 
-use crate::seats::{Seat, Seats};
+use crate::permits::{Permit, Permits};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 /// A client that has not finished its TLS handshake by then is disconnected.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections that wait for one worker to take them.
-const DEALT_MAX: usize = 64;
+const ACCEPTED_MAX: usize = 64;
 /// After a failed accept (for example without file descriptors) the port pauses this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,28 +57,28 @@ pub enum OpenError {
 }
 
 /// An accepted connection, on its way to the worker that will serve it.
-pub(crate) struct Dealt {
+pub(crate) struct Accepted {
     stream: std::net::TcpStream,
-    seat: Arc<Seat>,
+    permit: Arc<Permit>,
 }
 
 /// Accepts the connections of one port.
-pub(crate) struct Doorman {
+pub(crate) struct Acceptor {
     pub(crate) listener: TcpListener,
     /// The limit of connections.
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) permits: Arc<Permits>,
     /// The idle time after which a connection is probed.
     pub(crate) keepalive: Option<Duration>,
 }
 
-impl Doorman {
-    /// Distributes connections in turn, without end. A connection that finds no free seat is closed
+impl Acceptor {
+    /// Distributes connections in turn, without end. A connection that finds no free permit is closed
     /// at once, which is clearer to its client than silence.
-    pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Dealt>>) {
+    pub(crate) async fn run(self, workers: Vec<mpsc::Sender<Accepted>>) {
         for worker in workers.iter().cycle() {
-            let dealt = loop {
+            let accepted = loop {
                 match self.accept().await {
-                    Ok(Some(dealt)) => break dealt,
+                    Ok(Some(accepted)) => break accepted,
                     Ok(None) => {}
                     Err(error) => {
                         tracing::warn!("a connection could not be accepted: {error}");
@@ -86,21 +86,21 @@ impl Doorman {
                     }
                 }
             };
-            if worker.send(dealt).await.is_err() {
+            if worker.send(accepted).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn accept(&self) -> io::Result<Option<Dealt>> {
+    async fn accept(&self) -> io::Result<Option<Accepted>> {
         let (stream, from) = self.listener.accept().await?;
-        let Some(seat) = self.seats.take(from.ip()) else {
+        let Some(permit) = self.permits.take(from.ip()) else {
             tracing::warn!("{from} was disconnected: all connections of the port are taken");
             return Ok(None);
         };
         stream.set_nodelay(true)?;
         keep_alive(&stream, self.keepalive)?;
-        Ok(Some(Dealt { stream: stream.into_std()?, seat }))
+        Ok(Some(Accepted { stream: stream.into_std()?, permit }))
     }
 }
 
@@ -113,19 +113,19 @@ pub(crate) fn keep_alive(stream: &TcpStream, after: Option<Duration>) -> io::Res
 }
 
 /// The channel of connections for a worker.
-pub(crate) fn inbox() -> (mpsc::Sender<Dealt>, mpsc::Receiver<Dealt>) {
-    mpsc::channel(DEALT_MAX)
+pub(crate) fn inbox() -> (mpsc::Sender<Accepted>, mpsc::Receiver<Accepted>) {
+    mpsc::channel(ACCEPTED_MAX)
 }
 
 /// On the worker's own runtime: turns accepted sockets into connections, with concurrent
 /// handshakes, until the receiver is dropped.
 pub(crate) fn welcome(
-    mut dealt: mpsc::Receiver<Dealt>,
+    mut accepted: mpsc::Receiver<Accepted>,
     tls: Option<TlsAcceptor>,
 ) -> mpsc::Receiver<Connection> {
-    let (welcomed, connections) = mpsc::channel(DEALT_MAX);
+    let (welcomed, connections) = mpsc::channel(ACCEPTED_MAX);
     tokio::spawn(async move {
-        while let Some(Dealt { stream, seat }) = dealt.recv().await {
+        while let Some(Accepted { stream, permit }) = accepted.recv().await {
             let stream = match TcpStream::from_std(stream) {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -134,7 +134,7 @@ pub(crate) fn welcome(
                 }
             };
             let Some(tls) = tls.clone() else {
-                if welcomed.send(Connection::new(stream, seat)).await.is_err() {
+                if welcomed.send(Connection::new(stream, permit)).await.is_err() {
                     return;
                 }
                 continue;
@@ -143,12 +143,12 @@ pub(crate) fn welcome(
             tokio::spawn(async move {
                 let shaken = tokio::select! {
                     shaken = timeout(HANDSHAKE_DEADLINE, tls.accept(stream)) => shaken,
-                    () = seat.sent_away() => return,
+                    () = permit.evicted() => return,
                 };
                 match shaken {
                     Ok(Ok(stream)) => {
                         // The receiver is gone only when the port is being closed.
-                        let _ = welcomed.send(Connection::new(stream, seat)).await;
+                        let _ = welcomed.send(Connection::new(stream, permit)).await;
                     }
                     Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -166,16 +166,16 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// A connection that can be served, with or without TLS.
 pub(crate) struct Connection {
     io: Box<dyn Io>,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) permit: Arc<Permit>,
     /// Completes when the connection must be closed.
-    sent_away: Pin<Box<dyn Future<Output = ()> + Send>>,
+    evicted: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Connection {
-    fn new(io: impl Io + 'static, seat: Arc<Seat>) -> Connection {
-        let sitting = seat.clone();
-        let sent_away = Box::pin(async move { sitting.sent_away().await });
-        Connection { io: Box::new(io), seat, sent_away }
+    fn new(io: impl Io + 'static, permit: Arc<Permit>) -> Connection {
+        let sitting = permit.clone();
+        let evicted = Box::pin(async move { sitting.evicted().await });
+        Connection { io: Box::new(io), permit, evicted }
     }
 }
 
@@ -185,7 +185,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.seat.is_known() && self.sent_away.as_mut().poll(cx).is_ready() {
+        if !self.permit.is_admitted() && self.evicted.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         Pin::new(&mut self.io).poll_read(cx, buf)
@@ -223,10 +223,10 @@ impl AsyncWrite for Connection {
 }
 
 impl tonic::transport::server::Connected for Connection {
-    type ConnectInfo = Arc<Seat>;
+    type ConnectInfo = Arc<Permit>;
 
-    fn connect_info(&self) -> Arc<Seat> {
-        self.seat.clone()
+    fn connect_info(&self) -> Arc<Permit> {
+        self.permit.clone()
     }
 }
 
@@ -239,7 +239,7 @@ pub(crate) async fn bind(
 }
 
 /// The accepting side of a port's TLS, if it has any.
-pub(crate) fn acceptor(
+pub(crate) fn tls_acceptor(
     flag: &'static str,
     tls: Option<&server::config::TlsConfig>,
     alpn: &[&[u8]],

@@ -63,7 +63,7 @@ impl Links {
     }
 
     /// Queues a message to a node of another site. Sent at the next [`Links::flush`].
-    pub(crate) fn send_across(&self, site: SiteId, node: NodeId, message: Across) {
+    pub(crate) fn send_inter_site(&self, site: SiteId, node: NodeId, message: Across) {
         let remote = (site, node);
         if !lock(&self.0.others.addresses).contains_key(&remote)
             && let Some(back) = lock(&self.0.others.back).get(&remote)
@@ -77,7 +77,7 @@ impl Links {
         link.push_while_dialling(&Say::Across(message).into());
     }
 
-    pub(super) fn flush_across(&self) {
+    pub(super) fn flush_inter_site(&self) {
         for links in [&self.0.others.links, &self.0.others.back] {
             lock(links).values().for_each(|link| link.wake_writer());
         }
@@ -86,7 +86,7 @@ impl Links {
     /// Connects to a node of another site and sends its queued messages until the connection
     /// breaks.
     async fn carry(self, remote: Remote, link: Arc<Link>) {
-        let error = match self.dial_across(remote).await {
+        let error = match self.dial_inter_site(remote).await {
             Ok(connection) => {
                 let attached = link.attach_keeping();
                 let (mut reader, mut writer) = connection.split();
@@ -111,7 +111,7 @@ impl Links {
         let _ = self.0.events.send(Event::AcrossLost { site, node });
     }
 
-    async fn dial_across(&self, (site, node): Remote) -> Result<Connection, LinkError> {
+    async fn dial_inter_site(&self, (site, node): Remote) -> Result<Connection, LinkError> {
         let address = lock(&self.0.others.addresses).get(&(site, node)).cloned();
         let address = address.ok_or(LinkError::Closed)?;
         let connection = self.dial_any(&address).await?;
@@ -125,7 +125,7 @@ impl Links {
     }
 
     /// Receives from a node of another site until the connection breaks.
-    pub(super) async fn listen_across(&self, connection: Connection) {
+    pub(super) async fn listen_inter_site(&self, connection: Connection) {
         let hello = connection.hello();
         let (site, node) = (SiteId(hello.site_id), NodeId(hello.node));
         let (mut reader, mut writer) = connection.split();
@@ -142,7 +142,7 @@ impl Links {
     /// Turns a message from a node of another site into an event for this site.
     fn heard(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
         let Some(Say::Across(message)) = message.say else { return None };
-        let message = self.hear_across((site, node), message)?;
+        let message = self.receive_inter_site((site, node), message)?;
         Some(Event::Across { site, node, message })
     }
 

@@ -1,4 +1,4 @@
-//! Reads of remote keys, which pass both sites' cores by once it is known who holds the key.
+//! Proxy reads: reads of remote keys that bypass both sites' cores once the owner is known.
 
 use crate::copies::metric;
 use crate::sites::{Deployment, until};
@@ -12,8 +12,8 @@ fn reads_that_pass_by_see_what_was_written_before_them() {
     deployment.give("car:{t}", 0);
     assert_eq!(here.raw("SET car:{t} first"), "+OK");
     assert_eq!(there.raw("GET car:{t}"), "$5 first");
-    let straight = || metric(&deployment.metrics(1), "routed_direct_total");
-    let before = straight();
+    let direct = || metric(&deployment.metrics(1), "routed_direct_total");
+    let before = direct();
 
     // Some at once, of which some are refused; and behind writes of the same client and of another one.
     there.send(b"GET car:{t}\r\nMGET car:{t} car:{t}2\r\nHGET car:{t} f\r\nEXISTS car:{t}\r\n");
@@ -30,7 +30,7 @@ fn reads_that_pass_by_see_what_was_written_before_them() {
         assert_eq!(there.raw("GET car:{t}"), format!("${} {value}", value.len()));
     }
     // What is shown is a moment old.
-    until(|| straight() >= before + 304);
+    until(|| direct() >= before + 304);
 
     // The slot comes and goes.
     for to in [1, 0, 1, 0] {

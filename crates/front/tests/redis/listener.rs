@@ -67,7 +67,7 @@ fn notifications_come_from_the_change_log() {
 }
 
 #[test]
-fn an_expiry_is_told() {
+fn an_expiry_is_reported() {
     let site = Site::start();
     let (mut listener, mut writer) = (site.connect(), site.connect());
     listener.raw("SUBSCRIBE __keyevent@0__:expired");
@@ -159,11 +159,11 @@ fn users_may_do_what_they_were_granted() {
     assert_eq!(fleet.ask(&["KEYS", "*"]), Reply::Array(vec![bulk("car:1")]));
     assert_eq!(fleet.ask(&["DBSIZE"]), Reply::Integer(1));
 
-    // A stranger's large command is refused before it is read.
-    let mut stranger = site.connect();
-    stranger.send(b"*2\r\n$3\r\nGET\r\n$1000000\r\n");
-    assert_eq!(stranger.reply().1, "-ERR Protocol error: unauthenticated bulk length");
-    assert_eq!(stranger.read(), 0, "and the connection closed");
+    // A large command before login is refused before it is read.
+    let mut pending = site.connect();
+    pending.send(b"*2\r\n$3\r\nGET\r\n$1000000\r\n");
+    assert_eq!(pending.reply().1, "-ERR Protocol error: unauthenticated bulk length");
+    assert_eq!(pending.read(), 0, "and the connection closed");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_key_whose_time_has_come_is_gone_for_every_read() {
 }
 
 #[test]
-fn a_moment_is_told_as_it_was_named() {
+fn an_expiry_time_is_reported_in_its_own_unit() {
     let site = Site::start();
     let mut client = site.connect();
     for command in ["SET k v PXAT 33000000000123", "PEXPIREAT k 33000000000123"] {

@@ -1,4 +1,4 @@
-//! Who has not logged in costs others nothing: neither a connection nor their turn.
+//! Connections that have not logged in cost others nothing: neither a connection nor their turn.
 
 use crate::support::{Client, Site};
 use server::config::Config;
@@ -22,7 +22,7 @@ fn logged_in(site: &Site) -> Client {
 }
 
 #[test]
-fn silent_strangers_do_not_keep_a_user_out() {
+fn silent_connections_do_not_keep_a_user_out() {
     let configure = |config: &mut Config| {
         one_user(config);
         config.clients.login_timeout = None;
@@ -42,16 +42,16 @@ fn silent_strangers_do_not_keep_a_user_out() {
     }
     assert_eq!(silent[0].read(), 0, "it has made room");
     for client in [&mut known, &mut newcomer] {
-        assert_eq!(client.raw("PING"), "+PONG", "who is known stays");
+        assert_eq!(client.raw("PING"), "+PONG", "a logged-in connection stays");
     }
-    // Without a word, those that stay are those that came last. Threads take connections up in an
-    // order of their own, so any of these will do.
+    // Of the silent ones the newest stay. Threads accept connections in an order of their own, so any
+    // of these will do.
     let stays = |mut client: Client| client.raw_or_closed("PING").starts_with("-NOAUTH");
     assert!(silent.into_iter().rev().take(10).any(stays));
 }
 
 #[test]
-fn who_does_not_log_in_in_time_is_sent_away() {
+fn a_connection_is_closed_at_the_login_deadline() {
     let configure = |config: &mut Config| {
         one_user(config);
         config.clients.login_timeout = Some(Duration::from_millis(50));
@@ -60,11 +60,11 @@ fn who_does_not_log_in_in_time_is_sent_away() {
     let mut known = logged_in(&site);
     let mut silent = site.connect();
     assert_eq!(silent.read(), 0);
-    assert_eq!(known.raw("PING"), "+PONG", "that is not for who is known");
+    assert_eq!(known.raw("PING"), "+PONG", "the deadline is for pending connections only");
 }
 
 #[test]
-fn who_is_idle_is_closed_if_it_is_configured_unless_it_listens() {
+fn an_idle_connection_is_closed_if_configured_unless_it_subscribes() {
     let configure = |config: &mut Config| {
         config.clients.idle_timeout = Some(Duration::from_millis(100));
     };
@@ -91,7 +91,7 @@ fn wrong_passwords_do_not_hold_up_a_right_one() {
     }
     // More than may wait, and all of them before the right one.
     guessing.iter_mut().for_each(|client| client.send(guess));
-    assert_eq!(site.connect().raw("AUTH fleet secret"), "+OK", "it is not told to come again");
+    assert_eq!(site.connect().raw("AUTH fleet secret"), "+OK", "it is not refused as busy");
     let refused = guessing.iter_mut().map(|client| client.reply().1);
     let busy = "-TRYAGAIN too many logins wait";
     assert!(

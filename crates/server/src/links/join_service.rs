@@ -19,11 +19,11 @@ impl Links {
     }
 
     /// Serves the request of a node without a deployment.
-    pub(super) async fn welcome_stranger(&self, mut connection: Connection) {
+    pub(super) async fn serve_joiner(&self, mut connection: Connection) {
         let answering = async {
             while let Some(Say::Forward(forward)) = connection.hear().await?.say {
                 for asked in forward.requests {
-                    let outcome = self.ask_for_stranger(asked.request).await;
+                    let outcome = self.ask_for_joiner(asked.request).await;
                     let members = self.nodes_of_taken(&outcome);
                     let outcome = entry::encode_reply(&outcome);
                     let answers = vec![ForwardedAnswer { id: asked.id, outcome, members }];
@@ -53,8 +53,8 @@ impl Links {
         Some(Members { nodes: nodes.collect(), ..Members::default() })
     }
 
-    async fn ask_for_stranger(&self, request: model::Bytes) -> crate::Outcome {
-        let refused = Failure::NotServing("it takes no such request from a stranger");
+    async fn ask_for_joiner(&self, request: model::Bytes) -> crate::Outcome {
+        let refused = Failure::NotServing("it takes no such request from a node that joins");
         let Some(join_service) = self.0.join_service.get() else { return Err(Failure::NoLeader) };
         let Ok(request) = entry::decode_request(request) else { return Err(refused) };
         match request.body {
