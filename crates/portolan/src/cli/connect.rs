@@ -19,6 +19,16 @@ pub(crate) struct Listing {
     pub(crate) connect: Connect,
 }
 
+/// Flags of every command that shows one thing.
+#[derive(Args)]
+pub(crate) struct Showing {
+    /// Print it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
 /// Flags of every command that talks to a running site.
 #[derive(Args)]
 pub(crate) struct Connect {
@@ -39,7 +49,7 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "FILE", env = "PORTOLAN_PASSWORD_FILE", help_heading = "Connection")]
     password_file: Option<PathBuf>,
 
-    /// Speak TLS, and believe nodes whose certificates these authorities (PEM) have signed
+    /// Use TLS, and trust nodes whose certificates these authorities (PEM) have signed
     #[arg(long, value_name = "FILE", env = "PORTOLAN_TLS_CA", help_heading = "Connection")]
     tls_ca: Option<PathBuf>,
 
@@ -58,9 +68,9 @@ pub(crate) struct Connect {
     tls_name: Option<String>,
 }
 
-/// Somebody at a terminal is told what is waited for after this.
+/// After this a terminal shows what the command waits for.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// How often that is looked at.
+/// How often that is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Connect {
@@ -99,7 +109,7 @@ impl Connect {
             let client = Client::connect(&self.server, options)?;
             tokio::select! {
                 done = command(client.clone()) => done,
-                never = tell_what_is_tried(&client, deadline) => match never {},
+                never = show_attempts(&client, deadline) => match never {},
             }
         })
     }
@@ -127,9 +137,9 @@ impl Connect {
     }
 }
 
-/// Shows on a terminal, for as long as a call goes on, who is asked and what was answered. Nothing if
-/// the standard error is none.
-async fn tell_what_is_tried(client: &Client, deadline: Duration) -> Infallible {
+/// Shows on a terminal, during a call, which node is asked and how attempts failed. Nothing if the
+/// standard error is no terminal.
+async fn show_attempts(client: &Client, deadline: Duration) -> Infallible {
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a template by its rules");
     let mut shown: Option<ProgressBar> = None;
     loop {

@@ -18,7 +18,7 @@ const CANNOT_SERVE: u8 = 6;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     code: u8,
-    /// Nothing: the code says it all.
+    /// `None`: the exit code is enough.
     message: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Failed {
     /// Tells the user, and the shell.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {
-            // If even this cannot be written, the code still says something.
+            // If even this cannot be written, the exit code is left.
             let _ = writeln!(io::stderr(), "portolan: {message}");
         }
         ExitCode::from(self.code)

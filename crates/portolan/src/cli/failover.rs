@@ -1,6 +1,6 @@
 //! `failover`: which sites took over which slots of lost sites, and which have learned of it.
 
-use super::connect::{Connect, Listing};
+use super::connect::{Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -23,11 +23,8 @@ pub(crate) enum Command {
 pub(crate) struct Show {
     /// Its id, as `portolan failover list` shows it
     id: String,
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    showing: Showing,
 }
 
 impl Command {
@@ -66,7 +63,7 @@ fn list(asked: Listing) -> Result<(), Failed> {
 
 impl Show {
     fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
+        self.showing.connect.run(|client| async move {
             let failovers = client.deployment().failovers().await?;
             let Some(one) = failovers.iter().find(|one| one.id == self.id) else {
                 return Err(Failed::usage(format!(
@@ -75,7 +72,7 @@ impl Show {
                     self.id
                 )));
             };
-            match self.json {
+            match self.showing.json {
                 true => Ok(show::print_json(&as_json(one))?),
                 false => Ok(show::print(as_text(one))?),
             }

@@ -1,6 +1,6 @@
 //! `job`: what a site's leader does beside requests, and how to pause it.
 
-use super::connect::{Connect, Listing};
+use super::connect::{Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -36,11 +36,8 @@ pub(crate) enum Command {
 pub(crate) struct One {
     /// Its name, as `portolan job list` shows it
     name: String,
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    showing: Showing,
 }
 
 impl Command {
@@ -91,7 +88,7 @@ fn list(asked: Listing) -> Result<(), Failed> {
 impl One {
     /// `paused`: what it is to be, if it is not only to be shown.
     fn run(self, paused: Option<bool>) -> Result<(), Failed> {
-        let One { name, json, connect } = self;
+        let One { name, showing: Showing { json, connect } } = self;
         connect.run(|client| async move {
             let jobs = match paused {
                 Some(paused) => client.cluster().switch_job(&name, paused).await?,

@@ -310,7 +310,7 @@ pub(crate) struct Watch {
     /// Begin after this revision instead of now
     #[arg(long, value_name = "REVISION")]
     after: Option<u64>,
-    /// With the key's value when the change is told
+    /// With the key's value when the change is reported
     #[arg(long)]
     values: bool,
     /// End after this many changes

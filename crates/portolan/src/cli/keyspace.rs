@@ -1,6 +1,6 @@
 //! `keyspace`: what data needs, stated once.
 
-use super::connect::{Connect, Listing};
+use super::connect::{Connect, Listing, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -33,14 +33,14 @@ pub(crate) struct Create {
     /// What it promises: linearizable, causal, session or eventual (this version serves linearizable)
     #[arg(long, default_value = "linearizable")]
     consistency: Consistency,
-    /// Among whom: site, global, region or tree (this version serves site and global)
+    /// Where the promise holds: site, global, region or tree (this version serves site and global)
     #[arg(long, default_value = "site")]
     scope: Scope,
     /// Let linearizable reads trust the leader's lease instead of asking a quorum
     #[arg(long)]
     lease_reads: bool,
-    /// Copies that nodes keep of keys which other sites hold, with scope global: off, validated (the
-    /// holder says whether a copy is still right) or stale (and stale reads are answered from it)
+    /// Copies that nodes keep of keys which other sites own, with scope global: off, validated (the
+    /// owner confirms that a copy is still right) or stale (and stale reads are answered from it)
     #[arg(long, value_name = "WORD", default_value = "off")]
     cache: String,
     /// Bytes of copies that a node keeps; 8 MiB by default
@@ -58,11 +58,8 @@ pub(crate) struct Create {
 pub(crate) struct Show {
     /// Its name
     name: String,
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    showing: Showing,
 }
 
 /// A keyspace to drop.
@@ -128,9 +125,9 @@ fn list(asked: Listing) -> Result<(), Failed> {
 
 impl Show {
     fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
+        self.showing.connect.run(|client| async move {
             let (keyspace, keys) = client.cluster().keyspace(&self.name).await?;
-            if self.json {
+            if self.showing.json {
                 let mut object = as_json(&keyspace);
                 object["keys"] = keys.into();
                 return Ok(show::print_json(&object)?);

@@ -117,7 +117,7 @@ impl Promote {
             let unserved = done.holds.saturating_sub(done.mirrored + done.empty);
             if unserved > 0 {
                 text += &format!(
-                    "; {unserved} slots have no copy among those who were asked, and wait for {}",
+                    "; {unserved} slots have no copy at the sites that were asked, and wait for {}",
                     without.join(", ")
                 );
             }
@@ -126,7 +126,7 @@ impl Promote {
             let failovers = client.deployment().failovers().await.unwrap_or_default();
             if let Some(one) = failovers.iter().rfind(|one| one.lost == name && !one.open) {
                 let takers = failover::takers(one);
-                let next = format!("`portolan failover show {}` tells which sites know of it", one.id);
+                let next = format!("`portolan failover show {}` shows which sites have it", one.id);
                 show::print(format!("\n{takers}\n\n{next}"))?;
             }
             Ok(())

@@ -1,4 +1,4 @@
-//! Asking somebody: whether to go on, or for a password, without showing it on a terminal, or as a line
+//! Questions to the user: whether to go on, or for a password, without showing it on a terminal, or as a line
 //! from a pipe.
 
 use super::failed::Failed;
@@ -31,7 +31,7 @@ fn ask(what: &str) -> io::Result<Option<String>> {
     typed
 }
 
-/// Whether somebody at a terminal agrees.
+/// Whether the user at a terminal agrees.
 pub(crate) fn agreed() -> Result<bool, Failed> {
     if !io::stdin().is_terminal() {
         return Ok(false);

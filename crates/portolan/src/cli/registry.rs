@@ -1,7 +1,7 @@
 //! `registry`: which sites hold what all sites agree on, and how to go on when most of them are
 //! lost.
 
-use super::connect::Connect;
+use super::connect::{Connect, Showing};
 use super::failed::Failed;
 use super::prompt;
 use super::show::{self, Table};
@@ -21,11 +21,8 @@ pub(crate) enum Command {
 /// The registry.
 #[derive(Args)]
 pub(crate) struct Show {
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    showing: Showing,
 }
 
 /// Registrars that are lost.
@@ -59,9 +56,9 @@ impl Command {
 
 impl Show {
     fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
+        self.showing.connect.run(|client| async move {
             let registry = client.deployment().registry().await?;
-            match self.json {
+            match self.showing.json {
                 true => Ok(show::print_json(&as_json(&registry))?),
                 false => Ok(show::print(as_text(&registry))?),
             }
@@ -79,7 +76,7 @@ impl Recover {
                 return Err(Failed::no(Some(what)));
             }
             if let Some(site) = before.silent.first() {
-                let what = format!("{site} does not answer, and may know of changes that nobody else does");
+                let what = format!("{site} does not answer, and may have changes that no other site has");
                 let next = "bring it back, or name it with --without, too, if it is lost";
                 return Err(Failed::no(Some(format!("{what}; {next}"))));
             }

@@ -25,7 +25,7 @@ Examples:
   portolan serve --node 2 --data n2 --join 127.0.0.1:7381 --peer 127.0.0.1:7481 \\
       --redis 127.0.0.1:7479 --grpc 127.0.0.1:7480 --admin off";
 
-/// What `serve` and `check-config` are told.
+/// Flags of `serve` and `check-config`.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Flags {
@@ -83,11 +83,11 @@ pub(crate) fn serve(flags: Flags) -> Result<(), Failed> {
     // A site in etcd may go to another process and come back to this one.
     loop {
         let Some(node) = start(&config)? else { return Ok(()) };
-        let doors = Doors::open(&node, &config)?;
+        let fronts = Fronts::open(&node, &config)?;
         let (site, peer) = (&config.site, node.peer_address());
-        tracing::info!("{} of site {site} serves: {doors}, peer {peer}", config.node);
+        tracing::info!("{} of site {site} serves: {fronts}, peer {peer}", config.node);
         let end = until_stopped(&node)?;
-        drop(doors);
+        drop(fronts);
         node.stop();
         match end {
             Stopped::Asked => return Ok(()),
@@ -129,15 +129,15 @@ fn start(config: &Config) -> Result<Option<Node>, Failed> {
 }
 
 /// The open ports of a node, as its configuration wants them. They close when this is dropped.
-struct Doors {
+struct Fronts {
     redis: Option<RedisFront>,
     redis_cluster: Option<RedisFront>,
     grpc: Option<Grpc>,
     admin: Option<Admin>,
 }
 
-impl Doors {
-    fn open(node: &Node, config: &Config) -> Result<Doors, Failed> {
+impl Fronts {
+    fn open(node: &Node, config: &Config) -> Result<Fronts, Failed> {
         let (ports, tls, front) = (&config.ports, &config.tls, &config.front);
         let grpc = ports.grpc.map(|address| {
             let tls = tls.grpc.clone();
@@ -149,7 +149,7 @@ impl Doors {
         let redis = redis.map(|options| RedisFront::start(node, options));
         let cluster = redis::Options::of_cluster(config).map_err(Failed::cannot_serve)?;
         let cluster = cluster.map(|options| RedisFront::start(node, options));
-        Ok(Doors {
+        Ok(Fronts {
             redis: redis.transpose().map_err(Failed::cannot_serve)?,
             redis_cluster: cluster.transpose().map_err(Failed::cannot_serve)?,
             grpc: grpc.transpose().map_err(Failed::cannot_serve)?,
@@ -158,7 +158,7 @@ impl Doors {
     }
 }
 
-impl std::fmt::Display for Doors {
+impl std::fmt::Display for Fronts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let redis = self.redis.as_ref().map(RedisFront::address);
         let grpc = self.grpc.as_ref().map(Grpc::address);
@@ -188,7 +188,7 @@ fn until_stopped(node: &Node) -> Result<Stopped, Failed> {
     })
 }
 
-/// Ends when the process is interrupted, or told to terminate.
+/// Ends when the process is interrupted, or terminated.
 async fn asked_to_stop() -> io::Result<()> {
     #[cfg(unix)]
     {

@@ -75,12 +75,12 @@ pub(crate) struct Peers {
     #[arg(long, value_name = "FILE", env = "PORTOLAN_JOIN_TOKEN_FILE")]
     join_token_file: Option<PathBuf>,
 
-    /// A file with the secret by which nodes of a deployment know each other, one a line, the one to prove
+    /// A file with the secret by which nodes of a deployment recognise each other, one a line, the one to prove
     /// with first; only its owner may read it. Or the secret itself in PORTOLAN_PEER_SECRET
     #[arg(long = "peer-secret-file", value_name = "FILE", env = "PORTOLAN_PEER_SECRET_FILE")]
     secret_file: Option<PathBuf>,
 
-    /// The same for the nodes of this site alone, if other sites are not to know it; or
+    /// The same for the nodes of this site alone, if other sites must not have it; or
     /// PORTOLAN_SITE_SECRET
     #[arg(long, value_name = "FILE", env = "PORTOLAN_SITE_SECRET_FILE")]
     site_secret_file: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `status` and `member`: the nodes of a site.
 
-use super::connect::Connect;
+use super::connect::{Connect, Showing};
 use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
@@ -15,18 +15,15 @@ const STATUS_DEADLINE: Duration = Duration::from_secs(3);
 /// Show a site's nodes and how they are
 #[derive(Args)]
 pub(crate) struct Status {
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    showing: Showing,
 }
 
 impl Status {
     pub(crate) fn run(self) -> Result<(), Failed> {
-        self.connect.run_within(STATUS_DEADLINE, |client| async move {
+        self.showing.connect.run_within(STATUS_DEADLINE, |client| async move {
             let status = client.cluster().status().await?;
-            match self.json {
+            match self.showing.json {
                 true => show::print_json(&as_json(&status))?,
                 false => show::print(as_text(&status))?,
             }

@@ -1,6 +1,6 @@
 //! `site`: the sites of a deployment.
 
-use super::connect::{Connect, Listing};
+use super::connect::{Connect, Listing, Showing};
 use super::failed::Failed;
 use super::promote::{self, Backup, Promote};
 use super::show::{self, Table};
@@ -38,11 +38,8 @@ pub(crate) enum Command {
 pub(crate) struct Show {
     /// Its name
     name: String,
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connect: Connect,
+    showing: Showing,
 }
 
 /// A site that leaves.
@@ -115,10 +112,10 @@ fn list(asked: Listing) -> Result<(), Failed> {
 
 impl Show {
     fn run(self) -> Result<(), Failed> {
-        self.connect.run(|client| async move {
+        self.showing.connect.run(|client| async move {
             let site = find(&client, &self.name).await?;
             let site = site.ok_or_else(|| no_site(&self.name))?;
-            if self.json {
+            if self.showing.json {
                 return Ok(show::print_json(&as_json(&site))?);
             }
             let mut state = if site.leaving { ", leaving" } else { "" }.to_owned();

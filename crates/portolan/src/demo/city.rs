@@ -1,7 +1,7 @@
 //! The sites of a world, in this process: one deployment of real nodes with real disks and sockets.
 //!
-//! Every node has a relay before its peer port and tells the others that address, so that what nodes
-//! say to each other, within a site and between sites, takes as long as the world's links say
+//! Every node has a relay before its peer port and advertises that address, so that
+//! messages within a site and between sites take as long as on the world's links
 //! ([`super::distance`]). Clients bring their own relay, since their distance changes.
 //!
 //! ```text
@@ -36,9 +36,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{distance, picture::Role, records, roster::Door};
+use super::{distance, picture::Role, records, roster::Endpoint};
 
-/// How long a site may take to have all its nodes as voters and a leader, and to know the deployment.
+/// How long a site may take to have all its nodes as voters and a leader, and to have the deployment.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long sites may take to have shared out the slots, for all sites together.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -57,7 +57,7 @@ pub(crate) enum CityError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A node's Redis port did not open.
@@ -65,7 +65,7 @@ pub(crate) enum CityError {
     Front {
         /// Its site.
         site: SiteName,
-        /// What it said.
+        /// Its error.
         source: redis::StartError,
     },
     /// A node did not start.
@@ -75,7 +75,7 @@ pub(crate) enum CityError {
         site: SiteName,
         /// Its number.
         node: u64,
-        /// What it said.
+        /// Its error.
         source: Box<StartError>,
     },
     /// A site did not gather its nodes in time.
@@ -181,8 +181,8 @@ impl City {
     }
 
     /// Where a site's nodes that are up listen for Redis clients, and what they hold.
-    pub(super) fn doors(&self, site: usize) -> Vec<Door> {
-        self.sites[site].0.iter().filter(|node| node.up.is_some()).map(Running::door).collect()
+    pub(super) fn endpoints(&self, site: usize) -> Vec<Endpoint> {
+        self.sites[site].0.iter().filter(|node| node.up.is_some()).map(Running::endpoint).collect()
     }
 
     /// What each site's nodes are doing.
@@ -232,7 +232,7 @@ impl City {
         node.handle.call(request).await.map(|_| ())
     }
 
-    /// Stops a node as a crash would: nothing is said, handed over or flushed, and its ports close.
+    /// Stops a node as a crash would: nothing is sent, handed over or flushed, and its ports close.
     pub(super) async fn stop_node(&mut self, site: usize, node: usize) {
         self.sites[site].0[node].stop().await;
     }
@@ -247,7 +247,7 @@ impl City {
         stop_all(self.sites.drain(..).flat_map(|nodes| nodes.0).collect()).await;
     }
 
-    /// Waits until all sites that are there know each other, hold slots, and move none.
+    /// Waits until all running sites have each other in their registry, own slots, and move none.
     async fn wait_until_whole(&self) -> Result<(), CityError> {
         let deadline = Instant::now() + WHOLE_TIMEOUT;
         let mut quiet_since = None;
@@ -280,7 +280,7 @@ async fn stop_all(nodes: Vec<Running>) {
 }
 
 impl Nodes {
-    /// Who speaks for the site: its leader, or any node that is up; none: it is not there.
+    /// The node to ask about the site: its leader, or any node that is up; `None`: it does not run.
     fn speaker(&self) -> Option<&Running> {
         let leader = self.0.iter().find(|node| node.role() == Role::Leader);
         leader.or_else(|| self.0.iter().find(|node| node.up.is_some()))
@@ -296,10 +296,10 @@ impl Running {
         }
     }
 
-    fn door(&self) -> Door {
+    fn endpoint(&self) -> Endpoint {
         let handle = self.handle.clone();
         let holds = move |key: &str| handle.serves(Slot::of_key(key.as_bytes()));
-        Door { address: self.redis, holds: Arc::new(holds) }
+        Endpoint { address: self.redis, holds: Arc::new(holds) }
     }
 
     async fn holding(&self) -> Holding {
@@ -421,7 +421,7 @@ async fn start_node(config: Config, peers: Relay) -> Result<Running, CityError> 
     started.await?
 }
 
-/// Whether all nodes vote, agree on who leads, and know the deployment and the vehicles' keyspace.
+/// Whether all nodes vote, agree on the leader, and have the deployment and the vehicles' keyspace.
 fn is_ready(nodes: &[Running]) -> bool {
     let knows = |node: &Running| {
         let has_records = node.handle.catalog().by_name(of_records().name.as_str()).is_some();

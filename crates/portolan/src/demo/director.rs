@@ -16,7 +16,7 @@ use super::{
     city::{City, CityError, Holding, Nodes},
     lines::Lines,
     outcome::{self, Audit},
-    picture::{Picture, Presence, Role, Sites},
+    picture::{Picture, Role, SiteLifecycle, Sites},
     plan::Plan,
     script::{Act, Facts, Script},
     story::{Arrival, Departure, Done, Kill, Story},
@@ -28,7 +28,7 @@ use super::{
 const TICK: Duration = Duration::from_millis(25);
 /// Every how many ticks the view is drawn.
 const TICKS_PER_VIEW: u64 = 5;
-/// Every how many ticks it is looked who holds what.
+/// Every how many ticks the owners of slots are read.
 const TICKS_PER_LOOK: u64 = 5;
 /// For so long the run goes on when what is to happen is not over.
 const OVERTIME: Duration = Duration::from_secs(120);
@@ -45,7 +45,7 @@ pub(super) struct Director<'a> {
     audit: Audit,
     /// Which node leads each site.
     leaders: Vec<Option<usize>>,
-    presences: Vec<Presence>,
+    lifecycles: Vec<SiteLifecycle>,
     holdings: Vec<Holding>,
     joining: Option<JoinHandle<Result<Nodes, CityError>>>,
 }
@@ -58,17 +58,17 @@ impl<'a> Director<'a> {
         plan: &'a Plan,
         length: Duration,
     ) -> Self {
-        let mut presences = vec![Presence::Here; plan.world.sites.len()];
+        let mut lifecycles = vec![SiteLifecycle::Here; plan.world.sites.len()];
         if let Some(site) = plan.to_join {
-            presences[site] = Presence::Expected;
+            lifecycles[site] = SiteLifecycle::Expected;
         }
         Self {
             script: Script::new(length, plan.to_join, plan.to_kill, plan.to_leave),
             story: Story::default(),
             audit: Audit::default(),
             leaders: leaders(&city.roles()),
-            holdings: vec![Holding::default(); presences.len()],
-            presences,
+            holdings: vec![Holding::default(); lifecycles.len()],
+            lifecycles,
             joining: None,
             city,
             shared,
@@ -96,7 +96,7 @@ impl<'a> Director<'a> {
             let elapsed = self.shared.scene.elapsed();
             self.look_for_leaders();
             if tick % TICKS_PER_LOOK == 0 {
-                self.admit_who_came().await?;
+                self.admit_joined().await?;
                 self.holdings = self.city.holdings().await;
                 if let Some(act) = self.script.next(&self.facts(elapsed)) {
                     self.carry_out(act).await?;
@@ -127,7 +127,7 @@ impl<'a> Director<'a> {
     fn sites(&self) -> Sites {
         Sites {
             roles: self.city.roles(),
-            presences: self.presences.clone(),
+            lifecycles: self.lifecycles.clone(),
             waits_for: self.script.waits_for(),
             holdings: self.holdings.clone(),
         }
@@ -135,8 +135,9 @@ impl<'a> Director<'a> {
 
     fn facts(&self, elapsed: Duration) -> Facts {
         let plan = self.plan;
-        let is_up =
-            |site: &usize| self.presences[*site] == Presence::Joining && self.joining.is_none();
+        let is_up = |site: &usize| {
+            self.lifecycles[*site] == SiteLifecycle::Joining && self.joining.is_none()
+        };
         Facts {
             elapsed,
             joined_slots: plan.to_join.filter(is_up).map(|site| self.holdings[site].slots),
@@ -152,7 +153,10 @@ impl<'a> Director<'a> {
         for (site, leader) in now.into_iter().enumerate() {
             let before = std::mem::replace(&mut self.leaders[site], leader);
             // Whoever leads a site that has just come is not news.
-            if leader.is_some() && leader != before && self.presences[site] != Presence::Joining {
+            if leader.is_some()
+                && leader != before
+                && self.lifecycles[site] != SiteLifecycle::Joining
+            {
                 self.note_election(site);
             }
         }
@@ -166,7 +170,7 @@ impl<'a> Director<'a> {
                 let leaderless = at.saturating_sub(kill.at);
                 kill.leaderless = Some(leaderless);
                 // By now it is known which node is gone, and vehicles that come do not try it.
-                self.shared.roster.open(site, self.city.doors(site));
+                self.shared.roster.open(site, self.city.endpoints(site));
                 format!("{name} has a new one, {} ms later", leaderless.as_millis())
             }
             _ => format!("{name} has a new leader"),
@@ -175,7 +179,7 @@ impl<'a> Director<'a> {
     }
 
     /// Lets vehicles use a site whose nodes have come up.
-    async fn admit_who_came(&mut self) -> Result<(), DemoError> {
+    async fn admit_joined(&mut self) -> Result<(), DemoError> {
         let Some(joining) = self.joining.take_if(|joining| joining.is_finished()) else {
             return Ok(());
         };
@@ -183,7 +187,7 @@ impl<'a> Director<'a> {
         let site = self.plan.to_join.unwrap_or_default();
         self.city.admit(site, nodes);
         self.leaders = leaders(&self.city.roles());
-        self.shared.roster.open(site, self.city.doors(site));
+        self.shared.roster.open(site, self.city.endpoints(site));
         Ok(())
     }
 
@@ -201,12 +205,12 @@ impl<'a> Director<'a> {
         match act {
             Act::Join(site) => {
                 self.joining = Some(self.city.starting(site));
-                self.presences[site] = Presence::Joining;
+                self.lifecycles[site] = SiteLifecycle::Joining;
                 self.story.arrival = Some(Arrival { site, at, before, done: None });
                 self.note(MarkKind::Note, format!("{} begins to join", self.name(site)));
             }
             Act::Joined(site) => {
-                self.presences[site] = Presence::Here;
+                self.lifecycles[site] = SiteLifecycle::Here;
                 let slots = self.holdings[site].slots;
                 if let Some(arrival) = &mut self.story.arrival {
                     let took = at.saturating_sub(arrival.at);
@@ -225,7 +229,7 @@ impl<'a> Director<'a> {
             Act::Leave(site) => {
                 let slots = self.holdings[site].slots;
                 self.shared.roster.close(site);
-                self.presences[site] = Presence::Leaving;
+                self.lifecycles[site] = SiteLifecycle::Leaving;
                 let departure = Departure { site, at, slots, before, done: None };
                 self.story.departure = Some(departure);
                 let label = format!("{} hands over {slots} slots", self.name(site));
@@ -251,7 +255,7 @@ impl<'a> Director<'a> {
         self.audit = outcome::read_back_reports(self.shared, Some(site)).await;
         self.shared.scene.lock().ledger.forget_site(site);
         self.city.stop_site(site).await;
-        self.presences[site] = Presence::Left;
+        self.lifecycles[site] = SiteLifecycle::Left;
         self.note(MarkKind::Note, format!("{} has left and is stopped", self.name(site)));
     }
 

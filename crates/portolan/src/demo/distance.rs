@@ -1,8 +1,8 @@
-//! How far apart nodes are, told by who dials.
+//! How far apart nodes are, by the site that dials.
 //!
 //! Each node has one address, which the nodes of its own site and of all others dial. The relay before
-//! it gives each connection the link between the two sites: in its first frame a node says which site it
-//! is of.
+//! it gives each connection the link between the two sites: in its first frame a node names its
+//! site.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_told_by_the_site_that_greets() {
+    fn a_link_is_chosen_by_the_site_that_greets() {
         let world = Arc::new(ready::san_francisco());
         let link = link_to(world.clone(), 2);
         let greeting = |site: &str| {

@@ -2,7 +2,7 @@
 //!
 //! A zone's hazards are one Redis hash at the site the vehicle is attached to, `hazard:<zone>`. A field
 //! is a report's own name, chosen by its vehicle, so that reporting and clearing may be repeated
-//! without harm when an attempt's fate is unknown; its value says what, where and when:
+//! without harm when an attempt's fate is unknown; its value has what, where and when:
 //!
 //! ```text
 //! hazard:14.9
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The [`Ledger`] remembers what was acknowledged, and at the end the run is judged by it: a report
-//! that was acknowledged and that nobody has tried to clear must still be there.
+//! that was acknowledged with no attempt to clear it must still be there.
 
 use std::collections::HashMap;
 
@@ -76,15 +76,15 @@ impl Ledger {
         self.reports.insert(report, false);
     }
 
-    /// It was acknowledged: from now on it must be there, unless somebody has seen and cleared it
-    /// before its own vehicle knew.
+    /// It was acknowledged: from now on it must be there, unless a vehicle has seen and cleared it
+    /// before the acknowledgement arrived.
     pub(super) fn acknowledged(&mut self, report: &Report) {
         if let Some(acknowledged) = self.reports.get_mut(report) {
             *acknowledged = true;
         }
     }
 
-    /// Its fate is unknown (it failed, or somebody is about to clear it): nothing is promised.
+    /// Its fate is unknown (it failed, or a vehicle is about to clear it): nothing is promised.
     pub(super) fn forget(&mut self, report: &Report) {
         self.reports.remove(report);
     }

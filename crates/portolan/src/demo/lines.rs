@@ -18,7 +18,7 @@ pub(super) struct Lines {
     alarms: [u64; 4],
 }
 
-/// What is counted is told at least so often.
+/// Counts are printed at least so often.
 const COUNTED_EVERY_S: u64 = 10;
 
 impl Lines {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_line_is_wider_than_a_terminal_and_alarms_are_told_at_once() {
+    fn no_line_is_wider_than_a_terminal_and_alarms_are_printed_at_once() {
         let (mut lines, mut picture) = (Lines::default(), crowded(&crowded_world()));
         let mut second = |seconds: u64, picture: &mut Picture| {
             picture.elapsed = Duration::from_secs(seconds);

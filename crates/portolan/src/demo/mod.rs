@@ -1,7 +1,7 @@
 //! `portolan demo`: a city on one laptop.
 //!
 //! All sites of a world run in this process as one deployment, on real disks and real sockets, as far apart
-//! as the world's links say. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
+//! as the world's links. Vehicles drive a recorded trace or made-up ways, attach to the nearest site,
 //! share the hazards of the zone they are in, which are its site's business, keep a record of their own,
 //! which is a global key, and move on. Meanwhile a site joins, the site with most nodes loses its leader,
 //! and a site leaves; what the vehicles notice of it is measured, shown, and judged at the end by reading
@@ -12,9 +12,9 @@
 //! | [`plan`] | what will be played: world, tracks, clock, from the arguments |
 //! | [`city`] | the sites in this process; [`distance`]: how far apart their nodes are |
 //! | [`roster`] | which of them serve now |
-//! | [`vehicle`] | one client on its way; [`resp`] is how it speaks, [`hazards`] and [`records`] what about |
-//! | [`director`] | what is done meanwhile; [`script`] says when, [`story`] how it went |
-//! | [`scene`] | what is seen; [`picture`] is one moment of it, [`operation`] what is told apart |
+//! | [`vehicle`] | one client on its way; [`resp`] is its protocol, [`hazards`] and [`records`] its data |
+//! | [`director`] | what is done meanwhile; [`script`] has the times, [`story`] the results |
+//! | [`scene`] | what is seen; [`picture`] is one moment of it, [`operation`] the kinds that are counted |
 //! | [`view`], [`lines`] | the moment on a terminal, or as plain lines |
 //! | [`recorder`] | what was asked and answered, as a history that can be judged |
 //! | [`outcome`] | the judgement, the final table, the report |
@@ -75,7 +75,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Play a city on this machine: vehicles moving between nine sites, of which one joins and one leaves
 ///
-/// Sites run in this process with real disks and sockets; all links are delayed as the distance says.
+/// Sites run in this process with real disks and sockets; all links are delayed by distance.
 /// Vehicles share the hazards of the zone they are in through the nearest site, and each keeps a record
 /// of its own, a global key that it reads wherever it goes. Meanwhile a site joins, the site of three
 /// nodes loses its leader, and another site hands its slots over and leaves.
@@ -129,7 +129,7 @@ pub(crate) enum DemoError {
         /// What is wrong with it.
         source: TraceError,
     },
-    /// The trace has nobody to play with.
+    /// The trace has no vehicles.
     #[error("{}: no vehicle is on the road in the first {window_s:.0} s of the trace", path.display())]
     NoVehicles {
         /// The trace.
@@ -137,7 +137,7 @@ pub(crate) enum DemoError {
         /// What would have been played of it.
         window_s: f64,
     },
-    /// The world says nothing of vehicles.
+    /// The world has no vehicles.
     #[error(
         "world {name} has no [demo] and [[clients]]: the demo needs both to know what vehicles do"
     )]
@@ -170,7 +170,7 @@ pub(crate) enum DemoError {
     Report {
         /// Where to.
         directory: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A site did not begin to leave.
@@ -178,7 +178,7 @@ pub(crate) enum DemoError {
     Leave {
         /// The site.
         name: SiteName,
-        /// What it said.
+        /// Its error.
         failure: Failure,
     },
     /// A promise was broken. The report has been written.
@@ -207,7 +207,7 @@ pub(crate) enum DemoError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -221,7 +221,7 @@ impl DemoError {
 /// Plays the demo to its end.
 ///
 /// # Errors
-/// As [`DemoError`] says. That vehicles saw errors is a result, not an error.
+/// See [`DemoError`]. That vehicles saw errors is a result, not an error.
 pub(crate) fn run(args: &Args) -> Result<(), DemoError> {
     let plan = Plan::new(args)?;
     files::allow(plan.tracks.len(), &plan.world)?;
@@ -239,7 +239,7 @@ async fn play(mut plan: Plan, args: &Args) -> Result<(), DemoError> {
     let mut city = City::start(&plan.world, args.seed, plan.to_join).await?;
     let roster = Roster::new(plan.world.sites.len());
     for site in (0..plan.world.sites.len()).filter(|site| Some(*site) != plan.to_join) {
-        roster.open(site, city.doors(site));
+        roster.open(site, city.endpoints(site));
     }
     let tracks = std::mem::take(&mut plan.tracks);
     let sites = plan.world.sites.iter().map(|site| site.name.to_string()).collect();

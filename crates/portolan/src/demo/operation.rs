@@ -9,15 +9,15 @@ pub(super) enum Operation {
     Report,
     /// Clear a hazard.
     Clear,
-    /// Connect to another site and hear from it.
+    /// Connect to another site and receive an answer.
     Attach,
-    /// Write the own record, whose key this site holds.
+    /// Write the own record, of a key that this site owns.
     SaveLocal,
-    /// Write the own record, whose key another site holds.
+    /// Write the own record, of a key that another site owns.
     SaveRemote,
-    /// Read a vehicle's record, whose key this site holds.
+    /// Read a vehicle's record, of a key that this site owns.
     RecallLocal,
-    /// Read a vehicle's record, whose key another site holds.
+    /// Read a vehicle's record, of a key that another site owns.
     RecallRemote,
 }
 

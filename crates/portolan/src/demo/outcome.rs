@@ -32,7 +32,7 @@ const AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after the kill in which its effect is looked for.
 const AFTERMATH_S: usize = 10;
 
-/// What was acknowledged, read back: reports that nobody cleared, and vehicles' own records.
+/// What was acknowledged, read back: reports that were not cleared, and vehicles' own records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Audit {
     /// Reports.
@@ -141,7 +141,7 @@ async fn read(shared: &Shared, site: usize, words: &[&str]) -> Option<Reply> {
     None
 }
 
-/// Everything there is to tell.
+/// The results of a run.
 #[derive(Debug)]
 pub(super) struct Outcome<'a> {
     /// What was to be played.
@@ -156,7 +156,7 @@ pub(super) struct Outcome<'a> {
     pub(super) audit: Audit,
     /// What was asked and answered.
     pub(super) history: &'a History,
-    /// What judges say of it.
+    /// The verdicts on it.
     pub(super) judged: Vec<Judged>,
 }
 
@@ -222,7 +222,7 @@ impl Outcome<'_> {
         }
         if self.audit.unread() > 0 {
             let unread = self.audit.unread();
-            writeln!(out, "{unread} more could not be read back: nobody answers for them")?;
+            writeln!(out, "{unread} more could not be read back: no site answers for them")?;
         }
         let words =
             self.verdicts().into_iter().map(|said| format!("{}: {}", said.promise, said.verdict));
@@ -274,7 +274,7 @@ impl Outcome<'_> {
         if !seen.failures.is_empty() {
             let failures = seen.failures.iter().map(|(why, count)| format!("{why} ({count})"));
             let failures = failures.collect::<Vec<_>>().join(", ");
-            notes.push(format!("What attempts that failed were told: {failures}."));
+            notes.push(format!("Errors of failed attempts: {failures}."));
         }
         Report {
             tiles: self.tiles(&measure, seen.records.found()),
@@ -285,7 +285,7 @@ impl Outcome<'_> {
         }
     }
 
-    /// What the judges say, for people.
+    /// The verdicts, for people.
     fn verdicts(&self) -> Vec<report::Verdict> {
         let keys: BTreeSet<&str> = self.history.operations.iter().map(|o| o.key.as_str()).collect();
         let operations = self.history.operations.len();

@@ -28,7 +28,7 @@ pub(super) enum Role {
 
 /// What a site is to the deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Presence {
+pub(super) enum SiteLifecycle {
     /// It has not come yet.
     Expected,
     /// It is joining.
@@ -56,7 +56,7 @@ pub(super) struct SitePicture {
     /// Operations it has answered.
     pub(super) operations: u64,
     /// Whether it has come, and stays.
-    pub(super) presence: Presence,
+    pub(super) lifecycle: SiteLifecycle,
     /// What it holds of the global keys.
     pub(super) holding: Holding,
 }
@@ -67,7 +67,7 @@ pub(super) struct Sites {
     /// What each site's nodes are doing.
     pub(super) roles: Vec<Vec<Role>>,
     /// Whether each is there.
-    pub(super) presences: Vec<Presence>,
+    pub(super) lifecycles: Vec<SiteLifecycle>,
     /// What each holds of the global keys.
     pub(super) holdings: Vec<Holding>,
     /// What has begun and is not over.
@@ -122,7 +122,7 @@ impl Picture {
                 (*name, last, operation.summary())
             })
             .collect();
-        let Sites { roles, presences, holdings, waits_for } = sites;
+        let Sites { roles, lifecycles, holdings, waits_for } = sites;
         let sites = world.sites.iter().zip(roles).enumerate();
         let sites = sites
             .map(|(index, (site, nodes))| SitePicture {
@@ -131,7 +131,7 @@ impl Picture {
                 nodes,
                 attached: seen.attached(index),
                 operations: seen.sites[index],
-                presence: presences[index],
+                lifecycle: lifecycles[index],
                 holding: holdings[index],
             })
             .collect();
@@ -171,7 +171,12 @@ pub(super) mod tests {
     pub(in super::super) fn crowded(world: &World) -> Picture {
         let summary = Summary { count: 42, p50_ms: 9.5, p90_ms: 11.0, p99_ms: 12.5, max_ms: 20.0 };
         let total = Summary { count: 1_234_567, ..summary };
-        let presences = [Presence::Expected, Presence::Joining, Presence::Leaving, Presence::Left];
+        let lifecycles = [
+            SiteLifecycle::Expected,
+            SiteLifecycle::Joining,
+            SiteLifecycle::Leaving,
+            SiteLifecycle::Left,
+        ];
         let sites = world.sites.iter().enumerate().map(|(index, site)| SitePicture {
             name: site.name.to_string(),
             at: site.at,
@@ -182,7 +187,7 @@ pub(super) mod tests {
             },
             attached: 1,
             operations: 77,
-            presence: presences.get(index).copied().unwrap_or_default(),
+            lifecycle: lifecycles.get(index).copied().unwrap_or_default(),
             holding: match index {
                 1 => Holding { slots: 901, going: 0, moves: 0 },
                 2 => Holding { slots: 1_902, going: 300, moves: 2 },

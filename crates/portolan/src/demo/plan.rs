@@ -1,4 +1,4 @@
-//! What will be played: the world, who drives where, and how fast time goes.
+//! What will be played: the world, the tracks of vehicles, and how fast time goes.
 
 use std::{path::Path, time::Duration};
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_world_says_who_joins_and_who_leaves() {
+    fn the_world_names_the_sites_that_join_and_leave() {
         let plan = Plan::new(&args(&[])).unwrap();
         let name = |site: Option<usize>| plan.world.sites[site.unwrap()].name.to_string();
         assert_eq!(

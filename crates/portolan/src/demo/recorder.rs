@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | reports: HSET | a `put` of that key |
 //! | clears: HDEL | a `delete` of that key |
-//! | looks: HGETALL | a `get` of each key that it showed; and of each that somebody has put and nobody tried to clear, but that it did not show: these gets found nothing |
+//! | looks: HGETALL | a `get` of each key that it showed; and of each that was put, with no attempt to clear it, but that it did not show: these gets found nothing |
 //!
 //! A vehicle's own record, a global key, is a key of the history as it is: SET is a `put` of it and GET a
 //! `get`, at whatever site.
@@ -21,9 +21,9 @@
 //! down before it is sent, so that one whose vehicle was stopped meanwhile is there as well.
 //!
 //! Limit: from [`OPERATIONS_MAX`] operations on, new reports are left out, with all that is done to them,
-//! and records from the next time that they are written. Reads may take three quarters of that, which is
-//! dealt out over the length of the run, so that a long run is looked at to its end; beyond it they are
-//! left out. A mark says how many of each. What is done to older reports, and what is read back at the
+//! and records from the next time that they are written. Reads may take three quarters of that, spread
+//! over the length of the run, so that a long run is observed to its end; beyond it they are
+//! left out. A mark has the number of each. What is done to older reports, and what is read back at the
 //! end, is always written.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -44,7 +44,7 @@ pub(super) struct Recorder {
     history: History,
     /// Reports that are keys of the history.
     known: HashSet<String>,
-    /// Of each zone the fields that were put and that nobody has tried to clear.
+    /// Of each zone the fields that were put, with no attempt to clear them.
     standing: HashMap<String, BTreeSet<String>>,
     /// Records of which a write was left out, and with it all that came later.
     closed: HashSet<String>,
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_nobody_made_or_that_comes_back_is_not_explained() {
+    fn a_report_never_made_or_coming_back_is_not_explained() {
         let mut demo = Scripted::new();
         demo.sees(&["9-9"]);
         assert_eq!(verdicts(&demo.taken())[0], "broken");
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_history_stays_one_that_can_be_judged_and_says_what_it_lacks() {
+    fn a_full_history_can_be_judged_and_states_its_gaps() {
         let mut demo = Scripted::new();
         demo.recorder.operations_max = 2;
         demo.reports("1-1", DONE);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_may_take_is_dealt_out_over_the_run() {
+    fn reads_are_spread_over_the_run() {
         let mut demo = Scripted::new();
         demo.recorder.operations_max = 1_000;
         demo.recorder.length = Duration::from_micros(20 * 2_000);

@@ -6,9 +6,9 @@
 //! car:17 → "204 37.78012,-122.40771 30512"
 //! ```
 //!
-//! So when it reads its record, at whatever site, it knows what it must see: what it last wrote and was
-//! told was written. There is one exception. A write that got no answer may take effect at any later
-//! time, even after the next one was acknowledged, as with any client that does not number what it sends.
+//! So when it reads its record, at whatever site, it must see what it last wrote and got
+//! acknowledged. There is one exception. A write that got no answer may take effect at any later
+//! time, even after the next one was acknowledged, as with any client that does not number its writes.
 //! A record that shows such a write is *late*, which is counted; any other difference is *wrong*, which
 //! must never happen.
 
@@ -39,7 +39,7 @@ fn number(reply: &Reply) -> Option<u64> {
     }
 }
 
-/// What a vehicle says of its record when it has read it.
+/// The result of reading a vehicle's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
     /// What was last acknowledged.
@@ -61,7 +61,7 @@ pub(super) struct Found {
     pub(super) wrong: u64,
 }
 
-/// What every vehicle knows of its own record.
+/// What every vehicle expects in its own record.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     own: Vec<Own>,
@@ -120,7 +120,7 @@ impl Records {
         finding
     }
 
-    /// What a reply says of a vehicle's record.
+    /// Compares a reply with what the vehicle expects in its record.
     pub(super) fn judge(&self, vehicle: usize, reply: &Reply) -> Finding {
         let own = &self.own[vehicle];
         match number(reply) {

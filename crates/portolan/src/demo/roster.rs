@@ -1,7 +1,7 @@
-//! Which sites serve vehicles now, and where: what every vehicle has on its map.
+//! Which sites serve vehicles now, and where: the map of every vehicle.
 //!
-//! A site that joins is put on it when it serves, and one that is about to leave is taken off before it
-//! hands anything over. Its doors stay known, for whoever is still there.
+//! A site that joins enters the map when it serves; one that is about to leave is removed before it
+//! hands anything over. Its endpoints stay, for vehicles that are still attached.
 
 use std::{
     fmt,
@@ -13,16 +13,16 @@ use lab::{geo::Point, world::World};
 
 /// Where one node of a site listens for Redis clients.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct Endpoint {
     /// Its address.
     pub(super) address: SocketAddr,
-    /// Whether its site holds a global key, as the node knows it.
+    /// Whether its site owns a global key, by the node's map.
     pub(super) holds: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Door").field(&self.address).finish()
+        f.debug_tuple("Endpoint").field(&self.address).finish()
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Roster {
 #[derive(Debug, Clone, Default)]
 struct Place {
     is_open: bool,
-    doors: Vec<Door>,
+    endpoints: Vec<Endpoint>,
 }
 
 impl Roster {
@@ -45,8 +45,8 @@ impl Roster {
     }
 
     /// A site begins to serve.
-    pub(super) fn open(&self, site: usize, doors: Vec<Door>) {
-        self.change(site, |place| *place = Place { is_open: !doors.is_empty(), doors });
+    pub(super) fn open(&self, site: usize, endpoints: Vec<Endpoint>) {
+        self.change(site, |place| *place = Place { is_open: !endpoints.is_empty(), endpoints });
     }
 
     /// Nobody is to go to a site any more.
@@ -56,14 +56,14 @@ impl Roster {
 
     /// Where the nodes of a site are; empty: it has never served.
     pub(super) fn addresses(&self, site: usize) -> Vec<SocketAddr> {
-        self.with(|places| places[site].doors.iter().map(|door| door.address).collect())
+        self.with(|places| places[site].endpoints.iter().map(|endpoint| endpoint.address).collect())
     }
 
     /// One node of a site, of which there is at least one; they are counted round and round.
-    pub(super) fn door(&self, site: usize, node: usize) -> Option<Door> {
+    pub(super) fn endpoint(&self, site: usize, node: usize) -> Option<Endpoint> {
         self.with(|places| {
-            let doors = &places[site].doors;
-            doors.get(node % doors.len().max(1)).cloned()
+            let endpoints = &places[site].endpoints;
+            endpoints.get(node % endpoints.len().max(1)).cloned()
         })
     }
 
@@ -115,13 +115,13 @@ mod tests {
         let roster = Roster::new(world.sites.len());
         let at = world.sites[mission].at;
         assert_eq!(roster.attach(&world, at, None, 150.0), None);
-        let door = |port| Door {
+        let endpoint = |port| Endpoint {
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             holds: Arc::new(|key| key == "car:1"),
         };
-        roster.open(downtown, vec![door(1), door(2)]);
+        roster.open(downtown, vec![endpoint(1), endpoint(2)]);
         assert_eq!(roster.attach(&world, at, None, 150.0), Some(downtown));
-        roster.open(mission, vec![door(3)]);
+        roster.open(mission, vec![endpoint(3)]);
         assert_eq!(roster.attach(&world, at, Some(downtown), 150.0), Some(mission));
         // Half way there the margin keeps it where it is.
         let here = world.sites[downtown].at;
@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(roster.open_sites(), [downtown]);
         let ports: Vec<u16> = roster.addresses(mission).iter().map(SocketAddr::port).collect();
         assert_eq!(ports, [3]);
-        assert_eq!(roster.door(downtown, 3).unwrap().address.port(), 2);
-        assert!(roster.door(0, 0).is_none());
-        assert!((roster.door(mission, 0).unwrap().holds)("car:1"));
+        assert_eq!(roster.endpoint(downtown, 3).unwrap().address.port(), 2);
+        assert!(roster.endpoint(0, 0).is_none());
+        assert!((roster.endpoint(mission, 0).unwrap().holds)("car:1"));
     }
 }

@@ -23,10 +23,10 @@ pub(super) const STALL: Duration = Duration::from_millis(500);
 const DRAWN_EVERY_M: f64 = 40.0;
 /// Most points drawn of all vehicles together; the page would become too large.
 const DRAWN_POINTS_MAX: usize = 150_000;
-/// Most kinds of failure told apart.
+/// Most kinds of failure counted separately.
 const FAILURES_MAX: usize = 20;
 
-/// The run as seen so far, for everybody.
+/// The run so far, shared by all tasks.
 #[derive(Debug)]
 pub(super) struct Scene {
     started: Instant,
@@ -44,11 +44,11 @@ pub(super) struct Seen {
     pub(super) sites: Vec<u64>,
     /// What vehicles drove so far.
     pub(super) strokes: Vec<Stroke>,
-    /// Failed attempts by what was said.
+    /// Failed attempts by error.
     pub(super) failures: BTreeMap<String, u64>,
     /// What must still be there at the end.
     pub(super) ledger: Ledger,
-    /// What vehicles know of their own records.
+    /// What vehicles expect in their own records.
     pub(super) records: Records,
     /// What was asked and answered, for a judge.
     pub(super) recorder: Recorder,

@@ -2,8 +2,8 @@
 //! leaves.
 //!
 //! Each begins at a stated part of the run, but not before the one before it is over, so that what is seen
-//! during one of them comes of it. On a slow machine they come later, and the run goes on until the last
-//! one is over. This is a plain machine: it is told what is so, and says what to do.
+//! during one of them has one cause. On a slow machine they come later, and the run goes on until the last
+//! one is over. This is a plain state machine: observations in, acts out.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 const JOIN_PERCENT: u32 = 20;
 const KILL_PERCENT: u32 = 50;
 const LEAVE_PERCENT: u32 = 70;
-/// No slot must move for so long before a site is said to have joined.
+/// No slot must move for so long before a site counts as joined.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// What is to be done now.
@@ -23,9 +23,9 @@ pub(super) enum Act {
     Joined(usize),
     /// Stop this site's leader.
     Kill(usize),
-    /// Tell this site to hand everything over.
+    /// Order this site to hand everything over.
     Leave(usize),
-    /// It is gone and nobody uses it: stop its nodes.
+    /// It has left and no vehicle uses it: stop its nodes.
     Dismiss(usize),
 }
 

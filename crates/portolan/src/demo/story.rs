@@ -1,4 +1,4 @@
-//! What happened to the city, as it is told in the end.
+//! What happened to the city, for the final report.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) struct Arrival {
 pub(super) struct Departure {
     /// Its index.
     pub(super) site: usize,
-    /// When it was told to.
+    /// When it was ordered to.
     pub(super) at: Duration,
     /// Slots that it held then.
     pub(super) slots: usize,
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_who_joined_and_left_and_what_failed() {
+    fn it_reports_joins_leaves_and_failures() {
         let world = ready::san_francisco();
         let before = Counters { errors: 1, retries: 5, ..Counters::default() };
         let took = Duration::from_millis(1_250);

@@ -1,9 +1,9 @@
 //! A vehicle: it drives, attaches to the nearest site that serves, looks for hazards and reports them,
 //! keeps a record of its own that it must find wherever it goes, and moves on.
 //!
-//! It is an ordinary client that knows only addresses. When an attempt fails it tries the site's next
+//! It is an ordinary client that has only addresses. When an attempt fails it tries the site's next
 //! node, until [`OPERATION_TIMEOUT`]; whatever that takes is part of the operation's latency. What it
-//! sends may be sent twice without harm, so it need not know whether a failed attempt took effect.
+//! sends may be sent twice without harm, so it does not matter whether a failed attempt took effect.
 //!
 //! It works in a closed loop with exponential think times: while it waits for an answer it asks
 //! nothing else, as a driver's device would.
@@ -105,7 +105,7 @@ impl Vehicle {
         }
     }
 
-    /// Drives until told to stop; the operation in hand is finished first.
+    /// Drives until it is stopped; the operation in hand is finished first.
     pub(super) async fn drive(mut self, mut stop: watch::Receiver<bool>) {
         let rates = &self.shared.demo;
         let think_s = 1.0 / (rates.look_hz + rates.report_hz + rates.record_hz);
@@ -197,7 +197,7 @@ impl Vehicle {
 
     /// Whether the site it is attached to holds a key now, so that it need not ask another one.
     fn is_local(&self, site: usize, key: &str) -> bool {
-        self.shared.roster.door(site, self.node).is_some_and(|door| (door.holds)(key))
+        self.shared.roster.endpoint(site, self.node).is_some_and(|endpoint| (endpoint.holds)(key))
     }
 
     async fn save(&mut self, site: usize, at: Point, t_s: f64) {
@@ -211,7 +211,7 @@ impl Vehicle {
         }
     }
 
-    /// Reads its own record, and says so if that is not what it must see.
+    /// Reads its own record, and reports it if that is not what it must see.
     async fn recall_own(&mut self, site: usize) {
         let key = records::key(self.index);
         let operation = Operation::recall(self.is_local(site, &key));
@@ -292,9 +292,9 @@ impl Vehicle {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                let door = self.shared.roster.door(site, self.node);
-                let door = door.ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-                self.radio.set_target(door.address);
+                let endpoint = self.shared.roster.endpoint(site, self.node);
+                let endpoint = endpoint.ok_or(std::io::ErrorKind::AddrNotAvailable)?;
+                self.radio.set_target(endpoint.address);
                 Connection::open(self.radio.addr()).await?
             }
         };

@@ -20,7 +20,7 @@ use ratatui::{
     },
 };
 
-use super::picture::{Picture, Presence, Role, SitePicture};
+use super::picture::{Picture, Role, SiteLifecycle, SitePicture};
 
 /// Told apart on a dark and on a light background; neighbours on the grid differ.
 const SITE_COLORS: [Color; 9] = [
@@ -179,7 +179,7 @@ fn waits_for(picture: &Picture) -> String {
     picture.waits_for.map_or(String::new(), |what| format!(" · waits for {what}"))
 }
 
-/// What there is to say in a few lines, the most important first.
+/// The picture in a few lines, the most important first.
 fn draw_little(frame: &mut Frame<'_>, picture: &Picture) {
     let last = &picture.all.0;
     let mut lines = vec![
@@ -280,7 +280,7 @@ fn site_label(index: usize, site: &SitePicture) -> Line<'static> {
 
 /// In its colour while it is there.
 fn site_style(index: usize, site: &SitePicture) -> Style {
-    let is_there = !matches!(site.presence, Presence::Expected | Presence::Left);
+    let is_there = !matches!(site.lifecycle, SiteLifecycle::Expected | SiteLifecycle::Left);
     Style::new().fg(if is_there { site_color(index) } else { Color::DarkGray })
 }
 
@@ -412,13 +412,13 @@ fn draw_sites(frame: &mut Frame<'_>, area: Rect, picture: &Picture, room: Room) 
 /// What a site holds, and what is happening to it.
 fn slots(site: &SitePicture) -> Line<'static> {
     let held = site.holding.slots;
-    match site.presence {
-        Presence::Expected => Line::from("to come".dark_gray()),
-        Presence::Left => Line::from("left".dark_gray()),
-        Presence::Joining => Line::from(format!("{held} joins").green()),
-        Presence::Leaving => Line::from(format!("{held} leaves").yellow()),
-        Presence::Here if site.holding.going > 0 => Line::from(format!("{held} →").yellow()),
-        Presence::Here => Line::from(held.to_string()),
+    match site.lifecycle {
+        SiteLifecycle::Expected => Line::from("to come".dark_gray()),
+        SiteLifecycle::Left => Line::from("left".dark_gray()),
+        SiteLifecycle::Joining => Line::from(format!("{held} joins").green()),
+        SiteLifecycle::Leaving => Line::from(format!("{held} leaves").yellow()),
+        SiteLifecycle::Here if site.holding.going > 0 => Line::from(format!("{held} →").yellow()),
+        SiteLifecycle::Here => Line::from(held.to_string()),
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct Explore {
     #[arg(long = "for", value_name = "TIME", value_parser = super::span)]
     length: Option<Duration>,
 
-    /// How long clients work in each run, of virtual time [default: what the world says]
+    /// How long clients work in each run, of virtual time [default: the world's]
     #[arg(long, value_name = "TIME", value_parser = super::span)]
     span: Option<Duration>,
 
@@ -95,7 +95,7 @@ pub(super) fn bug(name: Option<&str>) -> Result<Option<Bug>, Failed> {
     }
 }
 
-/// Seeds that are still to be tried, dealt out to the worlds in turn.
+/// Seeds that are still to be tried, distributed to the worlds in turn.
 struct Seeds<'a> {
     worlds: &'a [String],
     next: u64,

@@ -32,9 +32,9 @@ impl Paper {
 /// EdgeKV (Sonbol and others, 2020): figures 5 to 13, with its way of requests and with ours
 ///
 /// Three groups of three nodes, in an edge and in a cloud setting. Requests about global keys go over
-/// gateways, as in the paper, or straight to whoever holds the key, with copies of remote keys or
+/// gateways, as in the paper, or directly to the owner of the key, with copies of remote keys or
 /// without. Time is virtual; every run is
-/// judged. docs/lab.md says what is modelled and what is not.
+/// judged. docs/lab.md describes what is modelled and what is not.
 #[derive(Args)]
 #[command(after_help = "Examples:
   portolan lab paper edgekv --report edgekv.html      everything; some minutes
@@ -174,8 +174,8 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
     Failed::cannot_serve(format!("cannot write {}: {error}", path.display()))
 }
 
-/// Runs all points, as many at a time as there are processors, and says how far it is. No point
-/// knows of another, so what comes out does not depend on that.
+/// Runs all points, as many at a time as there are processors, and shows the progress. Points
+/// are independent, so the results do not depend on that.
 fn run_all(points: &[Point]) -> Result<Results, Failed> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let outcomes: Mutex<Vec<(Point, Result<Measured, String>)>> = Mutex::default();
@@ -187,7 +187,12 @@ fn run_all(points: &[Point]) -> Result<Results, Failed> {
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = point.run();
                     let failed = outcome.is_err();
-                    tell(done.fetch_add(1, Ordering::Relaxed) + 1, points.len(), began, point);
+                    show_progress(
+                        done.fetch_add(1, Ordering::Relaxed) + 1,
+                        points.len(),
+                        began,
+                        point,
+                    );
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push((*point, outcome));
                     }
@@ -207,7 +212,7 @@ fn run_all(points: &[Point]) -> Result<Results, Failed> {
 }
 
 /// One line that is written over again on a terminal, and one a point elsewhere.
-fn tell(done: usize, all: usize, began: Instant, point: &Point) {
+fn show_progress(done: usize, all: usize, began: Instant, point: &Point) {
     let seconds = began.elapsed().as_secs();
     let mut out = std::io::stderr().lock();
     // If it cannot be printed the run goes on all the same.

@@ -27,11 +27,11 @@ pub(crate) struct Run {
     #[command(flatten)]
     which: Which,
 
-    /// What chance is drawn from [default: what the world says]
+    /// What chance is drawn from [default: the world's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// How long clients work, in virtual time, like 30s or 5m [default: what the world says]
+    /// How long clients work, in virtual time, like 30s or 5m [default: the world's]
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     duration: Option<Duration>,
 
@@ -57,7 +57,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N")]
     seed: u64,
 
-    /// How long clients work, like 30s [default: what the world says]
+    /// How long clients work, like 30s [default: the world's]
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     duration: Option<Duration>,
 

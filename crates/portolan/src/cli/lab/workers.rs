@@ -32,7 +32,7 @@ impl Worker {
     pub(super) fn run(self) -> Result<(), Failed> {
         let bug = super::explore::bug(self.planted.as_deref())?;
         let mut worlds: BTreeMap<String, World> = BTreeMap::new();
-        // What a core says when it panics is in the outcome.
+        // The message of a core's panic is in the outcome.
         std::panic::set_hook(Box::new(|_| {}));
         for line in io::stdin().lock().lines() {
             let line = line?;
@@ -77,9 +77,9 @@ fn used_s() -> f64 {
     0.0
 }
 
-/// What a worker says.
+/// A report of a worker.
 pub(super) enum Said {
-    /// It did what it was told.
+    /// It finished a seed.
     Told(Told),
     /// It ended, or sent a line that cannot be parsed.
     Ended(String),
@@ -140,7 +140,7 @@ impl Workers {
         }
     }
 
-    /// What a worker says next; `None`: nothing within `patience`.
+    /// The next report of a worker; `None`: nothing within `patience`.
     pub(super) fn hear(&mut self, patience: Duration) -> Option<(usize, Said)> {
         self.said.recv_timeout(patience).ok()
     }

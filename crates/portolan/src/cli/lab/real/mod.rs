@@ -1,8 +1,8 @@
 //! EdgeKV's throughput in real time: real nodes with real disks in this process, through links that take
-//! as long as Table 3 says, driven over the Redis protocol.
+//! as long as in Table 3, driven over the Redis protocol.
 //!
 //! Latency is for virtual time, where links and disks are all there is. Throughput is for real time, where
-//! processors count; but they are this machine's, shared by all nodes, clients and relays, so it tells how
+//! processors count; but they are this machine's, shared by all nodes, clients and relays, so it shows how
 //! settings compare and not what a group of machines can do. Threads ask one after the other, as in the
 //! paper, and stop after a while instead of after so many operations.
 //!
@@ -33,7 +33,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that load records at once, at each site.
 const LOADERS: usize = 16;
 
-/// Measures all settings and shares, and says how far it is.
+/// Measures all settings and shares, and shows the progress.
 pub(super) fn measure(size: Size) -> Result<Vec<Measured>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -41,14 +41,14 @@ pub(super) fn measure(size: Size) -> Result<Vec<Measured>, Failure> {
         for setting in [Setting::Ours, Setting::Cloud] {
             let point = Point::usual(setting, size);
             let world = point.world();
-            tell(&format!("{}: starting real nodes", world.title));
+            show_progress(&format!("{}: starting real nodes", world.title));
             let sites = Sites::start(&world).await?;
             let loads = [true, false].map(|global| load(&sites, &point, global));
             for load in loads {
                 load.await?;
             }
             for share in SHARES {
-                tell(&format!("{}: {share} % global in real time", world.title));
+                show_progress(&format!("{}: {share} % global in real time", world.title));
                 let counted = if size == Size::Paper { COUNTED } else { COUNTED_QUICK };
                 let (operations, updates) = drive(&sites, &point, share, counted).await?;
                 let per_machine_s = point.groups as f64 * counted.as_secs_f64();
@@ -65,7 +65,7 @@ pub(super) fn measure(size: Size) -> Result<Vec<Measured>, Failure> {
     })
 }
 
-fn tell(what: &str) {
+fn show_progress(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
@@ -87,7 +87,7 @@ async fn call(connection: Connection, command: &[&str]) -> Result<Connection, Fa
     }
 }
 
-/// Writes every record: a site's own at each site, and everybody's once.
+/// Writes every record: a site's own at each site, and global ones once.
 async fn load(sites: &Sites, point: &Point, global: bool) -> Result<(), Failure> {
     let mut loading = JoinSet::new();
     for site in 0..if global { 1 } else { point.groups } {
