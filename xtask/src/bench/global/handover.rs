@@ -35,14 +35,14 @@ const HANDOVER_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Handover {
     pub(super) keys: u64,
     pub(super) value_bytes: usize,
-    /// From the command's start until the receiver answers for the slots itself, as a client sees it.
+    /// From the command's start until the destination answers for the slots itself, as a client sees it.
     pub(super) seen_s: f64,
     /// From begin to release, as the source reports.
     pub(super) took_s: f64,
     /// From the freeze until the source has received that the destination serves, as the source reports.
     pub(super) paused_us: f64,
     pub(super) sent_bytes: f64,
-    /// What making a batch durable took on average meanwhile: at the giver, and at the receiver.
+    /// What making a batch durable took on average meanwhile: at the source, and at the destination.
     pub(super) fsync_us: [f64; 2],
 }
 
@@ -80,15 +80,15 @@ pub(super) fn measure(programs: &Programs, nodes: u64, extent: Extent) -> Result
     let sites = Deployment::start(programs, 2, nodes)?;
     sites.gather(SLOTS, 0)?;
     sites.gather(RESTING, 1)?;
-    let (giver, receiver) = (sites.redis(&[0]), sites.redis(&[1]));
-    loads::fill(programs, &giver, SLOTS, extent.moved_keys, LARGE_BYTES)?;
-    loads::fill(programs, &receiver, RESTING, 1_000, LARGE_BYTES)?;
+    let (source, destination) = (sites.redis(&[0]), sites.redis(&[1]));
+    loads::fill(programs, &source, SLOTS, extent.moved_keys, LARGE_BYTES)?;
+    loads::fill(programs, &destination, RESTING, 1_000, LARGE_BYTES)?;
     sites.mirrored()?;
 
     let leader = |site: usize| -> Result<String, String> {
         Ok(sites.leader(site)?.options.redis.to_string())
     };
-    let (giver_leads, receiver_leads) = (leader(0)?, leader(1)?);
+    let (source_leads, destination_leads) = (leader(0)?, leader(1)?);
     let one = |endpoint: &str, slots: &str, gets: u8| {
         let command = Command::new(endpoint, 1)
             .with("--slots", slots)
@@ -99,8 +99,8 @@ pub(super) fn measure(programs: &Programs, nodes: u64, extent: Extent) -> Result
         let report = loads::all_right(command.run(programs)?, "one client")?;
         Ok::<_, String>(report.latency().map_or(f64::NAN, |latency| latency.p50_us))
     };
-    let commits_us = [one(&giver_leads, SLOTS, 0)?, one(&receiver_leads, RESTING, 0)?];
-    let round_trip_us = one(&receiver_leads, SLOTS, 1)?;
+    let commits_us = [one(&source_leads, SLOTS, 0)?, one(&destination_leads, RESTING, 0)?];
+    let round_trip_us = one(&destination_leads, SLOTS, 1)?;
 
     let load = Command::new(&sites.redis(&[0, 1]), CLIENTS)
         .with("--slots", SLOTS)
@@ -170,7 +170,7 @@ fn hand_over(sites: &Deployment, keys: u64, value_bytes: usize) -> Result<Handov
     // What is published is up to a moment old.
     let after = field::eventually(HANDOVER_MAX, || match counters()? {
         after if after[0] > before[0] => Ok(after),
-        _ => Err("the giver does not say that it has handed over".into()),
+        _ => Err("the source does not report that it has handed over".into()),
     })?;
     Ok(Handover {
         keys,

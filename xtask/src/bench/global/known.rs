@@ -21,7 +21,8 @@ const KEYS_MOVED: u64 = 2 * SLOT_COUNT as u64;
 pub(super) struct Routed {
     /// Requests that ended at other sites.
     pub(super) all: f64,
-    /// Of those, that went directly to the owner.
+    /// Of those, that went directly to the owner. Older results name it `straight`.
+    #[serde(alias = "straight")]
     pub(super) direct: f64,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Results {
 }
 
 const INTRODUCTION: &str = "\
-# Global keys: slots that move, forwarding, known holders
+# Global keys: slots that move, forwarding, known owners
 
 Written by `cargo xtask bench global`; do not edit. What one site does alone: [RESULTS.md](RESULTS.md).
 All nodes, the generator (`bench/load`) and Valkey ran on this one machine and disk, on loopback, from an
@@ -138,7 +138,7 @@ impl Results {
             if let Some(share) = Spread::of(rows.map(share)) {
                 bars.push(Bar {
                     work: format!("GETs through another site, pipeline {pipeline}"),
-                    bar: "≥ 60 % of GETs at the holder".into(),
+                    bar: "≥ 60 % of GETs at the owner".into(),
                     measured: format!("{} %", share.text(tenths)),
                     met: share.median >= 60.0,
                 });
@@ -194,7 +194,7 @@ impl Results {
         let most = 2.0 * unit.median;
         let bar = format!("≤ 2 × (round trip + two commits) = {} µs", grouped(most));
         bars.push(Bar {
-            work: format!("{work}: no site takes writes, as the giver says"),
+            work: format!("{work}: no site takes writes, as the source reports"),
             bar: bar.clone(),
             measured: format!("{} µs", frozen.text(grouped)),
             met: frozen.median <= most,
@@ -255,8 +255,8 @@ impl Results {
             &format!(
                 "Values of {} B in {} slots; {} clients at both sites send at most {} requests a \
                  second, half of them\nwrites. *Seen* is from the start of `portolan slot move` \
-                 until the receiver's Redis Cluster port answers for\nthe slots itself; *frozen* \
-                 is, by the giver's clock, from the freeze until it knows that the receiver\nserves. \
+                 until the destination's Redis Cluster port answers for\nthe slots itself; *frozen* \
+                 is, by the source's clock, from the freeze until it receives that the destination\nserves. \
                  The unit of the bar is a GET through the other site and a SET at each, medians of \
                  one client on\nthe same nodes just before.\n",
                 grouped(handover::LARGE_BYTES as f64),
@@ -275,10 +275,10 @@ impl Results {
             ("sent, MB", |one| one.handover.sent_bytes / 1e6),
             ("frozen, µs", |one| one.handover.paused_us),
             ("round trip, µs", |one| one.round_trip_us),
-            ("commit at the giver, µs", |one| one.commits_us[0]),
-            ("commit at the receiver, µs", |one| one.commits_us[1]),
-            ("fsync of the giver's log meanwhile, mean, µs", |one| one.handover.fsync_us[0]),
-            ("fsync of the receiver's log meanwhile, mean, µs", |one| one.handover.fsync_us[1]),
+            ("commit at the source, µs", |one| one.commits_us[0]),
+            ("commit at the destination, µs", |one| one.commits_us[1]),
+            ("fsync of the source's log meanwhile, mean, µs", |one| one.handover.fsync_us[0]),
+            ("fsync of the destination's log meanwhile, mean, µs", |one| one.handover.fsync_us[1]),
             ("longest write, µs", |one| one.moving.longest_put_us()),
             ("longest write without a move, µs", |one| one.quiet.longest_put_us()),
             ("writes, 99.9th percentile, µs", |one| p999(&one.moving)),
@@ -327,7 +327,7 @@ impl Results {
         line(
             page,
             &format!(
-                "\n## forward: GETs of 256 B by {} clients, at the holder and through the other site\n",
+                "\n## forward: GETs of 256 B by {} clients, at the owner and through the other site\n",
                 forward::CLIENTS
             ),
         );
@@ -337,7 +337,7 @@ impl Results {
             let rows: Vec<_> = self.forward.iter().filter(|f| f.pipeline == pipeline).collect();
             let locals: Vec<_> = rows.iter().map(|one| &one.local).collect();
             let forwarded: Vec<_> = rows.iter().map(|one| &one.forwarded).collect();
-            reports(page, &format!("at the holder, pipeline {pipeline}"), &locals);
+            reports(page, &format!("at the owner, pipeline {pipeline}"), &locals);
             reports(page, &format!("through the other site, pipeline {pipeline}"), &forwarded);
         }
     }
