@@ -25,7 +25,9 @@
 //! numbers come from a generator that the caller seeds. [`simulation`] alone depends on how a site
 //! works inside, for it runs the cores; what judges a run reads histories and nothing else.
 
+#[cfg(feature = "simulation")]
 pub mod clients;
+#[cfg(feature = "simulation")]
 pub mod explore;
 pub mod faults;
 pub mod geo;
@@ -33,11 +35,14 @@ pub mod history;
 pub mod link;
 pub mod measure;
 pub mod mobility;
+#[cfg(feature = "simulation")]
 pub mod paper;
 pub mod random;
 pub mod relay;
 pub mod report;
+#[cfg(feature = "simulation")]
 pub mod run;
+#[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod verdict;
 pub mod workload;

@@ -1,7 +1,4 @@
-//! The `portolan` binary: serve a node, use a site, run it, play with it.
-
-mod cli;
-mod demo;
+//! The `portolan` binary.
 
 use std::process::ExitCode;
 
@@ -10,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::main()
+    portolan::main()
 }

@@ -35,6 +35,8 @@ enum Step {
     Deny,
     /// `cargo clippy` on everything, warnings denied.
     Lints,
+    /// `cargo clippy` on the program as its first build makes it, without the feature `lab`.
+    First,
     /// `cargo doc` on our crates, warnings denied.
     Docs,
     /// `cargo test` on everything.
@@ -61,7 +63,8 @@ impl Step {
                 "--",
                 "--deny=warnings",
             ]),
-            Step::Docs => Some(&["doc", "--locked", "--workspace", "--no-deps"]),
+            Step::First => Some(&["clippy", "--locked", "-p", "portolan", "--", "--deny=warnings"]),
+            Step::Docs => Some(&["doc", "--locked", "--workspace", "--all-features", "--no-deps"]),
             Step::Tests => Some(&["test", "--locked", "--workspace"]),
         }
     }

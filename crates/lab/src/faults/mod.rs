@@ -11,11 +11,16 @@
 //! then waits for an operator, who exchanges its disk once the others hold everything. That is what
 //! `docs/promises.md` asks of an operator too: a disk that ignored an fsync counts as lost.
 
+#[cfg(feature = "simulation")]
 pub mod apply;
+#[cfg(feature = "simulation")]
 pub mod besides;
+#[cfg(feature = "simulation")]
 pub mod lifecycle;
+#[cfg(feature = "simulation")]
 pub mod lose;
 pub mod plan;
+#[cfg(feature = "simulation")]
 pub mod promote;
 
 use schemars::JsonSchema;

@@ -25,9 +25,12 @@ mod map;
 mod page;
 mod palette;
 mod plot;
+#[cfg(feature = "simulation")]
 mod ran;
+#[cfg(feature = "simulation")]
 mod raster;
 mod sheets;
+#[cfg(feature = "simulation")]
 pub mod study;
 mod tables;
 
@@ -267,6 +270,7 @@ impl Report {
         for figure in figure::all(self).into_iter().chain(figure::of_map(self)) {
             let picture = figure.alone();
             fs::write(plots.join(format!("{}.svg", figure.file)), picture.alone())?;
+            #[cfg(feature = "simulation")]
             fs::write(plots.join(format!("{}.png", figure.file)), raster::png(&picture)?)?;
         }
         Ok(page)

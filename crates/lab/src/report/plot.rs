@@ -46,6 +46,7 @@ impl Axis {
     }
 
     /// Names instead of numbers: the bars of the first stand at 0, those of the next at 1.
+    #[cfg(feature = "simulation")]
     pub(super) fn named(label: &'static str, names: Vec<String>) -> Self {
         Self { names: names.clone(), ..Self::linear(label, 0.0, names.len() as f64) }
     }

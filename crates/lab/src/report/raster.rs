@@ -5,6 +5,7 @@ use std::io;
 use tiny_skia::{
     FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, Pixmap, Stroke, StrokeDash, Transform,
 };
+use ttf_parser::OutlineBuilder;
 
 use super::{
     drawing::{self, Anchor, Drawing, HALO, Lettering, Look, Pen, Shape},
@@ -63,7 +64,7 @@ impl Canvas {
             Anchor::End => font::width(words, size, bold),
         };
         let mut letters = PathBuilder::new();
-        font::outline(words, size, bold, (x - before, y), &mut letters);
+        outline(words, size, bold, (x - before, y), &mut letters);
         // Nothing but spaces has no outline.
         let Some(letters) = letters.finish() else { return };
         if let Some(halo) = halo {
@@ -112,6 +113,58 @@ fn traced(path: &drawing::Path) -> Option<Path> {
         }
     }
     builder.finish()
+}
+
+/// Adds the outlines of text that begins at a place.
+fn outline(words: &str, size: f64, bold: bool, (x, y): (f64, f64), path: &mut PathBuilder) {
+    let face = font::face(bold);
+    let scale = size / f64::from(face.units_per_em());
+    let mut pen = Tracing { path, x, y, scale };
+    for (glyph, advance) in font::glyphs(face, words) {
+        face.outline_glyph(glyph, &mut pen);
+        pen.x += advance * scale;
+    }
+}
+
+/// Follows the outline of a glyph, from the font's units (up) to the picture's (down).
+struct Tracing<'a> {
+    path: &'a mut PathBuilder,
+    x: f64,
+    y: f64,
+    scale: f64,
+}
+
+impl Tracing<'_> {
+    fn point(&self, x: f32, y: f32) -> (f32, f32) {
+        ((self.x + f64::from(x) * self.scale) as f32, (self.y - f64::from(y) * self.scale) as f32)
+    }
+}
+
+impl OutlineBuilder for Tracing<'_> {
+    fn move_to(&mut self, x: f32, y: f32) {
+        let (x, y) = self.point(x, y);
+        self.path.move_to(x, y);
+    }
+
+    fn line_to(&mut self, x: f32, y: f32) {
+        let (x, y) = self.point(x, y);
+        self.path.line_to(x, y);
+    }
+
+    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
+        let ((x1, y1), (x, y)) = (self.point(x1, y1), self.point(x, y));
+        self.path.quad_to(x1, y1, x, y);
+    }
+
+    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
+        let ((x1, y1), (x2, y2), (x, y)) =
+            (self.point(x1, y1), self.point(x2, y2), self.point(x, y));
+        self.path.cubic_to(x1, y1, x2, y2, x, y);
+    }
+
+    fn close(&mut self) {
+        self.path.close();
+    }
 }
 
 #[cfg(test)]
@@ -178,5 +231,16 @@ mod tests {
     #[test]
     fn a_picture_without_size_is_an_error() {
         assert!(png(&Drawing::new(0.0, 10.0, "none")).is_err());
+    }
+
+    #[test]
+    fn outlines_stand_on_the_line_and_end_where_the_words_end() {
+        let mut path = PathBuilder::new();
+        outline("HH", 100.0, false, (10.0, 200.0), &mut path);
+        let bounds = path.finish().expect("two letters").bounds();
+        assert!((bounds.bottom() - 200.0).abs() < 1.0, "{bounds:?}");
+        assert!((60.0..80.0).contains(&bounds.height()), "{bounds:?}");
+        let end = 10.0 + font::width("HH", 100.0, false);
+        assert!(f64::from(bounds.right()) < end && f64::from(bounds.right()) > end - 15.0);
     }
 }

@@ -124,7 +124,7 @@ enum Command {
 }
 
 /// Runs the command line; see [`AFTER_HELP`] for the codes.
-pub(crate) fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => failed.report(),

@@ -14,6 +14,8 @@ use server::peers::Hidden;
 use server::{Node, StartError, Stopped};
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 const AFTER_HELP: &str = "\
 Flags win over the environment, the environment over the file, the file over the defaults.
@@ -33,7 +35,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", env = "PORTOLAN_CONFIG")]
     config: Option<PathBuf>,
 
-    /// What to log: error, warn, info, debug, trace, or directives as of RUST_LOG
+    /// What to log: error, warn, info, debug, trace, or also for single modules: warn,server=debug
     #[arg(long, value_name = "LEVEL", env = "PORTOLAN_LOG", default_value = "info")]
     log: String,
 
@@ -204,13 +206,12 @@ async fn asked_to_stop() -> io::Result<()> {
 }
 
 fn begin_log(level: &str) -> Result<(), Failed> {
-    let filter = tracing_subscriber::EnvFilter::try_new(level)
-        .map_err(|error| Failed::usage(format!("--log {level}: {error}")))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let targets: Targets =
+        level.parse().map_err(|error| Failed::usage(format!("--log {level}: {error}")))?;
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+        .with_target(false);
+    tracing_subscriber::registry().with(targets).with(lines).init();
     Ok(())
 }

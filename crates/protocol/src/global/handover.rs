@@ -22,11 +22,11 @@
 //! same steps go on. The chunks are a stream ([`crate::stream`]). A frozen move is taken back only when
 //! the destination has refused it for ever, or has left and no site owns the slots.
 
+use crate::bugs::{Bug, Planted};
 use crate::job::{self, Effect, Job, View};
 use crate::site::machine::Machine;
 use crate::site::machine::copying::{self, Piece, Position};
 use crate::site::machine::giving::Move;
-use crate::site::trial::{Bug, Planted};
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage, TIMEOUT};
 use model::{
     Answer, Command, Failure, Giving, GlobalCommand, MoveError, MoveId, Receiving, Refusal,

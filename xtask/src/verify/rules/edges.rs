@@ -23,7 +23,7 @@ const ALLOWED: &[Row] = &[
     ("client", &["model", "wire"], &[]),
     ("lab", &["model", "protocol", "storage", "wire"], &["protocol"]),
     ("place", &["model", "wire"], &[]),
-    ("portolan", &["client", "front", "lab", "model", "place", "server", "wire"], &[]),
+    ("portolan", &["client", "front", "lab", "model", "place", "server", "wire"], &["portolan"]),
     // Programs for ourselves. `field` starts the binary as a user does and links none of it.
     ("load", &[], &[]),
     ("field", &[], &[]),

@@ -2,28 +2,20 @@
 //!
 //! | module | its command |
 //! | --- | --- |
-//! | [`run`] | `run`, `replay` |
-//! | [`explore`] | `explore`; [`workers`] are its processes |
+//! | `simulated` | what runs worlds: `run`, `replay`, `explore`, `paper` |
 //! | [`verdict`] | `verdict` |
-//! | [`paper`] | `paper` |
-//! | [`outcome`] | how what came of a run is shown |
 //!
-//! `list` and `schema` are here.
+//! `list` and `schema` are here. What runs worlds is compiled with the feature `lab` only, since it takes
+//! long to compile and neither a node nor the demo needs it.
 
-mod explore;
-mod outcome;
-mod paper;
-mod real;
-mod run;
+#[cfg(feature = "lab")]
+mod simulated;
 mod verdict;
-mod workers;
 
 use super::failed::Failed;
 use super::show;
-use clap::{Args, Subcommand};
-use lab::world::{World, ready};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use clap::Subcommand;
+use lab::world::ready;
 
 /// Try a deployment in virtual time: latency, scale, and whether promises hold
 #[derive(Subcommand)]
@@ -37,91 +29,30 @@ use std::time::Duration;
 pub(crate) enum Command {
     /// List the worlds that come with the program
     List,
-    Run(Box<run::Run>),
-    Explore(Box<explore::Explore>),
-    Replay(Box<run::Replay>),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Simulated(simulated::Command),
     Verdict(verdict::Verdict),
-    #[command(subcommand)]
-    Paper(paper::Paper),
     /// Print the JSON schema of world files
     Schema,
-    /// Run seeds for `explore`: one a line of the standard input
-    #[command(hide = true)]
-    Worker(workers::Worker),
+    /// Any other: perhaps one that this build leaves out
+    #[cfg(not(feature = "lab"))]
+    #[command(external_subcommand)]
+    Absent(Vec<String>),
 }
 
 impl Command {
     pub(crate) fn run(self) -> Result<(), Failed> {
         match self {
             Command::List => list(),
-            Command::Run(run) => run.run(),
-            Command::Explore(explore) => explore.run(),
-            Command::Replay(replay) => replay.run(),
+            #[cfg(feature = "lab")]
+            Command::Simulated(command) => command.run(),
             Command::Verdict(verdict) => verdict.run(),
-            Command::Paper(paper) => paper.run(),
             Command::Schema => Ok(show::print(lab::world::schema())?),
-            Command::Worker(worker) => worker.run(),
+            #[cfg(not(feature = "lab"))]
+            Command::Absent(words) => Err(absent(&words[0])),
         }
     }
-}
-
-/// Which world, and where its files are.
-#[derive(Args, Clone)]
-struct Which {
-    /// A ready world's name (see `portolan lab list`), or a world file in TOML
-    #[arg(value_name = "WORLD")]
-    world: String,
-
-    /// A folder with the files that the world names: traces, sites, delays
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-}
-
-impl Which {
-    fn load(&self) -> Result<World, Failed> {
-        load(&self.world, self.data.as_deref())
-    }
-}
-
-/// A command of `portolan lab` that does to a world what has just been done to it, for people to
-/// copy. Flags without a value are left out.
-fn again(command: &str, world: &str, flags: &[(&str, Option<String>)]) -> String {
-    let mut text = format!("portolan lab {command} {}", quoted(world));
-    for (flag, value) in flags {
-        if let Some(value) = value {
-            text.push_str(&format!(" {flag} {}", quoted(value)));
-        }
-    }
-    text
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-/// A span as `--for` takes it.
-fn seconds(span: Duration) -> String {
-    span.as_secs_f64().to_string()
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn load(world: &str, data: Option<&Path>) -> Result<World, Failed> {
-    match ready::find(world) {
-        Some(_) => ready::load(world, data),
-        None if world.ends_with(".toml") || Path::new(world).exists() => {
-            World::load(Path::new(world), data)
-        }
-        None => ready::load(world, data),
-    }
-    .map_err(Failed::usage)
 }
 
 fn list() -> Result<(), Failed> {
@@ -140,13 +71,22 @@ fn list() -> Result<(), Failed> {
     Ok(show::print(table)?)
 }
 
-/// Parses a span like 30s, 5m, 1h, or a number of seconds.
-fn span(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.001..=864_000.0).contains(&seconds) => {
-            Ok(Duration::from_secs_f64(seconds))
-        }
-        Ok(_) => Err("a number of seconds from 0.001 to 864000, or a length like 5m".to_owned()),
-        Err(_) => show::length(text).map(|length| length.0),
+/// The error of a build without the feature `lab`.
+#[cfg(any(test, not(feature = "lab")))]
+fn absent(command: &str) -> Failed {
+    Failed::usage(format!(
+        "lab {command}: this build has `lab list`, `lab verdict` and `lab schema` only; for the others, \
+         build it with the feature `lab`: cargo run --release --features lab -- lab {command} …"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_the_feature_names_it() {
+        let said = format!("{:?}", absent("run"));
+        assert!(said.contains("cargo run --release --features lab -- lab run"), "{said}");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::super::failed::Failed;
 use super::super::show;
-use super::outcome;
 use clap::Args;
 use lab::history::{self, History, Promise};
-use lab::verdict::{Options, Verdict as Said, judge};
-use serde_json::json;
+use lab::verdict::{Judged, Options, Verdict as Said, judge};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufReader, stdin};
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Verdict {
                 show::print_json(&json!({
                     "file": path.display().to_string(),
                     "operations": history.operations.len(),
-                    "verdicts": outcome::judged_json(&history, &judged),
+                    "verdicts": as_json(&history, &judged),
                 }))?;
                 continue;
             }
@@ -75,7 +75,7 @@ impl Verdict {
             if judged.is_empty() {
                 show::print("  nothing in it can be judged")?;
             } else {
-                show::print(outcome::judged(&history, &judged).trim_end())?;
+                show::print(table(&history, &judged).trim_end())?;
             }
         }
         match broken {
@@ -94,4 +94,52 @@ fn read(path: &Path) -> Result<History, Failed> {
     }
     let file = File::open(path).map_err(|error| wrong(&format!("cannot open it: {error}")))?;
     history::read(BufReader::new(file)).map_err(|error| wrong(&error))
+}
+
+/// One line for each promise, and below it what broke it.
+pub(super) fn table(history: &History, judged: &[Judged]) -> String {
+    let mut text = String::new();
+    for Judged { promise, verdict } in judged {
+        let name = promise.name();
+        match verdict {
+            Said::Holds { examined } => {
+                let _ = writeln!(text, "  {name:<20} holds      ({examined} examined)");
+            }
+            Said::Undecided { why } => {
+                let _ = writeln!(text, "  {name:<20} undecided  {why}");
+            }
+            Said::Broken(violation) => {
+                let told = violation.told(history).replace('\n', "\n    ");
+                let _ = writeln!(text, "  {name:<20} BROKEN     {told}");
+            }
+        }
+    }
+    text
+}
+
+/// The same for programs.
+pub(super) fn as_json(history: &History, judged: &[Judged]) -> Value {
+    let one = |Judged { promise, verdict }: &Judged| match verdict {
+        Said::Holds { examined } => {
+            json!({"promise": promise.name(), "verdict": "holds", "examined": examined})
+        }
+        Said::Undecided { why } => {
+            json!({"promise": promise.name(), "verdict": "undecided", "why": why})
+        }
+        Said::Broken(violation) => {
+            let operations: Vec<_> = violation
+                .operations
+                .iter()
+                .filter_map(|at| serde_json::to_value(history.operations.get(*at)?).ok())
+                .collect();
+            json!({
+                "promise": promise.name(),
+                "verdict": "broken",
+                "what": violation.what,
+                "key": violation.key,
+                "operations": operations,
+            })
+        }
+    };
+    judged.iter().map(one).collect()
 }

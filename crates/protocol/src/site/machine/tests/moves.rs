@@ -3,9 +3,9 @@
 use super::super::copying::Position;
 use super::super::tokens::Token;
 use super::*;
+use crate::bugs::Planted;
 use crate::global::handover::Handovers;
 use crate::job::{Effect, Job as _};
-use crate::site::trial::Planted;
 use model::{
     ClientId, DeploymentId, Epoch, Failure, Giving, KeyspaceSpec, MoveError, MoveId, Receiving,
     Registry, RegistryChange, Slot, SlotEpochs, SlotSet,

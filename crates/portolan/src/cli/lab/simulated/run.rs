@@ -1,8 +1,8 @@
 //! `lab run` and `lab replay`.
 
-use super::super::failed::Failed;
-use super::super::show;
-use super::{Which, again, outcome, seconds, shown, span};
+use super::super::super::failed::Failed;
+use super::super::super::show;
+use super::{Which, again, outcome, seconds, shown, span, verdict};
 use clap::Args;
 use lab::report::Report;
 use lab::run::{Options, Ran, run};
@@ -177,7 +177,7 @@ impl Outputs {
                 "elections": figures.elections,
                 "digest": ran.digest(),
                 "failure": ran.failure,
-                "verdicts": outcome::judged_json(&ran.history, &ran.judged),
+                "verdicts": verdict::as_json(&ran.history, &ran.judged),
             }))?;
             return match ran.wrongs().is_empty() {
                 true => Ok(()),

@@ -1,66 +1,17 @@
 //! How what came of a run is shown: on a terminal, and as JSON.
 
-use super::super::failed::Failed;
-use super::super::show::{self, Table};
+use super::super::super::failed::Failed;
+use super::super::super::show::{self, Table};
+use super::verdict;
 use lab::clients::arithmetic::most_apart;
-use lab::history::History;
 use lab::run::Ran;
-use lab::verdict::{Judged, Verdict};
+use lab::verdict::Verdict;
 use lab::world::World;
-use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Lines of the comparison with arithmetic that are printed.
 const LINES_SHOWN: usize = 12;
-
-/// One line for each promise, and below it what broke it.
-pub(super) fn judged(history: &History, judged: &[Judged]) -> String {
-    let mut text = String::new();
-    for Judged { promise, verdict } in judged {
-        let name = promise.name();
-        match verdict {
-            Verdict::Holds { examined } => {
-                let _ = writeln!(text, "  {name:<20} holds      ({examined} examined)");
-            }
-            Verdict::Undecided { why } => {
-                let _ = writeln!(text, "  {name:<20} undecided  {why}");
-            }
-            Verdict::Broken(violation) => {
-                let told = violation.told(history).replace('\n', "\n    ");
-                let _ = writeln!(text, "  {name:<20} BROKEN     {told}");
-            }
-        }
-    }
-    text
-}
-
-/// The same for programs.
-pub(super) fn judged_json(history: &History, judged: &[Judged]) -> Value {
-    let one = |Judged { promise, verdict }: &Judged| match verdict {
-        Verdict::Holds { examined } => {
-            json!({"promise": promise.name(), "verdict": "holds", "examined": examined})
-        }
-        Verdict::Undecided { why } => {
-            json!({"promise": promise.name(), "verdict": "undecided", "why": why})
-        }
-        Verdict::Broken(violation) => {
-            let operations: Vec<_> = violation
-                .operations
-                .iter()
-                .filter_map(|at| serde_json::to_value(history.operations.get(*at)?).ok())
-                .collect();
-            json!({
-                "promise": promise.name(),
-                "verdict": "broken",
-                "what": violation.what,
-                "key": violation.key,
-                "operations": operations,
-            })
-        }
-    };
-    judged.iter().map(one).collect()
-}
 
 /// What a run was: figures, latencies, arithmetic, verdicts.
 pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
@@ -123,7 +74,7 @@ pub(super) fn ran(world: &World, ran: &Ran, took: Duration) -> String {
             let _ = writeln!(text, "The run was broken off: {why}");
         }
         None => {
-            let _ = write!(text, "Promises\n{}", judged(&ran.history, &ran.judged));
+            let _ = write!(text, "Promises\n{}", verdict::table(&ran.history, &ran.judged));
         }
     }
     text

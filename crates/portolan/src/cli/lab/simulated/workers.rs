@@ -3,7 +3,7 @@
 //!
 //! A worker reads a line `WORLD SEED` at a time and answers with a line of JSON: [`Told`].
 
-use super::super::failed::Failed;
+use super::super::super::failed::Failed;
 use super::load;
 use clap::Args;
 use lab::explore::{self, Tried};

@@ -1,7 +1,7 @@
 //! `lab paper`: the experiments of a published paper, run again.
 
-use super::super::failed::Failed;
-use super::super::show::{self, Table};
+use super::super::super::failed::Failed;
+use super::super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
 use lab::paper::edgekv::{

@@ -1,9 +1,9 @@
 //! `lab explore`: seed after seed, in several processes, until something is wrong.
 
-use super::super::failed::Failed;
-use super::super::show;
+use super::super::super::failed::Failed;
+use super::super::super::show;
 use super::workers::{Said, Told, Workers};
-use super::{again, load, outcome, seconds, shown};
+use super::{again, load, outcome, seconds, shown, verdict};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::explore::{Small, Totals, Tried, shrink};
@@ -236,7 +236,7 @@ impl Explore {
                 let _ = writeln!(text, "\n{why}");
             }
             None => {
-                let _ = write!(text, "\n{}", outcome::judged(&ran.history, &ran.judged));
+                let _ = write!(text, "\n{}", verdict::table(&ran.history, &ran.judged));
             }
         }
         let traced = lab::run::run(world, &Options { trace: true, ..options.clone() });
