@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) attempts: [u32; ATTEMPTS_MAX],
 }
 
+/// Of a step for which the acceptor of the attempt's site does not matter.
+const NOT_ASKED: u32 = u32::MAX;
 /// One that can get no majority any more.
 const DEAD: u32 = 1;
 /// The same, of a recovery.
@@ -94,8 +96,8 @@ fn bit(site: SiteId) -> u8 {
 /// What a proposer may begin with, and what it then asks: numbers of interned states.
 type Starts = Rc<Vec<(u32, u32)>>;
 
-/// A step's kind, its acceptor and its attempt.
-type Met = (u8, u32, u32);
+/// A step's kind, its acceptor, its attempt, and the acceptor of the attempt's site if that matters.
+type Met = (u8, u32, u32, u32);
 
 pub(crate) struct World {
     pub(crate) bounds: Bounds,
@@ -368,11 +370,16 @@ impl World {
         emit: &mut dyn FnMut(State, &'static str),
     ) {
         let index = site.0 as usize - 1;
-        let key = (step as u8 * 8 + index as u8, state.sites[index], state.attempts[at]);
+        let recovers = self.attempt(state.attempts[at]).filter(|(one, _)| one.recovery.is_some());
+        let own = match (step, recovers) {
+            (Step::Prepare, Some((attempt, _))) => state.sites[attempt.site.0 as usize - 1],
+            _ => NOT_ASKED,
+        };
+        let key = (step as u8 * 8 + index as u8, state.sites[index], state.attempts[at], own);
         let next = match self.memo.get(&key) {
             Some(next) => *next,
             None => {
-                let next = self.take(step, site, state.sites[index], state.attempts[at]);
+                let next = self.take(step, site, (state.sites[index], own), state.attempts[at]);
                 self.memo.insert(key, next);
                 next
             }
@@ -389,7 +396,7 @@ impl World {
         &mut self,
         step: Step,
         site: SiteId,
-        acceptor: u32,
+        (acceptor, own): (u32, u32),
         attempt: u32,
     ) -> Option<(u32, u32)> {
         let planted = self.planted;
@@ -399,10 +406,13 @@ impl World {
         match step {
             Step::Prepare => {
                 let accepted = acceptor.prepare(ballot, planted).ok()?;
-                attempt_now.proposer.promised(site, accepted);
                 if let Some((_, read)) = &mut attempt_now.recovery {
-                    *read = (*read).max(accepted.version());
+                    // What its site has learned meanwhile.
+                    let copy = *self.acceptors[own as usize].0.copy();
+                    attempt_now.proposer.knows(&copy);
+                    *read = (*read).max(accepted.version()).max(copy.version());
                 }
+                attempt_now.proposer.promised(site, accepted);
             }
             Step::Lose => {
                 let before = acceptor.promised();

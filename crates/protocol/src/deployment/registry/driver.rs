@@ -588,6 +588,47 @@ mod tests {
     }
 
     #[test]
+    fn a_recovery_goes_on_from_no_less_than_what_its_site_learns_meanwhile() {
+        // Site 3 has accepted one more keyspace than site 2 learns while it recovers.
+        for more in [false, true] {
+            let mut own = Acceptor::new(registry(3));
+            let mut other = Acceptor::new(registry(3));
+            let create = |value: &V, number, round| {
+                let mut next = value.clone();
+                let version = Ballot { round, site: SiteId(1), ..value.version };
+                let Work::Change { id, change } = change(number) else { unreachable!() };
+                next.change(id, &change, version).unwrap();
+                next.stamp(version);
+                next
+            };
+            let chosen = create(own.copy(), 1, 8);
+            if more {
+                let accepted = create(&chosen, 2, 9);
+                other.accept(accepted.version, accepted).unwrap();
+            }
+            let mut driver: Driver<V, ()> = Driver::new(1, NONE);
+            let without = vec![SiteId(1)];
+            driver.want((), Work::Recover { without }, Duration::from_secs(10));
+            let (site, now) = (SiteId(2), Duration::ZERO);
+            let copy = own.copy().clone();
+            let sight = Sight { own: site, now, copy: &copy };
+            let effects = driver.advance(&sight);
+            let [Effect::Take { id, step: Step::ReserveTerm, .. }] = effects[..] else { panic!() };
+            let (ballot, accepted) = own.reserve_term(site, NONE);
+            let effects = driver.answered(id, Answered::TermReserved(ballot, accepted), &sight);
+            let [Effect::Take { id, site: SiteId(3), .. }] = effects[..] else { panic!() };
+            assert!(own.learn(chosen.clone(), NONE));
+            let promised = other.prepare(ballot, NONE).unwrap();
+            let sight = Sight { own: site, now, copy: &chosen };
+            let effects = driver.answered(id, Answered::Promised(promised), &sight);
+            let Effect::Take { step: Step::Accept(_, value), .. } = &effects[0] else { panic!() };
+            assert_eq!(value.keyspaces, chosen.keyspaces);
+            let dropped = value.began[0].ids.as_ref().unwrap().keyspaces_dropped.len();
+            assert_eq!((value.began[0].after.round, dropped), if more { (9, 1) } else { (8, 0) });
+        }
+    }
+
+    #[test]
     fn a_recovery_does_not_wait_for_what_cannot_be_done_without_it() {
         let mut world = World::new(3);
         world.away = vec![SiteId(1), SiteId(3)];
