@@ -630,6 +630,20 @@ fn every_command_explains_itself_and_refuses_unknown_flags() {
     assert_says(&run(&["gte", "a"]).err(USAGE), &["gte"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_path_that_no_configuration_can_contain_names_its_flag() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let path = std::ffi::OsStr::from_bytes(b"d\xff");
+    for flag in ["--data", "--etcd-ca", "--peer-secret-file", "--join-token-file"] {
+        let refused = end(portolan(&["serve", flag]).arg(path)).err(USAGE);
+        assert_says(&refused, &[flag, "UTF-8"]);
+        let variable = format!("PORTOLAN_{}", flag[2..].replace('-', "_").to_uppercase());
+        let refused = end(portolan(&["serve"]).env(variable, path)).err(USAGE);
+        assert_says(&refused, &[flag, "UTF-8"]);
+    }
+}
+
 #[test]
 fn a_wrong_value_names_its_flag() {
     for (words, named) in [

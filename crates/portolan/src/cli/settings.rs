@@ -3,15 +3,26 @@
 //! are only of use in a file (TLS, users, keyspaces, limits) have no flag.
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use serde::Serialize;
 use server::config::{EngineWord, Listen};
 use std::path::PathBuf;
+
+/// A path that a configuration file can contain.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    let text = |path: PathBuf| match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err("the configuration takes only paths in UTF-8"),
+    };
+    PathBufValueParser::new().try_map(text)
+}
 
 /// The top level of the file.
 #[derive(Args, Serialize)]
 pub(crate) struct Settings {
     /// Where the node keeps its log and state [default: portolan-data]
     #[arg(long, value_name = "DIR", env = "PORTOLAN_DATA")]
+    #[arg(value_parser = path())]
     data: Option<PathBuf>,
 
     /// The site this node belongs to [default: site]
@@ -73,16 +84,19 @@ pub(crate) struct Peers {
 
     /// A file with such a token, which only its owner may read
     #[arg(long, value_name = "FILE", env = "PORTOLAN_JOIN_TOKEN_FILE")]
+    #[arg(value_parser = path())]
     join_token_file: Option<PathBuf>,
 
     /// A file with the secret by which nodes of a deployment recognise each other, one a line, the one to prove
     /// with first; only its owner may read it. Or the secret itself in PORTOLAN_PEER_SECRET
     #[arg(long = "peer-secret-file", value_name = "FILE", env = "PORTOLAN_PEER_SECRET_FILE")]
+    #[arg(value_parser = path())]
     secret_file: Option<PathBuf>,
 
     /// The same for the nodes of this site alone, if other sites must not have it; or
     /// PORTOLAN_SITE_SECRET
     #[arg(long, value_name = "FILE", env = "PORTOLAN_SITE_SECRET_FILE")]
+    #[arg(value_parser = path())]
     site_secret_file: Option<PathBuf>,
 
     /// Let in nodes that prove nothing, with a warning: only while secrets are introduced node by node
@@ -106,14 +120,17 @@ struct Etcd {
 
     /// Who signed the certificates of https:// endpoints, in PEM form
     #[arg(long = "etcd-ca", value_name = "FILE", env = "PORTOLAN_ETCD_CA")]
+    #[arg(value_parser = path())]
     ca: Option<PathBuf>,
 
     /// The certificate to show etcd, in PEM form
     #[arg(long = "etcd-cert", value_name = "FILE", env = "PORTOLAN_ETCD_CERT")]
+    #[arg(value_parser = path())]
     cert: Option<PathBuf>,
 
     /// The key of that certificate
     #[arg(long = "etcd-key", value_name = "FILE", env = "PORTOLAN_ETCD_KEY")]
+    #[arg(value_parser = path())]
     key: Option<PathBuf>,
 
     /// The user to log in to etcd as
@@ -122,6 +139,7 @@ struct Etcd {
 
     /// A file with that user's password
     #[arg(long = "etcd-password-file", value_name = "FILE", env = "PORTOLAN_ETCD_PASSWORD_FILE")]
+    #[arg(value_parser = path())]
     password_file: Option<PathBuf>,
 
     /// After how many seconds of silence a standby takes the site over [default: 10]
