@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use field::redis_cluster::programs;
 use field::resp::Value;
-use field::{RedisCluster, binary, eventually, number_from_env, toolchain};
+use field::{RedisCluster, binary, eventually, number_from_env, ports, toolchain};
 
 /// Failovers are none of these tests' business.
 const NEVER: Duration = Duration::from_secs(600);
@@ -212,6 +213,56 @@ fn a_stale_mark_is_closed_before_the_slot_moves_again() {
         must(&cluster, &["--resume"]);
         assert!(owns(&cluster, 0), "{name}: the slot went back to its old target");
     }
+}
+
+/// A client that uses one key of the slot and is near to the second master.
+fn sketch(cluster: &RedisCluster) -> String {
+    let latency = |n: usize, ms: u32| format!("\"{}\":[10,{}]", cluster.address(n), ms * 10_000);
+    let servers = [latency(0, 40), latency(1, 2), latency(2, 30)].join(",");
+    format!(
+        r#"{{"v":1,"client":"app","duration_ms":10000,"servers":{{{servers}}},"slots":{{"{SLOT}":[[1,1000,100]]}}}}"#
+    )
+}
+
+#[test]
+fn a_slot_goes_to_its_users_by_what_they_send() {
+    for (name, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        fill(&cluster);
+        let expect = contents(&cluster);
+        let file = folder.path().join("sketches");
+        fs::write(&file, format!("{}\nnot one\n", sketch(&cluster))).unwrap();
+        let file = file.display().to_string();
+        let advice = must(&cluster, &["--advise", "--sketches", &file]);
+        // 100 uses a second, 38 ms each.
+        assert!(advice.contains("1 moves save 3800.0 ms/s"), "{name}: {advice}");
+        assert!(advice.contains("dropped: 1 sketches"), "{name}: {advice}");
+        assert!(owns(&cluster, 0), "{name}: advice moved a slot");
+
+        // What a client sends while it runs.
+        let listen = ports::free();
+        let mut command = place(&cluster, &["--listen", &listen.to_string(), "--window", "2s"]);
+        let mut child = command.args(["--windows", "3"]).stdout(Stdio::null()).spawn().unwrap();
+        let status = eventually(LIMIT, || post(listen, &sketch(&cluster)));
+        assert_eq!(status.unwrap(), "204", "{name}");
+        assert_eq!(post(listen, "nonsense").unwrap(), "400", "{name}");
+        assert!(child.wait().unwrap().success(), "{name}");
+        assert!(owns(&cluster, 1), "{name}: the slot has not moved");
+        assert!(contents(&cluster) == expect, "{name}: keys differ");
+    }
+}
+
+/// Sends a sketch; the status that it is answered with.
+fn post(to: SocketAddr, body: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut socket = TcpStream::connect(to).map_err(failed)?;
+    let head = "POST /v1/sketches HTTP/1.1\r\nHost: place\r\nConnection: close";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    socket.write_all(request.as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).map_err(failed)?;
+    answer.split(' ').nth(1).map(str::to_owned).ok_or(answer.clone())
 }
 
 #[test]

@@ -6,12 +6,17 @@
 //! - [`view`]: what one server reports of the cluster (`CLUSTER NODES`).
 //! - [`plan`]: the next step of a slot's move, from the own report of each server.
 //!
+//! - [`sketch`]: what clients send of their latencies and keys.
+//! - [`decide`]: which slots move where.
+//!
 //! The rest talks to servers:
 //!
 //! - [`connection`]: RESP over a socket, with a deadline on each call.
 //! - [`cluster`]: the servers of a cluster, and a survey of what each reports.
 //! - [`mover`]: performs the steps; closes the slots that an earlier run left open.
 //! - [`atomic`]: moves by the server's own command, where it has one.
+//! - [`listen`]: takes sketches over HTTP.
+//! - [`window`]: from sketches to moves.
 //!
 //! *Invariant:* no key is lost and no slot gets a second owner, wherever the mover stops. What it
 //! cannot explain it reports and leaves as it is.
@@ -19,6 +24,10 @@
 pub mod atomic;
 pub mod cluster;
 pub mod connection;
+pub mod decide;
+pub mod listen;
 pub mod mover;
 pub mod plan;
+pub mod sketch;
 pub mod view;
+pub mod window;

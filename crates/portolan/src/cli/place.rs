@@ -1,5 +1,7 @@
 //! `place`: where the slots of an unmodified Redis or Valkey Cluster are, and moving them.
 
+mod windows;
+
 use super::failed::Failed;
 use super::show::{self, Length, Table, length};
 use clap::{ArgGroup, Args};
@@ -13,14 +15,19 @@ use place::view::NodeId;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windows::Windows;
 
-/// Move the slots of a Redis or Valkey Cluster; its servers stay as they are
+/// Move the slots of a Redis or Valkey Cluster to their users; its servers stay as they are
 #[derive(Args)]
-#[command(group = ArgGroup::new("order").required(true))]
+#[command(group = ArgGroup::new("order"))]
 #[command(after_help = "Examples:
+  portolan place redis://10.0.0.1:6379 --advise      what moving slots to their users would bring
+  portolan place redis://10.0.0.1:6379               move them, window by window
   portolan place redis://10.0.0.1:6379 --status      what every server reports, changing nothing
   portolan place redis://10.0.0.1:6379 --resume      finish the moves that something has interrupted
   portolan place redis://10.0.0.1:6379 --move 0-99 --to 10.0.0.2:6379
+
+Clients send what they see to --listen: see docs/placement.md.
 
 It may be stopped at any moment (Ctrl-C, kill -9) and run again: it first finishes what is open. What it
 cannot explain (keys at a server that does not own their slot, two owners, a server that does not answer)
@@ -28,6 +35,9 @@ it reports and leaves. It ends with 0 when nothing is left, else with 1.")]
 pub(crate) struct Place {
     /// Some of the cluster's servers: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,…
     cluster: String,
+    /// Print the moves, what they save and what they cost; move nothing
+    #[arg(long, group = "order")]
+    advise: bool,
     /// Print servers, open slots and what a person has to look at; change nothing
     #[arg(long, group = "order")]
     status: bool,
@@ -38,8 +48,10 @@ pub(crate) struct Place {
     #[arg(long = "move", group = "order", requires = "to", value_name = "SLOTS")]
     slots: Option<SlotSet>,
     /// The server that gets them: HOST:PORT, or the beginning of its id
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["status", "resume"])]
+    #[arg(long, value_name = "SERVER", requires = "slots")]
     to: Option<String>,
+    #[command(flatten)]
+    windows: Windows,
     /// Pause after each step, as a brake
     #[arg(long, value_name = "TIME", value_parser = length)]
     pace: Option<Length>,
@@ -70,29 +82,36 @@ impl Place {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failed::cannot_serve)?;
         runtime.block_on(async {
-            match self.status {
-                true => self.show(&inspect(&mut Cluster::to_look_at(access)).await?),
-                false => self.perform(Cluster::new(access)).await,
+            if self.status {
+                return self.show(&inspect(&mut Cluster::to_look_at(access)).await?);
+            }
+            let mut cluster = match self.advise {
+                true => Cluster::to_look_at(access),
+                false => Cluster::new(access),
+            };
+            match (&self.slots, &self.to) {
+                (Some(slots), Some(to)) => {
+                    let to = find(&cluster.survey().await?, to)?;
+                    let goals: Vec<_> = slots.iter().map(|slot| (slot, to.clone())).collect();
+                    self.perform(&mut cluster, &goals).await
+                }
+                _ if self.resume => self.perform(&mut cluster, &[]).await,
+                _ => self.windows.run(&self, &mut cluster).await,
             }
         })
     }
 
-    async fn perform(&self, mut cluster: Cluster) -> Result<(), Failed> {
+    async fn perform(&self, cluster: &mut Cluster, goals: &[(Slot, NodeId)]) -> Result<(), Failed> {
         let mut progress = Progress::new(self.steps);
         let mut report = |event: Event<'_>| progress.take(&event);
-        let goals = match (&self.slots, &self.to) {
-            (Some(slots), Some(to)) => {
-                let survey = cluster.survey().await?;
-                let to = find(&survey, to)?;
-                slots.iter().map(|slot| (slot, to.clone())).collect()
-            }
-            _ => Vec::new(),
-        };
-        let pace = self.pace.map_or(Duration::ZERO, |pace| pace.0);
-        let mover = Mover::new(&mut cluster, &mut report).pace(pace).atomic(!self.by_key);
-        let outcome = { mover }.run(&goals).await?;
+        let outcome = self.set_up(Mover::new(cluster, &mut report)).run(goals).await?;
         progress.bar.finish_and_clear();
         self.tell(&outcome)
+    }
+
+    fn set_up<'a>(&self, mover: Mover<'a>) -> Mover<'a> {
+        let pace = self.pace.map_or(Duration::ZERO, |pace| pace.0);
+        mover.pace(pace).atomic(!self.by_key)
     }
 
     fn show(&self, picture: &Picture) -> Result<(), Failed> {

@@ -1,0 +1,57 @@
+//! One window: from sketches and the cluster's own report to moves.
+
+use crate::cluster::{Cluster, ClusterError};
+use crate::decide::{Budget, Move, Placed, Regret, decide};
+use crate::mover::Picture;
+use crate::sketch::Client;
+use crate::view::{Address, NodeId};
+use model::{Slot, SlotSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The moves that are worth it, best first. See [`decide`].
+///
+/// # Errors
+/// The cluster does not answer.
+pub async fn plan(
+    cluster: &mut Cluster,
+    clients: &[Client],
+    budget: Budget,
+    regret: Option<(&mut Regret, f64)>,
+) -> Result<Vec<Move>, ClusterError> {
+    let used: BTreeSet<Slot> = clients.iter().flat_map(|one| one.slots.keys().copied()).collect();
+    let used: SlotSet = used.into_iter().collect();
+    let survey = cluster.survey().await?;
+    let keys = cluster.count_keys(&survey, &used).await?;
+    let picture = Picture { survey, keys, ..Picture::default() };
+    let mut placed = BTreeMap::new();
+    for slot in used.iter() {
+        let Some(owner) = picture.owner(slot) else { continue };
+        let keys = picture.keys.get(&slot).and_then(|keys| keys.get(owner)).copied();
+        if let Some(address) = picture.survey.address(owner) {
+            let owner = address.clone();
+            placed.insert(slot, Placed { owner, keys: keys.unwrap_or_default() });
+        }
+    }
+    Ok(decide(clients, &placed, &masters(&picture.survey), budget, regret))
+}
+
+/// The addresses of the masters.
+pub fn masters(survey: &crate::cluster::Survey) -> Vec<Address> {
+    survey.masters().filter_map(|(id, _)| survey.address(id).cloned()).collect()
+}
+
+/// The moves as the mover takes them; without those to servers that have gone.
+///
+/// # Errors
+/// The cluster does not answer.
+pub async fn goals(
+    cluster: &mut Cluster,
+    moves: &[Move],
+) -> Result<Vec<(Slot, NodeId)>, ClusterError> {
+    let survey = cluster.survey().await?;
+    let at = |address: &Address| -> Option<NodeId> {
+        let mut masters = survey.masters().map(|(id, _)| id);
+        masters.find(|id| survey.address(id) == Some(address)).cloned()
+    };
+    Ok(moves.iter().filter_map(|one| Some((one.slot, at(&one.to)?))).collect())
+}
