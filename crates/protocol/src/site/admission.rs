@@ -1,8 +1,8 @@
 //! What a site's core sees when it admits a request ([`crate::admission`]).
 
-use super::trial::Bug;
 use super::{ReadGate, Site};
 use crate::admission::{Admission, Context, Right};
+use crate::bugs::Bug;
 use model::{KeyspaceId, KeyspaceSpec, ReadConsistency, Refusal, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;

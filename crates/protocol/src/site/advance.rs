@@ -1,9 +1,9 @@
 //! How a replica moves on: leadership followed, batches proposed, entries applied.
 
 use super::machine;
-use super::trial::Bug;
 use super::{Origin, Output, ReadGate, Site};
 use crate::admission::{Target, target_of};
+use crate::bugs::Bug;
 use crate::replica::membership;
 use crate::replica::moments;
 use crate::replica::raft::{Committed, Content};

@@ -2,8 +2,8 @@
 //! that it sends to the nodes of other sites for the keys that are here.
 
 use super::machine::tokens::Token;
-use super::trial::Bug;
 use super::{Origin, Site};
+use crate::bugs::Bug;
 use crate::global::cache::{Asked, Cache, Copies, Validator, copied_key};
 use crate::replica::reads::WaitingRead;
 use model::{

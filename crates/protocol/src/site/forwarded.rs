@@ -4,8 +4,8 @@
 //! site, and looks at the answer once it has applied that.
 
 use super::Site;
-use super::trial::Bug;
 use crate::admission::Admission;
+use crate::bugs::Bug;
 use model::{Ballot, Body, Command, KeyspaceId, ReadConsistency, SiteId, Slot};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;

@@ -6,7 +6,7 @@
 
 use super::Site;
 use super::machine::tokens::Token;
-use super::trial::Bug;
+use crate::bugs::Bug;
 use crate::global::map::exchange::{compare, handle, push};
 use crate::global::map::{Exchange, Fact, Facts, Owned, RunFact, Source, Standing, runs_of};
 use model::{Command, Giving, GlobalCommand, NodeId, SiteId, Slot, SlotRun, SlotSet};

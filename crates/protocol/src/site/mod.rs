@@ -50,7 +50,7 @@ mod time;
 mod versions;
 
 use crate::Core;
-pub(crate) use crate::bugs as trial;
+use crate::bugs::{Bug, Rare};
 use crate::global::Global;
 use crate::global::proxy_reads::{Moved, ProxyReads};
 pub use crate::options::Options;
@@ -75,7 +75,6 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
-use trial::{Bug, Rare};
 pub(crate) use versions::Versions;
 use wire::across::Across;
 use wire::peer::{self, Say};

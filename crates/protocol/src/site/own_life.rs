@@ -1,7 +1,7 @@
 //! Which life of this node its disk is of ([`crate::replica::lives`]), and when that ends.
 
-use super::trial::Bug;
 use super::{Output, Site};
+use crate::bugs::Bug;
 use crate::replica::lives::{only_joins, replaced};
 use crate::replica::membership::find;
 use model::NodeId;

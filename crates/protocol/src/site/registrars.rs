@@ -8,9 +8,9 @@
 //! - hands in what its site has kept of another term;
 //! - finishes what its site has accepted and no site makes known: its proposer may be gone.
 
-use super::trial::Bug;
 use super::{Origin, Site};
 use crate::admission::Target;
+use crate::bugs::Bug;
 use crate::deployment::registry::trial::{Bug as RegistryBug, Planted};
 use crate::deployment::registry::{
     Answered, Driver, Effect, Ended, Outcome, Sight, Step, Value as _, Work,
@@ -86,7 +86,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(process: ClientId, seed: u64, planted: super::trial::Planted) -> Changes {
+    pub(super) fn new(process: ClientId, seed: u64, planted: crate::bugs::Planted) -> Changes {
         let planted = match planted.is(Bug::SpreadUnchosen) {
             true => Planted::of(RegistryBug::SpreadUnchosen),
             false => Planted::none(),

@@ -4,9 +4,9 @@
 use super::backups::Promotion;
 use super::machine;
 use super::registrars::as_change;
-use super::trial::Bug;
 use super::{Origin, Output, Site, Ticket};
 use crate::admission::{Admission, Arrival, Target, Wait, admit, target_of};
+use crate::bugs::Bug;
 use crate::replica::heard::silence_of_the_lost;
 use crate::replica::leader_transfer::Asked;
 use crate::replica::lives;

@@ -10,9 +10,9 @@
 //! A [`Position`] travels with every piece and comes back from the destination, so that the next
 //! leader goes on from what the destination has.
 
-use super::super::trial::Bug;
 use super::giving::{self, Move};
 use super::{Machine, MachineError, Stopped, changes, records, tables};
+use crate::bugs::Bug;
 use bytes::Bytes;
 use model::{ChangeKind, KeyspaceId, Refusal, Revision, Slot, SlotSet, StagedItem, limits};
 use std::collections::{BTreeMap, BTreeSet};

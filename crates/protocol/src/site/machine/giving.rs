@@ -12,11 +12,11 @@
 //!            (varints: first, last)*
 //! ```
 
-use super::super::trial::Bug;
 use super::Applying;
 use super::ownership::FAILOVER_OPEN;
 use super::tokens::Token;
 use super::{MachineError, Stopped, tables};
+use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use model::{
     Answer, Giving, KeyspaceId, MoveError, Refusal, Revision, SiteId, Slot, SlotEpochs, SlotRun,

@@ -15,7 +15,6 @@
 //! n from keyspace slot → generation (varint) ‖ how many keys (varint), of slots that grow
 //! ```
 
-use super::super::trial::Bug;
 use super::Applying;
 use super::Owner;
 use super::copies::Copies;
@@ -28,6 +27,7 @@ use super::requests::Asker;
 use super::stores::{EMPTY, Store, Stores, stores_in};
 use super::tokens::{put_epochs, take_epochs};
 use super::{Machine, MachineError, Stopped, tables};
+use crate::bugs::Bug;
 use crate::global::ownership::Records;
 use model::{
     Answer, BackupError, BySlot, Bytes, Epoch, KeyspaceId, Mirroring, MoveError, Query, Reached,

@@ -12,8 +12,8 @@ use super::published::Published;
 use super::receiving::Arrivals;
 use super::stores::Slots;
 use super::{Applying, Machine, MachineError, Stopped, kept};
+use crate::bugs::{self, Planted};
 use crate::machine::ModeState;
-use crate::site::trial::{self, Planted};
 use model::{
     Answer, Changed, Command, DeploymentCommand, Epoch, GlobalCommand, Keyspace, KeyspaceId,
     KeyspaceSpec, MoveId, Refusal, RegistryChange, SiteId, Slot, SlotEpochs, SlotSet,
@@ -207,7 +207,7 @@ impl<S: State> Machine<S> {
     /// Has a bug from here on, in a trial.
     pub(in crate::site) fn plant(&mut self, planted: Planted) {
         self.modes.planted = planted;
-        self.plant_here(trial::of_machine(planted));
+        self.plant_here(bugs::of_machine(planted));
     }
 }
 

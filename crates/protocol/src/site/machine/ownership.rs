@@ -5,11 +5,11 @@
 //! moves the records accordingly. A newer registry is followed in the command that brings it: its
 //! open failover fences sites, and what was decided meanwhile takes slots and gives them away.
 
-use super::super::trial::{Bug, of_rules};
 use super::Applying;
 use super::lineage::Whose;
 use super::tokens::Token;
 use super::{Modes, Stopped};
+use crate::bugs::{Bug, of_rules};
 use crate::global::ownership::trial::Planted;
 use crate::global::ownership::{Fences, Holding, Records, Token as Right};
 use model::{
