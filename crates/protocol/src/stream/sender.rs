@@ -452,7 +452,7 @@ mod tests {
         world.left = 4;
         world.run(40);
         assert!(world.has_all());
-        world.has = 1_000 + world.has;
+        world.has += 1_000;
         world.left = 10;
         world.run(60);
         assert_eq!(world.begun, 2);
