@@ -21,7 +21,7 @@ const BUGS: [(Bug, &str, u64, u64); 33] = [
     (Bug::DenyDoubt, "three-sites", 1, 100),
     (Bug::ForgetRequests, "three-sites", 1, 10),
     (Bug::ServeFrozen, "global", 1, 40),
-    (Bug::ForgetTail, "global", 1, 40),
+    (Bug::ForgetTail, "global", 40, 40),
     (Bug::ForgetMovedAnswers, "global", 1, 100),
     (Bug::KeepToken, "global", 1, 10),
     (Bug::TrustCopies, "global", 1, 10),
