@@ -253,6 +253,21 @@ mod tests {
         assert_eq!(Sketch::read(JSON.as_bytes()).unwrap(), Sketch::read(&packed()).unwrap());
     }
 
+    /// The clients' packages read the same file.
+    #[test]
+    fn sketches_of_all_languages_are_read() {
+        let vectors = include_str!("../../../clients/vectors.json");
+        let vectors: serde_json::Value = serde_json::from_str(vectors).unwrap();
+        for one in vectors["sketches"].as_array().unwrap() {
+            let packed = one["packed"].as_str().unwrap();
+            let byte = |at: usize| u8::from_str_radix(&packed[at..at + 2], 16).unwrap();
+            let packed: Vec<u8> = (0..packed.len()).step_by(2).map(byte).collect();
+            let sketch = Sketch::read(&packed).unwrap();
+            assert_eq!(sketch, Sketch::read(one["json"].as_str().unwrap().as_bytes()).unwrap());
+            assert_eq!(sketch.client, one["client"].as_str().unwrap());
+        }
+    }
+
     #[test]
     fn malformed_sketches_are_refused_and_counted() {
         let mut sketches = Sketches::default();
