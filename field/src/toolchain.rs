@@ -79,6 +79,39 @@ pub fn node(name: &str) -> Command {
     command
 }
 
+/// A folder of `clients` as the project has it.
+#[must_use]
+pub fn wrapper(name: &str) -> PathBuf {
+    binary::root().join("clients").join(name)
+}
+
+/// Builds `clients/ioredis` in the target folder; the folder with its `package.json`.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn ioredis_wrapper() -> PathBuf {
+    let source = wrapper("ioredis");
+    let home = installed("ioredis", &source.join("package-lock.json"), |home, pinned| {
+        for file in [pinned, &source.join("package.json")] {
+            copy(file, home);
+        }
+        let ci = ["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"];
+        run(Command::new("npm").args(ci).current_dir(home));
+    });
+    copy(&source.join("package.json"), &home);
+    copy(&source.join("tsconfig.json"), &home);
+    for part in ["src", "test"] {
+        let folder = home.join(part);
+        fs::create_dir_all(&folder).expect("the target folder can be written");
+        for file in fs::read_dir(source.join(part)).expect("the source tree can be read") {
+            copy(&file.expect("the source tree can be read").path(), &folder);
+        }
+    }
+    run(Command::new("node").arg("node_modules/typescript/bin/tsc").current_dir(&home));
+    home
+}
+
 /// The program of each client library that can be run here, one after the other.
 pub fn for_each_client(run: impl Fn(Command)) {
     if present("python3", "--version") {

@@ -2,10 +2,11 @@
 //
 // The environment says what cluster.py describes. Nothing may go wrong but what the client repairs by
 // itself, and at the end every key holds what was written last and every counter what was added.
+// With PORTOLAN_SKETCHES (a URL) the client is that of clients/ioredis, built where PORTOLAN_WRAPPER says.
 
 import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
-import { Cluster } from "ioredis";
+import { Cluster as Plain } from "ioredis";
 
 const { PORTOLAN_REDIS, PORTOLAN_PREFIX, PORTOLAN_STARTED, PORTOLAN_STOP, PORTOLAN_MASTERS } =
   process.env;
@@ -13,7 +14,10 @@ const [host, port] = PORTOLAN_REDIS.split(":");
 const KEYS = 300;
 const numbers = [...Array(KEYS).keys()];
 
-const cluster = new Cluster([{ host, port: Number(port) }]);
+const { PORTOLAN_SKETCHES: url, PORTOLAN_WRAPPER } = process.env;
+const { Cluster } = url ? await import(PORTOLAN_WRAPPER) : { Cluster: Plain };
+const placement = { url, token: "secret", windowMs: 500 };
+const cluster = new Cluster([{ host, port: Number(port) }], url ? { placement } : {});
 let rounds = 0;
 while (rounds === 0 || !existsSync(PORTOLAN_STOP)) {
   rounds += 1;
@@ -43,3 +47,7 @@ const masters = cluster.nodes("master").length;
 console.log(`ioredis: ${rounds} rounds of ${KEYS} keys, ${masters} masters`);
 assert.equal(masters, Number(PORTOLAN_MASTERS));
 await cluster.quit();
+if (url) {
+  console.log(cluster.placementStats);
+  assert.ok(cluster.placementStats.sent > 0 && cluster.placementStats.dropped === 0);
+}

@@ -4,12 +4,21 @@ PORTOLAN_REDIS says where one node's cluster port is (host:port), PORTOLAN_RESP 
 3), PORTOLAN_PREFIX what keys begin with. When it has gone over its keys once it makes the file
 PORTOLAN_STARTED, and goes on until the file PORTOLAN_STOP is there. Nothing may go wrong but what the
 client repairs by itself, and at the end every key holds what was written last and every counter what
-was added.
+was added. With PORTOLAN_SKETCHES (a URL) the client is that of clients/python, and its sketches must arrive.
 """
 
 import os
 
 from redis.cluster import ClusterNode, RedisCluster
+
+SKETCHES = os.environ.get("PORTOLAN_SKETCHES")
+more = {}
+if SKETCHES:
+    import portolan_redis
+
+    assert issubclass(portolan_redis.RedisCluster, RedisCluster)
+    RedisCluster = portolan_redis.RedisCluster
+    more = {"placement": portolan_redis.Placement(SKETCHES, token="secret", window_s=0.5)}
 
 HOST, PORT = os.environ["PORTOLAN_REDIS"].rsplit(":", 1)
 PREFIX = os.environ["PORTOLAN_PREFIX"]
@@ -20,6 +29,7 @@ cluster = RedisCluster(
     protocol=int(os.environ.get("PORTOLAN_RESP", "3")),
     decode_responses=True,
     socket_timeout=20,
+    **more,
 )
 rounds = 0
 while rounds == 0 or not os.path.exists(os.environ["PORTOLAN_STOP"]):
@@ -47,3 +57,6 @@ masters = len(cluster.get_primaries())
 print(f"redis-py: {rounds} rounds of {KEYS} keys, {masters} masters")
 assert masters == int(os.environ["PORTOLAN_MASTERS"])
 cluster.close()
+if SKETCHES:
+    print(cluster.placement_stats)
+    assert cluster.placement_stats.sent > 0 and cluster.placement_stats.dropped == 0

@@ -1,0 +1,99 @@
+//! The clients that send sketches (`clients`): their own tests, and both over real clusters whose slots
+//! move meanwhile.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use field::redis_cluster::programs;
+use field::{RedisCluster, binary, eventually, ports, toolchain};
+
+const NEVER: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn vectors() -> std::path::PathBuf {
+    toolchain::wrapper("vectors.json")
+}
+
+/// redis-py's own programs, with the package on the path.
+fn python(program: &str) -> Command {
+    let mut command = toolchain::python(program);
+    command.env("PYTHONPATH", toolchain::wrapper("python/src"));
+    command
+}
+
+#[test]
+fn their_own_tests_pass() {
+    if toolchain::present("python3", "--version") {
+        let tests = toolchain::wrapper("python/tests/test_sketch.py");
+        // The tests instead of that program.
+        let interpreter = python("cluster.py").get_program().to_owned();
+        let mut command = Command::new(interpreter);
+        command.env("PYTHONPATH", toolchain::wrapper("python/src")).arg(tests);
+        toolchain::run(command.env("PORTOLAN_VECTORS", vectors()));
+    }
+    if toolchain::present("node", "--version") {
+        let home = toolchain::ioredis_wrapper();
+        let mut command = Command::new("node");
+        command.args(["--expose-gc", "--test", "dist/test/"]).current_dir(home);
+        toolchain::run(command.env("PORTOLAN_VECTORS", vectors()));
+    }
+}
+
+/// The clients that can be run here, by name.
+fn clients() -> Vec<(&'static str, Command)> {
+    let mut clients = Vec::new();
+    if toolchain::present("python3", "--version") {
+        clients.push(("portolan-redis", python("cluster.py")));
+    }
+    if toolchain::present("node", "--version") {
+        let home = toolchain::ioredis_wrapper();
+        let mut command = toolchain::node("cluster.mjs");
+        command.env("PORTOLAN_WRAPPER", home.join("dist/src/index.js"));
+        clients.push(("@portolan/ioredis", command));
+    }
+    clients
+}
+
+#[test]
+fn their_sketches_arrive_and_no_request_fails_while_slots_move() {
+    for (server, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        let listen = ports::free().to_string();
+        let mut advice = Command::new(binary::portolan())
+            .args(["place", &cluster.url(), "--advise", "--listen", &listen])
+            .args(["--token", "secret", "--window", "1s"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let listens =
+            || std::net::TcpStream::connect(&listen).map(|_| ()).map_err(|e| e.to_string());
+        eventually(LIMIT, listens).unwrap();
+        for (name, mut client) in clients() {
+            let file = |what: &str| folder.path().join(format!("{}-{what}", &name[1..4]));
+            client.env("PORTOLAN_REDIS", cluster.address(0).to_string());
+            client.env("PORTOLAN_PREFIX", format!("{name}:")).env("PORTOLAN_MASTERS", "3");
+            client.env("PORTOLAN_SKETCHES", format!("http://{listen}"));
+            client.env("PORTOLAN_STARTED", file("started")).env("PORTOLAN_STOP", file("stop"));
+            let mut client = client.spawn().unwrap();
+            let started =
+                || if file("started").exists() { Ok(()) } else { Err("not yet".to_owned()) };
+            eventually(LIMIT, started).unwrap();
+            for round in 0..3_usize {
+                let to = cluster.address((round + 1) % 3).to_string();
+                let slots = format!("{}-{}", round * 5_000, round * 5_000 + 299);
+                let order = ["place", &cluster.url(), "--move", &slots, "--to", &to];
+                let moved = Command::new(binary::portolan()).args(order).output().unwrap();
+                assert!(moved.status.success(), "{server}: {moved:?}");
+                let ended = client.try_wait().unwrap();
+                assert!(ended.is_none(), "{server}: {name} ended: {ended:?}");
+            }
+            fs::write(file("stop"), "").unwrap();
+            assert!(client.wait().unwrap().success(), "{server}: {name}: see above");
+        }
+        assert!(advice.try_wait().unwrap().is_none(), "{server}: the listener ended");
+        advice.kill().unwrap();
+        advice.wait().unwrap();
+    }
+}
