@@ -12,6 +12,7 @@ mod job;
 mod machine;
 mod options;
 mod origin;
+pub mod placement;
 pub mod replica;
 pub mod site;
 mod stream;

@@ -23,6 +23,7 @@ const ROOMS: &[Room] = &[
     ("global/ownership", &[]),
     ("global/ring", &[]),
     ("machine", &["trial"]),
+    ("placement", &["trial"]),
     // It opens the machine with the modes of a site, which `site::machine` composes.
     ("replica", &["admission", "bugs", "options", "origin", "site/machine"]),
     ("stream", &["job"]),

@@ -1,0 +1,155 @@
+//! The matrix of latencies: a row for each origin, a column for each site.
+//!
+//! Between sites it is square, and a row is what a site has measured itself. Over a Redis Cluster a row is a
+//! client and a column a server.
+
+use super::trial::{Bug, Planted};
+
+/// A place where groups can be: a column of the latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site(pub u16);
+
+/// A place where requests come from: a row of the latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin(pub u16);
+
+/// A latency above this is an error of measurement.
+pub const LATENCY_MS_MAX: f32 = 60_000.0;
+
+/// Sites whose costs are added at once. Rows are padded to a multiple of it.
+pub(super) const LANES: usize = 16;
+
+/// What an access from an origin costs at a site, row-major. Infinite: unknown, or no such site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    origins: usize,
+    sites: usize,
+    cells: Vec<f32>,
+}
+
+impl Matrix {
+    fn unknown(origins: usize, sites: usize) -> Matrix {
+        let is_addressable = |count: usize| count <= usize::from(u16::MAX);
+        assert!(is_addressable(origins) && is_addressable(sites), "{origins} × {sites} latencies");
+        let cells = vec![f32::INFINITY; origins * sites.next_multiple_of(LANES)];
+        Matrix { origins, sites, cells }
+    }
+
+    /// The number of origins.
+    pub fn origins(&self) -> usize {
+        self.origins
+    }
+
+    /// The number of sites.
+    pub fn sites(&self) -> usize {
+        self.sites
+    }
+
+    /// The length of a row: sites, and columns that no group is ever assigned to.
+    pub(super) fn stride(&self) -> usize {
+        self.sites.next_multiple_of(LANES)
+    }
+
+    /// The costs of an origin, padded.
+    pub(super) fn row(&self, origin: u16) -> &[f32] {
+        let stride = self.stride();
+        &self.cells[usize::from(origin) * stride..][..stride]
+    }
+
+    /// What an access costs; infinite if that is unknown.
+    pub fn cost(&self, origin: Origin, site: Site) -> f32 {
+        self.row(origin.0)[usize::from(site.0)]
+    }
+
+    /// The same matrix with another meaning of its cells. Unknown stays unknown.
+    fn map(&self, of: impl Fn(f32) -> f32) -> Matrix {
+        let value = |&ms: &f32| if ms.is_finite() { of(ms) } else { ms };
+        Matrix { cells: self.cells.iter().map(value).collect(), ..*self }
+    }
+}
+
+/// What is known of latencies, and what was refused.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    ms: Matrix,
+    /// Rows that have changed since [`Latencies::take_changed`].
+    changed: Vec<bool>,
+    dropped: u64,
+}
+
+impl Latencies {
+    /// Nothing is known yet. At most 65,535 of each.
+    pub fn unknown(origins: usize, sites: usize) -> Latencies {
+        Latencies::planted(origins, sites, Planted::none())
+    }
+
+    /// The same with a bug, for tests of the tests.
+    pub fn planted(origins: usize, sites: usize, planted: Planted) -> Latencies {
+        let mut ms = Matrix::unknown(origins, sites);
+        if planted.is(Bug::UnknownIsZero) || planted.is(Bug::UnknownIsHuge) {
+            let value = if planted.is(Bug::UnknownIsZero) { 0.0 } else { 9_999_999.0 };
+            let stride = ms.stride();
+            for row in ms.cells.chunks_exact_mut(stride) {
+                row[..sites].fill(value);
+            }
+        }
+        Latencies { ms, changed: vec![true; origins], dropped: 0 }
+    }
+
+    /// Takes in a measurement. Negative and absurd values, and unknown origins and sites, are dropped and
+    /// counted; what was known stays.
+    pub fn learn(&mut self, origin: Origin, site: Site, ms: f32) {
+        let is_known = self.is_known(origin, site);
+        if !is_known || !(0.0..=LATENCY_MS_MAX).contains(&ms) {
+            self.dropped += 1;
+            return;
+        }
+        self.set(origin, site, ms);
+    }
+
+    /// The latency is not known any more: the site is no candidate for groups of this origin.
+    pub fn forget(&mut self, origin: Origin, site: Site) {
+        if self.is_known(origin, site) {
+            self.set(origin, site, f32::INFINITY);
+        }
+    }
+
+    fn is_known(&self, origin: Origin, site: Site) -> bool {
+        usize::from(origin.0) < self.ms.origins && usize::from(site.0) < self.ms.sites
+    }
+
+    fn set(&mut self, origin: Origin, site: Site, ms: f32) {
+        let cell = usize::from(origin.0) * self.ms.stride() + usize::from(site.0);
+        if self.ms.cells[cell] != ms {
+            self.ms.cells[cell] = ms;
+            self.changed[usize::from(origin.0)] = true;
+        }
+    }
+
+    /// A latency, if it is known.
+    pub fn get(&self, origin: Origin, site: Site) -> Option<f32> {
+        let is_known = self.is_known(origin, site);
+        is_known.then(|| self.ms.cost(origin, site)).filter(|ms| ms.is_finite())
+    }
+
+    /// The objective *mean*: an access costs its latency in ms.
+    pub fn mean(&self) -> &Matrix {
+        &self.ms
+    }
+
+    /// A part of the objective *quantile*: an access costs 1 if it is slower than that, else 0.
+    pub fn slower_than(&self, threshold_ms: f32) -> Matrix {
+        self.ms.map(|ms| f32::from(ms > threshold_ms))
+    }
+
+    /// Which rows have changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<bool> {
+        let unchanged = vec![false; self.changed.len()];
+        std::mem::replace(&mut self.changed, unchanged)
+    }
+
+    /// Values that were refused, for a metric.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

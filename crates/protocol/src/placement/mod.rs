@@ -1,0 +1,74 @@
+//! Who should own what: the solver of placement.
+//!
+//! A *group* is what moves as one: the keys of one tag, or a slot of a Redis Cluster. A *site* is a place
+//! where a group can be. An *origin* is a place where its requests come from. From the rate of each origin's
+//! accesses and the latencies between origins and sites follows the cost of a group at each site: the time
+//! that its users wait, in milliseconds per second. The solver finds the site where that is least, and the
+//! moves that are worth making.
+//!
+//! Pure and deterministic: values in, values out. Nothing here knows a mode, a clock, a message or a server.
+//! Time comes in as numbers, and so does how much work a call may do.
+//!
+//! # The way of a decision
+//!
+//! ```text
+//! latencies ─┐                      ┌ scan      exact, over all sites
+//! groups ────┼─> solver (a budget) ─┼ near      k nearest sites of each origin, with a certificate
+//! rules ─────┘                      └ dominant  the nearest site of the heaviest origin
+//!                     └─> greedy (capacities) ─> plan (budget of moves and bytes) ─> moves
+//!                     └─> explain             ─> why a group is where it is      ─> ledger
+//! ```
+//!
+//! - [`latencies`]: the matrix of latencies. An unknown latency excludes its site, an absurd one is dropped.
+//! - [`groups`]: who uses which group, sparse (CSR): 10 bytes a group and 6 bytes an origin.
+//! - [`rules`]: barred sites, pins, failure domains, priorities.
+//! - [`scan`], [`near`]: the least cost of one group.
+//! - [`solver`]: the best site of each group within a budget of operations.
+//! - [`order`]: groups by utility, the largest first.
+//! - [`greedy`]: Portkey's assignment under capacities; a baseline.
+//! - [`plan`]: which moves a window makes.
+//! - [`mod@explain`], [`ledger`]: what an operator asks for, as values.
+//!
+//! # What must stay true
+//!
+//! A site with an unknown latency to one of a group's origins is never chosen for that group, a barred one
+//! never, one in the failure domain of the group's mirror never, and a pinned group goes to its pin only. A
+//! group whose cost where it is cannot be stated stays. Of equal sites the owner wins, then the lowest index:
+//! the same inputs give the same moves.
+//!
+//! # What is left out
+//!
+//! Replicas beyond the owner (their placement is a question of durability), load (a site that is busy refuses
+//! claims; latencies are of the network alone, or all groups would flee to the idle site at once), and the
+//! messages that carry profiles, claims and moves.
+//!
+//! # Sources
+//!
+//! Noor, Srivastava, Netravali: *Portkey: Adaptive Key-Value Placement over Dynamic Edge Networks*, `SoCC`
+//! 2021: costs (§4.2.1), greedy by utility per byte and the dominant node (§4.2.2), equal weights and the
+//! cut-off (§7).
+
+pub mod explain;
+pub mod greedy;
+pub mod groups;
+pub mod latencies;
+pub mod ledger;
+pub mod near;
+pub mod order;
+pub mod plan;
+pub mod rules;
+pub mod scan;
+pub mod solver;
+#[cfg(test)]
+mod tests;
+pub mod trial;
+
+pub use explain::{Candidate, Explanation, Why, explain};
+pub use greedy::{Assignment, Capacities, Incumbents, greedy};
+pub use groups::{Accesses, Groups};
+pub use latencies::{Latencies, Matrix, Origin, Site};
+pub use ledger::{Ledger, Window};
+pub use near::Near;
+pub use plan::{Limits, Move, Plan, plan};
+pub use rules::{Bar, Rules};
+pub use solver::{Method, Solution, Solver};
