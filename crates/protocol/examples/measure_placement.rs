@@ -172,7 +172,7 @@ fn ten_million(solver: &Solver<'_>, latencies: &Latencies, dice: &mut Dice, is_p
     let groups = profiles(10_000_000, 0.5, latencies, dice);
     let near = Near::new(latencies.mean(), 4);
     let solver = Solver::new(latencies.mean(), &near, solver.rules());
-    let memory = groups.memory_bytes() + groups.len() * (10 + 16);
+    let memory = groups.memory_bytes() + groups.len() * (14 + 16);
     let each = memory as f64 / groups.len() as f64;
     println!("10 M groups: {each:.1} bytes a group with the answers and the sort");
     if is_pruned {

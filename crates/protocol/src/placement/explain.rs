@@ -41,6 +41,26 @@ pub enum Why {
         /// What it would have to gain.
         needed_ms: f32,
     },
+    /// Another site is better, by less than the accesses that were counted can show.
+    WithinNoise {
+        /// That site.
+        to: Site,
+        /// What an access gains there.
+        gain_ms: f32,
+        /// What it would have to gain.
+        noise_ms: f32,
+    },
+    /// Another site is better, and the users of the group have not yet waited as long as a move costs.
+    Waits {
+        /// That site.
+        to: Site,
+        /// What an access gains there.
+        gain_ms: f32,
+        /// What they have waited longer than they would there.
+        lost_ms: f32,
+        /// What a move costs.
+        needed_ms: f32,
+    },
     /// Another site is better.
     Moves {
         /// That site.

@@ -29,7 +29,7 @@ pub enum Incumbents {
 /// A site for each group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignment {
-    sites: Vec<u16>,
+    pub(super) sites: Vec<u16>,
     /// Groups that no site had room for; they stay, above the capacity of their owner.
     pub unplaced: u64,
 }
@@ -39,6 +39,15 @@ impl Assignment {
     pub fn unlimited(groups: &Groups, solution: &Solution) -> Assignment {
         let sites = (0..groups.len()).map(|group| solution.site(group).0).collect();
         Assignment { sites, unplaced: 0 }
+    }
+
+    /// The same, but groups that are not ready stay.
+    pub fn of_ready(groups: &Groups, solution: &Solution, ready: &[bool]) -> Assignment {
+        let site = |group: usize| match ready[group] {
+            true => solution.site(group),
+            false => groups.owner(group),
+        };
+        Assignment { sites: (0..groups.len()).map(|group| site(group).0).collect(), unplaced: 0 }
     }
 
     /// Where a group should be.

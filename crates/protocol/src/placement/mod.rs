@@ -15,8 +15,8 @@
 //! latencies ─┐                      ┌ scan      exact, over all sites
 //! groups ────┼─> solver (a budget) ─┼ near      k nearest sites of each origin, with a certificate
 //! rules ─────┘                      └ dominant  the nearest site of the heaviest origin
-//!                     └─> greedy (capacities) ─> plan (budget of moves and bytes) ─> moves
-//!                     └─> explain             ─> why a group is where it is      ─> ledger
+//!                     └─> auction (prices) or greedy ─> stability ─> plan (a window's budget) ─> moves
+//!                                                        └─> explain     ledger <─ what was moved ─┘
 //! ```
 //!
 //! - [`latencies`]: the matrix of latencies. An unknown latency excludes its site, an absurd one is dropped.
@@ -25,8 +25,11 @@
 //! - [`scan`], [`near`]: the least cost of one group.
 //! - [`solver`]: the best site of each group within a budget of operations.
 //! - [`order`]: groups by utility, the largest first.
-//! - [`greedy`]: Portkey's assignment under capacities; a baseline.
-//! - [`plan`]: which moves a window makes.
+//! - [`auction`]: capacities by prices, with a certificate. [`market`]: the same at one site, for claims.
+//! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
+//! - [`stability`]: margin and regret: when a better site is worth a move.
+//! - [`weights`]: one vote for each client, against liars.
+//! - [`mod@plan`]: which moves a window makes.
 //! - [`mod@explain`], [`ledger`]: what an operator asks for, as values.
 //!
 //! # What must stay true
@@ -46,29 +49,36 @@
 //!
 //! Noor, Srivastava, Netravali: *Portkey: Adaptive Key-Value Placement over Dynamic Edge Networks*, `SoCC`
 //! 2021: costs (§4.2.1), greedy by utility per byte and the dominant node (§4.2.2), equal weights and the
-//! cut-off (§7).
+//! cut-off (§7). Bertsekas: *The auction algorithm*, 1988: prices.
 
+pub mod auction;
 pub mod explain;
 pub mod greedy;
 pub mod groups;
 pub mod latencies;
 pub mod ledger;
+pub mod market;
 pub mod near;
 pub mod order;
 pub mod plan;
 pub mod rules;
 pub mod scan;
 pub mod solver;
+pub mod stability;
 #[cfg(test)]
 mod tests;
 pub mod trial;
+pub mod weights;
 
+pub use auction::{Prices, Terms};
 pub use explain::{Candidate, Explanation, Why, explain};
 pub use greedy::{Assignment, Capacities, Incumbents, greedy};
 pub use groups::{Accesses, Groups};
 pub use latencies::{Latencies, Matrix, Origin, Site};
 pub use ledger::{Ledger, Window};
+pub use market::{Claim, Market, Refusal, Verdict};
 pub use near::Near;
 pub use plan::{Limits, Move, Plan, plan};
 pub use rules::{Bar, Rules};
-pub use solver::{Method, Solution, Solver};
+pub use solver::{Changed, Method, Solution, Solver};
+pub use stability::{Judgement, Regrets, Stability};

@@ -23,6 +23,9 @@ pub struct Move {
     pub bytes: u32,
     /// The waiting that its users are spared, in ms a second.
     pub gain: f32,
+    /// The gain with what the two sites cost: a group that is outbid waits longer where it goes, and makes room
+    /// for one that gains more. Moves are ordered by this.
+    pub net: f32,
     /// What a millisecond of this group's users counts.
     pub priority: f32,
 }
@@ -67,15 +70,18 @@ impl Plan {
 
 /// The moves that lead from the owners to the assignment.
 pub fn moves(solver: &Solver<'_>, groups: &Groups, assignment: &Assignment) -> Vec<Move> {
+    let or_nothing = |ms: f32| if ms.is_finite() { ms } else { 0.0 };
     let of_group = |group: usize| {
         let (from, to) = (groups.owner(group), assignment.site(group));
-        let priority = solver.rules().priority(group);
+        let (bytes, priority) = (groups.bytes(group), solver.rules().priority(group));
         if from == to || priority <= 0.0 {
             return None;
         }
-        let gain = solver.cost(groups, group, from) - solver.cost(groups, group, to);
-        let gain = if gain.is_finite() { gain } else { 0.0 };
-        Some(Move { group: group as u32, from, to, bytes: groups.bytes(group), gain, priority })
+        let price = |site: Site| solver.price(usize::from(site.0), bytes);
+        let cost = |site: Site| solver.cost(groups, group, site);
+        let gain = or_nothing(cost(from) - cost(to));
+        let net = or_nothing(gain + price(from) - price(to));
+        Some(Move { group: group as u32, from, to, bytes, gain, net, priority })
     };
     (0..groups.len()).filter_map(of_group).collect()
 }
@@ -90,7 +96,7 @@ pub fn plan(
 ) -> Plan {
     let value = |index: usize| {
         let a_move = &moves[index];
-        let value = a_move.priority * a_move.gain / a_move.bytes as f32;
+        let value = a_move.priority * a_move.net / a_move.bytes as f32;
         if value > 0.0 { value } else { 0.0 }
     };
     let mut waiting: Vec<Move> =

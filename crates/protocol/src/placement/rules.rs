@@ -113,7 +113,8 @@ impl Rules {
         self.domains[usize::from(mirror.0)] == self.domains[usize::from(site.0)]
     }
 
-    fn mirror(&self, group: usize) -> Option<Site> {
+    /// The site that has the group's mirror.
+    pub fn mirror(&self, group: usize) -> Option<Site> {
         self.mirrors.get(group).filter(|site| **site != NONE).map(|site| Site(*site))
     }
 

@@ -53,8 +53,8 @@ pub struct Solution {
     sites: Vec<u16>,
     costs: Vec<f32>,
     at_owners: Vec<f32>,
+    bounds: Vec<f32>,
     counts: [u64; 5],
-    bound: f64,
 }
 
 impl Solution {
@@ -63,6 +63,7 @@ impl Solution {
             sites: Vec::with_capacity(groups),
             costs: Vec::with_capacity(groups),
             at_owners: Vec::with_capacity(groups),
+            bounds: Vec::with_capacity(groups),
             ..Solution::default()
         }
     }
@@ -84,45 +85,50 @@ impl Solution {
         if gain.is_finite() { gain } else { 0.0 }
     }
 
-    /// How many groups were answered so.
+    /// How many groups the last call has answered so.
     pub fn count(&self, method: Method) -> u64 {
         self.counts[method as usize]
     }
 
     /// What all groups together cost, in ms a second.
     pub fn total(&self) -> f64 {
-        self.costs.iter().filter(|cost| cost.is_finite()).map(|cost| f64::from(*cost)).sum()
+        sum(&self.costs)
     }
 
     /// By what share the total is above the optimum without capacities, at most: 0.02 is 2 %.
     pub fn excess_max(&self) -> f64 {
-        let total = self.total();
-        if self.bound <= 0.0 { 0.0 } else { (total / self.bound - 1.0).max(0.0) }
+        let (total, bound) = (self.total(), sum(&self.bounds));
+        if bound <= 0.0 { 0.0 } else { (total / bound - 1.0).max(0.0) }
     }
 
     fn push(&mut self, answer: Answer) {
         self.sites.push(answer.site.0);
         self.costs.push(answer.cost);
         self.at_owners.push(answer.at_owner);
-        self.note(answer);
-    }
-
-    fn note(&mut self, answer: Answer) {
+        self.bounds.push(answer.bound);
         self.counts[answer.method as usize] += 1;
-        if answer.bound.is_finite() {
-            self.bound += f64::from(answer.bound);
-        }
     }
 
-    fn replace(&mut self, group: usize, was: Answer, answer: Answer) {
+    fn set(&mut self, group: usize, answer: Answer) {
         self.sites[group] = answer.site.0;
         self.costs[group] = answer.cost;
-        self.counts[was.method as usize] -= 1;
-        if was.bound.is_finite() {
-            self.bound -= f64::from(was.bound);
-        }
-        self.note(answer);
+        self.at_owners[group] = answer.at_owner;
+        self.bounds[group] = answer.bound;
+        self.counts[answer.method as usize] += 1;
     }
+}
+
+fn sum(costs: &[f32]) -> f64 {
+    costs.iter().filter(|cost| cost.is_finite()).map(|cost| f64::from(*cost)).sum()
+}
+
+/// What is new since a solution was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<'a> {
+    /// Of each group: its profile, size, owner or rules.
+    pub groups: &'a [bool],
+    /// Of each origin: its latencies.
+    pub rows: &'a [bool],
 }
 
 /// Finds the best sites by one matrix of costs.
@@ -187,6 +193,15 @@ impl<'a> Solver<'a> {
         cost(self.matrix, groups.accesses(group), usize::from(site.0))
     }
 
+    /// What a site costs a group of this size changes.
+    pub(super) fn set_price(&mut self, site: u16, price: f32) {
+        if self.prices.is_empty() {
+            self.prices = vec![0.0; self.matrix.sites()];
+            self.prices.resize(self.matrix.stride(), f32::INFINITY);
+        }
+        self.prices[usize::from(site)] = price;
+    }
+
     pub(super) fn price(&self, site: usize, bytes: u32) -> f32 {
         self.prices.get(site).map_or(0.0, |price| price * bytes as f32)
     }
@@ -217,7 +232,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Whether the group stays whatever sites cost.
-    fn stays(&self, groups: &Groups, group: usize, at_owner: f32) -> bool {
+    pub(super) fn stays(&self, groups: &Groups, group: usize, at_owner: f32) -> bool {
         match self.rules.pinned(group) {
             Some(pin) => pin == groups.owner(group),
             // From a place whose cost is unknown any other would be an improvement by any amount.
@@ -356,12 +371,12 @@ impl<'a> Solver<'a> {
         let pruned_all: u64 = (0..groups.len()).map(pruned).sum();
         let is_pruned = pruned_all <= operations_max;
         let mut left = operations_max.saturating_sub(if is_pruned { pruned_all } else { accesses });
-        let has_left = left > 0;
-        let mut exact_if_left = |group: usize, solution: &mut Solution, was: Answer| {
+        let mut exact_if_left = |group: usize, was: Method, solution: &mut Solution| {
             let operations = count(groups.accesses(group)) * self.matrix.sites() as u64;
             if let Some(rest) = left.checked_sub(operations) {
                 left = rest;
-                solution.replace(group, was, self.exact(&mut scan, groups, group));
+                solution.counts[was as usize] -= 1;
+                solution.set(group, self.exact(&mut scan, groups, group));
             }
         };
         if is_pruned {
@@ -369,20 +384,53 @@ impl<'a> Solver<'a> {
                 let answer = self.pruned(groups, group);
                 solution.push(answer);
                 if answer.method == Method::Pruned {
-                    exact_if_left(group, &mut solution, answer);
+                    exact_if_left(group, answer.method, &mut solution);
                 }
             }
             return solution;
         }
         (0..groups.len()).for_each(|group| solution.push(self.dominant(groups, group)));
-        let shared = if has_left { most_shared(groups) } else { Vec::new() };
-        for group in shared {
-            let was = self.dominant(groups, group);
-            if was.method == Method::Dominant {
-                exact_if_left(group, &mut solution, was);
+        if operations_max > accesses {
+            for group in most_shared(groups) {
+                let was = self.dominant(groups, group).method;
+                if was == Method::Dominant {
+                    exact_if_left(group, was, &mut solution);
+                }
             }
         }
         solution
+    }
+
+    /// Brings a solution up to date where something has changed, exactly while the budget lasts, then among
+    /// near sites. Prices and the rules of sites must be those of before: they concern all groups. The lists
+    /// of near sites must be [up to date](Near::update).
+    pub fn update(
+        &self,
+        groups: &Groups,
+        solution: &mut Solution,
+        changed: Changed<'_>,
+        operations_max: u64,
+    ) {
+        assert_eq!(solution.sites.len(), groups.len(), "the solution is of other groups");
+        solution.counts = [0; 5];
+        let mut scan = Scan::new(self.matrix);
+        let mut left = operations_max;
+        for group in 0..groups.len() {
+            let accesses = groups.accesses(group);
+            let has_new_row = || accesses.origins.iter().any(|row| changed.rows[usize::from(*row)]);
+            if !changed.groups[group] && !has_new_row() {
+                continue;
+            }
+            let operations = accesses.len() as u64 * self.matrix.sites() as u64;
+            let answer = match left.checked_sub(operations) {
+                Some(rest) => {
+                    left = rest;
+                    self.exact(&mut scan, groups, group)
+                }
+                None => self.pruned(groups, group),
+            };
+            solution.set(group, answer);
+        }
     }
 }
 

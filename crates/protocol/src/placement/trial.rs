@@ -7,6 +7,18 @@ pub enum Bug {
     UnknownIsZero,
     /// An unknown latency counts as 9,999,999 ms, as in Portkey's code.
     UnknownIsHuge,
+    /// A group moves for any gain.
+    NoMargin,
+    /// What a group has waited pays for one move after the other.
+    RegretKept,
+    /// Capacity is checked when a group is claimed, and not when it is installed.
+    CapacityAtClaimOnly,
+    /// Rules are checked when a group is claimed, and not when it is installed.
+    RulesAtClaimOnly,
+    /// A group that is outbid leaves before another site has admitted it.
+    ReleaseFirst,
+    /// Each client has one vote over all groups that it names, as in Portkey §7, and not one in each.
+    VotesOverGroups,
 }
 
 /// The bug that is planted, if any.

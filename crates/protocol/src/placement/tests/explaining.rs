@@ -63,8 +63,15 @@ fn the_ledger_sets_what_was_saved_against_what_was_moved() {
         groups
     };
     let mut ledger = Ledger::default();
-    let a_move =
-        Move { group: 0, from: site(0), to: site(1), bytes: 500, gain: 18.0, priority: 1.0 };
+    let a_move = Move {
+        group: 0,
+        from: site(0),
+        to: site(1),
+        bytes: 500,
+        gain: 18.0,
+        net: 18.0,
+        priority: 1.0,
+    };
     ledger.moved(&a_move, 3.0);
     let first = ledger.close(&solver, &at(1, 0), 10.0);
     let moved = (first.moves, first.bytes, first.expected_ms_per_s, first.paused_ms);

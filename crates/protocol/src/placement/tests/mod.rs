@@ -1,8 +1,10 @@
 //! Worlds for the tests, drawn from a seed, and what the solver does in them.
 
 mod assigning;
+mod bidding;
 mod explaining;
 mod finding;
+mod staying;
 
 use super::*;
 
