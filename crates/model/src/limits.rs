@@ -66,6 +66,17 @@ pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
 /// Chunks of one move in flight.
 pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
 
+/// Windows in the ledger of placement.
+pub const LEDGER_WINDOWS_MAX: usize = 360;
+/// Moved groups that the ledger follows; past it the one moved first is not any more.
+pub const LEDGER_FOLLOWED_MAX: usize = 65_536;
+/// Servers that a client's sketch names.
+pub const SKETCH_SERVERS_MAX: usize = 16_384;
+/// Keys that a client's sketch names.
+pub const SKETCH_KEYS_MAX: usize = 65_536;
+/// Buckets of a distribution of latencies; beyond that the lowest are put together.
+pub const SKETCH_BUCKETS_MAX: usize = 256;
+
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
 /// Arguments of one request (keys of an MGET, fields of an HSET …).

@@ -1,14 +1,15 @@
 //! What the solver of placement costs: `cargo run --release -p protocol --example measure_placement [ROW …]`.
 //!
-//! Rows: `exact`, `pruned`, `greedy`, `fallback`, `prune10m`; without arguments all. Each is measured five
+//! Rows: `exact`, `pruned`, `greedy`, `fallback`, `prune10m`, `count`; without arguments all. Each is measured five
 //! times; the least and the median are printed. Processor time of this thread alone: other processes do not count
 //! (but they do share the caches and the memory).
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
+use protocol::placement::trial::Planted;
 use protocol::placement::{
-    Groups, Incumbents, Latencies, Method, Near, Origin, Rules, Site, Solution, Solver, greedy,
-    order,
+    Arrival, Client, Counter, GroupKey, Groups, Incumbents, Latencies, Method, Near, Origin, Rules,
+    Sampler, Site, Solution, Solver, Tick, greedy, order,
 };
 use std::hint::black_box;
 
@@ -192,6 +193,41 @@ fn ten_million(solver: &Solver<'_>, latencies: &Latencies, dice: &mut Dice, is_p
     }
 }
 
+/// What counting adds to an operation.
+fn count(dice: &mut Dice) {
+    const OPERATIONS: usize = 10_000_000;
+    for keys in [10_000_u64, 1_000_000] {
+        // The rate of a key falls with the inverse of its rank.
+        let draw = |dice: &mut Dice| (keys as f32).powf(dice.part()) as u64;
+        let accesses: Vec<(GroupKey, u16)> = (0..1_000_000)
+            .map(|_| {
+                let hash = (draw(dice) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                (GroupKey::new((hash >> 50) as u16, hash), dice.below(4) as u16)
+            })
+            .collect();
+        let nothing = measure(&format!("{keys} keys: 10 M operations, none counted"), || {
+            accesses.iter().cycle().take(OPERATIONS).map(|(_, site)| u64::from(*site)).sum::<u64>()
+        });
+        for one_of in [1, 16, 64] {
+            let mut counter = Counter::new(Site(9), 200_000, 10.0, Planted::none());
+            let mut sampler = Sampler::new(nothing);
+            sampler.set_load(50_000 * one_of);
+            measure(&format!("{keys} keys: 10 M operations, 1 in {one_of} counted"), || {
+                let mut sum = 0;
+                for (index, (group, site)) in accesses.iter().cycle().take(OPERATIONS).enumerate() {
+                    sum += u64::from(*site);
+                    if let Some(weight) = sampler.take() {
+                        let (now, by) =
+                            (Tick::from_ms(index as u64 / 1_000), Arrival::By(Site(*site)));
+                        counter.count(now, *group, Client(u32::from(*site)), by, weight);
+                    }
+                }
+                sum
+            });
+        }
+    }
+}
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let wants = |row: &str| wanted.is_empty() || wanted.iter().any(|name| name == row);
@@ -214,5 +250,8 @@ fn main() {
     }
     if wants("prune10m") {
         ten_million(&solver, &latencies, &mut dice, true);
+    }
+    if wants("count") {
+        count(&mut dice);
     }
 }

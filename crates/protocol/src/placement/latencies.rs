@@ -35,6 +35,25 @@ impl Matrix {
         Matrix { origins, sites, cells }
     }
 
+    /// What an access costs, cell by cell; `None`: unknown. Costs are positive or zero.
+    pub fn from_fn(
+        origins: usize,
+        sites: usize,
+        cost: impl Fn(Origin, Site) -> Option<f32>,
+    ) -> Matrix {
+        let mut matrix = Matrix::unknown(origins, sites);
+        let stride = matrix.stride();
+        for origin in 0..origins {
+            for site in 0..sites {
+                let cost = cost(Origin(origin as u16), Site(site as u16));
+                let is_valid = |cost: &f32| cost.is_finite() && *cost >= 0.0;
+                matrix.cells[origin * stride + site] =
+                    cost.filter(is_valid).unwrap_or(f32::INFINITY);
+            }
+        }
+        matrix
+    }
+
     /// The number of origins.
     pub fn origins(&self) -> usize {
         self.origins
@@ -62,7 +81,7 @@ impl Matrix {
     }
 
     /// The same matrix with another meaning of its cells. Unknown stays unknown.
-    fn map(&self, of: impl Fn(f32) -> f32) -> Matrix {
+    pub(super) fn map(&self, of: impl Fn(f32) -> f32) -> Matrix {
         let value = |&ms: &f32| if ms.is_finite() { of(ms) } else { ms };
         Matrix { cells: self.cells.iter().map(value).collect(), ..*self }
     }
@@ -140,6 +159,15 @@ impl Latencies {
     /// A part of the objective *quantile*: an access costs 1 if it is slower than that, else 0.
     pub fn slower_than(&self, threshold_ms: f32) -> Matrix {
         self.ms.map(|ms| f32::from(ms > threshold_ms))
+    }
+
+    /// All latencies that are known, ascending, each once.
+    pub(super) fn ascending(&self) -> Vec<f32> {
+        let mut known: Vec<f32> =
+            self.ms.cells.iter().copied().filter(|ms| ms.is_finite()).collect();
+        known.sort_unstable_by(f32::total_cmp);
+        known.dedup();
+        known
     }
 
     /// Which rows have changed since the last call.

@@ -8,12 +8,9 @@ use super::groups::Groups;
 use super::latencies::Site;
 use super::plan::Move;
 use super::solver::Solver;
+use model::limits;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Windows that are kept.
-pub const WINDOWS_MAX: usize = 360;
-/// Groups that are followed; past it the one moved first is not any more.
-pub const FOLLOWED_MAX: usize = 65_536;
 /// Windows for which a moved group is followed.
 pub const FOLLOWED_WINDOWS: u64 = 6;
 
@@ -60,7 +57,7 @@ impl Ledger {
         let followed = Followed { from: a_move.from, since };
         self.followed.insert(a_move.group, followed);
         self.order.push_back((since, a_move.group));
-        while self.order.len() > FOLLOWED_MAX {
+        while self.order.len() > limits::LEDGER_FOLLOWED_MAX {
             self.forget_first();
         }
     }
@@ -81,7 +78,7 @@ impl Ledger {
         }
         let closed = self.current;
         self.windows.push_back(closed);
-        if self.windows.len() > WINDOWS_MAX {
+        if self.windows.len() > limits::LEDGER_WINDOWS_MAX {
             self.windows.pop_front();
         }
         self.current = Window { number: closed.number + 1, ..Window::default() };

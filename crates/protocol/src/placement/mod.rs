@@ -20,10 +20,13 @@
 //! ```
 //!
 //! - [`latencies`]: the matrix of latencies. An unknown latency excludes its site, an absurd one is dropped.
-//! - [`groups`]: who uses which group, sparse (CSR): 10 bytes a group and 6 bytes an origin.
+//! - [`groups`]: where the accesses of each group come from, sparse (CSR): 10 bytes a group, 6 bytes an origin.
+//!   [`profile`], [`counter`], [`sampler`]: how an owner counts them, in bounded memory; [`sketch`]: how a client
+//!   does.
 //! - [`rules`]: barred sites, pins, failure domains, priorities.
 //! - [`scan`], [`near`]: the least cost of one group.
 //! - [`solver`]: the best site of each group within a budget of operations.
+//! - [`quantile`]: the objective p95, or any other quantile, in place of the mean.
 //! - [`order`]: groups by utility, the largest first.
 //! - [`auction`]: capacities by prices, with a certificate. [`market`]: the same at one site, for claims.
 //! - [`mod@greedy`]: Portkey's assignment under capacities; a baseline.
@@ -52,6 +55,7 @@
 //! cut-off (§7). Bertsekas: *The auction algorithm*, 1988: prices.
 
 pub mod auction;
+pub mod counter;
 pub mod explain;
 pub mod greedy;
 pub mod groups;
@@ -61,8 +65,12 @@ pub mod market;
 pub mod near;
 pub mod order;
 pub mod plan;
+pub mod profile;
+pub mod quantile;
 pub mod rules;
+pub mod sampler;
 pub mod scan;
+pub mod sketch;
 pub mod solver;
 pub mod stability;
 #[cfg(test)]
@@ -71,6 +79,7 @@ pub mod trial;
 pub mod weights;
 
 pub use auction::{Prices, Terms};
+pub use counter::{Arrival, Counter, GroupKey};
 pub use explain::{Candidate, Explanation, Why, explain};
 pub use greedy::{Assignment, Capacities, Incumbents, greedy};
 pub use groups::{Accesses, Groups};
@@ -79,6 +88,10 @@ pub use ledger::{Ledger, Window};
 pub use market::{Claim, Market, Refusal, Verdict};
 pub use near::Near;
 pub use plan::{Limits, Move, Plan, plan};
+pub use profile::{Client, Profile, Tick};
+pub use quantile::{Curve, Tail};
 pub use rules::{Bar, Rules};
-pub use solver::{Changed, Method, Solution, Solver};
+pub use sampler::Sampler;
+pub use sketch::{Distribution, Malformed, Sketch};
+pub use solver::{Answer, Changed, Method, Solution, Solver};
 pub use stability::{Judgement, Regrets, Stability};

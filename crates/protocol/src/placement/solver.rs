@@ -68,6 +68,13 @@ impl Solution {
         }
     }
 
+    /// Answers that were found otherwise: by another objective, or by other knowledge.
+    pub fn of_answers(answers: impl IntoIterator<Item = Answer>) -> Solution {
+        let mut solution = Solution::default();
+        answers.into_iter().for_each(|answer| solution.push(answer));
+        solution
+    }
+
     /// The best site of a group.
     pub fn site(&self, group: usize) -> Site {
         Site(self.sites[group])

@@ -17,6 +17,10 @@ pub enum Bug {
     RulesAtClaimOnly,
     /// A group that is outbid leaves before another site has admitted it.
     ReleaseFirst,
+    /// What a client names in its sketch counts, and what is forwarded for it counts as well.
+    SketchPlusForward,
+    /// Accesses of a client whose place is unknown count as the owner's own.
+    DirectIsLocal,
     /// Each client has one vote over all groups that it names, as in Portkey §7, and not one in each.
     VotesOverGroups,
 }

@@ -156,3 +156,32 @@ fn a_group_without_priority_never_moves() {
         moves(&solver, &groups, &assignment).iter().map(|a_move| a_move.group).collect();
     assert_eq!(moving, [0, 1, 3]);
 }
+
+#[test]
+fn what_one_site_sends_in_a_window_is_limited() {
+    let latencies = table(&[[10.0, 1.0, 9.0], [10.0, 9.0, 1.0]]);
+    let mut groups = Groups::new(2, 3);
+    groups.push(site(0), 100, [(origin(0), 5.0)]);
+    groups.push(site(0), 100, [(origin(1), 4.0)]);
+    let (near, rules) = (Near::new(latencies.mean(), 3), Rules::none(3));
+    let solver = Solver::new(latencies.mean(), &near, &rules);
+    let assignment = Assignment::unlimited(&groups, &solver.solve(&groups, u64::MAX));
+    let moves = moves(&solver, &groups, &assignment);
+    let plan = plan(&moves, &groups, None, Limits { site_bytes_max: 150, ..Limits::NONE });
+    assert_eq!((plan.moves.len(), plan.left.len()), (1, 1));
+    assert_eq!((plan.gain(), plan.bytes()), (45.0, 100));
+}
+
+#[test]
+fn a_place_that_an_incumbent_leaves_is_free() {
+    let latencies = table(&[[10.0, 1.0, 20.0], [10.0, 20.0, 1.0]]);
+    let mut groups = Groups::new(2, 3);
+    groups.push(site(1), 100, [(origin(1), 9.0)]);
+    groups.push(site(0), 100, [(origin(0), 5.0)]);
+    let (near, rules) = (Near::new(latencies.mean(), 3), Rules::none(3));
+    let solver = Solver::new(latencies.mean(), &near, &rules);
+    let solution = solver.solve(&groups, u64::MAX);
+    let keep = Incumbents::Keep { margin: 0.1 };
+    let assignment = greedy(&solver, &groups, &solution, &vec![100, 100, 100], keep);
+    assert_eq!((assignment.site(0), assignment.site(1)), (site(2), site(1)));
+}

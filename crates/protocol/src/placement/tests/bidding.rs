@@ -395,3 +395,89 @@ fn without_room_an_auction_ends_and_names_what_has_no_place() {
     // The fourth keeps its place: all gain as much from it.
     assert_eq!([arrives(0), arrives(1), arrives(2)], [0, 0, 1]);
 }
+
+#[test]
+fn a_price_falls_when_the_group_that_was_refused_would_fit() {
+    let latencies = table(&[[10.0, 1.0]]);
+    let mut groups = Groups::new(1, 2);
+    for (bytes, rate) in [(100, 9.0), (60, 1.0)] {
+        groups.push(site(0), bytes, [(origin(0), rate)]);
+    }
+    let (near, rules) = (Near::new(latencies.mean(), 2), Rules::none(2));
+    let capacities = vec![200, 120];
+    let terms = Terms {
+        matrix: latencies.mean(),
+        near: &near,
+        rules: &rules,
+        capacities: &capacities,
+        margin: 0.1,
+        ready: &[],
+        bids_max: 100,
+    };
+    let mut prices = Prices::none(2);
+    let assignment = prices.auction(&terms, &groups);
+    assert_eq!((assignment.site(0), assignment.site(1)), (site(1), site(0)));
+    let price = prices.per_byte()[1];
+    assert!(price > 0.0);
+    // 60 bytes were refused. With 61 held there is room by load, but not for those.
+    let after = |prices: &Prices, held: u64, windows: usize| {
+        let mut prices = prices.clone();
+        (0..windows).for_each(|_| prices.close(&[0, held], &capacities));
+        prices.per_byte()[1]
+    };
+    assert_eq!(after(&prices, 61, 20), price);
+    assert_eq!(after(&prices, 60, 5), price);
+    assert_eq!(after(&prices, 60, 6), price / 2.0);
+    assert_eq!(after(&prices, 60, 60), 0.0);
+}
+
+#[test]
+fn a_group_that_is_not_ready_outbids_none_and_can_be_outbid() {
+    let latencies = table(&[[10.0, 1.0, 4.0]]);
+    let mut groups = Groups::new(1, 3);
+    for (owner, rate) in [(0, 9.0), (1, 1.0)] {
+        groups.push(site(owner), 100, [(origin(0), rate)]);
+    }
+    let (near, rules) = (Near::new(latencies.mean(), 2), Rules::none(3));
+    let capacities = vec![100; 3];
+    let sites = |ready: [bool; 2]| {
+        let terms = Terms {
+            matrix: latencies.mean(),
+            near: &near,
+            rules: &rules,
+            capacities: &capacities,
+            margin: 0.1,
+            ready: &ready,
+            bids_max: 100,
+        };
+        let assignment = Prices::none(3).auction(&terms, &groups);
+        [assignment.site(0).0, assignment.site(1).0]
+    };
+    assert_eq!(sites([false, true]), [0, 1]);
+    assert_eq!(sites([true, false]), [1, 2]);
+}
+
+#[test]
+fn what_is_reserved_is_no_room_for_another() {
+    let mut town = Town::new(200, &[(0, 9.0), (1, 0.0), (2, 0.0)], Planted::none());
+    assert_eq!(town.claim(1, 0, 1.0), admitted(&[]));
+    assert_eq!(town.install(2, 0), Err(Refusal::Busy), "it has no reservation");
+    assert_eq!(town.install(1, 0), Ok(()));
+}
+
+#[test]
+fn a_place_that_was_sold_and_left_can_be_sold_again() {
+    let mut at = vec![(0, 0.0), (0, 0.0), (1, 0.0)];
+    at.extend((0..57).map(|index| (index % 3, 5.0)));
+    let mut town = Town::new(2_100, &at, Planted::none());
+    // Two incumbents are outbid, one after the other, and leave.
+    for (group, outbid) in [(2, 0), (4, 1)] {
+        assert_eq!(town.claim(group, 0, 3.0), admitted(&[outbid]));
+        town.install(outbid, 2).expect("room");
+        town.install(group, 0).expect("reserved");
+        assert!(town.is_sound());
+    }
+    let held = town.markets[0].held_bytes();
+    assert_eq!(held, town.markets[0].capacity_bytes());
+    assert!(matches!(town.claim(5, 0, 1.0), Verdict::Refused(Refusal::Price(_))));
+}

@@ -273,3 +273,16 @@ fn a_group_goes_where_its_rules_let_it() {
     rules.admit(site(1));
     assert_eq!(solve(&rules), [2; 3]);
 }
+
+#[test]
+fn the_bound_is_the_first_site_after_the_lists() {
+    let latencies = table(&[[1.0, 5.0, 9.0, 20.0], [20.0, 30.0, 40.0, 50.0]]);
+    let mut groups = Groups::new(2, 4);
+    groups.push(site(0), 1, [(origin(0), 2.0), (origin(1), 1.0)]);
+    for (k, bound) in [(1, 2.0 * 5.0 + 30.0), (2, 2.0 * 9.0 + 40.0), (4, f32::INFINITY)] {
+        let near = Near::new(latencies.mean(), k);
+        let best = near.best(latencies.mean(), groups.accesses(0), |_| 0.0).expect("known");
+        assert_eq!((best.site, best.cost, best.bound), (0, 22.0, bound));
+        assert_eq!(near.floor(groups.accesses(0)), 22.0);
+    }
+}

@@ -2,9 +2,11 @@
 
 mod assigning;
 mod bidding;
+mod counting;
 mod explaining;
 mod finding;
 mod staying;
+mod trailing;
 
 use super::*;
 

@@ -1,0 +1,191 @@
+//! What an owner counts: a profile for each of its heavier groups, and one for each slot for the rest.
+//!
+//! The table has a fixed size. A group has two places where it can be. If others have both, the lighter of these
+//! loses as much as the newcomer brings, which counts for its slot; when it is no heavier than the newcomer, it
+//! gives way, and what it had counts for its slot from then on. So a group stays that is used more than all that
+//! want its place. 2^18 profiles and the slots are 18 MB.
+//!
+//! An access is counted once. One that another site forwards is that site's. A client that asks the owner
+//! directly says by its sketch where it is, else its address may; otherwise nothing is known of its place, and
+//! nothing is counted. (As the owner's own it would hold the group where it is for ever.)
+
+use super::latencies::Site;
+use super::profile::{Client, Profile, Tick};
+use super::trial::{Bug, Planted};
+
+/// Slots of the keyspace.
+const SLOTS: usize = 1 << 14;
+
+/// A group: its slot, and a hash of its name with a secret of the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKey(u64);
+
+impl GroupKey {
+    /// Of a slot below 16,384.
+    pub fn new(slot: u16, hash: u64) -> GroupKey {
+        // Never 0, which is no group.
+        GroupKey((hash | 1 << 63) & !(SLOTS as u64 - 1) | u64::from(slot) & (SLOTS as u64 - 1))
+    }
+
+    /// Its slot.
+    pub fn slot(self) -> u16 {
+        (self.0 & (SLOTS as u64 - 1)) as u16
+    }
+}
+
+/// How an access came to the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A site forwarded it, or its client is attached here.
+    By(Site),
+    /// From a client of unknown place.
+    Direct {
+        /// It sends sketches, which count its accesses.
+        sends_sketches: bool,
+        /// The site that is near to its address.
+        by_address: Option<Site>,
+    },
+}
+
+/// The profiles of a site's groups.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Pairs, a power of two of them.
+    profiles: Vec<Profile>,
+    slots: Vec<Profile>,
+    tau_s: f32,
+    owner: Site,
+    evicted: u64,
+    planted: Planted,
+}
+
+impl Counter {
+    /// For about that many groups; counts fade in τ.
+    pub fn new(owner: Site, groups: usize, tau_s: f32, planted: Planted) -> Counter {
+        let profiles = vec![Profile::default(); groups.next_power_of_two().max(2)];
+        let slots = vec![Profile::default(); SLOTS];
+        Counter { profiles, slots, tau_s, owner, evicted: 0, planted }
+    }
+
+    /// The memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        (self.profiles.len() + self.slots.len()) * size_of::<Profile>()
+    }
+
+    /// Groups that gave way to heavier ones, for a metric.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Counts a sampled access.
+    pub fn count(&mut self, now: Tick, group: GroupKey, client: Client, by: Arrival, weight: f32) {
+        let site = match by {
+            Arrival::By(site) => Some(site),
+            Arrival::Direct { .. } if self.planted.is(Bug::DirectIsLocal) => Some(self.owner),
+            Arrival::Direct { sends_sketches: true, .. } => None,
+            Arrival::Direct { by_address, .. } => by_address,
+        };
+        if let Some(site) = site {
+            self.add(now, group, client, site, weight);
+        }
+    }
+
+    /// Counts what a client's sketch names, with the site that the client is near to: accesses that it made
+    /// directly, and those that went through a site, which have been counted.
+    pub fn count_sketch(
+        &mut self,
+        now: Tick,
+        group: GroupKey,
+        client: Client,
+        site: Site,
+        (direct, forwarded): (u32, u32),
+    ) {
+        let both = self.planted.is(Bug::SketchPlusForward);
+        let count = direct + if both { forwarded } else { 0 };
+        if count > 0 {
+            self.add(now, group, client, site, count as f32);
+        }
+    }
+
+    fn add(&mut self, now: Tick, group: GroupKey, client: Client, site: Site, weight: f32) {
+        let (tau_s, slot) = (self.tau_s, usize::from(group.slot()));
+        let Some(index) = self.place(now, group, weight) else {
+            self.slots[slot].count(now, tau_s, client, site, weight);
+            return;
+        };
+        self.profiles[index].count(now, tau_s, client, site, weight);
+    }
+
+    fn pair(&self, group: GroupKey) -> usize {
+        let pairs = self.profiles.len() as u64 / 2;
+        // Bits above those of the slot.
+        ((group.0 >> 14) & (pairs - 1)) as usize * 2
+    }
+
+    fn find(&self, group: GroupKey) -> Option<usize> {
+        let pair = self.pair(group);
+        (pair..pair + 2).find(|index| self.profiles[*index].tag == group.0)
+    }
+
+    /// Where a group is counted; `None`: both its places are taken by heavier ones.
+    fn place(&mut self, now: Tick, group: GroupKey, weight: f32) -> Option<usize> {
+        if let Some(index) = self.find(group) {
+            return Some(index);
+        }
+        let pair = self.pair(group);
+        for index in pair..pair + 2 {
+            self.profiles[index].fade(now, self.tau_s);
+        }
+        let [a, b] = [&self.profiles[pair], &self.profiles[pair + 1]];
+        let index = if b.total() < a.total() { pair + 1 } else { pair };
+        let lighter = &mut self.profiles[index];
+        let total = lighter.total();
+        if total > weight {
+            lighter.scale((total - weight) / total);
+            return None;
+        }
+        let before = std::mem::replace(lighter, Profile::new(group.0, now));
+        if before.tag != 0 && before.total() > 0.0 {
+            self.evicted += 1;
+            let slot = usize::from(GroupKey(before.tag).slot());
+            self.slots[slot].absorb(&before, now, self.tau_s);
+        }
+        Some(index)
+    }
+
+    /// The profile of a group that is followed.
+    pub fn profile(&mut self, now: Tick, group: GroupKey) -> Option<&mut Profile> {
+        let index = self.find(group)?;
+        self.profiles[index].fade(now, self.tau_s);
+        Some(&mut self.profiles[index])
+    }
+
+    /// What is counted for a slot's groups that are not followed.
+    pub fn slot(&mut self, now: Tick, slot: u16) -> &Profile {
+        let profile = &mut self.slots[usize::from(slot)];
+        profile.fade(now, self.tau_s);
+        profile
+    }
+
+    /// A group has gone to another owner; its profile goes along.
+    pub fn remove(&mut self, now: Tick, group: GroupKey) -> Option<Profile> {
+        let index = self.find(group)?;
+        self.profiles[index].fade(now, self.tau_s);
+        Some(std::mem::take(&mut self.profiles[index]))
+    }
+
+    /// A group has come with its profile, which had faded until it left there.
+    pub fn insert(&mut self, now: Tick, group: GroupKey, profile: Profile) {
+        let arrived = profile.arrived(group.0, now);
+        match self.place(now, group, arrived.total().max(f32::MIN_POSITIVE)) {
+            Some(index) => self.profiles[index] = arrived,
+            None => self.slots[usize::from(group.slot())].absorb(&arrived, now, self.tau_s),
+        }
+    }
+
+    /// All groups that are followed and have users.
+    pub fn groups(&self) -> impl Iterator<Item = (GroupKey, &Profile)> {
+        let is_used = |profile: &&Profile| profile.tag != 0 && profile.total() > 0.0;
+        self.profiles.iter().filter(is_used).map(|profile| (GroupKey(profile.tag), profile))
+    }
+}

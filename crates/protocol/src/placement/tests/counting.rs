@@ -1,0 +1,382 @@
+//! What owners and clients count.
+
+use super::super::sampler::COUNTED_PER_S_MAX;
+use super::super::sketch::{ACCURACY, KeyUse, ServerUse};
+use super::super::trial::{Bug, Planted};
+use super::*;
+use model::limits::{SKETCH_BUCKETS_MAX, SKETCH_KEYS_MAX};
+use std::collections::BTreeMap;
+
+const TAU_S: f32 = 10.0;
+
+fn seconds(second: usize) -> Tick {
+    Tick::from_ms(second as u64 * 1_000)
+}
+
+fn key(number: usize) -> GroupKey {
+    let hash = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    GroupKey::new(number as u16 % 16_384, hash ^ hash >> 29)
+}
+
+fn counter(groups: usize, planted: Planted) -> Counter {
+    Counter::new(site(9), groups, TAU_S, planted)
+}
+
+fn rates(profile: &Profile) -> BTreeMap<u16, f32> {
+    let mut rates = BTreeMap::new();
+    for (origin, rate) in profile.rates(TAU_S) {
+        *rates.entry(origin.0).or_insert(0.0) += rate;
+    }
+    rates
+}
+
+#[test]
+fn a_client_that_moves_takes_all_its_counts_along() {
+    let mut counter = counter(16, Planted::none());
+    for second in 0..60 {
+        for _ in 0..4 {
+            counter.count(seconds(second), key(1), Client(7), Arrival::By(site(1)), 1.0);
+        }
+    }
+    counter.count(seconds(60), key(1), Client(7), Arrival::By(site(2)), 1.0);
+    let profile = counter.profile(seconds(60), key(1)).expect("followed");
+    assert!(!profile.is_by_site());
+    let rates = rates(profile);
+    assert_eq!(rates.len(), 1);
+    assert!((3.5..4.5).contains(&rates[&2]), "{rates:?}");
+}
+
+#[test]
+fn counts_fade_and_a_rate_is_count_by_tau() {
+    let mut counter = counter(16, Planted::none());
+    for tick in 0..2_000 {
+        let now = Tick::from_ms(tick * 50);
+        counter.count(now, key(1), Client(7), Arrival::By(site(1)), 1.0);
+    }
+    let now = Tick::from_ms(100_000);
+    let rate = rates(counter.profile(now, key(1)).expect("followed"))[&1];
+    assert!((19.5..20.5).contains(&rate), "{rate} of 20 a second");
+    let later = Tick::from_ms(110_000);
+    let rate = rates(counter.profile(later, key(1)).expect("followed"))[&1];
+    assert!((rate - 20.0 / std::f32::consts::E).abs() < 0.3, "{rate} after τ");
+}
+
+#[test]
+fn many_clients_count_by_site_with_a_remainder() {
+    let mut dice = Dice::new(1);
+    let mut counter = counter(16, Planted::none());
+    // Half of 40 clients are at one site, the others at twelve more.
+    for second in 0..40 {
+        for _ in 0..20 {
+            let client = dice.below(40);
+            let at = if client < 20 { 3 } else { 4 + client % 12 };
+            counter.count(
+                seconds(second),
+                key(1),
+                Client(client as u32),
+                Arrival::By(site(at)),
+                1.0,
+            );
+        }
+    }
+    let profile = counter.profile(seconds(40), key(1)).expect("followed");
+    assert!(profile.is_by_site());
+    let rates = rates(profile);
+    assert!(rates.len() <= 4 && (7.0..12.0).contains(&rates[&3]), "{rates:?}");
+    let total = profile.total() / TAU_S;
+    assert!((16.0..22.0).contains(&total), "{total} a second in all");
+    assert_eq!(profile.uses(TAU_S), None);
+    // Of two clients alone, after a while, it is by client again.
+    for second in 40..240 {
+        for client in 0..2 {
+            for _ in 0..5 {
+                let at = Arrival::By(site(3));
+                counter.count(seconds(second), key(1), Client(client), at, 1.0);
+            }
+        }
+    }
+    let profile = counter.profile(seconds(240), key(1)).expect("followed");
+    assert!(!profile.is_by_site());
+    let uses = profile.uses(TAU_S).expect("by client");
+    let heavy = uses.iter().filter(|client| client.rate > 4.0).count();
+    assert_eq!(heavy, 2, "{uses:?}");
+}
+
+#[test]
+fn a_new_client_replaces_one_that_has_gone() {
+    let mut counter = counter(16, Planted::none());
+    for second in 0..300 {
+        // Four clients at a time; each second minute another four.
+        for client in 0..4 {
+            let client = Client(client + 4 * (second as u32 / 120));
+            counter.count(seconds(second), key(1), client, Arrival::By(site(1)), 1.0);
+        }
+    }
+    let profile = counter.profile(seconds(300), key(1)).expect("followed");
+    assert!((3.0..5.0).contains(&rates(profile)[&1]));
+}
+
+#[test]
+fn a_fifth_client_gets_the_entry_of_the_lightest() {
+    let mut counter = counter(16, Planted::none());
+    for second in 0..60 {
+        for client in 0..4 {
+            let at = Arrival::By(site(client));
+            counter.count(seconds(second), key(1), Client(client as u32), at, 1.0 + client as f32);
+        }
+    }
+    for second in 60..90 {
+        counter.count(seconds(second), key(1), Client(3), Arrival::By(site(3)), 4.0);
+        for client in [1, 2, 5] {
+            counter.count(seconds(second), key(1), Client(client), Arrival::By(site(4)), 3.0);
+        }
+    }
+    let rates = rates(counter.profile(seconds(90), key(1)).expect("followed"));
+    assert!(rates[&4] > 6.0 && !rates.contains_key(&0), "{rates:?}");
+}
+
+#[test]
+fn what_gives_way_counts_for_its_slot() {
+    // One pair of places.
+    let mut counter = counter(2, Planted::none());
+    for (group, count) in [(1, 3), (2, 5), (3, 4)] {
+        for _ in 0..count {
+            counter.count(seconds(1), key(group), Client(1), Arrival::By(site(1)), 1.0);
+        }
+    }
+    // The third took from the first one three times less one, and then its place.
+    assert!(counter.profile(seconds(1), key(1)).is_none());
+    assert_eq!(counter.profile(seconds(1), key(2)).map(|profile| profile.total()), Some(5.0));
+    assert_eq!(counter.profile(seconds(1), key(3)).map(|profile| profile.total()), Some(2.0));
+    let slots = [1, 3].map(|slot| counter.slot(seconds(1), slot).total());
+    assert_eq!((slots, counter.evicted()), ([1.0, 2.0], 1));
+}
+
+#[test]
+fn heavy_groups_are_followed_and_the_rest_counts_by_slot() {
+    let mut dice = Dice::new(2);
+    let (groups, accesses) = (20_000, 400_000);
+    let mut counter = counter(1_024, Planted::none());
+    assert_eq!(counter.memory_bytes(), (1_024 + 16_384) * 64);
+    // A few take most: the rate of a group falls with the inverse of its number.
+    let draw = |dice: &mut Dice| ((groups as f32).powf(dice.part()) as usize).min(groups - 1);
+    let mut counts = vec![0.0; groups];
+    for access in 0..accesses {
+        let group = draw(&mut dice);
+        counts[group] += 1.0;
+        let now = Tick::from_ms(access / 1_000);
+        counter.count(now, key(group), Client(1), Arrival::By(site(1)), 1.0);
+    }
+    let now = Tick::from_ms(400);
+    // A few of them share their two places with two that are heavier.
+    let followed = (0..100).filter(|group| {
+        let count = counter.profile(now, key(*group)).map_or(0.0, |profile| profile.total());
+        count > 0.5 * counts[*group]
+    });
+    let followed = followed.count();
+    assert!(followed >= 90, "{followed} of the hundred heaviest groups are followed");
+    assert!(counter.evicted() > 0);
+    let slots: f32 = (0..16_384).map(|slot| counter.slot(now, slot).total()).sum();
+    let all: f32 = counter.groups().map(|(_, profile)| profile.total()).sum::<f32>() + slots;
+    let share = all / accesses as f32;
+    assert!((0.5..=1.0).contains(&share), "{share} of all accesses are counted");
+}
+
+#[test]
+fn two_hundred_thousand_groups_are_followed_in_twenty_megabytes() {
+    let counter = counter(200_000, Planted::none());
+    assert!(counter.memory_bytes() < 20_000_000);
+}
+
+#[test]
+fn a_profile_goes_along_with_its_group_and_keeps_to_its_new_owners_clock() {
+    let mut from = counter(16, Planted::none());
+    for second in 0..30 {
+        from.count(seconds(second), key(1), Client(7), Arrival::By(site(1)), 3.0);
+    }
+    from.profile(seconds(30), key(1)).expect("followed").regret_ms = 55.0;
+    let profile = from.remove(seconds(30), key(1)).expect("followed");
+    assert!(from.profile(seconds(30), key(1)).is_none());
+    // Its new owner was started much earlier, or later.
+    for start in [5, 50_000] {
+        let mut to = counter(16, Planted::none());
+        to.insert(seconds(start), key(1), profile);
+        let arrived = to.profile(seconds(start), key(1)).expect("followed");
+        assert_eq!((arrived.regret_ms, rates(arrived)), (55.0, rates(&profile)));
+        to.count(seconds(start), key(1), Client(7), Arrival::By(site(2)), 1.0);
+        let arrived = to.profile(seconds(start), key(1)).expect("followed");
+        assert_eq!(rates(arrived).len(), 1, "the client's counts go along with it");
+    }
+}
+
+/// A client makes 20 accesses through a site and 12 directly, and sends a sketch.
+fn counts_once(planted: Planted) -> bool {
+    let mut counter = counter(16, planted);
+    let direct = Arrival::Direct { sends_sketches: true, by_address: Some(site(3)) };
+    for _ in 0..20 {
+        counter.count(seconds(1), key(1), Client(7), Arrival::By(site(1)), 1.0);
+    }
+    for _ in 0..12 {
+        counter.count(seconds(1), key(1), Client(7), direct, 1.0);
+    }
+    counter.count_sketch(seconds(1), key(1), Client(7), site(2), (12, 20));
+    let profile = counter.profile(seconds(1), key(1)).expect("followed");
+    (profile.total() - 32.0).abs() < 1e-3 && rates(profile).keys().eq([&2])
+}
+
+#[test]
+fn an_access_is_counted_once() {
+    assert!(counts_once(Planted::none()));
+    if Planted::is_possible() {
+        assert!(!counts_once(Planted::of(Bug::SketchPlusForward)));
+    }
+}
+
+/// A client of unknown place asks the owner; another one asks through a site that is nearer to it.
+fn a_direct_client_holds_nothing(planted: Planted) -> bool {
+    let mut counter = counter(16, planted);
+    let unknown = Arrival::Direct { sends_sketches: false, by_address: None };
+    for _ in 0..100 {
+        counter.count(seconds(1), key(1), Client(1), unknown, 1.0);
+        counter.count(seconds(1), key(1), Client(2), Arrival::By(site(1)), 0.5);
+    }
+    let profile = counter.profile(seconds(1), key(1)).expect("followed");
+    rates(profile).keys().eq([&1])
+}
+
+#[test]
+fn a_direct_client_does_not_hold_a_group_where_it_is() {
+    assert!(a_direct_client_holds_nothing(Planted::none()));
+    if Planted::is_possible() {
+        assert!(!a_direct_client_holds_nothing(Planted::of(Bug::DirectIsLocal)));
+    }
+    let mut counter = counter(16, Planted::none());
+    let near = Arrival::Direct { sends_sketches: false, by_address: Some(site(4)) };
+    counter.count(seconds(1), key(1), Client(1), near, 1.0);
+    assert!(rates(counter.profile(seconds(1), key(1)).expect("followed")).keys().eq([&4]));
+}
+
+#[test]
+fn samples_weigh_what_they_stand_for() {
+    for load in [0, 10_000, 99_999, 800_000, 5_000_000] {
+        let mut sampler = Sampler::new(7);
+        sampler.set_load(load);
+        let accesses = 400_000;
+        let taken: Vec<f32> = (0..accesses).filter_map(|_| sampler.take()).collect();
+        let weight: f32 = taken.iter().sum();
+        assert!((weight / accesses as f32 - 1.0).abs() < 0.05, "{weight} for {accesses} at {load}");
+        let most = accesses as f32 * (2 * COUNTED_PER_S_MAX) as f32 / load.max(1) as f32;
+        assert!(taken.len() as f32 <= most.max(0.0) || load < 2 * COUNTED_PER_S_MAX);
+        // A client that makes each sixteenth access is counted as often as any other.
+        let mut sampler = Sampler::new(3);
+        sampler.set_load(load);
+        let own = |access: &usize| access.is_multiple_of(16);
+        let counted: f32 =
+            (0..accesses).filter_map(|access| sampler.take().filter(|_| own(&access))).sum();
+        let share = counted * 16.0 / accesses as f32;
+        assert!((0.8..1.2).contains(&share), "{share} at {load}");
+    }
+}
+
+fn sketch() -> Sketch {
+    let mut sketch = Sketch { duration_ms: 10_000, ..Sketch::default() };
+    for request in 0..40 {
+        sketch.count(request % 3, 10.0 + request as f32, request as u64 % 7, 100);
+    }
+    sketch
+}
+
+#[test]
+fn a_sketch_counts_in_little_memory() {
+    let counted = sketch();
+    assert_eq!(counted.check(3), Ok(()));
+    assert_eq!(counted.servers[0].count, 14);
+    assert_eq!(counted.servers[0].mean_ms(), Some(29.5));
+    assert_eq!(counted.keys[0], KeyUse { key: 0, count: 6, bytes: 600 });
+    assert_eq!(counted.rate(counted.keys[0]), 0.6);
+    assert_eq!(counted.memory_bytes(), 3 * 8 + 7 * 16);
+    let mut large = Sketch { duration_ms: 10_000, ..Sketch::default() };
+    for index in 0..50_000 {
+        large.count(index % 5_000, 10.0, index as u64, 100);
+    }
+    assert!(large.memory_bytes() < 1_000_000);
+    for index in 50_000..SKETCH_KEYS_MAX + 10 {
+        large.count(usize::MAX, -5.0, index as u64, 100);
+    }
+    assert_eq!((large.keys.len(), large.servers.len()), (SKETCH_KEYS_MAX, 5_000));
+    assert_eq!(large.check(5_000), Ok(()));
+}
+
+#[test]
+fn a_malformed_sketch_is_refused() {
+    let with = |change: &dyn Fn(&mut Sketch)| {
+        let mut changed = sketch();
+        change(&mut changed);
+        changed.check(3)
+    };
+    assert_eq!(with(&|at| at.duration_ms = 0), Err(Malformed::Duration));
+    assert_eq!(with(&|at| at.duration_ms = u32::MAX), Err(Malformed::Duration));
+    assert_eq!(with(&|at| at.servers.push(ServerUse::default())), Err(Malformed::Servers));
+    assert_eq!(with(&|at| at.servers[1].sum = u32::MAX), Err(Malformed::Server(1)));
+    assert_eq!(with(&|at| at.servers[2].count = 0), Err(Malformed::Server(2)));
+    assert_eq!(with(&|at| at.keys.swap(2, 3)), Err(Malformed::Key(3)));
+    assert_eq!(with(&|at| at.keys[4].key = 3), Err(Malformed::Key(4)));
+    assert_eq!(with(&|at| at.keys[5].count = 0), Err(Malformed::Key(5)));
+    assert_eq!(with(&|at| at.keys[5].count = u32::MAX), Err(Malformed::Accesses));
+    let many = |at: &mut Sketch| {
+        at.keys =
+            (0..=SKETCH_KEYS_MAX as u64).map(|key| KeyUse { key, count: 1, bytes: 0 }).collect();
+    };
+    assert_eq!(with(&many), Err(Malformed::Keys));
+}
+
+#[test]
+fn a_distribution_has_quantiles_within_its_accuracy() {
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let values: Vec<f32> = (0..2_000).map(|_| 0.5 * 400_f32.powf(dice.part())).collect();
+        let mut parts = [Distribution::default(), Distribution::default()];
+        for (index, value) in values.iter().enumerate() {
+            assert!(parts[index % 2].add(*value));
+        }
+        let [mut all, other] = parts;
+        all.merge(&other);
+        assert_eq!(all.count(), 2_000);
+        let mut sorted = values.clone();
+        sorted.sort_by(f32::total_cmp);
+        for quantile in [0.01, 0.5, 0.9, 0.95, 0.99, 1.0] {
+            let exact = sorted[((2_000.0 * quantile) as usize).max(1) - 1];
+            let about = all.quantile_ms(quantile).expect("values");
+            assert!((about / exact - 1.0).abs() <= ACCURACY * 1.01, "{about} for {exact}");
+        }
+        let above = all.share_above(20.0).expect("values");
+        let exact = sorted.iter().filter(|ms| **ms > 20.0).count() as f32 / 2_000.0;
+        assert!((above - exact).abs() < 0.02, "{above} for {exact}");
+        let rows = all.rows().to_vec();
+        assert_eq!(Distribution::from_rows(&rows), Some(all));
+    }
+}
+
+#[test]
+fn a_distribution_is_bounded_and_refuses_what_cannot_be() {
+    let mut all = Distribution::default();
+    for ms in [-1.0, f32::NAN, f32::INFINITY, 60_000.0] {
+        assert!(!all.add(ms));
+    }
+    assert_eq!((all.count(), all.quantile_ms(0.5), all.share_above(1.0)), (0, None, None));
+    for step in 0..60_000 {
+        all.add(0.001 * 1.0003_f32.powi(step));
+    }
+    assert!(all.rows().len() <= SKETCH_BUCKETS_MAX);
+    // The lowest went to the next one.
+    assert_eq!(all.rows()[0].0 + 1, all.rows()[1].0);
+    let most = all.quantile_ms(1.0).expect("values");
+    assert!((most / 0.001 / 1.0003_f32.powi(59_698) - 1.0).abs() < 0.05, "{most}");
+    assert_eq!(Distribution::from_rows(&[(3, 1), (3, 1)]), None);
+    assert_eq!(Distribution::from_rows(&[(4, 1), (3, 1)]), None);
+    assert_eq!(Distribution::from_rows(&[(4, 0)]), None);
+    assert_eq!(Distribution::from_rows(&[(i16::MAX, 1)]), None);
+    assert_eq!(Distribution::from_rows(&[(i16::MIN, 1)]), None);
+    let many: Vec<(i16, u32)> = (0..=SKETCH_BUCKETS_MAX as i16).map(|index| (index, 1)).collect();
+    assert_eq!(Distribution::from_rows(&many), None);
+}

@@ -1,0 +1,131 @@
+//! The objective quantile.
+
+use super::super::quantile::{measure, per_group};
+use super::*;
+
+/// The least quantile of all placements, by trying each.
+fn by_trying(latencies: &Latencies, groups: &Groups, rules: &Rules, quantile: f32) -> f32 {
+    let sites = latencies.mean().sites();
+    let placements = sites.pow(groups.len() as u32);
+    let at = |placement: usize, group: usize| site(placement / sites.pow(group as u32) % sites);
+    (0..placements)
+        .filter(|placement| {
+            (0..groups.len()).all(|group| rules.forbids(group, at(*placement, group)).is_none())
+        })
+        .filter_map(|placement| measure(latencies, groups, quantile, |group| at(placement, group)))
+        .fold(f32::INFINITY, f32::min)
+}
+
+fn users(count: usize, latencies: &Latencies, dice: &mut Dice) -> Groups {
+    let (origins, sites) = (latencies.mean().origins(), latencies.mean().sites());
+    let mut groups = Groups::new(origins, sites);
+    for _ in 0..count {
+        let accesses: Vec<_> = (0..1 + dice.below(4))
+            .map(|_| (origin(dice.below(origins)), 0.1 + 10.0 * dice.part()))
+            .collect();
+        groups.push(site(dice.below(sites)), 1, accesses);
+    }
+    groups
+}
+
+#[test]
+fn the_least_threshold_is_the_best_quantile_of_all_placements() {
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let latencies = noise(6, 4, 0.0, &mut dice);
+        let groups = users(4, &latencies, &mut dice);
+        let mut rules = Rules::none(4);
+        if dice.is(0.3) {
+            rules.bar(site(dice.below(4)));
+        }
+        for quantile in [0.5, 0.8, 0.95] {
+            let tail = Tail::find(&latencies, &groups, &rules, quantile).expect("users");
+            let best = by_trying(&latencies, &groups, &rules, quantile);
+            assert_eq!(tail.threshold_ms, best, "seed {seed}, quantile {quantile}");
+            let matrix = latencies.slower_than(best);
+            let near = Near::new(&matrix, 2);
+            let solution = Solver::new(&matrix, &near, &rules).solve(&groups, u64::MAX);
+            let reached = measure(&latencies, &groups, quantile, |group| solution.site(group));
+            assert!(reached.is_some_and(|ms| ms <= best), "seed {seed}: {reached:?} above {best}");
+        }
+    }
+}
+
+#[test]
+fn the_tail_is_shorter_than_by_the_mean_or_by_groups() {
+    let (mut by_tail, mut by_mean, mut by_group) = (0.0, 0.0, 0.0);
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let latencies = plane(25, &mut dice);
+        let groups = users(300, &latencies, &mut dice);
+        let rules = Rules::none(25);
+        let p95 =
+            |site: &dyn Fn(usize) -> Site| measure(&latencies, &groups, 0.95, site).expect("users");
+        let solve = |matrix: &Matrix| {
+            let near = Near::new(matrix, 4);
+            Solver::new(matrix, &near, &rules).solve(&groups, u64::MAX)
+        };
+        let tail = Tail::find(&latencies, &groups, &rules, 0.95).expect("users");
+        let ours = solve(&tail.matrix(&latencies));
+        let mean = solve(latencies.mean());
+        let portkey = per_group(&latencies, &groups, &rules, 0.95);
+        let ours = p95(&|group| ours.site(group));
+        assert!(ours <= tail.threshold_ms * 1.02, "seed {seed}: {ours} above {tail:?}");
+        by_tail += ours;
+        by_mean += p95(&|group| mean.site(group));
+        by_group += p95(&|group| portkey.site(group));
+    }
+    eprintln!("p95 by the tail {by_tail:.0}, by the mean {by_mean:.0}, by groups {by_group:.0}");
+    assert!(by_tail <= by_group && by_tail < by_mean);
+}
+
+#[test]
+fn owners_find_one_threshold_together() {
+    let mut dice = Dice::new(5);
+    let latencies = plane(12, &mut dice);
+    let rules = Rules::none(12);
+    let thresholds = Curve::thresholds(0.5, 100.0, 60);
+    assert!((thresholds[59] - 100.0).abs() < 0.1);
+    let mut all = Groups::new(12, 12);
+    let mut sum: Option<Curve> = None;
+    for _ in 0..5 {
+        let own = users(40, &latencies, &mut dice);
+        for group in 0..own.len() {
+            all.push(own.owner(group), 1, own.accesses(group).iter());
+        }
+        let curve = Curve::new(&latencies, &own, &rules, thresholds.clone());
+        match &mut sum {
+            None => sum = Some(curve),
+            Some(sum) => assert!(sum.add(&curve)),
+        }
+    }
+    let mut sum = sum.expect("five curves");
+    let together = sum.tail(0.95).expect("users").threshold_ms;
+    let exact = Tail::find(&latencies, &all, &rules, 0.95).expect("users").threshold_ms;
+    // The next threshold above the exact one.
+    assert!(together >= exact && together <= exact * 1.11, "{together} for {exact}");
+    let other = Curve::new(&latencies, &all, &rules, Curve::thresholds(1.0, 100.0, 60));
+    assert!(!sum.add(&other), "other thresholds");
+}
+
+#[test]
+fn without_users_there_is_no_tail() {
+    let latencies = plane(3, &mut Dice::new(1));
+    let mut groups = Groups::new(3, 3);
+    groups.push(site(0), 1, []);
+    assert_eq!(Tail::find(&latencies, &groups, &Rules::none(3), 0.95), None);
+    let curve = Curve::new(&latencies, &groups, &Rules::none(3), vec![1.0, 100.0]);
+    assert_eq!(curve.tail(0.95), None);
+}
+
+#[test]
+fn a_group_that_is_alike_at_the_threshold_goes_where_its_mean_is_less() {
+    let latencies = table(&[[30.0, 20.0, 200.0], [20.0, 15.0, 5.0]]);
+    let mut groups = Groups::new(2, 3);
+    groups.push(site(0), 1, [(origin(0), 1.0), (origin(1), 1.0)]);
+    let tail = Tail { quantile: 0.95, threshold_ms: 50.0 };
+    let matrix = tail.matrix(&latencies);
+    let (near, rules) = (Near::new(&matrix, 3), Rules::none(3));
+    let solution = Solver::new(&matrix, &near, &rules).solve(&groups, u64::MAX);
+    assert_eq!(solution.site(0), site(1));
+}
