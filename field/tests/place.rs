@@ -238,6 +238,21 @@ fn a_slot_goes_to_its_users_by_what_they_send() {
         // 100 uses a second, 38 ms each.
         assert!(advice.contains("1 moves save 3800.0 ms/s"), "{name}: {advice}");
         assert!(advice.contains("dropped: 1 sketches"), "{name}: {advice}");
+        assert!(
+            advice.contains("mean: 40.0 ms now, 2.0 ms then, 2.0 ms at best"),
+            "{name}: {advice}"
+        );
+        let tail = must(&cluster, &["--advise", "--objective", "p95", "--sketches", &file]);
+        assert!(tail.contains("p95: 40.0 ms now, 2.0 ms then"), "{name}: {tail}");
+        for held in [["--keep", SLOT], ["--max-server-mib", "0"]] {
+            let none = must(&cluster, &[&["--advise", "--sketches", &file][..], &held].concat());
+            assert!(none.contains("0 moves save"), "{name}: {none}");
+        }
+        let key = format!("{TAG}0");
+        let why = must(&cluster, &["--explain", &key, "--sketches", &file]);
+        let (best, first) = (cluster.address(1), format!("at {}", cluster.address(0)));
+        let sentence = format!("it moves to {best}, where an access takes 38.0 ms less");
+        assert!(why.contains(&first) && why.contains(&sentence), "{name}: {why}");
         assert!(owns(&cluster, 0), "{name}: advice moved a slot");
 
         // What a client sends while it runs.

@@ -393,6 +393,42 @@ impl Cluster {
         Ok(counts)
     }
 
+    /// How many bytes more each master may hold: up to so many in all, else up to nine tenths of its own
+    /// `maxmemory`. A master without a bound is absent.
+    ///
+    /// # Errors
+    /// A master does not answer, or with an error.
+    pub async fn room(
+        &mut self,
+        survey: &Survey,
+        bytes_max: Option<u64>,
+    ) -> Result<BTreeMap<Address, u64>, ClusterError> {
+        let masters: Vec<NodeId> = survey.masters().map(|(id, _)| id.clone()).collect();
+        let info = |_: &NodeId| vec![vec!["INFO".to_owned(), "memory".to_owned()]];
+        let mut room = BTreeMap::new();
+        for (id, replies) in self.each(&masters, info).await {
+            let at = || self.nodes[&id].address.clone();
+            let error = match replies.map(|mut replies| replies.pop()) {
+                Ok(Some(Reply::Error(text))) => {
+                    CallError::Refused(String::from_utf8_lossy(&text).into_owned())
+                }
+                Ok(reply) => match memory(&reply.and_then(text).unwrap_or_default()) {
+                    Some((used, own_max)) => {
+                        let own_max = own_max.map(|bytes| bytes / 10 * 9);
+                        let bound = own_max.into_iter().chain(bytes_max).min();
+                        let left = bound.map(|bytes: u64| bytes.saturating_sub(used));
+                        room.extend(survey.address(&id).cloned().zip(left));
+                        continue;
+                    }
+                    None => CallError::Strange("INFO memory".to_owned()),
+                },
+                Err(error) => error,
+            };
+            return Err(ClusterError::Call { at: at(), error });
+        }
+        Ok(room)
+    }
+
     /// Refuses to go on while another run has an older connection to a master: of two runs one goes on at
     /// most. Nothing is written to the cluster, and a run that is killed leaves nothing behind.
     ///
@@ -422,6 +458,15 @@ impl Cluster {
         self.is_new = false;
         Ok(())
     }
+}
+
+/// Bytes in use, and how many there may be at most, from `INFO memory`.
+fn memory(info: &str) -> Option<(u64, Option<u64>)> {
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.trim_end().strip_prefix(name));
+        value?.parse::<u64>().ok()
+    };
+    Some((field("used_memory:")?, field("maxmemory:").filter(|bytes| *bytes > 0)))
 }
 
 /// The address of an older connection of another run: servers number connections in their order.
@@ -475,6 +520,14 @@ mod tests {
         for wrong in ["pier:7002", "redis://", "redis://pier", "redis://a:1,", "rediss://a:1"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_server_may_bound_its_memory() {
+        let info = "# Memory\r\nused_memory:1000\r\nused_memory_human:1K\r\nmaxmemory:";
+        assert_eq!(memory(&format!("{info}0\r\n")), Some((1_000, None)));
+        assert_eq!(memory(&format!("{info}5000\r\n")), Some((1_000, Some(5_000))));
+        assert_eq!(memory("# Memory\r\n"), None);
     }
 
     #[test]

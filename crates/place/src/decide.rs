@@ -1,16 +1,23 @@
-//! Which slots move where: each to the server at which its users wait least, if that is worth it.
+//! Which slots move where: each to the master at which its users wait least, if that is worth it and there is
+//! room. [`protocol::placement`] decides; here is what it is asked, and what its answers mean for a cluster.
 
-use crate::sketch::{Client, Uses};
+use crate::problem::{Indices, Problem};
+use crate::sketch::Client;
 use crate::view::Address;
-use model::Slot;
+use model::{Slot, SlotSet};
+use protocol::placement::{
+    Assignment, Bar, Explanation, Ledger, Limits, Origin, Prices, Regrets, Site, Solution,
+    Stability, Terms, Why, Window, plan, quantile,
+};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
-/// The least part of a slot's waiting that a move must save: sites closer than that never exchange it.
-const MARGIN: f64 = 0.1;
 /// What moving a byte costs in waiting, in milliseconds: 100 MB/s that others could have used.
-const BYTE_MS: f64 = 1e-5;
-/// What moving a slot costs besides: a few round trips in which its users are redirected.
-const MOVE_MS: f64 = 50.0;
+const BYTE_MS: f32 = 1e-5;
+/// For how long users of a slot are redirected while it moves, in milliseconds: a few round trips.
+const PAUSE_MS: f32 = 50.0;
+/// Bids of an auction for room, at most.
+const BIDS_MAX: u64 = 1_000_000;
 
 /// A slot as it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +37,8 @@ pub struct Move {
     pub from: Address,
     /// The server that gets it.
     pub to: Address,
-    /// Milliseconds of waiting saved each second, by all users together.
+    /// Milliseconds of waiting saved each second, by all users together; with a quantile as objective, only
+    /// what is above its threshold counts.
     pub gain: f64,
     /// What would be saved if each key could go to a server of its own; the rest of it is lost because
     /// the slot has several users.
@@ -48,170 +56,315 @@ pub struct Budget {
     pub bytes: u64,
 }
 
-/// What waiting has been lost by slots that are not where they should be: a slot moves when that exceeds
-/// what the move costs.
-#[derive(Clone, Debug, Default)]
-pub struct Regret(BTreeMap<Slot, (Address, f64)>);
-
-/// The moves of a window of so many seconds, best first by gain a byte. `None` as regret: each that is
-/// worth its cost within a minute, for advice.
-pub fn decide(
-    clients: &[Client],
-    placed: &BTreeMap<Slot, Placed>,
-    masters: &[Address],
-    budget: Budget,
-    regret: Option<(&mut Regret, f64)>,
-) -> Vec<Move> {
-    let mut moves: Vec<Move> =
-        placed.iter().filter_map(|(slot, now)| best(*slot, now, clients, masters)).collect();
-    match regret {
-        Some((regret, window_s)) => regret.filter(&mut moves, window_s),
-        None => moves.retain(|one| one.gain * 60.0 >= cost(one)),
-    }
-    let worth = |one: &Move| one.gain / (one.bytes + 1) as f64;
-    moves.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then(a.slot.cmp(&b.slot)));
-    let mut bytes = 0;
-    moves.retain(|one| {
-        let fits = bytes + one.bytes <= budget.bytes;
-        bytes += if fits { one.bytes } else { 0 };
-        fits
-    });
-    moves.truncate(budget.moves);
-    moves
+/// What is to be least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Objective {
+    /// The mean latency.
+    Mean,
+    /// A quantile of the latencies of all uses; 0.95 is p95.
+    Quantile(f32),
 }
 
-fn cost(one: &Move) -> f64 {
-    MOVE_MS + one.bytes as f64 * BYTE_MS
-}
+impl FromStr for Objective {
+    type Err = &'static str;
 
-impl Regret {
-    fn filter(&mut self, moves: &mut Vec<Move>, window_s: f64) {
-        let wanted =
-            |slot: &Slot, to: &Address| moves.iter().any(|one| one.slot == *slot && one.to == *to);
-        self.0.retain(|slot, (to, _)| wanted(slot, to));
-        moves.retain(|one| {
-            let (_, lost) = self.0.entry(one.slot).or_insert_with(|| (one.to.clone(), 0.0));
-            *lost += one.gain * window_s;
-            *lost >= cost(one)
-        });
-    }
-
-    /// A slot has moved: what was lost is paid.
-    pub fn paid(&mut self, slot: Slot) {
-        self.0.remove(&slot);
+    fn from_str(text: &str) -> Result<Objective, Self::Err> {
+        if text == "mean" {
+            return Ok(Objective::Mean);
+        }
+        let percent = text.strip_prefix('p').and_then(|digits| digits.parse::<f32>().ok());
+        match percent.filter(|percent| *percent > 0.0 && *percent < 100.0) {
+            Some(percent) => Ok(Objective::Quantile(percent / 100.0)),
+            None => Err("neither mean nor a quantile such as p95"),
+        }
     }
 }
 
-/// The best move of a slot, if one saves enough.
-fn best(slot: Slot, now: &Placed, clients: &[Client], masters: &[Address]) -> Option<Move> {
-    let users: Vec<(&Client, &Uses)> =
-        clients.iter().filter_map(|client| Some((client, client.slots.get(&slot)?))).collect();
-    // Waiting at a server; unknown if a user has not measured it.
-    let waiting = |at: &Address, of: &dyn Fn(&(u64, f64, u32)) -> bool| -> Option<f64> {
-        let mut sum = 0.0;
-        for (client, keys) in &users {
-            let rate: f64 = keys.iter().filter(|key| of(key)).map(|(_, rate, _)| rate).sum();
-            if rate > 0.0 {
-                sum += rate * client.latency_ms.get(at)?;
+impl std::fmt::Display for Objective {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Objective::Mean => f.write_str("mean"),
+            // 0.95 has no exact float: 95 comes back by rounding.
+            Objective::Quantile(share) => {
+                write!(f, "p{}", (f64::from(*share) * 1e5).round() / 1e3)
             }
         }
-        Some(sum)
-    };
-    let all = |_: &(u64, f64, u32)| true;
-    let here = waiting(&now.owner, &all)?;
-    let others = masters.iter().filter(|at| **at != now.owner);
-    let there = others.filter_map(|at| Some((at, waiting(at, &all)?)));
-    let (to, there) = there.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let gain = here - there;
-    if gain <= 0.0 || gain < MARGIN * here {
-        return None;
     }
-    let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-    for (id, _, bytes) in users.iter().flat_map(|(_, keys)| keys.iter()) {
-        let size = sizes.entry(*id).or_default();
-        *size = (*size).max(u64::from(*bytes));
+}
+
+/// What counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// Uses: least waiting, if what clients send is true.
+    Uses,
+    /// Each client of a slot as much as any other: no client moves a slot away from as many others.
+    Clients,
+}
+
+/// How moves are decided.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is to be least.
+    pub objective: Objective,
+    /// What counts.
+    pub weights: Weights,
+    /// Slots that stay.
+    pub keep: SlotSet,
+    /// What a window may cost.
+    pub budget: Budget,
+}
+
+/// What a window shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What clients do, and how far masters are from them.
+    pub clients: &'a [Client],
+    /// The slots that they use.
+    pub placed: &'a BTreeMap<Slot, Placed>,
+    /// The masters that answer.
+    pub masters: &'a [Address],
+    /// How many bytes more a master may hold; no bound where it is absent.
+    pub room: &'a BTreeMap<Address, u64>,
+}
+
+/// What comes of a window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// The moves, best first by gain a byte.
+    pub moves: Vec<Move>,
+    /// How many more are worth it and exceed the budget or the room.
+    pub left: usize,
+    /// The objective now, in milliseconds an access; `None`: nobody uses anything, or not all is known.
+    pub now_ms: Option<f64>,
+    /// The objective after the moves.
+    pub after_ms: Option<f64>,
+    /// The objective with every slot at its best master, whatever that costs.
+    pub best_ms: Option<f64>,
+    /// The window that has ended: what moves have saved and cost.
+    pub ended: Option<Window>,
+}
+
+/// Why a slot is where it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// Its owner.
+    pub owner: Address,
+    /// About how large it is.
+    pub bytes: u64,
+    /// Uses a second by the number of the client, most first.
+    pub uses: Vec<(usize, f64)>,
+    /// The masters, cheapest first: milliseconds an access, and why it must not go there.
+    pub candidates: Vec<(Address, Option<f64>, Option<&'static str>)>,
+    /// What an access would take if each client had the slot to itself, in milliseconds.
+    pub alone_ms: f64,
+    /// A sentence.
+    pub why: String,
+}
+
+/// Decides window by window.
+#[derive(Debug)]
+pub struct Decider {
+    options: Options,
+    stability: Stability,
+    indices: Indices,
+    prices: Prices,
+    regrets: Regrets,
+    ledger: Ledger,
+    /// The moves of the last window.
+    wanted: BTreeMap<Slot, protocol::placement::Move>,
+    last: Option<Problem>,
+}
+
+impl Decider {
+    /// Nothing is remembered yet.
+    pub fn new(options: Options) -> Decider {
+        Decider {
+            options,
+            stability: Stability {
+                byte_ms: BYTE_MS,
+                pause_ms: PAUSE_MS,
+                // Clients are not servers.
+                sites_are_origins: false,
+                ..Stability::default()
+            },
+            indices: Indices::default(),
+            prices: Prices::none(0),
+            regrets: Regrets::new(0),
+            ledger: Ledger::default(),
+            wanted: BTreeMap::new(),
+            last: None,
+        }
     }
-    let apart = |id: &u64| {
-        let one = |key: &(u64, f64, u32)| key.0 == *id;
-        let least = masters.iter().filter_map(|at| waiting(at, &one)).min_by(f64::total_cmp);
-        Some(waiting(&now.owner, &one)? - least?)
-    };
-    let gain_apart = sizes.keys().filter_map(apart).sum();
-    let mean = sizes.values().sum::<u64>() as f64 / sizes.len().max(1) as f64;
-    // Keys that no sketch names are as large as those that are named.
-    let bytes = (mean * (now.keys.max(sizes.len() as u64)) as f64) as u64;
-    let (from, to) = (now.owner.clone(), to.clone());
-    Some(Move { slot, from, to, gain, gain_apart, bytes })
+
+    /// The moves of a window of so many seconds.
+    pub fn decide(&mut self, seen: &Seen<'_>, window_s: f32) -> Decision {
+        let is_first = self.last.is_none();
+        self.stability.memory_s = window_s;
+        let problem = Problem::new(seen, &self.options, &mut self.indices);
+        let groups = &problem.groups;
+        self.regrets.resize(groups.len());
+        if self.prices.per_byte().len() != self.indices.masters.len() {
+            self.prices = Prices::none(self.indices.masters.len());
+        }
+        let free = Prices::none(self.indices.masters.len());
+        let ended =
+            (!is_first).then(|| self.ledger.close(&problem.solver(&free), groups, window_s.into()));
+
+        let prices = self.prices.clone();
+        let solver = problem.solver(&prices);
+        let solution = solver.solve(groups, u64::MAX);
+        let ready = self.regrets.ready(&self.stability, &solver, groups, &solution, window_s);
+        let wanted = self.assign(&problem, &solution, &ready);
+        let solver = problem.solver(&self.prices);
+        let Budget { moves, bytes } = self.options.budget;
+        let limits = Limits { moves_max: moves, bytes_max: bytes, ..Limits::NONE };
+        let moves = plan::moves(&solver, groups, &wanted);
+        let plan = plan::plan(&moves, groups, problem.capacities.as_ref(), limits);
+
+        let best = problem.solver(&free).solve(groups, u64::MAX);
+        let mut after = groups.clone();
+        for one in &plan.moves {
+            after.set_owner(one.group as usize, one.to);
+        }
+        let decision = Decision {
+            moves: plan.moves.iter().map(|one| self.described(&problem, one)).collect(),
+            left: plan.left.len(),
+            now_ms: self.measure(&problem, |group| groups.owner(group)),
+            after_ms: self.measure(&problem, |group| after.owner(group)),
+            best_ms: self.measure(&problem, |group| best.site(group)),
+            ended,
+        };
+        let slot = |group: u32| self.indices.slots[group as usize];
+        self.wanted = plan.moves.iter().map(|one| (slot(one.group), *one)).collect();
+        if let Some(capacities) = &problem.capacities {
+            self.prices.close(&groups.held(), capacities);
+        }
+        self.last = Some(problem);
+        decision
+    }
+
+    fn assign(&mut self, problem: &Problem, solution: &Solution, ready: &[bool]) -> Assignment {
+        let Some(capacities) = &problem.capacities else {
+            return Assignment::of_ready(&problem.groups, solution, ready);
+        };
+        let terms = Terms {
+            matrix: &problem.matrix,
+            near: &problem.near,
+            rules: &problem.rules,
+            capacities,
+            margin: self.stability.margin,
+            ready,
+            bids_max: BIDS_MAX,
+        };
+        self.prices.auction(&terms, &problem.groups)
+    }
+
+    fn described(&self, problem: &Problem, one: &protocol::placement::Move) -> Move {
+        Move {
+            slot: self.indices.slots[one.group as usize],
+            from: self.indices.master(one.from).clone(),
+            to: self.indices.master(one.to).clone(),
+            gain: one.gain.into(),
+            gain_apart: problem.gain_apart(one.group as usize),
+            bytes: one.bytes.into(),
+        }
+    }
+
+    /// The objective with each group at this site.
+    fn measure(&self, problem: &Problem, site: impl Fn(usize) -> Site) -> Option<f64> {
+        let Problem { latencies, groups, .. } = problem;
+        let ms = match self.options.objective {
+            Objective::Quantile(share) => quantile::measure(latencies, groups, share, site)?.into(),
+            Objective::Mean => {
+                let (mut waiting, mut rate) = (0.0, 0.0);
+                for group in 0..groups.len() {
+                    for (origin, uses) in groups.accesses(group).iter() {
+                        let ms = latencies.mean().cost(origin, site(group));
+                        waiting += f64::from(uses * ms);
+                        rate += f64::from(uses);
+                    }
+                }
+                waiting / rate
+            }
+        };
+        ms.is_finite().then_some(ms)
+    }
+
+    /// A slot of the last window has moved: its account is settled, and the ledger follows it.
+    pub fn arrived(&mut self, slot: Slot) {
+        let (Some(group), Some(one)) = (self.indices.group(slot), self.wanted.remove(&slot)) else {
+            return;
+        };
+        let rate = |problem: &Problem| problem.groups.accesses(group).rate();
+        let rate = self.last.as_ref().map_or(0.0, rate);
+        self.ledger.moved(&one, self.stability.cost_of_move_ms(rate, one.bytes).into());
+        self.regrets.moved(&self.stability, group);
+    }
+
+    /// Why a slot is where it is, by the last window. `None`: no client uses it, or it has no owner that
+    /// answers.
+    pub fn explain(&self, slot: Slot) -> Option<Explained> {
+        let (problem, group) = (self.last.as_ref()?, self.indices.group(slot)?);
+        let solver = problem.solver(&self.prices);
+        let explanation = self.regrets.explain(&self.stability, &solver, &problem.groups, group);
+        if explanation.accesses.is_empty() {
+            return None;
+        }
+        let master = |site: Site| self.indices.master(site);
+        let why = sentence(&explanation, |site| master(site).to_string());
+        let Explanation { owner, bytes, accesses, candidates, alone_ms, .. } = explanation;
+        let uses = accesses.into_iter();
+        Some(Explained {
+            owner: master(owner).clone(),
+            bytes: bytes.into(),
+            uses: uses.map(|(Origin(number), rate)| (number.into(), rate.into())).collect(),
+            candidates: candidates
+                .into_iter()
+                .map(|one| {
+                    (master(one.site).clone(), one.mean_ms.map(f64::from), one.bar.map(barred))
+                })
+                .collect(),
+            alone_ms: alone_ms.into(),
+            why,
+        })
+    }
+}
+
+fn barred(bar: Bar) -> &'static str {
+    match bar {
+        Bar::Barred => "it takes no slots",
+        Bar::Pinned => "the slot is kept where it is",
+        Bar::Domain => "it fails together with the slot's mirror",
+        Bar::Unknown => "a client has not measured it",
+    }
+}
+
+fn sentence(explanation: &Explanation, shown: impl Fn(Site) -> String) -> String {
+    match explanation.why {
+        Why::Best => "no other master is nearer to its users".to_owned(),
+        Why::Unused => "no client uses it".to_owned(),
+        Why::Pinned => "it is kept where it is".to_owned(),
+        Why::UnknownHere => "a client has not measured its owner, so no gain is known".to_owned(),
+        Why::NoCandidate => "a client has not measured any other master".to_owned(),
+        Why::WithinMargin { to, gain_ms, needed_ms } => format!(
+            "at {} an access takes {gain_ms:.1} ms less; below {needed_ms:.1} ms nothing moves",
+            shown(to)
+        ),
+        Why::WithinNoise { to, gain_ms, noise_ms } => format!(
+            "at {} an access takes {gain_ms:.1} ms less; so few uses show a gain of {noise_ms:.1} ms \
+             or more only",
+            shown(to)
+        ),
+        Why::Waits { to, gain_ms, lost_ms, needed_ms } => format!(
+            "at {} an access takes {gain_ms:.1} ms less; it moves when its users have waited {needed_ms:.0} \
+             ms longer than there, so far {lost_ms:.0} ms",
+            shown(to)
+        ),
+        Why::Moves { to, gain_ms } => {
+            format!("it moves to {}, where an access takes {gain_ms:.1} ms less", shown(to))
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MANY: Budget = Budget { moves: 100, bytes: u64::MAX };
-
-    fn slot() -> Slot {
-        Slot::new(7).unwrap()
-    }
-
-    fn masters() -> Vec<Address> {
-        ["a:1", "b:1", "c:1"].map(|text| text.parse().unwrap()).to_vec()
-    }
-
-    /// A client that uses one key of the slot, with its latencies; below zero: unknown.
-    fn client(key: u64, rate: f64, latencies: [f64; 3]) -> Client {
-        let latency_ms = masters().into_iter().zip(latencies).filter(|(_, ms)| *ms >= 0.0);
-        let slots = [(slot(), vec![(key, rate, 1_000)])].into();
-        Client { latency_ms: latency_ms.collect(), slots }
-    }
-
-    fn advised(clients: &[Client], budget: Budget) -> Vec<Move> {
-        let placed = [(slot(), Placed { owner: masters()[0].clone(), keys: 2 })].into();
-        decide(clients, &placed, &masters(), budget, None)
-    }
-
-    #[test]
-    fn a_slot_goes_where_its_users_are() {
-        let [one] = &advised(&[client(1, 10.0, [40.0, 2.0, 30.0])], MANY)[..] else { panic!() };
-        assert_eq!((&one.to, one.gain, one.gain_apart), (&masters()[1], 380.0, 380.0));
-        assert_eq!(one.bytes, 2_000);
-    }
-
-    #[test]
-    fn what_several_users_lose_is_stated() {
-        let users = [client(1, 10.0, [40.0, 2.0, 40.0]), client(2, 5.0, [40.0, 40.0, 2.0])];
-        let [one] = &advised(&users, MANY)[..] else { panic!() };
-        assert_eq!((&one.to, one.gain, one.gain_apart), (&masters()[1], 380.0, 570.0));
-    }
-
-    #[test]
-    fn an_unknown_latency_excludes_a_server() {
-        let [one] = &advised(&[client(1, 10.0, [40.0, -1.0, 30.0])], MANY)[..] else { panic!() };
-        assert_eq!(one.to, masters()[2]);
-        assert_eq!(advised(&[client(1, 10.0, [-1.0, 2.0, 2.0])], MANY), []);
-    }
-
-    #[test]
-    fn equals_never_exchange_a_slot_and_a_budget_is_kept() {
-        assert_eq!(advised(&[client(1, 10.0, [10.0, 9.5, 10.0])], MANY), []);
-        let far = [client(1, 10.0, [40.0, 2.0, 30.0])];
-        assert_eq!(advised(&far, Budget { moves: 0, bytes: u64::MAX }), []);
-        assert_eq!(advised(&far, Budget { moves: 9, bytes: 1_999 }), []);
-    }
-
-    #[test]
-    fn a_move_waits_until_as_much_is_lost_as_it_costs() {
-        let placed = [(slot(), Placed { owner: masters()[0].clone(), keys: 2 })].into();
-        let mut regret = Regret::default();
-        let clients = [client(1, 0.1, [40.0, 2.0, 30.0])];
-        let mut windows = 0;
-        while decide(&clients, &placed, &masters(), MANY, Some((&mut regret, 10.0))).is_empty() {
-            windows += 1;
-        }
-        // 3.8 ms saved a second, 38 a window; 50 is the cost.
-        assert_eq!(windows, 1);
-        regret.paid(slot());
-        let again = decide(&clients, &placed, &masters(), MANY, Some((&mut regret, 10.0)));
-        assert_eq!(again, []);
-    }
-}
+mod tests;

@@ -5,9 +5,8 @@
 //!
 //! - [`view`]: what one server reports of the cluster (`CLUSTER NODES`).
 //! - [`plan`]: the next step of a slot's move, from the own report of each server.
-//!
 //! - [`sketch`]: what clients send of their latencies and keys.
-//! - [`decide`]: which slots move where.
+//! - [`decide`]: which slots move where, by the solver that our own sites use.
 //!
 //! The rest talks to servers:
 //!
@@ -28,6 +27,7 @@ pub mod decide;
 pub mod listen;
 pub mod mover;
 pub mod plan;
+mod problem;
 pub mod sketch;
 pub mod view;
 pub mod window;

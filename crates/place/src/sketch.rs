@@ -186,10 +186,10 @@ impl Sketches {
         self.by_client.retain(|_, sketches| !sketches.is_empty());
     }
 
-    /// What all clients do: uses by their newest sketch, latencies by all that are kept.
-    pub fn clients(&mut self, masters: &[Address]) -> Vec<Client> {
+    /// What all clients do, by name: uses by their newest sketch, latencies by all that are kept.
+    pub fn clients(&mut self, masters: &[Address]) -> Vec<(String, Client)> {
         let Sketches { by_client, dropped } = self;
-        let clients = by_client.values().filter_map(|sketches| {
+        let clients = by_client.iter().filter_map(|(name, sketches)| {
             let mut sums: BTreeMap<Address, (f64, f64)> = BTreeMap::new();
             for (server, (count, sum_us)) in sketches.iter().flat_map(|(_, one)| &one.servers) {
                 let server = server.parse::<Address>().ok().filter(|one| masters.contains(one));
@@ -213,15 +213,34 @@ impl Sketches {
                 Some((Slot::new(*slot)?, keys.iter().map(rate).collect()))
             });
             let latency_ms = sums.into_iter().map(|(at, (count, sum))| (at, sum / count / 1e3));
-            Some(Client { latency_ms: latency_ms.collect(), slots: slots.collect() })
+            let client = Client { latency_ms: latency_ms.collect(), slots: slots.collect() };
+            Some((name.clone(), client))
         });
         clients.collect()
+    }
+}
+
+/// Takes any bytes as sketches of one client: what is not refused has only values that a client can have. For
+/// tests and the fuzzer.
+pub fn check_any(bytes: &[u8]) {
+    let masters: Vec<Address> =
+        ["10.0.0.1:1", "10.0.0.2:1"].iter().filter_map(|text| text.parse().ok()).collect();
+    let mut sketches = Sketches::default();
+    let is_taken = sketches.take(bytes, Duration::ZERO).is_ok();
+    assert_eq!(sketches.dropped.malformed, u64::from(!is_taken));
+    for (name, client) in sketches.clients(&masters) {
+        assert!((1..=255).contains(&name.len()), "{name}");
+        let are_sane = |ms: &f64| (0.0..=LATENCY_MAX_US / 1e3).contains(ms);
+        assert!(client.latency_ms.values().all(are_sane), "{client:?}");
+        let rates = client.slots.values().flatten().map(|(_, rate, _)| rate);
+        assert!(rates.into_iter().all(|rate| (0.0..=1e3 * f64::from(u32::MAX)).contains(rate)));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const JSON: &str = r#"{"v":1,"client":"app","duration_ms":10000,
         "servers":{"10.0.0.1:1":[10,20000],"10.0.0.2:1":[2,100000]},
@@ -293,11 +312,30 @@ mod tests {
         assert_eq!(sketches.clients(&masters()), []);
     }
 
+    proptest! {
+        /// Half a sketch and half noise.
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            kept in 0_usize..90,
+            noise in proptest::collection::vec(any::<u8>(), 0..60),
+            is_packed: bool,
+        ) {
+            let whole = if is_packed { packed() } else { JSON.as_bytes().to_vec() };
+            let mut bytes = whole[..kept.min(whole.len())].to_vec();
+            bytes.extend(&noise);
+            check_any(&bytes);
+            bytes.extend(whole.get(bytes.len()..).unwrap_or_default());
+            check_any(&bytes);
+            check_any(&whole);
+        }
+    }
+
     #[test]
     fn a_client_is_what_it_sent() {
         let mut sketches = Sketches::default();
         sketches.take(JSON.as_bytes(), Duration::ZERO).unwrap();
-        let [client] = &sketches.clients(&masters())[..] else { panic!("one client") };
+        let [(name, client)] = &sketches.clients(&masters())[..] else { panic!("one client") };
+        assert_eq!(name, "app");
         let latencies: Vec<f64> = client.latency_ms.values().copied().collect();
         assert_eq!(latencies, [2.0, 50.0]);
         assert_eq!(client.slots[&Slot::new(7).unwrap()], [(5, 10.0, 1_000), (6, 5.0, 10)]);
@@ -309,7 +347,7 @@ mod tests {
         let text = r#"{"v":1,"client":"liar","duration_ms":10000,"servers":{"10.0.0.9:1":[1,1],
             "x":[1,1],"10.0.0.1:1":[1,-5],"10.0.0.2:1":[0,7]}}"#;
         sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
-        assert_eq!(sketches.clients(&masters())[0].latency_ms, BTreeMap::new());
+        assert_eq!(sketches.clients(&masters())[0].1.latency_ms, BTreeMap::new());
         assert_eq!((sketches.dropped.unknown_servers, sketches.dropped.absurd_latencies), (2, 2));
     }
 

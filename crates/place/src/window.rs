@@ -1,27 +1,29 @@
 //! One window: from sketches and the cluster's own report to moves.
 
-use crate::cluster::{Cluster, ClusterError};
-use crate::decide::{Budget, Move, Placed, Regret, decide};
+use crate::cluster::{Cluster, ClusterError, Survey};
+use crate::decide::{Decider, Decision, Move, Placed, Seen};
 use crate::mover::Picture;
 use crate::sketch::Client;
 use crate::view::{Address, NodeId};
 use model::{Slot, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The moves that are worth it, best first. See [`decide`].
+/// The moves of a window of so many seconds, with so many bytes at a master at most.
 ///
 /// # Errors
 /// The cluster does not answer.
-pub async fn plan(
+pub async fn decide(
+    decider: &mut Decider,
     cluster: &mut Cluster,
     clients: &[Client],
-    budget: Budget,
-    regret: Option<(&mut Regret, f64)>,
-) -> Result<Vec<Move>, ClusterError> {
+    server_bytes_max: Option<u64>,
+    window_s: f32,
+) -> Result<Decision, ClusterError> {
     let used: BTreeSet<Slot> = clients.iter().flat_map(|one| one.slots.keys().copied()).collect();
     let used: SlotSet = used.into_iter().collect();
     let survey = cluster.survey().await?;
     let keys = cluster.count_keys(&survey, &used).await?;
+    let room = cluster.room(&survey, server_bytes_max).await?;
     let picture = Picture { survey, keys, ..Picture::default() };
     let mut placed = BTreeMap::new();
     for slot in used.iter() {
@@ -32,11 +34,12 @@ pub async fn plan(
             placed.insert(slot, Placed { owner, keys: keys.unwrap_or_default() });
         }
     }
-    Ok(decide(clients, &placed, &masters(&picture.survey), budget, regret))
+    let masters = &masters(&picture.survey)[..];
+    Ok(decider.decide(&Seen { clients, placed: &placed, masters, room: &room }, window_s))
 }
 
 /// The addresses of the masters.
-pub fn masters(survey: &crate::cluster::Survey) -> Vec<Address> {
+pub fn masters(survey: &Survey) -> Vec<Address> {
     survey.masters().filter_map(|(id, _)| survey.address(id).cloned()).collect()
 }
 

@@ -23,6 +23,7 @@ use windows::Windows;
 #[command(after_help = "Examples:
   portolan place redis://10.0.0.1:6379 --advise      what moving slots to their users would bring
   portolan place redis://10.0.0.1:6379               move them, window by window
+  portolan place redis://10.0.0.1:6379 --explain {user7}:cart --windows 1
   portolan place redis://10.0.0.1:6379 --status      what every server reports, changing nothing
   portolan place redis://10.0.0.1:6379 --resume      finish the moves that something has interrupted
   portolan place redis://10.0.0.1:6379 --move 0-99 --to 10.0.0.2:6379
@@ -38,6 +39,9 @@ pub(crate) struct Place {
     /// Print the moves, what they save and what they cost; move nothing
     #[arg(long, group = "order")]
     advise: bool,
+    /// Print who uses the slot of this key, what each master would cost and why it is where it is; move nothing
+    #[arg(long, group = "order", value_name = "KEY")]
+    explain: Option<String>,
     /// Print servers, open slots and what a person has to look at; change nothing
     #[arg(long, group = "order")]
     status: bool,
@@ -85,7 +89,7 @@ impl Place {
             if self.status {
                 return self.show(&inspect(&mut Cluster::to_look_at(access)).await?);
             }
-            let mut cluster = match self.advise {
+            let mut cluster = match self.only_looks() {
                 true => Cluster::to_look_at(access),
                 false => Cluster::new(access),
             };
@@ -99,6 +103,11 @@ impl Place {
                 _ => self.windows.run(&self, &mut cluster).await,
             }
         })
+    }
+
+    /// Whether windows are shown and nothing moves.
+    fn only_looks(&self) -> bool {
+        self.advise || self.explain.is_some()
     }
 
     async fn perform(&self, cluster: &mut Cluster, goals: &[(Slot, NodeId)]) -> Result<(), Failed> {

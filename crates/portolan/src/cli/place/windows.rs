@@ -3,13 +3,14 @@
 use super::super::failed::Failed;
 use super::super::show::{self, Length, Table, length};
 use super::{Place, Progress};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
+use model::{Slot, SlotSet};
 use place::cluster::{Cluster, ClusterError};
-use place::decide::{Budget, Move, Regret};
+use place::decide::{Budget, Decider, Decision, Explained, Move, Objective, Options, Weights};
 use place::listen::Inbox;
 use place::mover::{Event, Mover};
-use place::sketch::Client;
+use place::sketch::Dropped;
 use place::window;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -40,7 +41,32 @@ pub(super) struct Windows {
     /// At most so many MiB copied a window
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_mib: u64,
+    /// Give no slot to a server that then uses more than so many MiB; nine tenths of its maxmemory are a
+    /// bound anyway
+    #[arg(long, value_name = "MIB")]
+    max_server_mib: Option<u64>,
+    /// What is to be least: the mean latency, or a quantile of all uses (p95)
+    #[arg(long, value_name = "mean|pNN", default_value_t = Objective::Mean)]
+    objective: Objective,
+    /// What counts where a slot has several clients
+    #[arg(long, value_enum, default_value = "uses")]
+    weights: Counted,
+    /// Slots that stay where they are (0-99,105)
+    #[arg(long, value_name = "SLOTS")]
+    keep: Option<SlotSet>,
 }
+
+/// What counts.
+#[derive(Clone, Copy, ValueEnum)]
+enum Counted {
+    /// Each use
+    Uses,
+    /// Each client as much as any other: no client moves a slot away from as many others
+    Clients,
+}
+
+/// For how long advice assumes that clients go on as in the window: a move must be worth its cost by then.
+const ADVICE_S: f32 = 60.0;
 
 impl Windows {
     pub(super) async fn run(&self, place: &Place, cluster: &mut Cluster) -> Result<(), Failed> {
@@ -58,15 +84,15 @@ impl Windows {
         let inbox = Inbox::new(self.token.as_deref());
         tokio::spawn(inbox.clone().serve(listener));
         eprintln!("portolan: sketches are taken at http://{}/v1/sketches", self.listen);
-        if !place.advise {
+        let mut decider = Decider::new(self.options());
+        if !place.only_looks() {
             place.perform(cluster, &[]).await?;
         }
-        let mut regret = Regret::default();
         let mut windows = 0;
         while self.windows.is_none_or(|most| windows < most) {
             windows += 1;
             tokio::time::sleep(self.window.0).await;
-            let done = self.decide(place, cluster, &inbox, Some(&mut regret)).await;
+            let done = self.decide(place, cluster, &inbox, Some(&mut decider)).await;
             match done {
                 Ok(()) => {}
                 // It may be there again in the next window.
@@ -97,37 +123,59 @@ impl Windows {
         Ok(self.decide(place, cluster, &inbox, None).await?)
     }
 
+    fn options(&self) -> Options {
+        Options {
+            objective: self.objective,
+            weights: match self.weights {
+                Counted::Uses => Weights::Uses,
+                Counted::Clients => Weights::Clients,
+            },
+            keep: self.keep.clone().unwrap_or_default(),
+            budget: Budget { moves: self.max_moves, bytes: self.max_mib << 20 },
+        }
+    }
+
     async fn decide(
         &self,
         place: &Place,
         cluster: &mut Cluster,
         inbox: &Inbox,
-        mut regret: Option<&mut Regret>,
+        decider: Option<&mut Decider>,
     ) -> Result<(), ClusterError> {
         let masters = window::masters(&cluster.survey().await?);
-        let (clients, dropped) = inbox.with(|sketches, now| {
+        let (names, clients, dropped) = inbox.with(|sketches, now| {
             sketches.forget(now, self.window.0);
-            (sketches.clients(&masters), sketches.dropped)
+            let (names, clients) = sketches.clients(&masters).into_iter().unzip();
+            let (names, clients): (Vec<String>, Vec<_>) = (names, clients);
+            (names, clients, sketches.dropped)
         });
-        let budget = Budget { moves: self.max_moves, bytes: self.max_mib << 20 };
         // Advice has no memory: it is what one window shows.
-        let paced = regret.as_deref_mut().filter(|_| !place.advise);
-        let paced = paced.map(|regret| (regret, self.window.0.as_secs_f64()));
-        let moves = window::plan(cluster, &clients, budget, paced).await?;
-        if let Err(error) = self.print(place, &clients, &moves, dropped) {
+        let mut fresh = Decider::new(self.options());
+        let (decider, window_s) = match decider.filter(|_| !place.only_looks()) {
+            Some(decider) => (decider, self.window.0.as_secs_f32()),
+            None => (&mut fresh, ADVICE_S),
+        };
+        let most = self.max_server_mib.map(|mib| mib << 20);
+        let decision = window::decide(decider, cluster, &clients, most, window_s).await?;
+        let printed = match &place.explain {
+            Some(key) => {
+                let slot = Slot::of_key(key.as_bytes());
+                explain(place, key, slot, decider.explain(slot), &names)
+            }
+            None => self.print(place, clients.len(), &decision, dropped),
+        };
+        if let Err(error) = printed {
             eprintln!("portolan: cannot write the output: {error}");
         }
-        if place.advise || moves.is_empty() {
+        if place.only_looks() || decision.moves.is_empty() {
             return Ok(());
         }
         let mut progress = Progress::new(place.steps);
         let mut report = |event: Event<'_>| progress.take(&event);
-        let goals = window::goals(cluster, &moves).await?;
+        let goals = window::goals(cluster, &decision.moves).await?;
         let outcome = place.set_up(Mover::new(cluster, &mut report)).run(&goals).await?;
         progress.bar.finish_and_clear();
-        if let Some(regret) = regret {
-            outcome.arrived.iter().for_each(|slot| regret.paid(slot));
-        }
+        outcome.arrived.iter().for_each(|slot| decider.arrived(slot));
         // What is left is printed; the next window tries again.
         if let Err(failed) = place.tell(&outcome) {
             failed.report();
@@ -138,10 +186,11 @@ impl Windows {
     fn print(
         &self,
         place: &Place,
-        clients: &[Client],
-        moves: &[Move],
-        dropped: place::sketch::Dropped,
+        clients: usize,
+        decision: &Decision,
+        dropped: Dropped,
     ) -> std::io::Result<()> {
+        let Decision { moves, left, now_ms, after_ms, best_ms, ended } = decision;
         let sum = |of: fn(&Move) -> f64| moves.iter().map(of).sum::<f64>();
         let (gain, apart) = (sum(|one| one.gain), sum(|one| one.gain_apart));
         let bytes: u64 = moves.iter().map(|one| one.bytes).sum();
@@ -153,9 +202,18 @@ impl Windows {
                     "gain_apart_ms_per_s": one.gain_apart, "bytes": one.bytes,
                 })
             });
+            let ended = ended.map(|window| {
+                json!({
+                    "number": window.number, "moves": window.moves, "bytes": window.bytes,
+                    "expected_ms_per_s": window.expected_ms_per_s,
+                    "saved_ms": window.saved_ms, "cost_ms": window.paused_ms,
+                })
+            });
             return show::print_json(&json!({
-                "clients": clients.len(), "moves": listed.collect::<Vec<_>>(),
+                "clients": clients, "moves": listed.collect::<Vec<_>>(), "left": left,
                 "gain_ms_per_s": gain, "gain_apart_ms_per_s": apart, "bytes": bytes,
+                "objective": self.objective.to_string(), "now_ms": now_ms,
+                "after_ms": after_ms, "best_ms": best_ms, "last_window": ended,
                 "malformed_sketches": dropped.malformed,
                 "unknown_servers": dropped.unknown_servers,
                 "absurd_latencies": dropped.absurd_latencies,
@@ -176,19 +234,91 @@ impl Windows {
             }
             show::print(&table)?;
         }
+        if let Some(window) = ended.filter(|window| window.saved_ms != 0.0 || window.moves > 0) {
+            show::print(format_args!(
+                "last window: the moves of the last six have saved {:.0} ms of waiting; {} moves, {}, cost                  about {:.0} ms",
+                window.saved_ms,
+                window.moves,
+                BinaryBytes(window.bytes),
+                window.paused_ms,
+            ))?;
+        }
         show::print(format_args!(
-            "{} clients; {} moves save {gain:.1} ms/s for {}; {:.0} % of the gain is lost as slots have \
-             several users; dropped: {} sketches, {} servers, {} latencies",
-            clients.len(),
+            "{clients} clients; {} moves save {gain:.1} ms/s for {}; {left} more wait; {:.0} % of the gain is \
+             lost as slots have several users",
             moves.len(),
             BinaryBytes(bytes),
             lost(gain, apart),
-            dropped.malformed + dropped.clients,
-            dropped.unknown_servers,
-            dropped.absurd_latencies,
-        ))
+        ))?;
+        let [now, then, best] = [now_ms, after_ms, best_ms].map(|known| ms(*known));
+        let objective = self.objective;
+        show::print(format_args!("{objective}: {now} now, {then} then, {best} at best"))?;
+        let Dropped { malformed, clients, unknown_servers, absurd_latencies } = dropped;
+        let sketches = malformed + clients;
+        if sketches + unknown_servers + absurd_latencies > 0 {
+            show::print(format_args!(
+                "dropped: {sketches} sketches, {unknown_servers} servers, {absurd_latencies} latencies"
+            ))?;
+        }
+        Ok(())
     }
 }
+
+/// Milliseconds, or that they are not known.
+fn ms(known: Option<f64>) -> String {
+    known.map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:.1} ms"))
+}
+
+/// Why the slot of a key is where it is.
+fn explain(
+    place: &Place,
+    key: &str,
+    slot: Slot,
+    explained: Option<Explained>,
+    names: &[String],
+) -> std::io::Result<()> {
+    let Some(Explained { owner, bytes, uses, candidates, alone_ms, why }) = explained else {
+        if place.json {
+            return show::print_json(&json!({ "key": key, "slot": slot.number() }));
+        }
+        return show::print(format_args!(
+            "{key} (slot {slot}): no client has named it, or no master has it"
+        ));
+    };
+    if place.json {
+        let uses =
+            uses.iter().map(|(client, rate)| json!({ "client": names[*client], "per_s": rate }));
+        let uses: Vec<_> = uses.collect();
+        let candidates = candidates.iter().map(
+            |(master, ms, bar)| json!({ "master": master.to_string(), "ms": ms, "excluded": bar }),
+        );
+        let candidates: Vec<_> = candidates.collect();
+        return show::print_json(&json!({
+            "key": key, "slot": slot.number(), "owner": owner.to_string(), "bytes": bytes,
+            "uses": uses, "candidates": candidates, "alone_ms": alone_ms, "why": why,
+        }));
+    }
+    show::print(format_args!("{key}: slot {slot}, about {}, at {owner}", BinaryBytes(bytes)))?;
+    let mut table = Table::new(["client", ">uses/s"]);
+    for (client, rate) in uses.iter().take(EXPLAINED_CLIENTS_MAX) {
+        table.row([names[*client].clone(), format!("{rate:.1}")]);
+    }
+    show::print(&table)?;
+    if let Some(more) = uses.len().checked_sub(EXPLAINED_CLIENTS_MAX).filter(|more| *more > 0) {
+        show::print(format_args!("and {more} clients more"))?;
+    }
+    let mut table = Table::new(["master", ">an access", "excluded"]);
+    for (master, known, bar) in candidates {
+        table.row([master.to_string(), ms(known), bar.unwrap_or_default().to_owned()]);
+    }
+    show::print(&table)?;
+    show::print(format_args!(
+        "{why}; it would take {alone_ms:.1} ms if each client had the slot to itself"
+    ))
+}
+
+/// Clients that an explanation lists.
+const EXPLAINED_CLIENTS_MAX: usize = 20;
 
 fn lost(gain: f64, apart: f64) -> f64 {
     if apart > 0.0 { 100.0 * (1.0 - gain / apart).max(0.0) } else { 0.0 }
