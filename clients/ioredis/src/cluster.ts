@@ -186,6 +186,8 @@ export class Cluster extends Base {
     if (!sketch) return;
     const us = Math.round((performance.now() - sentAt) * 1000);
     if (server.place < 0 || sketch.names[server.place] !== server.name) {
+      // The first connection is older than what the cluster calls its server.
+      server.name = this.#addresses.get(server.name) ?? server.name;
       server.place = sketch.server(server.name);
     }
     if (server.place >= 0) sketch.answered(server.place, us);

@@ -116,7 +116,9 @@ class Counter:
             if us >= 0:
                 at = link.place
                 if at < 0 or sketch.names[at] is not link.name:
-                    link.place = at = sketch.server(link.name)
+                    # The first connection is older than what the cluster calls its server.
+                    name = self.addresses.get(link.name, link.name)
+                    link.place = at = sketch.server(name)
                     if at >= 0:
                         link.name = sketch.names[at]
                 if at >= 0:
