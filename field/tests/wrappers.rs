@@ -97,3 +97,59 @@ fn their_sketches_arrive_and_no_request_fails_while_slots_move() {
         advice.wait().unwrap();
     }
 }
+
+/// A tag whose slot is of this master at the beginning, and the slot.
+fn control(cluster: &RedisCluster, master: usize) -> (String, String) {
+    let tags = (0..).map(|n| format!("{{control{n}}}"));
+    let own = |tag: &String| {
+        let slot = cluster.call(master, &["CLUSTER", "KEYSLOT", tag]).int().unwrap().to_string();
+        let answer = cluster.client(master).call(&["GET", tag]);
+        answer.is_ok().then(|| (tag.clone(), slot))
+    };
+    tags.map(|tag| own(&tag)).find_map(|found| found).unwrap()
+}
+
+#[test]
+fn slots_follow_users_from_site_to_site() {
+    if !toolchain::present("node", "--version") {
+        return;
+    }
+    for (server, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        let controls: Vec<(String, String)> = (0..3).map(|n| control(&cluster, n)).collect();
+        let listed = |of: fn(&(String, String)) -> &String| {
+            controls.iter().map(of).cloned().collect::<Vec<_>>().join(",")
+        };
+        let (keys, slots) = (listed(|one| &one.0), listed(|one| &one.1));
+        let listen = ports::free().to_string();
+        let log = fs::File::create(folder.path().join("moves")).unwrap();
+        let mut mover = Command::new(binary::portolan())
+            .args(["place", &cluster.url(), "--listen", &listen, "--token", "secret"])
+            .args(["--window", "2s", "--keep", &slots])
+            .stdout(log)
+            .spawn()
+            .unwrap();
+        let listens =
+            || std::net::TcpStream::connect(&listen).map(|_| ()).map_err(|e| e.to_string());
+        eventually(LIMIT, listens).unwrap();
+        let home = toolchain::ioredis_wrapper();
+        let servers: Vec<String> = (0..6).map(|n| cluster.address(n).to_string()).collect();
+        let roam = toolchain::node("roam.mjs")
+            .env("PORTOLAN_MASTERS_AT", servers.join(","))
+            .env("PORTOLAN_SKETCHES", format!("http://{listen}"))
+            .env("PORTOLAN_CONTROLS", keys)
+            .env("PORTOLAN_WRAPPER", home.join("dist/src/index.js"))
+            .env("PORTOLAN_WINDOW_MS", "2000")
+            .output()
+            .unwrap();
+        assert!(mover.try_wait().unwrap().is_none(), "{server}: the mover ended");
+        mover.kill().unwrap();
+        mover.wait().unwrap();
+        let moves = fs::read_to_string(folder.path().join("moves")).unwrap();
+        let text = String::from_utf8_lossy(&roam.stdout);
+        println!("{server}:\n{text}");
+        let wrong = String::from_utf8_lossy(&roam.stderr);
+        assert!(roam.status.success(), "{server}: {wrong}\n{moves}");
+    }
+}
