@@ -191,7 +191,8 @@ impl Windows {
         dropped: Dropped,
     ) -> std::io::Result<()> {
         let Decision { moves, left, now_ms, after_ms, best_ms, ended } = decision;
-        let sum = |of: fn(&Move) -> f64| moves.iter().map(of).sum::<f64>();
+        // The sum of nothing is -0.
+        let sum = |of: fn(&Move) -> f64| moves.iter().map(of).sum::<f64>() + 0.0;
         let (gain, apart) = (sum(|one| one.gain), sum(|one| one.gain_apart));
         let bytes: u64 = moves.iter().map(|one| one.bytes).sum();
         if place.json {
@@ -236,7 +237,8 @@ impl Windows {
         }
         if let Some(window) = ended.filter(|window| window.saved_ms != 0.0 || window.moves > 0) {
             show::print(format_args!(
-                "last window: the moves of the last six have saved {:.0} ms of waiting; {} moves, {}, cost                  about {:.0} ms",
+                "in the last window the moves of the last six have saved {:.0} ms of waiting; its {} \
+                 moves ({}) cost about {:.0} ms",
                 window.saved_ms,
                 window.moves,
                 BinaryBytes(window.bytes),
