@@ -29,12 +29,14 @@ pub enum Scope {
     Tree,
 }
 
-/// Who decides where the data of a global keyspace lives.
+/// What decides where the data of a global keyspace lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// The ring: where the key's hash falls.
+    /// The hash of the key, and nothing else is looked at.
     #[default]
-    Hash,
+    Off,
+    /// The hash of the key; owners count accesses and report which moves would bring keys to their users.
+    Advise,
     /// The users: where they are.
     Adaptive,
 }
@@ -79,8 +81,16 @@ pub enum KeyspaceError {
     #[error("the prefix of keyspace {0:?} must have 1 to {max} bytes", max = limits::PREFIX_BYTES_MAX)]
     Prefix(String),
     /// This version does not move keys to their users.
-    #[error("keyspace {0:?} asks for placement adaptive; this version serves placement hash")]
+    #[error(
+        "keyspace {0:?} asks for placement adaptive, which is not served yet; this version serves \
+         placement off and placement advise"
+    )]
     Placement(String),
+    /// Its keys are never at another site.
+    #[error(
+        "keyspace {0:?} asks for placement; only scope global has keys that other sites can own"
+    )]
+    PlacementScope(String),
     /// Its keys are never at another site.
     #[error("keyspace {0:?} asks for a cache of remote keys; only scope global has remote keys")]
     CacheScope(String),
@@ -116,7 +126,7 @@ impl KeyspaceSpec {
             prefix: prefix.into(),
             consistency: Consistency::Linearizable,
             scope: Scope::Site,
-            placement: Placement::Hash,
+            placement: Placement::Off,
             lease_reads: false,
             cache: Cache::Off,
         }
@@ -130,6 +140,11 @@ impl KeyspaceSpec {
     /// Whether its keys belong to slots that move between sites.
     pub fn is_global(&self) -> bool {
         self.scope == Scope::Global
+    }
+
+    /// Whether owners count the accesses of its keys.
+    pub fn counts_accesses(&self) -> bool {
+        self.is_global() && self.placement != Placement::Off
     }
 
     /// The keyspace that always exists: linearizable in its site, for all other keys.
@@ -158,13 +173,13 @@ impl KeyspaceSpec {
             return Err(KeyspaceError::CacheLimits(self.name.clone()));
         }
         match (self.consistency, self.scope) {
-            (Consistency::Linearizable, Scope::Site) => Ok(()),
-            (Consistency::Linearizable, Scope::Global) if self.placement == Placement::Hash => {
-                Ok(())
+            (Consistency::Linearizable, Scope::Site) if self.placement != Placement::Off => {
+                Err(KeyspaceError::PlacementScope(self.name.clone()))
             }
-            (Consistency::Linearizable, Scope::Global) => {
+            (Consistency::Linearizable, Scope::Global) if self.placement == Placement::Adaptive => {
                 Err(KeyspaceError::Placement(self.name.clone()))
             }
+            (Consistency::Linearizable, Scope::Site | Scope::Global) => Ok(()),
             (consistency, scope) => {
                 Err(KeyspaceError::NotServed { name: self.name.clone(), consistency, scope })
             }
@@ -190,6 +205,30 @@ impl fmt::Display for Scope {
             Scope::Global => "global",
             Scope::Region => "region",
             Scope::Tree => "tree",
+        })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Placement::Off => "off",
+            Placement::Advise => "advise",
+            Placement::Adaptive => "adaptive",
+        })
+    }
+}
+
+impl std::str::FromStr for Placement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            // The first of them is the word of earlier versions.
+            "hash" | "off" => Placement::Off,
+            "advise" => Placement::Advise,
+            "adaptive" => Placement::Adaptive,
+            _ => return Err(format!("{text:?} is no placement: use off, advise or adaptive")),
         })
     }
 }
@@ -238,6 +277,11 @@ mod tests {
         assert_eq!(spec.check(), Ok(()));
         spec.placement = Placement::Adaptive;
         assert!(matches!(spec.check(), Err(KeyspaceError::Placement(_))));
+        spec.placement = Placement::Advise;
+        assert_eq!(spec.check(), Ok(()));
+        let site = KeyspaceSpec { scope: Scope::Site, ..spec.clone() };
+        assert!(matches!(site.check(), Err(KeyspaceError::PlacementScope(_))));
+        assert_eq!((spec.counts_accesses(), site.counts_accesses()), (true, false));
         spec.scope = Scope::Region;
         let refusal = spec.check().unwrap_err().to_string();
         assert!(refusal.contains("linearizable with scope region"), "{refusal}");

@@ -1317,6 +1317,8 @@ pub struct KeyspaceSpec {
     pub cache_bytes_max: u64,
     #[prost(uint64, tag = "8")]
     pub cache_age_ms_max: u64,
+    #[prost(string, tag = "9")]
+    pub placement: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Keyspace {

@@ -215,6 +215,8 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         let (bytes_max, age_ms_max) = (keyspace.cache_bytes_max, keyspace.cache_age_ms_max);
         spec.cache = model::Cache::of(&keyspace.cache, bytes_max, age_ms_max)
             .map_err(|why| Wrong::at("cache", why))?;
+        spec.placement =
+            keyspace.placement.parse().map_err(|why: String| Wrong::at("placement", why))?;
         spec.check().map_err(|error| Wrong::at("name", error.to_string()))?;
         Ok(spec)
     })

@@ -239,6 +239,10 @@ pub struct KeyspaceFile {
     /// How long a copy answers stale reads, with `stale`.
     #[serde(default)]
     pub cache_age_ms_max: Option<u64>,
+    /// What decides where keys are, with scope `global`: `off` (the hash) or `advise` (the hash; owners
+    /// count accesses).
+    #[serde(default = "off")]
+    pub placement: String,
 }
 
 fn off() -> String {

@@ -5,7 +5,7 @@ use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
 use client::KeyspaceInfo;
-use model::{Cache, Consistency, KeyspaceSpec, Scope};
+use model::{Cache, Consistency, KeyspaceSpec, Placement, Scope};
 use serde_json::{Map, Value};
 
 /// Make, list, show or drop keyspaces
@@ -49,6 +49,10 @@ pub(crate) struct Create {
     /// With --cache stale: milliseconds that a copy answers stale reads; 1000 by default
     #[arg(long, value_name = "MS")]
     cache_age_ms_max: Option<u64>,
+    /// What decides where keys are, with scope global: off (the hash) or advise (the hash; owners count
+    /// accesses, and `portolan placement` shows which moves would bring keys to their users)
+    #[arg(long, value_name = "WORD", default_value = "off")]
+    placement: Placement,
     #[command(flatten)]
     connect: Connect,
 }
@@ -95,6 +99,7 @@ impl Create {
             consistency: self.consistency,
             scope: self.scope,
             lease_reads: self.lease_reads,
+            placement: self.placement,
             ..KeyspaceSpec::linearizable_site(self.name, self.prefix)
         };
         spec.check().map_err(Failed::usage)?;
@@ -142,6 +147,7 @@ impl Show {
                 ("promise", format!("{}/{}", spec.consistency, spec.scope)),
                 ("reads", reads.into()),
                 ("cache", cache_words(spec.cache)),
+                ("placement", spec.placement.to_string()),
                 ("keys", keys.to_string()),
             ] {
                 table.row([name.into(), value]);
@@ -171,6 +177,7 @@ fn as_json(keyspace: &KeyspaceInfo) -> Value {
     object.insert("scope".into(), spec.scope.to_string().into());
     object.insert("lease_reads".into(), spec.lease_reads.into());
     object.insert("cache".into(), spec.cache.to_string().into());
+    object.insert("placement".into(), spec.placement.to_string().into());
     if spec.cache.is_on() {
         object.insert("cache_bytes_max".into(), spec.cache.bytes_max().into());
     }

@@ -54,7 +54,7 @@
 //! prefix = "car:"
 //! consistency = "linearizable"
 //! scope = "site"
-//! placement = "hash"                  # or "adaptive", for scope "global"
+//! placement = "off"                   # or "advise", for scope "global"
 //! lease_reads = false
 //! cache = "off"                       # of remote keys: or "validated", "stale"
 //! cache_bytes_max = 67108864          # with cache
@@ -167,7 +167,7 @@ struct KeyspaceTable {
     consistency: Consistency,
     #[serde(with = "forms::text", default = "site")]
     scope: Scope,
-    #[serde(with = "PlacementWord", default)]
+    #[serde(with = "forms::text", default)]
     placement: Placement,
     #[serde(default)]
     lease_reads: bool,
@@ -186,13 +186,6 @@ fn linearizable() -> Consistency {
 
 fn site() -> Scope {
     Scope::Site
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Placement", rename_all = "lowercase")]
-enum PlacementWord {
-    Hash,
-    Adaptive,
 }
 
 impl Default for File {

@@ -89,6 +89,7 @@ code_enum!(KeyspaceError as "keyspace error" {
     4 => Placement(name),
     5 => CacheScope(name),
     6 => CacheLimits(name),
+    7 => PlacementScope(name),
 });
 
 code_enum!(Failure as "failure" {

@@ -194,8 +194,9 @@ code_enum!(Scope as "scope" {
 });
 
 code_enum!(Placement as "placement" {
-    1 => Hash,
+    1 => Off,
     2 => Adaptive,
+    3 => Advise,
 });
 
 impl Code for Request {

@@ -58,7 +58,7 @@ fn scope() -> impl Strategy<Value = Scope> {
 }
 
 fn spec() -> impl Strategy<Value = KeyspaceSpec> {
-    let placement = select(vec![Placement::Hash, Placement::Adaptive]);
+    let placement = select(vec![Placement::Off, Placement::Advise, Placement::Adaptive]);
     let cache = prop_oneof![
         Just(Cache::Off),
         any::<u64>().prop_map(|bytes_max| Cache::Validated { bytes_max }),

@@ -13,7 +13,7 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             prefix: asked.prefix,
             consistency: word("consistency", &asked.consistency, Consistency::Linearizable)?,
             scope: word("scope", &asked.scope, Scope::Site)?,
-            placement: Placement::Hash,
+            placement: word("placement", &asked.placement, Placement::Off)?,
             lease_reads: asked.lease_reads,
             cache: cache(&asked.cache, asked.cache_bytes_max, asked.cache_age_ms_max)?,
         })
@@ -36,6 +36,10 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
         cache: if spec.cache.is_on() { spec.cache.to_string() } else { String::new() },
         cache_bytes_max: spec.cache.bytes_max(),
         cache_age_ms_max: spec.cache.age_ms_max().unwrap_or_default(),
+        placement: match spec.placement {
+            Placement::Off => String::new(),
+            placement => placement.to_string(),
+        },
     }
 }
 
@@ -70,6 +74,7 @@ mod tests {
             consistency: Consistency::Causal,
             scope: Scope::Region,
             cache: Cache::Stale { bytes_max: 5_000, age_ms_max: 70 },
+            placement: Placement::Advise,
             ..KeyspaceSpec::linearizable_site("cars", "car:")
         };
         let sent = keyspace(&Keyspace { id: KeyspaceId(3), spec: spec.clone() });
