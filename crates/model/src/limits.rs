@@ -66,6 +66,10 @@ pub const MOVE_PIECE_BYTES_MAX: usize = 256 << 10;
 /// Chunks of one move in flight.
 pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
 
+/// Accesses that a node has noted and not counted: about a second of them. Past it they are dropped.
+pub const ACCESSES_NOTED_MAX: usize = 1 << 17;
+/// Groups of which a site's leader keeps a profile, 64 bytes each; those used least count by slot.
+pub const PROFILES_MAX: usize = 1 << 18;
 /// Windows in the ledger of placement.
 pub const LEDGER_WINDOWS_MAX: usize = 360;
 /// Moved groups that the ledger follows; past it the one moved first is not any more.

@@ -75,6 +75,26 @@ impl Write {
 }
 
 impl Query {
+    /// The first of its keys; `None` for one that is about a whole keyspace.
+    pub fn first_key(&self) -> Option<&Bytes> {
+        match self {
+            Query::Get { key }
+            | Query::Expiry { key }
+            | Query::Kind { key }
+            | Query::Length { key }
+            | Query::HashGet { key, .. }
+            | Query::HashGetMany { key, .. }
+            | Query::HashGetAll { key }
+            | Query::HashExists { key, .. }
+            | Query::HashLen { key } => Some(key),
+            Query::GetMany { keys }
+            | Query::Exists { keys }
+            | Query::Versions { keys }
+            | Query::Watch { keys } => keys.first(),
+            Query::Count | Query::Scan { .. } => None,
+        }
+    }
+
     /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
     pub fn spread(&self) -> Spread {
         match self {

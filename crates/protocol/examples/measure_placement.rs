@@ -210,7 +210,7 @@ fn count(dice: &mut Dice) {
         });
         for one_of in [1, 16, 64] {
             let mut counter = Counter::new(Site(9), 200_000, 10.0, Planted::none());
-            let mut sampler = Sampler::new(nothing);
+            let sampler = Sampler::new(nothing);
             sampler.set_load(50_000 * one_of);
             measure(&format!("{keys} keys: 10 M operations, 1 in {one_of} counted"), || {
                 let mut sum = 0;

@@ -36,6 +36,8 @@ pub struct Options {
     pub handover_bytes_per_s_max: u64,
     /// Whether this site has its mirror kept by its backup.
     pub mirrors: bool,
+    /// Groups of which the leader keeps a profile of their users.
+    pub profiles_max: usize,
     /// The bug to be found, in a trial.
     pub planted: Planted,
     /// Of a thousand chances for something rare, how many are taken, in a trial.
@@ -60,6 +62,7 @@ impl Options {
             cluster_address: String::new(),
             handover_bytes_per_s_max: 0,
             mirrors: true,
+            profiles_max: limits::PROFILES_MAX,
             planted: Planted::default(),
             rare_permille: 0,
         }

@@ -15,6 +15,8 @@ use model::{
     Answer, Ballot, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency,
     Request, Revision, SiteId, SiteName, Slot, SlotSet, limits,
 };
+use protocol::global::accesses::Asker;
+use protocol::placement::Sampler;
 use protocol::site::machine::Reader;
 use protocol::site::{MapView, ReadGate, Status};
 use std::collections::BTreeMap;
@@ -54,6 +56,8 @@ pub(crate) struct Shared {
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) batcher: Arc<Batcher>,
+    /// Which accesses of this thread are counted.
+    pub(crate) sampler: Arc<Sampler>,
 }
 
 impl Handle {
@@ -66,10 +70,22 @@ impl Handle {
         query: &Query,
         consistency: ReadConsistency,
     ) -> Option<Outcome> {
+        self.answer_to(None, keyspace, query, consistency)
+    }
+
+    fn answer_to(
+        &self,
+        site: Option<SiteId>,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Outcome> {
         let shared = &*self.shared;
+        let asker = Asker { site, sampler: &self.sampler };
         let now = || shared.clock.monotonic();
         let closings = shared.gate.closings();
-        let outcome = shared.gate.get().answer(now, &shared.reader, keyspace, query, consistency);
+        let gate = shared.gate.get();
+        let outcome = gate.answer(now, &shared.reader, keyspace, query, consistency, asker);
         // The state may have been replaced during the query; the core answers from a complete one.
         outcome.filter(|_| shared.gate.closings() == closings)
     }
@@ -77,12 +93,13 @@ impl Handle {
     /// The same for another site, with the failover under which the slot is served here.
     pub(crate) fn answer_inter_site(
         &self,
+        site: SiteId,
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
     ) -> Option<(Outcome, Ballot)> {
         let failover = self.shared.reader.served_failover(query);
-        Some((self.answer_here(keyspace, query, consistency)?, failover))
+        Some((self.answer_to(Some(site), keyspace, query, consistency)?, failover))
     }
 
     /// Sends a request to the site and waits for its answer.

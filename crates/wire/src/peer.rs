@@ -80,7 +80,7 @@ pub struct Life {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136, 181")]
+    #[prost(oneof = "Say", tags = "1, 2, 3, 4, 5, 6, 136, 181, 240")]
     pub say: Option<Say>,
     /// Of a leader's heartbeats and read indexes: the log time when it was sent.
     #[prost(message, optional, tag = "130")]
@@ -132,6 +132,26 @@ pub enum Say {
     /// The owners of slots, between a site's leader and its other nodes.
     #[prost(message, tag = "181")]
     Map(MapSay),
+    /// Accesses of keys that the site owns, to its leader. A version without it counts none.
+    #[prost(message, tag = "240")]
+    Accesses(CountedAccesses),
+}
+
+/// Accesses that a node has counted: four lists of the same length.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CountedAccesses {
+    /// Which group of keys: a hash.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub groups: Vec<u64>,
+    /// From which site; 0: the sender's own.
+    #[prost(uint32, repeated, tag = "2")]
+    pub sites: Vec<u32>,
+    /// How many.
+    #[prost(float, repeated, tag = "3")]
+    pub counts: Vec<f32>,
+    /// The largest that was written, in bytes; 0: nothing was.
+    #[prost(uint32, repeated, tag = "4")]
+    pub bytes: Vec<u32>,
 }
 
 /// A message of Raft. The fields mean what they mean in etcd's Raft.

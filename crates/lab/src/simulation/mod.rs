@@ -438,6 +438,12 @@ impl<C> Simulation<C> {
         process.map(|process| process.site.held_slots()).unwrap_or_default()
     }
 
+    /// From which sites the leader of a key's owner has counted accesses of it, a second.
+    pub fn users_of(&mut self, node: NodeIndex, key: &[u8]) -> Vec<(SiteId, f32)> {
+        let process = self.nodes[node].process.as_mut();
+        process.map(|process| process.site.users_of(key)).unwrap_or_default()
+    }
+
     /// The moves under way that give slots of a node's site away.
     #[must_use]
     pub fn moves(&self, node: NodeIndex) -> Vec<protocol::global::handover::Progress> {
@@ -706,7 +712,7 @@ impl<C> Simulation<C> {
         let Some(process) = &mut self.nodes[node].process else { return };
         if self.settings.answer_at_front
             && let model::Body::Read { keyspace, query, consistency } = &request.body
-            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency)
+            && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, None)
         {
             return self.answer(node, ticket, outcome);
         }

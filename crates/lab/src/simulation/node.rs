@@ -5,6 +5,7 @@ use super::clock::Clock;
 use crate::random::Random;
 use model::{ClientId, NodeId, Time};
 use protocol::global::proxy_reads::ProxyReads;
+use protocol::placement::Sampler;
 use protocol::replica::raft::Persist;
 use protocol::replica::recovery::{self, RecoveryError};
 use protocol::site::{Options, ReadGate, Site, Ticket};
@@ -59,6 +60,9 @@ pub(super) enum BackgroundTask {
     Load { head: SnapshotHead },
 }
 
+/// Groups of which a leader keeps a profile: a lab runs many sites at once.
+const PROFILES_MAX: usize = 1 << 12;
+
 /// What a process has that a crash takes away.
 pub(super) struct Process {
     pub(super) site: SimulatedSite,
@@ -73,6 +77,8 @@ pub(super) struct Process {
     pub(super) background_busy: bool,
     /// Which reads need not ask the core.
     pub(super) gate: ReadGate,
+    /// Which accesses of its front are counted.
+    pub(super) sampler: Sampler,
     /// Reads that passed the core by on their way to other sites.
     pub(super) proxy_reads: ProxyReads,
     /// Requests it was given and has not answered.
@@ -217,6 +223,7 @@ impl Node {
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,
             mirrors: settings.mirrors,
+            profiles_max: PROFILES_MAX,
             planted: settings.planted,
             rare_permille: settings.rare_permille,
             ..Options::new(NodeId(self.id), client, seed)
@@ -234,6 +241,7 @@ impl Node {
             background: VecDeque::new(),
             background_busy: false,
             gate: ReadGate::Closed,
+            sampler: Sampler::new(seed),
             proxy_reads,
             tickets: BTreeSet::new(),
         });

@@ -4,6 +4,7 @@
 use super::node::Process;
 use super::{NodeIndex, Simulation};
 use model::{Answer, Failure, KeyspaceId, NodeId, Query, ReadConsistency, Request, SiteId, Time};
+use protocol::global::accesses::Asker;
 use protocol::global::proxy_reads::{Came, answer_reads};
 use protocol::site::{Input, Ticket};
 use wire::across::{Across, AcrossSay, AnsweredAcross};
@@ -18,9 +19,11 @@ impl Process {
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
+        site: Option<SiteId>,
     ) -> Option<Result<Answer, Failure>> {
+        let asker = Asker { site, sampler: &self.sampler };
         let reader = self.site.reader();
-        self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency)
+        self.gate.answer(|| now.monotonic, &reader, keyspace, query, consistency, asker)
     }
 }
 
@@ -86,7 +89,9 @@ impl<C> Simulation<C> {
             Some(AcrossSay::Forward(Forward { mut requests })) => {
                 let answers = answer_reads(&mut requests, |keyspace, query, consistency| {
                     let failover = process.site.reader().served_failover(query);
-                    Some((process.answer_here(now, keyspace, query, consistency)?, failover))
+                    let asker = Some(site);
+                    let outcome = process.answer_here(now, keyspace, query, consistency, asker)?;
+                    Some((outcome, failover))
                 });
                 let leader = if process.gate.leads() { own.0 } else { 0 };
                 if !answers.is_empty() {

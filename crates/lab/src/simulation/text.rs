@@ -59,6 +59,7 @@ pub(super) fn message(message: &peer::Message) -> Option<String> {
             format!("SnapshotChunk {} bytes {from}..{until} of {}", chunk.index, chunk.total_bytes)
         }
         Say::Map(_) => return None,
+        Say::Accesses(counted) => format!("Accesses of {} groups", counted.groups.len()),
         Say::Across(message) => return across(message),
     })
 }

@@ -5,6 +5,7 @@
 //! Everything here is volatile and may be wrong without harm: it finds the owner, and it drives
 //! what is under way in the state.
 //!
+//! - [`accesses`]: which sites access the keys that are here;
 //! - [`cache`]: copies of keys that other sites hold;
 //! - [`map`]: the owners of slots, and how all sites come to have the same map of them;
 //! - [`routing`]: requests on their way to the site that holds their slot;
@@ -18,8 +19,9 @@
 //! - [`ring`]: how a site without a fact about a slot finds a site that has one.
 //!
 //! EdgeKV (Sonbol and others, 2020) keeps global data so: groups of edge nodes, one truth a group,
-//! found over a ring (§3 and §4 there). Left out: placement by use.
+//! found over a ring (§3 and §4 there).
 
+pub mod accesses;
 pub mod backups;
 pub mod cache;
 pub mod failover;

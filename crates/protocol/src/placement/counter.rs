@@ -27,6 +27,16 @@ impl GroupKey {
         GroupKey((hash | 1 << 63) & !(SLOTS as u64 - 1) | u64::from(slot) & (SLOTS as u64 - 1))
     }
 
+    /// As it travels within a site.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// From how it travels.
+    pub fn of_number(number: u64) -> GroupKey {
+        GroupKey::new((number & (SLOTS as u64 - 1)) as u16, number)
+    }
+
     /// Its slot.
     pub fn slot(self) -> u16 {
         (self.0 & (SLOTS as u64 - 1)) as u16

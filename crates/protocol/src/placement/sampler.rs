@@ -3,49 +3,55 @@
 //! Up to 50,000 accesses a second all are. Gaps are random, or a client in step with them would be missed; what
 //! is counted weighs N. The error of a gain grows with √N: at low rates it matters, and N is 1 there.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
 /// Accesses that are counted in a second, at most about.
 pub const COUNTED_PER_S_MAX: u64 = 50_000;
 
-/// Decides for each access whether it is counted. Each thread has its own.
-#[derive(Clone, Debug)]
+/// Decides for each access whether it is counted. Each thread has its own; where a few threads share one, an
+/// access at the same moment may shorten or lengthen a gap by one.
+#[derive(Debug)]
 pub struct Sampler {
-    one_of: u32,
-    gap: u32,
-    random: u64,
+    one_of: AtomicU32,
+    gap: AtomicU32,
+    random: AtomicU64,
 }
 
 impl Sampler {
     /// Counts all, until the load is known.
     pub fn new(seed: u64) -> Sampler {
         // Xorshift must not begin with zero.
-        Sampler { one_of: 1, gap: 1, random: seed | 1 }
+        let (one_of, gap) = (AtomicU32::new(1), AtomicU32::new(1));
+        Sampler { one_of, gap, random: AtomicU64::new(seed | 1) }
     }
 
     /// What the load is now.
-    pub fn set_load(&mut self, accesses_per_s: u64) {
+    pub fn set_load(&self, accesses_per_s: u64) {
         let one_of = (accesses_per_s / COUNTED_PER_S_MAX).clamp(1, 1 << 16) as u32;
-        if one_of != self.one_of {
-            self.one_of = one_of;
-            self.gap = self.next_gap();
+        if one_of != self.one_of.swap(one_of, Relaxed) {
+            self.gap.store(self.next_gap(), Relaxed);
         }
     }
 
     /// Whether this access is counted, and what it weighs.
     #[inline]
-    pub fn take(&mut self) -> Option<f32> {
-        self.gap -= 1;
-        if self.gap > 0 {
+    pub fn take(&self) -> Option<f32> {
+        let gap = self.gap.load(Relaxed);
+        if gap > 1 {
+            self.gap.store(gap - 1, Relaxed);
             return None;
         }
-        self.gap = self.next_gap();
-        Some(self.one_of as f32)
+        self.gap.store(self.next_gap(), Relaxed);
+        Some(self.one_of.load(Relaxed) as f32)
     }
 
     /// From 1 to 2N − 1, N on average.
-    fn next_gap(&mut self) -> u32 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        1 + ((self.random >> 33) as u32) % (2 * self.one_of - 1)
+    fn next_gap(&self) -> u32 {
+        let mut random = self.random.load(Relaxed);
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.random.store(random, Relaxed);
+        1 + ((random >> 33) as u32) % (2 * self.one_of.load(Relaxed) - 1)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::moments;
 use crate::admission::{Admission, Right};
+use crate::global::accesses::Asker;
 use crate::site::machine::{Reader, Stopped};
 use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
 use std::time::Duration;
@@ -72,6 +73,7 @@ impl ReadGate {
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,
+        asker: Asker<'_>,
     ) -> Option<Result<Answer, Failure>> {
         let lease_reads =
             || reader.catalog().by_id(keyspace).is_some_and(|keyspace| keyspace.spec.lease_reads);
@@ -90,6 +92,7 @@ impl ReadGate {
                     let pace = reader.pace();
                     moments::for_others(&mut answer, pace.log_ms(now()), pace.wall_ahead_ms);
                 }
+                reader.note_read(asker, keyspace, query);
                 Some(Ok(answer))
             }
             // Another site is to be asked, or it comes back in a moment.

@@ -135,6 +135,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.machine.membership().is_none() {
             return;
         }
+        self.tick_counting();
         self.tick_ring();
         self.tick_map();
         self.tick_backups();

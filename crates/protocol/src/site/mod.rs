@@ -11,6 +11,7 @@
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
 //! - `deployment`, `ring`, `reach`, `registrars`, `versions`: this site's part in its deployment;
 //! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
+//! - `counting`: which sites access the keys that are here;
 //! - `jobs`: what the leader runs beside requests ([`crate::job`]);
 //! - [`status`](Status): what can be seen of it.
 //!
@@ -30,6 +31,7 @@ mod advance;
 mod backups;
 mod balancing;
 mod copies;
+mod counting;
 mod deployment;
 mod forwarded;
 mod jobs;
@@ -62,6 +64,7 @@ use crate::replica::snapshots::OwnSnapshots;
 use crate::replica::{Replica, recovery};
 pub(crate) use backups::Backups;
 pub use backups::Kept;
+use counting::Counting;
 use deployment::Deployment;
 use jobs::Jobs;
 use machine::{Machine, Reader};
@@ -210,6 +213,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     jobs: Jobs,
     deployment: Deployment,
     global: Global,
+    counting: Counting,
     outputs: VecDeque<Output<S::View>>,
     failed: bool,
     rare: Rare,
@@ -239,6 +243,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             jobs: Jobs::new(&options),
             deployment: Deployment::new(&options),
             global: Global::new(options.client),
+            counting: Counting::new(options.seed, options.profiles_max),
             outputs: VecDeque::new(),
             failed: false,
             rare: Rare::new(options.rare_permille, options.seed),

@@ -120,6 +120,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         here: Admission,
         deadline: Duration,
     ) {
+        self.note_access(origin, &body);
         match body {
             Body::Read { keyspace, query, consistency } => {
                 let due = match consistency {
@@ -401,6 +402,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Some(Say::SnapshotWanted(wanted)) => self.serve_chunk(from, wanted),
             Some(Say::SnapshotChunk(chunk)) => self.take_chunk(from, chunk),
             Some(Say::Map(say)) => self.take_map_of_node(from, say),
+            Some(Say::Accesses(counted)) => self.take_accesses(&counted),
             // The shell distinguishes these by their connection.
             Some(Say::Across(_)) | None => {}
         }

@@ -3,6 +3,7 @@
 //! tests (`crates/lab/tests`).
 
 mod copies;
+mod counting;
 mod crashes;
 mod forwards;
 mod leases;

@@ -47,6 +47,11 @@ impl Sites {
     }
 
     pub(super) fn with(settings: Settings, cache: Cache) -> Sites {
+        let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+        Sites::of_keyspace(settings, KeyspaceSpec { cache, ..spec })
+    }
+
+    pub(super) fn of_keyspace(settings: Settings, spec: KeyspaceSpec) -> Sites {
         let mut lab = Simulation::new(1, settings);
         lab.trace = Some(String::new());
         for (site, name) in ["west", "east"].into_iter().enumerate() {
@@ -70,7 +75,6 @@ impl Sites {
             panic!("not registered")
         };
         sites.write(EAST, Command::Deployment(DeploymentCommand::Enter { site, registry }));
-        let spec = KeyspaceSpec { cache, ..KeyspaceSpec::linearizable_global("cars", "car:") };
         let Answer::Keyspace(made) = sites.write(WEST, Command::CreateKeyspace(spec)) else {
             panic!("not made")
         };

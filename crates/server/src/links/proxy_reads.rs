@@ -96,7 +96,7 @@ impl Links {
         let Some(join_service) = self.0.join_service.get() else { return };
         let here = &join_service.0;
         let answers = answer_reads(requests, |keyspace, query, consistency| {
-            here.answer_inter_site(keyspace, query, consistency)
+            here.answer_inter_site(site, keyspace, query, consistency)
         });
         if answers.is_empty() {
             return;

@@ -33,6 +33,7 @@ use crate::handle::{Handle, Shared};
 use crate::links::{JoinService, Links};
 use model::{NodeId, Request, SiteEntry, SiteId};
 use protocol::global::proxy_reads::Moved;
+use protocol::placement::Sampler;
 use protocol::site::{MapView, Ticket};
 use std::fs::File;
 use std::net::SocketAddr;
@@ -140,11 +141,12 @@ impl Node {
         let mut batchers = lock(&self.batchers);
         assert!(batchers.len() < BATCHERS_MAX, "a node has at most {BATCHERS_MAX} front threads");
         let batcher = Batcher::new(batchers.len());
+        let sampler = Arc::new(Sampler::new(batchers.len() as u64));
         batchers.push(batcher.clone());
         let links = self.links.clone();
         let proxy = move |requests: &mut Vec<_>| links.send_proxy_reads(requests);
         tokio::spawn(batcher.clone().run(self.shared.events.clone(), proxy));
-        Handle { shared: self.shared.clone(), batcher }
+        Handle { shared: self.shared.clone(), batcher, sampler }
     }
 
     /// Where the peer port is bound.

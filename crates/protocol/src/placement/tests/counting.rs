@@ -259,7 +259,7 @@ fn a_direct_client_does_not_hold_a_group_where_it_is() {
 #[test]
 fn samples_weigh_what_they_stand_for() {
     for load in [0, 10_000, 99_999, 800_000, 5_000_000] {
-        let mut sampler = Sampler::new(7);
+        let sampler = Sampler::new(7);
         sampler.set_load(load);
         let accesses = 400_000;
         let taken: Vec<f32> = (0..accesses).filter_map(|_| sampler.take()).collect();
@@ -268,7 +268,7 @@ fn samples_weigh_what_they_stand_for() {
         let most = accesses as f32 * (2 * COUNTED_PER_S_MAX) as f32 / load.max(1) as f32;
         assert!(taken.len() as f32 <= most.max(0.0) || load < 2 * COUNTED_PER_S_MAX);
         // A client that makes each sixteenth access is counted as often as any other.
-        let mut sampler = Sampler::new(3);
+        let sampler = Sampler::new(3);
         sampler.set_load(load);
         let own = |access: &usize| access.is_multiple_of(16);
         let counted: f32 =

@@ -59,6 +59,13 @@ pub(super) struct Deployment {
     pub(super) acceptor: Option<OwnAcceptor>,
 }
 
+impl Deployment {
+    /// A number that all nodes of the deployment have, and clients do not.
+    pub(super) fn secret(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.registry.deployment.0)
+    }
+}
+
 /// The sites whose backup a site is.
 pub(super) fn backs_up(member: Option<&Membership>) -> BTreeSet<SiteId> {
     member.map_or_else(BTreeSet::new, |member| kept_at(&member.registry, member.own))

@@ -42,6 +42,7 @@ pub use crate::machine::{Applied, Committed, MachineError, Stopped, head_of};
 pub use published::Pace;
 pub use reader::Reader;
 
+use crate::global::accesses::Accesses;
 use crate::machine::{
     apply, changes, expiry, head, keys, keyspaces, lineage, numbered, overlay, query, records,
     requests, rows, tables,
@@ -153,6 +154,11 @@ impl<S: State> Machine<S> {
     pub fn keys_in(&self, slots: &SlotSet) -> u64 {
         let stores = self.modes.slots.stores().filter(|((_, slot), _)| slots.contains(*slot));
         stores.map(|(_, store)| store.count).sum()
+    }
+
+    /// What threads note of accesses.
+    pub(crate) fn accesses(&self) -> &Accesses {
+        &self.published.accesses
     }
 
     /// A handle that answers queries.

@@ -2,6 +2,7 @@
 
 use super::stores::EMPTY;
 use super::{Modes, Stopped};
+use crate::global::accesses::Accesses;
 use crate::machine::{Known, Publish};
 use model::{Ballot, BySlot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotRun, Spread};
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ pub struct Published {
     pub(super) revision: AtomicU64,
     pub(super) log_time_ms: AtomicU64,
     pub(super) pace: RwLock<Pace>,
+    pub(super) accesses: Accesses,
     directory: RwLock<Directory>,
 }
 
@@ -80,6 +82,7 @@ impl Publish<Modes> for Published {
             let mut directory = self.directory.write().expect("no reader panics with the lock");
             let mut old = std::mem::take(&mut directory.generations);
             directory.catalog = Arc::new(known.keyspaces.catalog());
+            self.accesses.follow(&directory.catalog, modes.deployment.secret());
             for (id, whole) in known.keyspaces.generations() {
                 let at = match old.remove(&id) {
                     _ if !known.keyspaces.is_global(id) => Where::Whole(whole),

@@ -11,6 +11,7 @@ use super::query::{self, DueBy, Reach, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, stores, tables};
+use crate::global::accesses::Asker;
 use model::{
     Answer, Ballot, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision,
     Slot, Spread,
@@ -137,6 +138,16 @@ impl<S: State> Reader<S> {
             Reach::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
             Reach::Range => answer_at(&self.state.view(), keyspace, query, due_by),
         }
+    }
+
+    /// A read of this site's state was answered beside the core.
+    #[inline]
+    pub(crate) fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query) {
+        self.published.accesses.note(asker, || {
+            let catalog = self.catalog();
+            let counts = catalog.by_id(keyspace).is_some_and(|one| one.spec.counts_accesses());
+            query.first_key().filter(|_| counts).map(|key| (key.clone(), 0))
+        });
     }
 
     /// The failover of the epoch at which the slot of a query is served; [`Ballot::FIRST`]: none, or it is

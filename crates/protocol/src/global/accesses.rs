@@ -1,0 +1,255 @@
+//! Accesses of global keys, noted at the site that owns them.
+//!
+//! A read is answered on a front's thread, on the links' thread for another site, or by the core; a write enters
+//! by the core of any node. All of them pass [`Accesses::note`], once each, at the node of the owner that takes
+//! them in: threads that read by [`crate::replica::ReadGate::answer`], the core by `Site::carry_out`. It notes the
+//! group of the first key (all keys of a request are of one slot) and the site that the request came from.
+//!
+//! Only keyspaces with a [`model::Placement`] other than `off` count. While there is none, an access costs one
+//! relaxed load. Else one of N is noted, in proportion to the load of the node ([`Sampler`]). What is noted waits
+//! in memory of a fixed limit for the core, which takes it each second and counts it at the site's leader
+//! (`site::counting`): threads of fronts share no counter.
+//!
+//! Left out: which client of a site asks. A bare connection counts by its site.
+
+use crate::placement::{GroupKey, Sampler};
+use model::{Body, Bytes, Catalog, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::Hasher as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// The site that has sent it; `None`: a client of this one.
+    pub site: Option<SiteId>,
+    /// Of the thread that takes it in.
+    pub sampler: &'a Sampler,
+}
+
+/// Accesses of one group from one site.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Access {
+    pub(crate) group: GroupKey,
+    /// `None`: this one.
+    pub(crate) site: Option<SiteId>,
+    pub(crate) count: f32,
+    /// The size of what was written; 0: nothing was.
+    pub(crate) bytes: u32,
+}
+
+/// What the threads of a node have noted since the core took it last.
+#[derive(Debug, Default)]
+pub struct Accesses {
+    is_on: AtomicBool,
+    /// So that clients cannot choose groups that displace each other.
+    secret: AtomicU64,
+    per_s: AtomicU64,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    accesses: Vec<Access>,
+    /// With those that found no room, or are of keyspaces that do not count.
+    seen: f64,
+    dropped: u64,
+}
+
+impl Accesses {
+    /// The keyspaces are these now. `secret`: the same at all nodes of the site.
+    pub(crate) fn follow(&self, catalog: &Catalog, secret: u64) {
+        let is_on = catalog.all().iter().any(|keyspace| keyspace.spec.counts_accesses());
+        self.secret.store(secret, Relaxed);
+        if !is_on && self.is_on.load(Relaxed) {
+            *self.lock() = Noted::default();
+        }
+        self.is_on.store(is_on, Relaxed);
+    }
+
+    /// Whether any keyspace counts.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// An access. `what`: its first key, and how many bytes it writes, if it counts; looked at only if it is
+    /// among the sampled ones.
+    #[inline]
+    pub(crate) fn note(&self, asker: Asker<'_>, what: impl FnOnce() -> Option<(Bytes, u32)>) {
+        if !self.is_on() {
+            return;
+        }
+        if let Some(weight) = asker.sampler.take() {
+            self.keep(asker, weight, what());
+        }
+    }
+
+    fn keep(&self, asker: Asker<'_>, weight: f32, what: Option<(Bytes, u32)>) {
+        asker.sampler.set_load(self.per_s.load(Relaxed));
+        let access = what.map(|(key, bytes)| {
+            let group = self.group_of(&key);
+            Access { group, site: asker.site, count: weight, bytes }
+        });
+        let mut noted = self.lock();
+        noted.seen += f64::from(weight);
+        match access {
+            Some(_) if noted.accesses.len() >= limits::ACCESSES_NOTED_MAX => noted.dropped += 1,
+            access => noted.accesses.extend(access),
+        }
+    }
+
+    /// The group of a key.
+    pub(crate) fn group_of(&self, key: &[u8]) -> GroupKey {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.secret.load(Relaxed));
+        hasher.write(tag(key));
+        GroupKey::new(Slot::of_key(key).number(), hasher.finish())
+    }
+
+    /// What was noted in the time since the last call, each group and site once; and how many accesses found no
+    /// room.
+    pub(crate) fn take(&self, elapsed: Duration) -> (Vec<Access>, u64) {
+        let Noted { mut accesses, seen, dropped } = std::mem::take(&mut *self.lock());
+        let per_s = seen / elapsed.as_secs_f64().max(0.001);
+        self.per_s.store(per_s as u64, Relaxed);
+        accesses.sort_by_key(|one| (one.group, one.site));
+        accesses.dedup_by(|next, kept| {
+            let is_same = (next.group, next.site) == (kept.group, kept.site);
+            if is_same {
+                kept.count += next.count;
+                kept.bytes = kept.bytes.max(next.bytes);
+            }
+            is_same
+        });
+        (accesses, dropped)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request accesses, if that counts.
+pub(crate) fn accessed<'a>(
+    body: &Body,
+    spec: impl Fn(KeyspaceId) -> Option<&'a KeyspaceSpec>,
+) -> Option<(Bytes, u32)> {
+    let counts = |keyspace: KeyspaceId| spec(keyspace).is_some_and(KeyspaceSpec::counts_accesses);
+    let written = |command: &Command| command.properties().size_bytes as u32;
+    let (key, bytes) = match body {
+        Body::Read { keyspace, query, .. } if counts(*keyspace) => (query.first_key()?, 0),
+        Body::Write(command) => match command {
+            Command::Write { keyspace, write, .. } if counts(*keyspace) => {
+                (write.keys().next()?, written(command))
+            }
+            Command::Transaction { keyspace, guards, steps, .. } if counts(*keyspace) => {
+                let of_steps = steps.iter().find_map(|step| match step {
+                    model::Step::Read(query) => query.first_key(),
+                    model::Step::Write(write) => write.keys().next(),
+                    model::Step::ReadIn { .. } => None,
+                });
+                let of_guards = || guards.first().map(|guard| &guard.key);
+                (of_steps.or_else(of_guards)?, written(command))
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((key.clone(), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Keyspace, Placement, Query, ReadConsistency};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn catalog(placement: Placement) -> Catalog {
+        let spec = KeyspaceSpec { placement, ..KeyspaceSpec::linearizable_global("cars", "car:") };
+        Catalog::new(vec![Keyspace { id: KeyspaceId(1), spec }])
+    }
+
+    fn note(accesses: &Accesses, sampler: &Sampler, site: Option<SiteId>, key: &'static str) {
+        accesses.note(Asker { site, sampler }, || Some((key.into(), 7)));
+    }
+
+    #[test]
+    fn nothing_is_noted_unless_a_keyspace_asks_for_it() {
+        let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
+        let must_not = || -> Option<(Bytes, u32)> { panic!("the key is not looked at") };
+        accesses.note(Asker { site: None, sampler: &sampler }, must_not);
+        accesses.follow(&catalog(Placement::Off), 5);
+        accesses.note(Asker { site: None, sampler: &sampler }, must_not);
+        accesses.follow(&catalog(Placement::Advise), 5);
+        note(&accesses, &sampler, None, "car:7");
+        accesses.follow(&catalog(Placement::Off), 5);
+        assert_eq!(accesses.take(SECOND), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn accesses_of_a_group_from_a_site_are_added() {
+        let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
+        accesses.follow(&catalog(Placement::Advise), 5);
+        let east = Some(SiteId(2));
+        for (site, key) in [(None, "x{a}"), (east, "{a}y"), (east, "{a}"), (None, "b")] {
+            note(&accesses, &sampler, site, key);
+        }
+        let (taken, dropped) = accesses.take(SECOND);
+        let a = accesses.group_of(b"{a}");
+        assert_eq!(a.slot(), Slot::of_key(b"a").number());
+        let found =
+            |site| taken.iter().find(|one| (one.group, one.site) == (a, site)).unwrap().count;
+        assert_eq!((found(None), found(east), taken.len(), dropped), (1.0, 2.0, 3, 0));
+        assert_eq!(accesses.take(SECOND).0.len(), 0);
+        accesses.follow(&catalog(Placement::Advise), 6);
+        assert_ne!(accesses.group_of(b"{a}"), a, "another secret");
+    }
+
+    #[test]
+    fn under_load_few_are_noted_and_weigh_more() {
+        let (accesses, sampler) = (Accesses::default(), Sampler::new(1));
+        accesses.follow(&catalog(Placement::Advise), 5);
+        let mut totals = Vec::new();
+        for _ in 0..3 {
+            (0..1_000_000).for_each(|_| note(&accesses, &sampler, None, "car:7"));
+            let noted = accesses.lock().accesses.len();
+            let (taken, dropped) = accesses.take(SECOND);
+            totals.push((noted, taken[0].count, dropped));
+        }
+        let (noted, _, dropped) = totals[0];
+        assert_eq!(noted, limits::ACCESSES_NOTED_MAX, "no load was known");
+        assert_eq!(dropped, 1_000_000 - noted as u64);
+        let (noted, count, dropped) = totals[2];
+        assert!((40_000..60_000).contains(&noted), "{noted}");
+        assert!((950_000.0..1_050_000.0).contains(&count), "{count}");
+        assert_eq!(dropped, 0);
+    }
+
+    #[test]
+    fn requests_about_keys_that_count_have_a_first_key() {
+        let of = |body: &Body, placement| {
+            let catalog = catalog(placement);
+            let spec = |id| catalog.by_id(id).map(|one| &one.spec);
+            accessed(body, spec).map(|(key, _)| key)
+        };
+        let (keyspace, consistency) = (KeyspaceId(1), ReadConsistency::Linearizable);
+        let keys = ["{a}1", "{a}2"].map(Bytes::from).to_vec();
+        let query = Query::GetMany { keys: keys.clone() };
+        let read = Body::Read { keyspace, query, consistency };
+        assert_eq!(of(&read, Placement::Advise), Some(keys[0].clone()));
+        assert_eq!(of(&read, Placement::Off), None);
+        let write = model::Write::Delete { keys: keys.clone() };
+        let steps = vec![model::Step::Write(write.clone())];
+        let transaction = Command::Transaction { keyspace, guards: vec![], steps, request: None };
+        let write = Command::Write { keyspace, write, request: None };
+        for command in [write, transaction, Command::Tick] {
+            let is_tick = command == Command::Tick;
+            let found = of(&Body::Write(command), Placement::Advise);
+            assert_eq!(found, Some(keys[0].clone()).filter(|_| !is_tick));
+        }
+    }
+}

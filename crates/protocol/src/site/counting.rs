@@ -1,0 +1,197 @@
+//! Accesses of the keys that this site owns, counted at its leader.
+//!
+//! Each second every node takes what its threads have noted ([`crate::global::accesses`]). The leader counts it in
+//! profiles; another node sends it to the leader, which counts it like its own. A new leader begins with nothing
+//! counted: profiles are volatile, and wrong without harm.
+
+use super::Site;
+use crate::global::accesses::{Access, Accesses, Asker, accessed};
+use crate::origin::Origin;
+use crate::placement::trial::Planted;
+use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
+use model::{Body, SiteId, limits};
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::peer::{CountedAccesses, Say};
+
+/// How often what was noted is counted.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// In which time a count fades to a third: the span that rates are of.
+pub(crate) const MEMORY_S: f32 = 10.0;
+
+/// The profiles of this site's groups, and where they come from.
+#[derive(Debug)]
+pub(super) struct Counting {
+    /// Of requests that the core takes in.
+    sampler: Sampler,
+    last_take: Duration,
+    /// At the leader, while any keyspace counts.
+    counter: Option<Counter>,
+    groups: usize,
+    /// Accesses that were noted and not counted.
+    dropped: u64,
+}
+
+impl Counting {
+    /// Nothing is counted. `groups`: the number of profiles to keep.
+    pub(super) fn new(seed: u64, groups: usize) -> Counting {
+        let (last_take, counter, dropped) = (Duration::ZERO, None, 0);
+        Counting { sampler: Sampler::new(seed), last_take, counter, groups, dropped }
+    }
+
+    /// Counts accesses of the groups of a site.
+    fn count(&mut self, now: Duration, own: SiteId, accesses: &[Access]) {
+        let (now, Some(own)) = (tick(now), place(own)) else { return };
+        let groups = self.groups;
+        let counter = || Counter::new(own, groups, MEMORY_S, Planted::none());
+        let counter = self.counter.get_or_insert_with(counter);
+        for one in accesses {
+            let Some(site) = one.site.map_or(Some(own), place) else {
+                self.dropped += 1;
+                continue;
+            };
+            counter.count(now, one.group, Client::of_site(site), Arrival::By(site), one.count);
+            if one.bytes > 0
+                && let Some(profile) = counter.profile(now, one.group)
+            {
+                profile.bytes = profile.bytes.max(one.bytes);
+            }
+        }
+    }
+
+    /// The profile of a group, and of the groups of its slot that have none of their own.
+    pub(super) fn profiles(&mut self, now: Duration, group: GroupKey) -> Option<[Profile; 2]> {
+        let counter = self.counter.as_mut()?;
+        let rest = *counter.slot(tick(now), group.slot());
+        Some([counter.profile(tick(now), group).copied().unwrap_or_default(), rest])
+    }
+}
+
+/// The time as profiles have it.
+fn tick(now: Duration) -> Tick {
+    Tick::from_ms(now.as_millis() as u64)
+}
+
+/// A site as profiles have it; `None`: its number is too high.
+fn place(site: SiteId) -> Option<Place> {
+    u16::try_from(site.0).ok().map(Place)
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    fn accesses(&self) -> &Accesses {
+        self.machine.accesses()
+    }
+
+    /// A request that this site carries out enters here.
+    pub(super) fn note_access(&self, origin: Origin, body: &Body) {
+        if !self.accesses().is_on() {
+            return;
+        }
+        let origin = match origin {
+            Origin::Routed { id, .. } => self.global.routing.origin(id).unwrap_or(origin),
+            origin => origin,
+        };
+        let site = match origin {
+            Origin::Across { site, .. } => Some(site),
+            Origin::Client(_) | Origin::Doubtful(_) | Origin::Node { .. } => None,
+            _ => return,
+        };
+        let asker = Asker { site, sampler: &self.counting.sampler };
+        self.accesses().note(asker, || accessed(body, |keyspace| self.machine.spec(keyspace)));
+    }
+
+    /// Counts what was noted, or sends it to where it is counted.
+    pub(super) fn tick_counting(&mut self) {
+        let now = self.now.monotonic;
+        if !self.accesses().is_on() || !self.leads() {
+            self.counting.counter = None;
+        }
+        if !self.accesses().is_on() || now < self.counting.last_take + INTERVAL {
+            return;
+        }
+        let elapsed = now.saturating_sub(self.counting.last_take);
+        self.counting.last_take = now;
+        let (noted, dropped) = self.accesses().take(elapsed);
+        self.counting.dropped += dropped;
+        let own = self.machine.membership().map(|member| member.own);
+        match (self.leads(), own, self.replica.raft.leader()) {
+            (true, Some(own), _) => self.counting.count(now, own, &noted),
+            (false, _, Some(leader)) if !noted.is_empty() => {
+                self.send(leader, Say::Accesses(sent(&noted)));
+            }
+            _ => {}
+        }
+    }
+
+    /// What another node of this site has noted.
+    pub(super) fn take_accesses(&mut self, counted: &CountedAccesses) {
+        let Some(own) = self.machine.membership().map(|member| member.own) else { return };
+        if self.leads() && self.accesses().is_on() {
+            let taken = taken(counted);
+            self.counting.count(self.now.monotonic, own, &taken);
+        }
+    }
+
+    /// Which sites a key that this node's site owns is accessed from, and how often in a second; of the present
+    /// leader.
+    pub fn users_of(&mut self, key: &[u8]) -> Vec<(SiteId, f32)> {
+        let group = self.accesses().group_of(key);
+        let profiles = self.counting.profiles(self.now.monotonic, group);
+        let rates = profiles.iter().flat_map(|[profile, _]| profile.rates(MEMORY_S));
+        rates.map(|(origin, rate)| (SiteId(u32::from(origin.0)), rate)).collect()
+    }
+}
+
+fn sent(noted: &[Access]) -> CountedAccesses {
+    CountedAccesses {
+        groups: noted.iter().map(|one| one.group.number()).collect(),
+        sites: noted.iter().map(|one| one.site.map_or(0, |site| site.0)).collect(),
+        counts: noted.iter().map(|one| one.count).collect(),
+        bytes: noted.iter().map(|one| one.bytes).collect(),
+    }
+}
+
+/// What makes sense of a message.
+fn taken(counted: &CountedAccesses) -> Vec<Access> {
+    let CountedAccesses { groups, sites, counts, bytes } = counted;
+    let each = groups.iter().zip(sites).zip(counts.iter().zip(bytes));
+    let access = |((group, site), (count, bytes)): ((&u64, &u32), (&f32, &u32))| Access {
+        group: GroupKey::of_number(*group),
+        site: (*site != 0).then_some(SiteId(*site)),
+        count: *count,
+        bytes: *bytes,
+    };
+    let is_sound = |one: &Access| one.count > 0.0 && one.count.is_finite();
+    each.map(access).filter(is_sound).take(limits::ACCESSES_NOTED_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: SiteId = SiteId(1);
+    const EAST: SiteId = SiteId(2);
+
+    #[test]
+    fn what_another_node_sends_counts_like_its_own() {
+        let group = GroupKey::new(7, 99 << 20);
+        let access = |site, count, bytes| Access { group, site, count, bytes };
+        let noted = [access(None, 20.0, 0), access(Some(EAST), 60.0, 512)];
+        assert_eq!(taken(&sent(&noted)), noted);
+        let mut odd = sent(&noted);
+        odd.counts[0] = f32::NAN;
+        odd.bytes.push(1);
+        assert_eq!(taken(&odd), noted[1..], "what makes no sense is left out");
+        let mut counting = Counting::new(1, 16);
+        counting.count(Duration::from_secs(5), OWN, &noted);
+        let far = Access { site: Some(SiteId(1 << 16)), ..noted[0] };
+        counting.count(Duration::from_secs(5), OWN, &[far]);
+        let [profile, rest] = counting.profiles(Duration::from_secs(5), group).unwrap();
+        assert_eq!((profile.total(), profile.bytes, rest.total()), (80.0, 512, 0.0));
+        assert_eq!(counting.dropped, 1, "a site without a number that fits");
+        let rates: Vec<_> = profile.rates(MEMORY_S).map(|(at, rate)| (at.0, rate)).collect();
+        assert_eq!(rates, [(1, 2.0), (2, 6.0)]);
+    }
+}
