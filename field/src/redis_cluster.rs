@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::resp::{Client, Error, Value};
+use crate::tls::Certificates;
 use crate::toolchain::{present, required};
 use crate::{binary, eventually, ports};
 
@@ -47,6 +48,8 @@ fn valkey() -> Option<PathBuf> {
 pub struct RedisCluster {
     program: PathBuf,
     servers: Vec<Server>,
+    /// The servers' certificate, if they listen with TLS, too; they and their clients need one then.
+    tls: Option<Certificates>,
 }
 
 #[derive(Debug)]
@@ -54,6 +57,8 @@ struct Server {
     address: SocketAddr,
     /// Of the cluster's own bus.
     bus: u16,
+    /// Where it listens with TLS, if it does.
+    secret: u16,
     folder: PathBuf,
     /// How long it may be silent before the others replace it.
     node_timeout: Duration,
@@ -68,19 +73,34 @@ impl RedisCluster {
     /// When it does not start.
     #[must_use]
     pub fn start(program: &Path, folder: &Path, node_timeout: Duration) -> Self {
+        Self::start_with(program, folder, node_timeout, None)
+    }
+
+    /// The same with TLS among the servers, and at [`secret_url`](Self::secret_url).
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_with(
+        program: &Path,
+        folder: &Path,
+        node_timeout: Duration,
+        tls: Option<Certificates>,
+    ) -> Self {
         let server = |n: usize| {
             let folder = folder.join(format!("server{n}"));
             fs::create_dir_all(&folder).expect("a test's folder can be written");
             Server {
                 address: ports::free(),
                 bus: ports::free().port(),
+                secret: ports::free().port(),
                 folder,
                 node_timeout,
                 child: None,
             }
         };
         let servers = (0..2 * MASTERS).map(server).collect();
-        let mut cluster = Self { program: program.to_owned(), servers };
+        let mut cluster = Self { program: program.to_owned(), servers, tls };
         (0..2 * MASTERS).for_each(|n| cluster.spawn(n));
         cluster.form();
         cluster
@@ -97,6 +117,14 @@ impl RedisCluster {
     pub fn url(&self) -> String {
         let all: Vec<_> = self.servers.iter().map(|one| one.address.to_string()).collect();
         format!("redis://{}", all.join(","))
+    }
+
+    /// The same for TLS.
+    #[must_use]
+    pub fn secret_url(&self) -> String {
+        let all: Vec<_> =
+            self.servers.iter().map(|one| format!("127.0.0.1:{}", one.secret)).collect();
+        format!("rediss://{}", all.join(","))
     }
 
     /// A connection to one server.
@@ -151,7 +179,13 @@ impl RedisCluster {
     fn spawn(&mut self, n: usize) {
         let server = &mut self.servers[n];
         let log = File::create(server.folder.join("log")).expect("a test's folder can be written");
-        let child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        if let Some(Certificates { ca, cert, key }) = &self.tls {
+            command.args(["--tls-cluster", "yes", "--tls-port", &server.secret.to_string()]);
+            command.arg("--tls-ca-cert-file").arg(ca).arg("--tls-cert-file").arg(cert);
+            command.arg("--tls-key-file").arg(key);
+        }
+        let child = command
             .args(["--bind", "127.0.0.1", "--port", &server.address.port().to_string()])
             .args(["--cluster-enabled", "yes", "--cluster-port", &server.bus.to_string()])
             .args(["--cluster-node-timeout", &server.node_timeout.as_millis().to_string()])

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use field::redis_cluster::programs;
 use field::resp::Value;
+use field::tls::{Authority, Certificates};
 use field::{RedisCluster, binary, eventually, number_from_env, ports, toolchain};
 
 /// Failovers are none of these tests' business.
@@ -319,5 +320,55 @@ fn clients_work_while_slots_move_and_one_mover_works_at_a_time() {
         fs::write(file("stop"), "").unwrap();
         assert!(client.wait().unwrap().success(), "{name}: see above");
         must(&cluster, &["--status"]);
+    }
+}
+
+#[test]
+fn slots_move_between_servers_that_want_tls() {
+    // The server that PyPI has is built without TLS.
+    for (name, program) in programs().into_iter().filter(|(name, _)| *name == "redis") {
+        let folder = tempfile::tempdir().unwrap();
+        let certificates = Authority::new(folder.path()).issue("server", None);
+        let Certificates { ca, cert, key } = &certificates;
+        let tls = Some(certificates.clone());
+        let cluster = RedisCluster::start_with(&program, folder.path(), NEVER, tls);
+        fill(&cluster);
+        let expect = contents(&cluster);
+        let secret = |arguments: &[&str]| {
+            let mut command = Command::new(binary::portolan());
+            command.args(["place", &cluster.secret_url()]).args(arguments);
+            command.stdin(Stdio::null());
+            let Output { status, stdout, stderr } = command.output().unwrap();
+            let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+            (status.code(), text)
+        };
+        let flags = |rest: &[&str]| {
+            let files = [("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)];
+            let files =
+                files.iter().map(|(flag, file)| [(*flag).to_owned(), file.display().to_string()]);
+            let all = rest.iter().map(|word| (*word).to_owned()).chain(files.flatten());
+            all.collect::<Vec<String>>()
+        };
+        let with = |rest: &[&str]| {
+            let all = flags(rest);
+            secret(&all.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let to = cluster.id(1);
+        let (code, text) = with(&["--move", SLOT, "--to", &to, "--by-key"]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        assert!(owns(&cluster, 1), "{name}");
+        assert!(contents(&cluster) == expect, "{name}: keys differ");
+        let (code, text) = with(&["--status"]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        // Without what is needed it ends, and says what that is.
+        let (code, text) = secret(&["--status"]);
+        assert!(code != Some(0) && text.contains("rediss:// needs --tls-ca"), "{name}: {text}");
+        let (code, text) = secret(&["--status", "--tls-ca", &ca.display().to_string()]);
+        assert!(
+            code != Some(0) && text.contains("no server of the cluster answers"),
+            "{name}: {text}"
+        );
+        let (code, text) = secret(&["--status", "--tls-ca", &key.display().to_string()]);
+        assert!(code != Some(0) && text.contains("no certificate in it"), "{name}: {text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::connection::{CallError, Connection, Credentials, text};
 use crate::plan::{Part, SlotState};
+use crate::tls::Tls;
 use crate::view::{Address, Malformed, NodeId, View};
 use model::{Slot, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,20 +22,26 @@ pub struct Access {
     pub seeds: Vec<Address>,
     /// For all servers.
     pub credentials: Option<Credentials>,
+    /// The servers are reached by TLS alone; how, is for [`Access::tls`].
+    pub is_secret: bool,
+    /// For all servers.
+    pub tls: Option<Tls>,
     /// How long a server may take to answer.
     pub deadline: Duration,
 }
 
 impl Access {
-    /// Reads `redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,…`.
+    /// Reads `redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,…`; `rediss://` for TLS.
     ///
     /// # Errors
     /// It is something else.
     pub fn parse(url: &str, deadline: Duration) -> Result<Access, Malformed> {
-        let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("valkey://"));
-        let rest = rest.ok_or_else(|| match url.starts_with("rediss://") {
-            true => Malformed::new("TLS to the servers is not supported"),
-            false => Malformed::new("a cluster is given as redis://HOST:PORT,HOST:PORT,…"),
+        let plain = url.strip_prefix("redis://").or_else(|| url.strip_prefix("valkey://"));
+        let secret = url.strip_prefix("rediss://").or_else(|| url.strip_prefix("valkeys://"));
+        let rest = plain.or(secret).ok_or_else(|| {
+            Malformed::new(
+                "a cluster is given as redis://HOST:PORT,HOST:PORT,… (rediss:// for TLS)",
+            )
         })?;
         let (login, servers) = match rest.rsplit_once('@') {
             Some((login, servers)) => (Some(login), servers),
@@ -46,7 +53,7 @@ impl Access {
         });
         let servers = servers.trim_end_matches('/').split(',');
         let seeds = servers.map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Access { seeds, credentials, deadline })
+        Ok(Access { seeds, credentials, is_secret: secret.is_some(), tls: None, deadline })
     }
 }
 
@@ -268,7 +275,8 @@ impl Cluster {
         let mut why = String::new();
         for address in self.access.seeds.clone() {
             let credentials = self.access.credentials.as_ref();
-            let opened = Connection::open(&address, credentials, self.access.deadline).await;
+            let tls = self.access.tls.as_ref();
+            let opened = Connection::open(&address, credentials, tls, self.access.deadline).await;
             let mut connection = match opened {
                 Ok(connection) => connection,
                 Err(CallError::Lost(error)) => {
@@ -495,7 +503,8 @@ async fn asked<W: AsRef<[u8]>>(
         Some(open) => connection.insert(open),
         None => {
             let credentials = access.credentials.as_ref();
-            let mut new = Connection::open(address, credentials, access.deadline).await?;
+            let tls = access.tls.as_ref();
+            let mut new = Connection::open(address, credentials, tls, access.deadline).await?;
             new.call(&["CLIENT", "SETNAME", name]).await?;
             connection.insert(new)
         }
@@ -517,7 +526,9 @@ mod tests {
         let login = read("redis://ann:s@cret@pier:7002/").unwrap().credentials.unwrap();
         assert_eq!((&*login.user, &*login.password), ("ann", "s@cret"));
         assert_eq!(read("redis://:secret@pier:1").unwrap().credentials.unwrap().user, "");
-        for wrong in ["pier:7002", "redis://", "redis://pier", "redis://a:1,", "rediss://a:1"] {
+        assert!(!read("valkey://pier:1").unwrap().is_secret);
+        assert!(read("rediss://pier:1").unwrap().is_secret);
+        for wrong in ["pier:7002", "redis://", "redis://pier", "redis://a:1,", "http://a:1"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

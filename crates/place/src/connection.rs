@@ -1,12 +1,13 @@
-//! One connection to a server: RESP2 over TCP, a deadline on each call.
+//! One connection to a server: RESP2 over TCP or TLS, a deadline on each call.
 //!
 //! `wire::resp` does the encoding. A client library would choose servers by itself, and here each
 //! command is for one server.
 
+use crate::tls::Tls;
 use crate::view::Address;
 use bytes::BytesMut;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::resp::{Reply, ReplyParser, encode_request};
@@ -40,13 +41,23 @@ pub enum CallError {
     Strange(String),
 }
 
+/// Bytes both ways.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// An open connection.
-#[derive(Debug)]
 pub struct Connection {
-    socket: TcpStream,
+    stream: Box<dyn Stream>,
     parser: ReplyParser,
     inbound: BytesMut,
     deadline: Duration,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connection")
+    }
 }
 
 impl Connection {
@@ -57,6 +68,7 @@ impl Connection {
     pub async fn open(
         address: &Address,
         credentials: Option<&Credentials>,
+        tls: Option<&Tls>,
         deadline: Duration,
     ) -> Result<Connection, CallError> {
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
@@ -64,8 +76,16 @@ impl Connection {
         let socket = socket.map_err(|error| CallError::Lost(error.to_string()))?;
         // Without it a call costs up to 40 ms more; a failure is no reason to give up.
         let _ = socket.set_nodelay(true);
+        let stream: Box<dyn Stream> = match tls {
+            Some(tls) => {
+                let securing = tls.secure(address, socket);
+                let stream = timeout(deadline, securing).await.map_err(|_| late(deadline))?;
+                Box::new(stream.map_err(|error| CallError::Lost(format!("TLS: {error}")))?)
+            }
+            None => Box::new(socket),
+        };
         let (parser, inbound) = (ReplyParser::new(), BytesMut::new());
-        let mut connection = Connection { socket, parser, inbound, deadline };
+        let mut connection = Connection { stream, parser, inbound, deadline };
         match credentials {
             Some(Credentials { user, password }) if user.is_empty() => {
                 connection.call(&["AUTH", password]).await?;
@@ -108,10 +128,13 @@ impl Connection {
             encode_request(&mut out, &words);
         }
         let deadline = self.deadline;
-        let (mut reader, mut writer) = self.socket.split();
+        let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
         let (parser, inbound) = (&mut self.parser, &mut self.inbound);
         // Both at once: a server does not read on while its answers are not read.
-        let send = async { writer.write_all(&out).await.map_err(lost) };
+        let send = async {
+            writer.write_all(&out).await.map_err(lost)?;
+            writer.flush().await.map_err(lost)
+        };
         let receive = async {
             let mut replies = Vec::with_capacity(commands.len());
             while replies.len() < commands.len() {

@@ -10,7 +10,7 @@
 //!
 //! The rest talks to servers:
 //!
-//! - [`connection`]: RESP over a socket, with a deadline on each call.
+//! - [`connection`]: RESP over a socket, with a deadline on each call; [`tls`] if need be.
 //! - [`cluster`]: the servers of a cluster, and a survey of what each reports.
 //! - [`mover`]: performs the steps; closes the slots that an earlier run left open.
 //! - [`atomic`]: moves by the server's own command, where it has one.
@@ -29,5 +29,6 @@ pub mod mover;
 pub mod plan;
 mod problem;
 pub mod sketch;
+pub mod tls;
 pub mod view;
 pub mod window;

@@ -11,9 +11,11 @@ use place::cluster::{Access, Cluster, ClusterError};
 use place::connection::CallError;
 use place::mover::{Event, Mover, Outcome, Picture, inspect};
 use place::plan::Step;
+use place::tls::Tls;
 use place::view::NodeId;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 use windows::Windows;
 
@@ -34,7 +36,7 @@ It may be stopped at any moment (Ctrl-C, kill -9) and run again: it first finish
 cannot explain (keys at a server that does not own their slot, two owners, a server that does not answer)
 it reports and leaves. It ends with 0 when nothing is left, else with 1.")]
 pub(crate) struct Place {
-    /// Some of the cluster's servers: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,…
+    /// Some of the cluster's servers: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,… (rediss:// for TLS)
     cluster: String,
     /// Print the moves, what they save and what they cost; move nothing
     #[arg(long, group = "order")]
@@ -68,6 +70,15 @@ pub(crate) struct Place {
     /// The password, for a URL without one
     #[arg(long, env = "PORTOLAN_REDIS_PASSWORD", hide_env_values = true)]
     password: Option<String>,
+    /// The CA (PEM) that has signed the servers' certificates, for rediss://
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// The certificate (PEM) to show, for servers that ask for one (tls-auth-clients, their default)
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "tls_ca")]
+    tls_cert: Option<PathBuf>,
+    /// The private key (PEM) of --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Print each step on the standard error
     #[arg(long)]
     steps: bool,
@@ -83,6 +94,19 @@ impl Place {
             let login = access.credentials.get_or_insert_default();
             login.password.clone_from(password);
         }
+        access.tls = match (access.is_secret, &self.tls_ca) {
+            (true, Some(ca)) => {
+                let identity = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
+                Some(Tls::new(ca, identity).map_err(Failed::usage)?)
+            }
+            (true, None) => {
+                return Err(Failed::usage("rediss:// needs --tls-ca, the CA of the servers"));
+            }
+            (false, Some(_)) => {
+                return Err(Failed::usage("--tls-ca is for rediss://; redis:// is not encrypted"));
+            }
+            (false, None) => None,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failed::cannot_serve)?;
         runtime.block_on(async {
