@@ -148,7 +148,7 @@ fn slots_follow_users_from_site_to_site() {
         mover.wait().unwrap();
         let moves = fs::read_to_string(folder.path().join("moves")).unwrap();
         let text = String::from_utf8_lossy(&roam.stdout);
-        println!("{server}:\n{text}");
+        eprintln!("{server}:\n{text}");
         let wrong = String::from_utf8_lossy(&roam.stderr);
         assert!(roam.status.success(), "{server}: {wrong}\n{moves}");
     }
