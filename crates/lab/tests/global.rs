@@ -47,6 +47,20 @@ fn promises_are_kept_under_every_kind_of_fault() {
     }
 }
 
+/// Owners count accesses, ask each other for round trips and decide each second.
+#[test]
+fn promises_are_kept_while_advice_is_given() {
+    let mut world = ready::load("global", None).unwrap();
+    for keyspace in world.keyspaces.iter_mut().filter(|keyspace| keyspace.is_global()) {
+        keyspace.placement = model::Placement::Advise;
+    }
+    for seed in 1..=3 {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        let tried = lab::explore::one(&world, &options);
+        assert!(tried.wrongs.is_empty(), "seed {seed}: {}", tried.wrongs.join("\n"));
+    }
+}
+
 /// Seeds that have found something, at the commit that has this list: see docs/record.md.
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {

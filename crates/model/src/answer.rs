@@ -1,8 +1,9 @@
 //! What comes back when all went well.
 
 use crate::{
-    Ballot, Bytes, Inventory, JobStatus, Keyspace, Loss, Ordered, ReadPoint, Refusal, Registry,
-    RegistryView, Revision, SiteId, SlotEpochs, Taken,
+    Ballot, Bytes, Inventory, JobStatus, Keyspace, Loss, Ordered, PlacementExplained,
+    PlacementLedger, ReadPoint, Refusal, Registry, RegistryView, Revision, SiteId, SlotEpochs,
+    Taken,
 };
 
 /// The answer to a request. Which variant belongs to which request is said at each [`crate::Query`]
@@ -107,6 +108,10 @@ pub enum Answer {
     RegistryView(Box<RegistryView>),
     /// The jobs of the site's leader.
     Jobs(Vec<JobStatus>),
+    /// Why a key is where it is.
+    Placement(Box<PlacementExplained>),
+    /// What a site advises.
+    PlacementLedger(Box<PlacementLedger>),
 }
 
 /// What came of a [`crate::RegistrarStep`].

@@ -19,11 +19,13 @@ pub enum JobName {
     Release,
     /// Has others take over from a lost site.
     Failover,
+    /// Finds slots that would be better at another site.
+    Place,
 }
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 8] = [
+    pub const ALL: [JobName; 9] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -32,6 +34,7 @@ impl JobName {
         JobName::Reclaim,
         JobName::Release,
         JobName::Failover,
+        JobName::Place,
     ];
 
     /// As people write it.
@@ -45,13 +48,14 @@ impl JobName {
             JobName::Reclaim => "reclaim",
             JobName::Release => "release",
             JobName::Failover => "failover",
+            JobName::Place => "place",
         }
     }
 
     /// The unit of what is left to do; empty: it is not known how much is left.
     pub fn unit(self) -> &'static str {
         match self {
-            JobName::Handover | JobName::Reclaim | JobName::Release => "slots",
+            JobName::Handover | JobName::Reclaim | JobName::Release | JobName::Place => "slots",
             JobName::Mirror => "revisions",
             JobName::Leave | JobName::Failover => "sites",
             JobName::Balance | JobName::Register => "",
@@ -71,6 +75,9 @@ impl JobName {
             JobName::Reclaim => "serves slots again that are frozen for a site which has left",
             JobName::Release => "asks the owners of slots whether copies here may go",
             JobName::Failover => "has other sites take over from a lost one, as an operator asks",
+            JobName::Place => {
+                "finds slots that would be better at another site; it moves nothing yet"
+            }
         }
     }
 }

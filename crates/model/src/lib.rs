@@ -27,6 +27,7 @@ mod keyspace;
 pub mod limits;
 mod operator;
 mod order;
+mod placement;
 mod query;
 mod recovery;
 mod request;
@@ -62,6 +63,10 @@ pub use job::{JobName, JobStatus};
 pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
+pub use placement::{
+    AdvisedMove, PlacementCandidate, PlacementExplained, PlacementLedger, PlacementReason,
+    PlacementWindow,
+};
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
 pub use request::{Body, ReadConsistency, Request};

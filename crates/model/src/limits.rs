@@ -70,6 +70,8 @@ pub const MOVE_PIECES_INFLIGHT_MAX: usize = 16;
 pub const ACCESSES_NOTED_MAX: usize = 1 << 17;
 /// Groups of which a site's leader keeps a profile, 64 bytes each; those used least count by slot.
 pub const PROFILES_MAX: usize = 1 << 18;
+/// Sites in one answer about round trips, the nearest ones.
+pub const ROUND_TRIPS_MAX: usize = 256;
 /// Windows in the ledger of placement.
 pub const LEDGER_WINDOWS_MAX: usize = 360;
 /// Moved groups that the ledger follows; past it the one moved first is not any more.

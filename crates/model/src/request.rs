@@ -1,7 +1,8 @@
 //! What a front asks of its site.
 
 use crate::{
-    Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId, SiteId,
+    Bytes, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId,
+    SiteId,
 };
 
 /// One request to a site.
@@ -102,6 +103,15 @@ pub enum Body {
         /// Its id.
         node: NodeId,
     },
+    /// Returns why a key is where it is, from the leader of its owner. [`crate::Answer::Placement`].
+    ExplainPlacement {
+        /// The key's keyspace.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: Bytes,
+    },
+    /// Returns what the site's leader advises. [`crate::Answer::PlacementLedger`].
+    ShowPlacementLedger,
     /// Returns the jobs of the site's leader. [`crate::Answer::Jobs`].
     ListJobs,
     /// Pauses or resumes a job of the site's leader. [`crate::Answer::Jobs`].
@@ -140,6 +150,8 @@ impl Body {
             | Body::Promote { .. }
             | Body::TransferLeader { .. }
             | Body::ShowRegistry
+            | Body::ExplainPlacement { .. }
+            | Body::ShowPlacementLedger
             | Body::ListJobs
             | Body::SwitchJob { .. }
             | Body::Operator { .. }

@@ -172,6 +172,9 @@ pub(crate) fn target_of(body: &Body, context: &impl Context) -> Result<Target, R
         {
             Spread::of_transaction(guards, steps)
         }
+        Body::ExplainPlacement { keyspace, key } if is_global(*keyspace) => {
+            Spread::default().and(key)
+        }
         Body::Promote { lost, by, .. } => return failover(*lost, *by),
         Body::Operator { command, .. } => match command.promotes() {
             Some((lost, by)) => return failover(lost, by),

@@ -14,6 +14,7 @@
 //! | reclaim | serves slots again that are frozen for a site which has left (`site::stranded`) |
 //! | release | asks the owners of slots whether copies may go (`site::release`) |
 //! | failover | has others take over from a lost site ([`crate::global::failover`]) |
+//! | place | finds slots that would be better at another site (`site::placing`) |
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
@@ -21,6 +22,7 @@
 //! origins to the next leader when this one is lost, and jobs themselves wait for it, so that it has no pause.
 
 use crate::global::homes::Homes;
+use crate::global::round_trips::RoundTrips;
 use crate::site::machine::Machine;
 use crate::site::{Backups, Origin, Reach, Versions};
 use model::{
@@ -91,6 +93,8 @@ pub(crate) struct View<'a, S: State> {
     pub(crate) homes: &'a Homes,
     /// Which other sites answer.
     pub(crate) reach: &'a Reach,
+    /// How long other sites take to answer.
+    pub(crate) round_trips: &'a RoundTrips,
     /// The versions of the registry that other sites have.
     pub(crate) versions: &'a Versions,
     /// The site that is to keep this one's mirror.

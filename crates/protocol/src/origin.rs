@@ -1,11 +1,21 @@
-//! Where the answer to a request goes.
+//! Where a request comes from, and where its answer goes.
 
 use crate::admission::Sender;
+use crate::placement::Sampler;
 use model::{JobName, NodeId, SiteId, Slot};
 
 /// The shell's name for a request; it comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
+
+/// Where a request comes from, for those that count accesses.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// The site that has sent it; `None`: a client of this one.
+    pub site: Option<SiteId>,
+    /// Of the thread that takes it in.
+    pub sampler: &'a Sampler,
+}
 
 /// The place that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use model::{Ballot, Epoch, SiteId, Term};
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Across {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180")]
+    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180, 240")]
     pub say: Option<AcrossSay>,
     /// Which registry the sender has; `None`: it belongs to no deployment, or is of a version
     /// without this field.
@@ -79,6 +79,26 @@ pub enum AcrossSay {
     /// The owners of slots. A version without it compares no maps.
     #[prost(message, tag = "180")]
     Map(MapSay),
+    /// Round trips between sites. A version without it measures none.
+    #[prost(message, tag = "240")]
+    Latencies(LatenciesSay),
+}
+
+/// The round trips of the sender to other sites, or a question for the receiver's.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LatenciesSay {
+    /// Whether it is a question.
+    #[prost(bool, tag = "1")]
+    pub asks: bool,
+    /// The number of the question, also in its answer.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The sites, the nearest first.
+    #[prost(uint32, repeated, tag = "3")]
+    pub sites: Vec<u32>,
+    /// As many round trips, in microseconds.
+    #[prost(uint32, repeated, tag = "4")]
+    pub round_trips_us: Vec<u32>,
 }
 
 /// What became of requests from another site.

@@ -438,12 +438,6 @@ impl<C> Simulation<C> {
         process.map(|process| process.site.held_slots()).unwrap_or_default()
     }
 
-    /// From which sites the leader of a key's owner has counted accesses of it, a second.
-    pub fn users_of(&mut self, node: NodeIndex, key: &[u8]) -> Vec<(SiteId, f32)> {
-        let process = self.nodes[node].process.as_mut();
-        process.map(|process| process.site.users_of(key)).unwrap_or_default()
-    }
-
     /// The moves under way that give slots of a node's site away.
     #[must_use]
     pub fn moves(&self, node: NodeIndex) -> Vec<protocol::global::handover::Progress> {

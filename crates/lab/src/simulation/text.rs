@@ -90,7 +90,7 @@ fn across(message: &Across) -> Option<String> {
         AcrossSay::Registry(news) if news.registry.is_empty() => return None,
         AcrossSay::Registry(news) => format!("Registry {}", news.version),
         AcrossSay::Ring(_) => "Ring".to_owned(),
-        AcrossSay::Alive(_) | AcrossSay::Map(_) => return None,
+        AcrossSay::Alive(_) | AcrossSay::Map(_) | AcrossSay::Latencies(_) => return None,
         AcrossSay::Mirror(_) | AcrossSay::Copies(_) => return None,
     })
 }

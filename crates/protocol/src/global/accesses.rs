@@ -6,28 +6,20 @@
 //! group of the first key (all keys of a request are of one slot) and the site that the request came from.
 //!
 //! Only keyspaces with a [`model::Placement`] other than `off` count. While there is none, an access costs one
-//! relaxed load. Else one of N is noted, in proportion to the load of the node ([`Sampler`]). What is noted waits
+//! relaxed load. Else one of N is noted, in proportion to the load of the node ([`crate::placement::Sampler`]). What is noted waits
 //! in memory of a fixed limit for the core, which takes it each second and counts it at the site's leader
 //! (`site::counting`): threads of fronts share no counter.
 //!
 //! Left out: which client of a site asks. A bare connection counts by its site.
 
-use crate::placement::{GroupKey, Sampler};
+pub use crate::origin::Asker;
+use crate::placement::GroupKey;
 use model::{Body, Bytes, Catalog, Command, KeyspaceId, KeyspaceSpec, SiteId, Slot, limits, tag};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
-    /// The site that has sent it; `None`: a client of this one.
-    pub site: Option<SiteId>,
-    /// Of the thread that takes it in.
-    pub sampler: &'a Sampler,
-}
 
 /// Accesses of one group from one site.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -164,6 +156,7 @@ pub(crate) fn accessed<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::Sampler;
     use model::{Keyspace, Placement, Query, ReadConsistency};
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -8,6 +8,7 @@
 //! - [`accesses`]: which sites access the keys that are here;
 //! - [`cache`]: copies of keys that other sites hold;
 //! - [`map`]: the owners of slots, and how all sites come to have the same map of them;
+//! - [`round_trips`]: how long other sites take to answer;
 //! - [`routing`]: requests on their way to the site that holds their slot;
 //! - [`proxy_reads`]: reads that need no core on the way there;
 //! - [`handover`]: slots on their way to another site, driven by the source's leader;
@@ -32,6 +33,7 @@ pub mod mirroring;
 pub mod ownership;
 pub mod proxy_reads;
 pub mod ring;
+pub mod round_trips;
 pub mod routing;
 
 use crate::site::Backups;

@@ -29,6 +29,7 @@
 //! EdgeKV's clients ask a gateway for each key (§4.2 of the paper); this is its location cache taken to
 //! the end.
 
+use super::round_trips::RoundTrips;
 use super::routing::{Outcome, PATIENCE};
 use crate::admission::{Admission, Arrival, Context, Right, Sender, Target, admit, target_of};
 use crate::origin::Ticket;
@@ -52,17 +53,20 @@ const NODE_BITS: u32 = 32;
 
 /// Which node answered for a slot last. The core writes, any thread reads.
 #[derive(Debug, Default)]
-pub struct Routes(OnceLock<Box<[AtomicU64]>>);
+pub struct Routes {
+    routes: OnceLock<Box<[AtomicU64]>>,
+    round_trips: RoundTrips,
+}
 
 impl Routes {
     /// Whether there ever was one.
     pub fn has_any(&self) -> bool {
-        self.0.get().is_some()
+        self.routes.get().is_some()
     }
 
     /// The node to ask about a slot.
     pub fn of(&self, slot: Slot) -> Option<(SiteId, NodeId)> {
-        let route = self.0.get()?[place(slot)].load(Ordering::Acquire);
+        let route = self.routes.get()?[place(slot)].load(Ordering::Acquire);
         let site = u32::try_from(route >> NODE_BITS).unwrap_or_default();
         (site != 0).then_some((SiteId(site), NodeId(route & ((1 << NODE_BITS) - 1))))
     }
@@ -70,21 +74,26 @@ impl Routes {
     /// A node has answered for a slot, and leads its site.
     pub(crate) fn set(&self, slot: Slot, site: SiteId, node: NodeId) {
         if node.0 >> NODE_BITS == 0 {
-            let all = self.0.get_or_init(|| Slot::all().map(|_| AtomicU64::new(0)).collect());
+            let all = self.routes.get_or_init(|| Slot::all().map(|_| AtomicU64::new(0)).collect());
             all[place(slot)].store(u64::from(site.0) << NODE_BITS | node.0, Ordering::Release);
         }
     }
 
     /// There is another fact about a slot, or none any more.
     pub(crate) fn forget(&self, slot: Slot) {
-        if let Some(all) = self.0.get() {
+        if let Some(all) = self.routes.get() {
             all[place(slot)].store(0, Ordering::Release);
         }
     }
 
+    /// How long sites took to answer.
+    pub(crate) fn round_trips(&self) -> &RoundTrips {
+        &self.round_trips
+    }
+
     /// Of all slots.
     pub(crate) fn forget_all(&self) {
-        for route in self.0.get().into_iter().flatten() {
+        for route in self.routes.get().into_iter().flatten() {
             route.store(0, Ordering::Release);
         }
     }
@@ -299,6 +308,8 @@ impl ProxyReads {
             // What is wrong with the read itself is as wrong the other way.
             Ok(outcome @ (Ok(_) | Err(Failure::Refused(_)))) => {
                 self.answered += 1;
+                let (site, took) = (asked.place.0, now.saturating_sub(asked.since));
+                self.routes.round_trips().measured(site, took, now);
                 came.push(Came::Answer(asked.ticket, outcome));
             }
             _ => came.push(self.give_back(now, asked)),

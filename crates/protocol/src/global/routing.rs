@@ -19,6 +19,7 @@ mod told;
 use super::cache::{Asked, Copies};
 use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::proxy_reads::Routes;
+use super::round_trips::RoundTrips;
 use crate::admission::{Arrival, Target};
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
@@ -151,6 +152,11 @@ impl Routing {
         &self.routes
     }
 
+    /// How long other sites took to answer.
+    pub(crate) fn round_trips(&self) -> &RoundTrips {
+        self.routes.round_trips()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.routed.is_empty()
     }
@@ -274,6 +280,7 @@ impl Routing {
     pub(crate) fn forget_gone(&mut self, is_there: impl Fn(SiteId) -> bool) {
         self.map.forget_gone(&is_there);
         self.near.retain(|site, _| is_there(*site));
+        self.round_trips().forget_gone(&is_there);
         self.routes.forget_all();
     }
 
@@ -477,6 +484,9 @@ impl Routing {
         let id = self.id_here(wire_id);
         let one = self.routed.get_mut(&id)?;
         let (At::Sent(site, ..) | At::Told(site, _)) = one.at else { return None };
+        if let (At::Sent(_, _, since), Body::Read { .. }) = (one.at, &one.body) {
+            self.routes.round_trips().measured(site, now.saturating_sub(since), now);
+        }
         match (&outcome, one.target) {
             (Err(Failure::Refused(model::Refusal::NotHeld(_))), Target::Slot(slot)) => {
                 // The first few follow at once; a request that is sent in circles rests.
@@ -636,6 +646,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
             ..
         }
         | Body::Promote { .. }
+        | Body::ExplainPlacement { .. }
         | Body::Operator {
             command: OperatorCommand::Promote { .. } | OperatorCommand::PromoteAsTold { .. },
             ..

@@ -2,7 +2,7 @@
 
 use super::moments;
 use crate::admission::{Admission, Right};
-use crate::global::accesses::Asker;
+use crate::origin::Asker;
 use crate::site::machine::{Reader, Stopped};
 use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
 use std::time::Duration;

@@ -209,6 +209,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             AcrossSay::Registry(news) => self.take_news(site, news),
             AcrossSay::Ring(say) => self.take_ring(site, node, say),
             AcrossSay::Map(say) => self.take_map_of_site(site, node, say),
+            AcrossSay::Latencies(say) => self.take_latencies(site, node, say),
         }
     }
 

@@ -9,7 +9,8 @@ use crate::global::accesses::{Access, Accesses, Asker, accessed};
 use crate::origin::Origin;
 use crate::placement::trial::Planted;
 use crate::placement::{Arrival, Client, Counter, GroupKey, Profile, Sampler, Site as Place, Tick};
-use model::{Body, SiteId, limits};
+use model::{Body, SiteId, Slot, limits};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -61,11 +62,72 @@ impl Counting {
         }
     }
 
-    /// The profile of a group, and of the groups of its slot that have none of their own.
-    pub(super) fn profiles(&mut self, now: Duration, group: GroupKey) -> Option<[Profile; 2]> {
-        let counter = self.counter.as_mut()?;
-        let rest = *counter.slot(tick(now), group.slot());
-        Some([counter.profile(tick(now), group).copied().unwrap_or_default(), rest])
+    /// Nothing is counted any more.
+    fn forget(&mut self) {
+        self.counter = None;
+    }
+
+    /// Groups that have a profile.
+    pub(super) fn groups(&self) -> usize {
+        self.counter.as_ref().map_or(0, |counter| counter.groups().count())
+    }
+
+    /// Accesses that were noted and not counted.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// From which sites a group is accessed, and how often in a second.
+    pub(super) fn users(&mut self, now: Duration, group: GroupKey) -> BTreeMap<SiteId, f32> {
+        let mut users = Users::default();
+        let profile = self.counter.as_mut().and_then(|one| one.profile(tick(now), group));
+        profile.into_iter().for_each(|profile| users.add(profile));
+        users.rates
+    }
+
+    /// From which sites each slot is accessed.
+    pub(super) fn slots(&mut self, now: Duration) -> BTreeMap<u16, Users> {
+        let mut slots: BTreeMap<u16, Users> = BTreeMap::new();
+        let (Some(counter), now) = (self.counter.as_mut(), tick(now)) else { return slots };
+        for (group, profile) in counter.groups() {
+            let mut profile = *profile;
+            profile.fade(now, MEMORY_S);
+            if profile.total() > 0.0 {
+                slots.entry(group.slot()).or_default().add(&profile);
+            }
+        }
+        for slot in 0..Slot::COUNT {
+            let rest = counter.slot(now, slot);
+            if rest.total() > 0.0 {
+                slots.entry(slot).or_default().add(rest);
+            }
+        }
+        slots
+    }
+}
+
+/// From which sites a slot is accessed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Users {
+    /// Accesses per second.
+    pub(super) rates: BTreeMap<SiteId, f32>,
+    /// Of the groups that were written.
+    bytes: u64,
+    written: u64,
+}
+
+impl Users {
+    fn add(&mut self, profile: &Profile) {
+        for (origin, rate) in profile.rates(MEMORY_S) {
+            *self.rates.entry(SiteId(u32::from(origin.0))).or_default() += rate;
+        }
+        self.bytes += u64::from(profile.bytes);
+        self.written += u64::from(profile.bytes > 0);
+    }
+
+    /// The size of a group, by those that were written; `None`: none was.
+    pub(super) fn mean_bytes(&self) -> Option<u64> {
+        self.bytes.checked_div(self.written)
     }
 }
 
@@ -98,7 +160,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Origin::Client(_) | Origin::Doubtful(_) | Origin::Node { .. } => None,
             _ => return,
         };
-        let asker = Asker { site, sampler: &self.counting.sampler };
+        let asker = Asker { site, sampler: &self.jobs.place.counting.sampler };
         self.accesses().note(asker, || accessed(body, |keyspace| self.machine.spec(keyspace)));
     }
 
@@ -106,18 +168,18 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn tick_counting(&mut self) {
         let now = self.now.monotonic;
         if !self.accesses().is_on() || !self.leads() {
-            self.counting.counter = None;
+            self.jobs.place.counting.forget();
         }
-        if !self.accesses().is_on() || now < self.counting.last_take + INTERVAL {
+        if !self.accesses().is_on() || now < self.jobs.place.counting.last_take + INTERVAL {
             return;
         }
-        let elapsed = now.saturating_sub(self.counting.last_take);
-        self.counting.last_take = now;
+        let elapsed = now.saturating_sub(self.jobs.place.counting.last_take);
+        self.jobs.place.counting.last_take = now;
         let (noted, dropped) = self.accesses().take(elapsed);
-        self.counting.dropped += dropped;
+        self.jobs.place.counting.dropped += dropped;
         let own = self.machine.membership().map(|member| member.own);
         match (self.leads(), own, self.replica.raft.leader()) {
-            (true, Some(own), _) => self.counting.count(now, own, &noted),
+            (true, Some(own), _) => self.jobs.place.counting.count(now, own, &noted),
             (false, _, Some(leader)) if !noted.is_empty() => {
                 self.send(leader, Say::Accesses(sent(&noted)));
             }
@@ -130,17 +192,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let Some(own) = self.machine.membership().map(|member| member.own) else { return };
         if self.leads() && self.accesses().is_on() {
             let taken = taken(counted);
-            self.counting.count(self.now.monotonic, own, &taken);
+            self.jobs.place.counting.count(self.now.monotonic, own, &taken);
         }
-    }
-
-    /// Which sites a key that this node's site owns is accessed from, and how often in a second; of the present
-    /// leader.
-    pub fn users_of(&mut self, key: &[u8]) -> Vec<(SiteId, f32)> {
-        let group = self.accesses().group_of(key);
-        let profiles = self.counting.profiles(self.now.monotonic, group);
-        let rates = profiles.iter().flat_map(|[profile, _]| profile.rates(MEMORY_S));
-        rates.map(|(origin, rate)| (SiteId(u32::from(origin.0)), rate)).collect()
     }
 }
 
@@ -188,10 +241,11 @@ mod tests {
         counting.count(Duration::from_secs(5), OWN, &noted);
         let far = Access { site: Some(SiteId(1 << 16)), ..noted[0] };
         counting.count(Duration::from_secs(5), OWN, &[far]);
-        let [profile, rest] = counting.profiles(Duration::from_secs(5), group).unwrap();
-        assert_eq!((profile.total(), profile.bytes, rest.total()), (80.0, 512, 0.0));
-        assert_eq!(counting.dropped, 1, "a site without a number that fits");
-        let rates: Vec<_> = profile.rates(MEMORY_S).map(|(at, rate)| (at.0, rate)).collect();
-        assert_eq!(rates, [(1, 2.0), (2, 6.0)]);
+        assert_eq!(counting.dropped(), 1, "a site without a number that fits");
+        let rates = BTreeMap::from([(OWN, 2.0), (EAST, 6.0)]);
+        assert_eq!(counting.users(Duration::from_secs(5), group), rates);
+        let slots = counting.slots(Duration::from_secs(5));
+        assert_eq!((&slots[&7].rates, slots[&7].mean_bytes()), (&rates, Some(512)));
+        assert_eq!((slots.len(), counting.groups()), (1, 1));
     }
 }

@@ -136,6 +136,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             return;
         }
         self.tick_counting();
+        self.run_job(JobName::Place);
         self.tick_ring();
         self.tick_map();
         self.tick_backups();

@@ -7,7 +7,9 @@
 //! [`Site::perform`], every outcome through [`Site::job_answered`].
 
 use super::balancing::Balancing;
+use super::counting::Counting;
 use super::leaving::Leaving;
+use super::placing::Placing;
 use super::registering::Registering;
 use super::release::Release;
 use super::stranded::Stranded;
@@ -79,6 +81,7 @@ pub(super) struct Jobs {
     reclaim: Stranded,
     release: Release,
     pub(super) failover: FailoverJobs,
+    pub(super) place: Placing,
 }
 
 impl Jobs {
@@ -93,6 +96,7 @@ impl Jobs {
             reclaim: Stranded::default(),
             release: Release::default(),
             failover: FailoverJobs::new(of_rules(options.planted)),
+            place: Placing::new(Counting::new(options.seed, options.profiles_max)),
         }
     }
 
@@ -106,6 +110,7 @@ impl Jobs {
             JobName::Reclaim => &self.reclaim,
             JobName::Release => &self.release,
             JobName::Failover => &self.failover,
+            JobName::Place => &self.place,
         }
     }
 
@@ -119,6 +124,7 @@ impl Jobs {
             JobName::Reclaim => &mut self.reclaim,
             JobName::Release => &mut self.release,
             JobName::Failover => &mut self.failover,
+            JobName::Place => &mut self.place,
         }
     }
 
@@ -149,6 +155,7 @@ macro_rules! view {
             machine: &$site.machine,
             homes: &$site.global.homes,
             reach: &$site.deployment.reach,
+            round_trips: $site.global.routing.round_trips(),
             versions: &$site.deployment.versions,
             backup: $site.global.backup,
             backups: &$site.global.backups,

@@ -11,7 +11,7 @@
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
 //! - `deployment`, `ring`, `reach`, `registrars`, `versions`: this site's part in its deployment;
 //! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
-//! - `counting`: which sites access the keys that are here;
+//! - `counting`, `placing`: which sites access the keys that are here, and where slots would be better;
 //! - `jobs`: what the leader runs beside requests ([`crate::job`]);
 //! - [`status`](Status): what can be seen of it.
 //!
@@ -39,6 +39,7 @@ mod leaving;
 pub mod machine;
 mod maps;
 mod own_life;
+mod placing;
 mod reach;
 mod registering;
 mod registrars;
@@ -64,7 +65,6 @@ use crate::replica::snapshots::OwnSnapshots;
 use crate::replica::{Replica, recovery};
 pub(crate) use backups::Backups;
 pub use backups::Kept;
-use counting::Counting;
 use deployment::Deployment;
 use jobs::Jobs;
 use machine::{Machine, Reader};
@@ -213,7 +213,6 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     jobs: Jobs,
     deployment: Deployment,
     global: Global,
-    counting: Counting,
     outputs: VecDeque<Output<S::View>>,
     failed: bool,
     rare: Rare,
@@ -243,7 +242,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             jobs: Jobs::new(&options),
             deployment: Deployment::new(&options),
             global: Global::new(options.client),
-            counting: Counting::new(options.seed, options.profiles_max),
             outputs: VecDeque::new(),
             failed: false,
             rare: Rare::new(options.rare_permille, options.seed),

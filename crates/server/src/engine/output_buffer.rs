@@ -99,6 +99,8 @@ impl<V> OutputBuffer<V> {
             }
             | Body::Registry { .. }
             | Body::ShowRegistry
+            | Body::ExplainPlacement { .. }
+            | Body::ShowPlacementLedger
             | Body::ListJobs
             | Body::SwitchJob { .. }
             | Body::RecoverRegistry { .. } => self.is_full(),

@@ -3,7 +3,9 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
-    Answer, Expiring, Failure, Item, JobStatus, KeyspaceError, MembershipError, Refusal, Versioned,
+    AdvisedMove, Answer, Expiring, Failure, Item, JobStatus, KeyspaceError, MembershipError,
+    PlacementCandidate, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
+    Refusal, Versioned,
 };
 
 code_enum!(Answer as "answer" {
@@ -35,6 +37,8 @@ code_enum!(Answer as "answer" {
     160 => Ordered(ordered),
     220 => Foretold { loss, taken },
     230 => Jobs(jobs),
+    240 => Placement(explained),
+    241 => PlacementLedger(ledger),
 });
 
 code_struct!(JobStatus {
@@ -48,6 +52,31 @@ code_struct!(JobStatus {
     last_error,
     last_error_ago_ms,
 });
+
+code_struct!(PlacementExplained {
+    slot,
+    owner,
+    bytes,
+    key_users,
+    slot_users,
+    candidates,
+    alone_us,
+    why,
+});
+code_struct!(PlacementCandidate { site, mean_us, barred });
+code_enum!(PlacementReason as "reason of a placement" {
+    1 => Unused,
+    2 => Best,
+    3 => UnknownHere,
+    4 => NoCandidate,
+    5 => WithinMargin { to, gain_us, needed_us },
+    6 => WithinNoise { to, gain_us, needed_us },
+    7 => Waits { to, gain_us },
+    8 => Advised { to, gain_us },
+});
+code_struct!(PlacementLedger { advised, windows, groups, dropped });
+code_struct!(AdvisedMove { slot, from, to, gain_us_per_s, bytes, for_ms });
+code_struct!(PlacementWindow { number, moves, bytes, expected_us_per_s, saved_us });
 
 code_struct!(Versioned { value, version });
 code_struct!(Item { key, kind, version, value });

@@ -229,6 +229,8 @@ code_enum!(Body as "request" {
     200 => Operator { id, command },
     230 => ListJobs,
     231 => SwitchJob { job, paused },
+    240 => ExplainPlacement { keyspace, key },
+    241 => ShowPlacementLedger,
 });
 
 code_enum!(OperatorCommand as "command of an operator" {
@@ -247,6 +249,7 @@ code_enum!(JobName as "job" {
     6 => Reclaim,
     7 => Release,
     8 => Failover,
+    9 => Place,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -244,6 +244,9 @@ fn request() -> impl Strategy<Value = Request> {
         }),
         node().prop_map(|node| Body::TransferLeader { node }),
         Just(Body::ListJobs),
+        Just(Body::ShowPlacementLedger),
+        (keyspace_id(), bytes())
+            .prop_map(|(keyspace, key)| Body::ExplainPlacement { keyspace, key }),
         (select(model::JobName::ALL.to_vec()), any::<bool>())
             .prop_map(|(job, paused)| Body::SwitchJob { job, paused }),
     ];
@@ -599,4 +602,55 @@ fn a_guard_on_what_was_absent_has_a_form_of_its_own() {
     }
     let longer = [b"\x01\x02\x00\x01\x01a", &max[..], b"\x07\x00\x00\x00"].concat();
     assert!(decode_command(longer.into()).is_err(), "there is one form of each guard");
+}
+
+#[test]
+fn answers_about_placement_survive_the_way() {
+    let (a, b) = (model::SiteId(1), model::SiteId(2));
+    let slot = model::Slot::of_key(b"car:7");
+    let reasons = [
+        model::PlacementReason::Unused,
+        model::PlacementReason::Best,
+        model::PlacementReason::UnknownHere,
+        model::PlacementReason::NoCandidate,
+        model::PlacementReason::WithinMargin { to: b, gain_us: 1, needed_us: 2 },
+        model::PlacementReason::WithinNoise { to: b, gain_us: 1, needed_us: 2 },
+        model::PlacementReason::Waits { to: b, gain_us: 1 },
+        model::PlacementReason::Advised { to: b, gain_us: 1 },
+    ];
+    let candidate = |site, mean_us| model::PlacementCandidate { site, mean_us, barred: false };
+    let explained = reasons.map(|why| {
+        Answer::Placement(Box::new(model::PlacementExplained {
+            slot,
+            owner: a,
+            bytes: 5_000,
+            key_users: vec![(b, 48_810)],
+            slot_users: vec![(b, 50_000), (a, 7)],
+            candidates: vec![candidate(b, Some(1_530)), candidate(a, None)],
+            alone_us: 0,
+            why,
+        }))
+    });
+    let ledger = model::PlacementLedger {
+        advised: vec![model::AdvisedMove {
+            slot,
+            from: a,
+            to: b,
+            gain_us_per_s: 9,
+            bytes: 5_000,
+            for_ms: 70,
+        }],
+        windows: vec![model::PlacementWindow {
+            number: 3,
+            moves: 1,
+            bytes: 5_000,
+            expected_us_per_s: 9,
+            saved_us: -4,
+        }],
+        groups: 2,
+        dropped: 1,
+    };
+    for answer in explained.into_iter().chain([Answer::PlacementLedger(Box::new(ledger))]) {
+        assert_eq!(decode_reply(encode_reply(&Ok(answer.clone()))), Ok(Ok(answer)));
+    }
 }

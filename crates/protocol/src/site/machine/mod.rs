@@ -150,6 +150,15 @@ impl<S: State> Machine<S> {
         stores.map(|((_, slot), _)| slot).collect()
     }
 
+    /// How many keys each slot holds here, of all its keyspaces; those that hold none are left out.
+    pub fn keys_by_slot(&self) -> BTreeMap<Slot, u64> {
+        let mut keys = BTreeMap::new();
+        for ((_, slot), store) in self.modes.slots.stores() {
+            *keys.entry(slot).or_default() += store.count;
+        }
+        keys
+    }
+
     /// How many keys a slot's keyspaces hold here.
     pub fn keys_in(&self, slots: &SlotSet) -> u64 {
         let stores = self.modes.slots.stores().filter(|((_, slot), _)| slots.contains(*slot));

@@ -18,6 +18,7 @@ mod transactions;
 use super::records::Record;
 use super::{Committed, Machine, Stopped, tables};
 use crate::global::homes::Homes;
+use crate::global::round_trips::RoundTrips;
 use crate::site::{Backups, Reach, Versions};
 use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
@@ -46,6 +47,7 @@ impl Site {
     fn view(&self, now: std::time::Duration) -> crate::job::View<'_, MemoryState> {
         static HOMES: LazyLock<Homes> = LazyLock::new(Homes::default);
         static REACH: LazyLock<Reach> = LazyLock::new(Reach::default);
+        static ROUND_TRIPS: LazyLock<RoundTrips> = LazyLock::new(RoundTrips::default);
         static VERSIONS: LazyLock<Versions> = LazyLock::new(Versions::default);
         static BACKUPS: LazyLock<Backups> = LazyLock::new(Backups::default);
         crate::job::View {
@@ -53,6 +55,7 @@ impl Site {
             machine: &self.machine,
             homes: &HOMES,
             reach: &REACH,
+            round_trips: &ROUND_TRIPS,
             versions: &VERSIONS,
             backup: None,
             backups: &BACKUPS,
