@@ -93,6 +93,26 @@ impl Deployment {
         Ok(self.caller.call(repeat, message, promote).await?.into_inner())
     }
 
+    /// Why a key is where it is, by its owner.
+    pub async fn explain_placement(
+        &self,
+        key: &[u8],
+    ) -> Result<v1::ExplainPlacementResponse, Error> {
+        let explain =
+            |channel, request| async move { deployment(channel).explain_placement(request).await };
+        let message = v1::ExplainPlacementRequest { key: key.to_vec().into() };
+        Ok(self.caller.call(Repeat::Read, message, explain).await?.into_inner())
+    }
+
+    /// The moves that the site in use advises.
+    pub async fn placement_ledger(&self) -> Result<v1::ShowPlacementLedgerResponse, Error> {
+        let show = |channel, request| async move {
+            deployment(channel).show_placement_ledger(request).await
+        };
+        let message = v1::ShowPlacementLedgerRequest {};
+        Ok(self.caller.call(Repeat::Read, message, show).await?.into_inner())
+    }
+
     /// The failover that is under way, and those that some site may not have learned of yet.
     pub async fn failovers(&self) -> Result<Vec<v1::Failover>, Error> {
         let list =

@@ -2511,6 +2511,97 @@ pub mod cluster_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExplainPlacementRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExplainPlacementResponse {
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub slot: u32,
+    #[prost(string, tag = "3")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    #[prost(message, repeated, tag = "5")]
+    pub key_users: ::prost::alloc::vec::Vec<SiteRate>,
+    #[prost(message, repeated, tag = "6")]
+    pub slot_users: ::prost::alloc::vec::Vec<SiteRate>,
+    #[prost(message, repeated, tag = "7")]
+    pub candidates: ::prost::alloc::vec::Vec<PlacementCandidate>,
+    #[prost(double, tag = "8")]
+    pub alone_ms: f64,
+    #[prost(string, tag = "9")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "10")]
+    pub better: ::prost::alloc::string::String,
+    #[prost(double, tag = "11")]
+    pub gain_ms: f64,
+    #[prost(double, tag = "12")]
+    pub needed_ms: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SiteRate {
+    #[prost(string, tag = "1")]
+    pub site: ::prost::alloc::string::String,
+    #[prost(double, tag = "2")]
+    pub per_s: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PlacementCandidate {
+    #[prost(string, tag = "1")]
+    pub site: ::prost::alloc::string::String,
+    #[prost(double, optional, tag = "2")]
+    pub mean_ms: ::core::option::Option<f64>,
+    #[prost(bool, tag = "3")]
+    pub barred: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowPlacementLedgerRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ShowPlacementLedgerResponse {
+    #[prost(string, tag = "1")]
+    pub site: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub advised: ::prost::alloc::vec::Vec<AdvisedMove>,
+    #[prost(message, repeated, tag = "3")]
+    pub windows: ::prost::alloc::vec::Vec<PlacementWindow>,
+    #[prost(uint64, tag = "4")]
+    pub groups: u64,
+    #[prost(uint64, tag = "5")]
+    pub dropped: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AdvisedMove {
+    #[prost(uint32, tag = "1")]
+    pub slot: u32,
+    #[prost(string, tag = "2")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub to: ::prost::alloc::string::String,
+    #[prost(double, tag = "4")]
+    pub saves_ms_per_s: f64,
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub for_ms: u64,
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct PlacementWindow {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub moves: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    #[prost(double, tag = "4")]
+    pub expected_ms_per_s: f64,
+    #[prost(double, tag = "5")]
+    pub saved_ms: f64,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListSitesRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3139,6 +3230,56 @@ pub mod deployment_client {
                 .insert(GrpcMethod::new("portolan.v1.Deployment", "RecoverRegistry"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn explain_placement(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExplainPlacementRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExplainPlacementResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/ExplainPlacement",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "ExplainPlacement"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn show_placement_ledger(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShowPlacementLedgerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ShowPlacementLedgerResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/ShowPlacementLedger",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("portolan.v1.Deployment", "ShowPlacementLedger"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn list_failovers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListFailoversRequest>,
@@ -3239,6 +3380,20 @@ pub mod deployment_server {
             request: tonic::Request<super::RecoverRegistryRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ShowRegistryResponse>,
+            tonic::Status,
+        >;
+        async fn explain_placement(
+            &self,
+            request: tonic::Request<super::ExplainPlacementRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExplainPlacementResponse>,
+            tonic::Status,
+        >;
+        async fn show_placement_ledger(
+            &self,
+            request: tonic::Request<super::ShowPlacementLedgerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ShowPlacementLedgerResponse>,
             tonic::Status,
         >;
         async fn list_failovers(
@@ -3715,6 +3870,97 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RecoverRegistrySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/ExplainPlacement" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExplainPlacementSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::ExplainPlacementRequest>
+                    for ExplainPlacementSvc<T> {
+                        type Response = super::ExplainPlacementResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExplainPlacementRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::explain_placement(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExplainPlacementSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/ShowPlacementLedger" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShowPlacementLedgerSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::ShowPlacementLedgerRequest>
+                    for ShowPlacementLedgerSvc<T> {
+                        type Response = super::ShowPlacementLedgerResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShowPlacementLedgerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::show_placement_ledger(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShowPlacementLedgerSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -18,7 +18,7 @@ use wire::grpc::{Reason, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 31] = [
     "get",
     "put",
     "delete",
@@ -48,6 +48,8 @@ const NAMES: [&str; 29] = [
     "list_failovers",
     "list_jobs",
     "switch_job",
+    "explain_placement",
+    "show_placement_ledger",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -82,6 +84,8 @@ pub(crate) enum Method {
     ListFailovers,
     ListJobs,
     SwitchJob,
+    ExplainPlacement,
+    ShowPlacementLedger,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.
@@ -249,7 +253,7 @@ mod tests {
         assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
-        assert_eq!(NAMES.len(), Method::SwitchJob as usize + 1);
+        assert_eq!(NAMES.len(), Method::ShowPlacementLedger as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -1,7 +1,7 @@
 //! The service `Deployment`: sites, and the slots they hold.
 
 use super::call::{Callee, Method, deadline_ms};
-use super::orders;
+use super::{orders, placement};
 use model::{
     Answer, BackupChoice, Ballot, Body, Command, DecidedFailover, Failure, Giving, GlobalCommand,
     OperatorCommand, Refusal, RegistrarView, Registry, RegistryChange, RegistryError, RegistryView,
@@ -64,6 +64,52 @@ impl v1::deployment_server::Deployment for Callee {
                 version: registry.changes,
                 sites: registry.sites.iter().map(site).collect(),
             })
+        })
+        .await
+    }
+
+    async fn explain_placement(
+        &self,
+        request: Request<v1::ExplainPlacementRequest>,
+    ) -> Result<Response<v1::ExplainPlacementResponse>, Status> {
+        self.measured(Method::ExplainPlacement, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let key = request.into_inner().key;
+            let registry = self.registry().await?;
+            let catalog = self.handle.catalog();
+            let model::Keyspace { id: keyspace, spec } = catalog.of_key(&key);
+            if !spec.counts_accesses() {
+                let what = format!(
+                    "its keyspace {:?} has placement off: no accesses are counted",
+                    spec.name
+                );
+                return Err(Invalid::Value { field: "key", what }.into());
+            }
+            let body = Body::ExplainPlacement { keyspace: *keyspace, key };
+            let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            let Answer::Placement(explained) = answer else {
+                unreachable!("a question about a placement is answered with it")
+            };
+            Ok(placement::explained(&registry, &spec.name, &explained))
+        })
+        .await
+    }
+
+    async fn show_placement_ledger(
+        &self,
+        request: Request<v1::ShowPlacementLedgerRequest>,
+    ) -> Result<Response<v1::ShowPlacementLedgerResponse>, Status> {
+        self.measured(Method::ShowPlacementLedger, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let registry = self.registry().await?;
+            let body = Body::ShowPlacementLedger;
+            let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            let Answer::PlacementLedger(ledger) = answer else {
+                unreachable!("a question about the ledger is answered with it")
+            };
+            Ok(placement::ledger(&registry, self.handle.site().as_str(), &ledger))
         })
         .await
     }

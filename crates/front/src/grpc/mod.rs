@@ -18,6 +18,7 @@ mod cluster;
 mod deployment;
 mod kv;
 mod orders;
+mod placement;
 mod watch;
 
 use crate::listener::{self, Acceptor, OpenError};

@@ -12,6 +12,7 @@
 //! | [`job`] | `job` |
 //! | [`backup`] | `backup`, `restore` |
 //! | [`place`] | `place` |
+//! | [`placement`] | `placement` |
 //! | [`tools`] | `hash-password`, `completions` |
 //! | [`mod@lab`] | `lab` |
 //! | [`demo`] | `demo` |
@@ -29,6 +30,7 @@ mod keyspace;
 mod lab;
 mod moves;
 mod place;
+mod placement;
 mod promote;
 mod prompt;
 mod registry;
@@ -111,6 +113,9 @@ enum Command {
     #[command(subcommand)]
     Job(job::Command),
     Place(place::Place),
+    /// Show which sites access a key and where it would be better, and the moves that a site advises
+    #[command(subcommand)]
+    Placement(placement::Command),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Turn a password into the hash that the configuration holds
@@ -149,6 +154,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Failover(command) => command.run(),
         Command::Job(command) => command.run(),
         Command::Place(place) => place.run(),
+        Command::Placement(command) => command.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::HashPassword => tools::hash_password(),

@@ -1,0 +1,82 @@
+//! Answers about placement for gRPC: sites by name, latencies in milliseconds.
+
+use super::deployment::name_of;
+use model::{PlacementExplained, PlacementLedger, PlacementReason, Registry, SiteId};
+use wire::grpc::v1;
+
+fn ms(us: u64) -> f64 {
+    us as f64 / 1_000.0
+}
+
+pub(super) fn explained(
+    registry: &Registry,
+    keyspace: &str,
+    one: &PlacementExplained,
+) -> v1::ExplainPlacementResponse {
+    let rate = |(site, per_1000_s): &(SiteId, u64)| v1::SiteRate {
+        site: name_of(registry, *site),
+        per_s: *per_1000_s as f64 / 1_000.0,
+    };
+    let candidates = one.candidates.iter().map(|candidate| v1::PlacementCandidate {
+        site: name_of(registry, candidate.site),
+        mean_ms: candidate.mean_us.map(ms),
+        barred: candidate.barred,
+    });
+    let (reason, better, gain_us, needed_us) = match one.why {
+        PlacementReason::Unused => ("unused", None, 0, 0),
+        PlacementReason::Best => ("best", None, 0, 0),
+        PlacementReason::UnknownHere => ("unknown", None, 0, 0),
+        PlacementReason::NoCandidate => ("no-candidate", None, 0, 0),
+        PlacementReason::WithinMargin { to, gain_us, needed_us } => {
+            ("within-margin", Some(to), gain_us, needed_us)
+        }
+        PlacementReason::WithinNoise { to, gain_us, needed_us } => {
+            ("within-noise", Some(to), gain_us, needed_us)
+        }
+        PlacementReason::Waits { to, gain_us } => ("waits", Some(to), gain_us, 0),
+        PlacementReason::Advised { to, gain_us } => ("advised", Some(to), gain_us, 0),
+    };
+    v1::ExplainPlacementResponse {
+        keyspace: keyspace.to_owned(),
+        slot: u32::from(one.slot.number()),
+        owner: name_of(registry, one.owner),
+        bytes: one.bytes,
+        key_users: one.key_users.iter().map(rate).collect(),
+        slot_users: one.slot_users.iter().map(rate).collect(),
+        candidates: candidates.collect(),
+        alone_ms: ms(one.alone_us),
+        reason: reason.to_owned(),
+        better: better.map(|site| name_of(registry, site)).unwrap_or_default(),
+        gain_ms: ms(gain_us),
+        needed_ms: ms(needed_us),
+    }
+}
+
+pub(super) fn ledger(
+    registry: &Registry,
+    site: &str,
+    ledger: &PlacementLedger,
+) -> v1::ShowPlacementLedgerResponse {
+    let advised = ledger.advised.iter().map(|one| v1::AdvisedMove {
+        slot: u32::from(one.slot.number()),
+        from: name_of(registry, one.from),
+        to: name_of(registry, one.to),
+        saves_ms_per_s: ms(one.gain_us_per_s),
+        bytes: one.bytes,
+        for_ms: one.for_ms,
+    });
+    let windows = ledger.windows.iter().map(|one| v1::PlacementWindow {
+        number: one.number,
+        moves: one.moves,
+        bytes: one.bytes,
+        expected_ms_per_s: ms(one.expected_us_per_s),
+        saved_ms: one.saved_us as f64 / 1_000.0,
+    });
+    v1::ShowPlacementLedgerResponse {
+        site: site.to_owned(),
+        advised: advised.collect(),
+        windows: windows.collect(),
+        groups: ledger.groups,
+        dropped: ledger.dropped,
+    }
+}

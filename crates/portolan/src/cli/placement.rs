@@ -1,0 +1,215 @@
+//! `placement`: which sites access a key, where it would be better, and what moves would save.
+
+use super::connect::Showing;
+use super::failed::Failed;
+use super::show::{self, Table};
+use clap::{Args, Subcommand};
+use client::v1;
+use indicatif::BinaryBytes;
+use serde_json::json;
+
+/// What to look at.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show which sites access a key, where it could be and at which latency, and why it is where it is
+    #[command(
+        after_help = "Rates are of the last seconds, latencies are round trips between sites. A key moves \
+                      with its slot. Its keyspace needs placement advise; nothing moves yet.\n\n\
+                      Example:\n  portolan placement explain car:7"
+    )]
+    Explain(Explain),
+    /// Show the moves that a site advises, and what they would save for which bytes
+    #[command(
+        after_help = "Of the site that is asked; each site advises about the slots that it owns. Nothing \
+                      moves yet: the windows state what following all advice would have saved.\n\n\
+                      Example:\n  portolan placement ledger --json"
+    )]
+    Ledger(Showing),
+}
+
+/// One key.
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The key
+    key: String,
+    #[command(flatten)]
+    showing: Showing,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failed> {
+        match self {
+            Command::Explain(explain) => explain.run(),
+            Command::Ledger(showing) => ledger(showing),
+        }
+    }
+}
+
+impl Explain {
+    fn run(self) -> Result<(), Failed> {
+        let Explain { key, showing: Showing { json, connect } } = self;
+        connect.run(|client| async move {
+            let one = client.deployment().explain_placement(key.as_bytes()).await?;
+            match json {
+                true => Ok(show::print_json(&explained_json(&key, &one))?),
+                false => Ok(show::print(explained_text(&key, &one))?),
+            }
+        })
+    }
+}
+
+/// Why the slot is where it is, in words.
+fn why(one: &v1::ExplainPlacementResponse) -> String {
+    let v1::ExplainPlacementResponse { better, gain_ms, needed_ms, .. } = one;
+    let less = |than: &str| format!("{better} is {gain_ms:.2} ms nearer, less than {than}");
+    match one.reason.as_str() {
+        "unused" => "no access was counted lately".to_owned(),
+        "best" => "no other site is better".to_owned(),
+        "unknown" => "a round trip between its owner and a site with users is unknown".to_owned(),
+        "no-candidate" => "every other site is excluded".to_owned(),
+        "within-margin" => less(&format!("the {needed_ms:.2} ms that a move must gain")),
+        "within-noise" => less(&format!("the {needed_ms:.2} ms that so few accesses can show")),
+        "waits" => format!(
+            "{better} is {gain_ms:.2} ms nearer; a move is advised when users have waited as long as it costs"
+        ),
+        "advised" => format!("a move to {better} is advised: {gain_ms:.2} ms an access nearer"),
+        other => other.to_owned(),
+    }
+}
+
+fn explained_text(key: &str, one: &v1::ExplainPlacementResponse) -> String {
+    let mut text = format!(
+        "{key} (keyspace {}, slot {}, about {}) is owned by {}\nwhy: {}\n",
+        one.keyspace,
+        one.slot,
+        BinaryBytes(one.bytes),
+        one.owner,
+        why(one)
+    );
+    if !one.slot_users.is_empty() {
+        let mut users = Table::new(["accessed from", ">key, /s", ">slot, /s"]);
+        for user in &one.slot_users {
+            let of_key = one.key_users.iter().find(|other| other.site == user.site);
+            let of_key = of_key.map_or(0.0, |other| other.per_s);
+            let site = user.site.clone();
+            users.row([site, format!("{of_key:.2}"), format!("{:.2}", user.per_s)]);
+        }
+        text += &format!("\n{users}\n");
+    }
+    let mut candidates = Table::new(["candidate", ">mean, ms", ""]);
+    for candidate in &one.candidates {
+        let ms = candidate.mean_ms.map_or("unknown".to_owned(), |ms| format!("{ms:.2}"));
+        let note = match candidate {
+            one_of if one_of.site == one.owner => "owner",
+            one_of if one_of.barred => "excluded: it leaves or does not answer",
+            one_of if one_of.mean_ms.is_none() => "excluded: a round trip is unknown",
+            one_of if one_of.site == one.better => "better",
+            _ => "",
+        };
+        candidates.row([candidate.site.clone(), ms, note.to_owned()]);
+    }
+    text += &format!(
+        "\n{candidates}\n{:.2} ms if each site with users had the slot to itself",
+        one.alone_ms
+    );
+    text
+}
+
+fn explained_json(key: &str, one: &v1::ExplainPlacementResponse) -> serde_json::Value {
+    let rates = |users: &[v1::SiteRate]| -> Vec<_> {
+        users.iter().map(|user| json!({ "site": user.site, "per_s": user.per_s })).collect()
+    };
+    let candidate = |of: &v1::PlacementCandidate| json!({ "site": of.site, "mean_ms": of.mean_ms, "barred": of.barred });
+    let better = !one.better.is_empty();
+    json!({
+        "key": key,
+        "keyspace": one.keyspace,
+        "slot": one.slot,
+        "owner": one.owner,
+        "bytes": one.bytes,
+        "key_users": rates(&one.key_users),
+        "slot_users": rates(&one.slot_users),
+        "candidates": one.candidates.iter().map(candidate).collect::<Vec<_>>(),
+        "alone_ms": one.alone_ms,
+        "reason": one.reason,
+        "why": why(one),
+        "better": better.then_some(&one.better),
+        "gain_ms": better.then_some(one.gain_ms),
+        "needed_ms": (one.needed_ms > 0.0).then_some(one.needed_ms),
+    })
+}
+
+fn ledger(Showing { json, connect }: Showing) -> Result<(), Failed> {
+    connect.run(|client| async move {
+        let ledger = client.deployment().placement_ledger().await?;
+        match json {
+            true => Ok(show::print_json(&ledger_json(&ledger))?),
+            false => Ok(show::print(ledger_text(&ledger))?),
+        }
+    })
+}
+
+fn ledger_text(ledger: &v1::ShowPlacementLedgerResponse) -> String {
+    let mut advised = Table::new(["slot", "from", "to", ">saves ms/s", ">bytes", ">for"]);
+    for one in &ledger.advised {
+        advised.row([
+            one.slot.to_string(),
+            one.from.clone(),
+            one.to.clone(),
+            format!("{:.1}", one.saves_ms_per_s),
+            BinaryBytes(one.bytes).to_string(),
+            format!("{} s", one.for_ms / 1_000),
+        ]);
+    }
+    let saves: f64 = ledger.advised.iter().map(|one| one.saves_ms_per_s).sum();
+    let bytes: u64 = ledger.advised.iter().map(|one| one.bytes).sum();
+    let mut text = format!(
+        "site {} advises {} moves, which would save {saves:.1} ms/s for {}; nothing moves yet",
+        ledger.site,
+        ledger.advised.len(),
+        BinaryBytes(bytes)
+    );
+    if !ledger.advised.is_empty() {
+        text += &format!("\n\n{advised}");
+    }
+    if !ledger.windows.is_empty() {
+        let heads = [">window", ">moves", ">bytes", ">expected ms/s", ">would have saved ms"];
+        let mut windows = Table::new(heads);
+        for one in &ledger.windows {
+            windows.row([
+                one.number.to_string(),
+                one.moves.to_string(),
+                BinaryBytes(one.bytes).to_string(),
+                format!("{:.1}", one.expected_ms_per_s),
+                format!("{:.1}", one.saved_ms),
+            ]);
+        }
+        text += &format!("\n\n{windows}");
+    }
+    if ledger.dropped > 0 {
+        text += &format!("\n\n{} accesses found no room to be counted", ledger.dropped);
+    }
+    text
+}
+
+fn ledger_json(ledger: &v1::ShowPlacementLedgerResponse) -> serde_json::Value {
+    let advised = |one: &v1::AdvisedMove| {
+        json!({
+            "slot": one.slot, "from": one.from, "to": one.to, "saves_ms_per_s": one.saves_ms_per_s,
+            "bytes": one.bytes, "for_ms": one.for_ms,
+        })
+    };
+    let window = |one: &v1::PlacementWindow| {
+        json!({
+            "number": one.number, "moves": one.moves, "bytes": one.bytes,
+            "expected_ms_per_s": one.expected_ms_per_s, "saved_ms": one.saved_ms,
+        })
+    };
+    json!({
+        "site": ledger.site,
+        "advised": ledger.advised.iter().map(advised).collect::<Vec<_>>(),
+        "windows": ledger.windows.iter().map(window).collect::<Vec<_>>(),
+        "groups": ledger.groups,
+        "dropped": ledger.dropped,
+    })
+}
