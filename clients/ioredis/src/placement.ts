@@ -6,6 +6,9 @@ import { request as httpsRequest } from "node:https";
 import { hostname } from "node:os";
 import { Sketch } from "./sketch.js";
 
+/** Answers of a server in a window from which on it gets no PING. */
+const ENOUGH_ANSWERS = 4;
+
 /** What a client reports to `portolan place`. */
 export interface Placement {
   /** Where it listens (`--listen`). Default: `http://127.0.0.1:7390`. */
@@ -18,7 +21,7 @@ export interface Placement {
   windowMs?: number;
   /** How long sending may take. Default: 2,000. */
   deadlineMs?: number;
-  /** Servers a second that get a PING, in turn, if nothing else was sent to them. Default: 20. */
+  /** Servers a second that get a PING, in turn, until each has answered four times in a window. Default: 20. */
   pingsPerS?: number;
   /** Whether a request counts, by its name and arguments: false for those that may wait. */
   counts?: (name: string, args: readonly unknown[]) => boolean;
@@ -138,7 +141,7 @@ export class Reporter {
     });
   }
 
-  /** A PING to the next server, in turn, that has not answered in this window. */
+  /** A PING to the next server, in turn, that has answered too seldom in this window. */
   #pingOne(): void {
     const servers = this.#servers();
     const places = new Map(this.sketch.names.map((name, at) => [name, at]));
@@ -146,7 +149,7 @@ export class Reporter {
       const at = (this.#turn + step) % servers.length;
       const server = servers[at] as Reachable;
       const place = places.get(server.name);
-      if (place !== undefined && this.sketch.answers(place) > 0) continue;
+      if (place !== undefined && this.sketch.answers(place) >= ENOUGH_ANSWERS) continue;
       this.#turn = at;
       this.stats.pings += 1;
       server.ping().catch(() => {

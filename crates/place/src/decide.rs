@@ -206,9 +206,8 @@ impl Decider {
         if self.prices.per_byte().len() != self.indices.masters.len() {
             self.prices = Prices::none(self.indices.masters.len());
         }
-        let free = Prices::none(self.indices.masters.len());
         let ended =
-            (!is_first).then(|| self.ledger.close(&problem.solver(&free), groups, window_s.into()));
+            (!is_first).then(|| self.ledger.close(&problem.measured(), groups, window_s.into()));
 
         let prices = self.prices.clone();
         let solver = problem.solver(&prices);
@@ -221,7 +220,7 @@ impl Decider {
         let moves = plan::moves(&solver, groups, &wanted);
         let plan = plan::plan(&moves, groups, problem.capacities.as_ref(), limits);
 
-        let best = problem.solver(&free).solve(groups, u64::MAX);
+        let best = problem.measured().solve(groups, u64::MAX);
         let mut after = groups.clone();
         for one in &plan.moves {
             after.set_owner(one.group as usize, one.to);
@@ -260,12 +259,14 @@ impl Decider {
     }
 
     fn described(&self, problem: &Problem, one: &protocol::placement::Move) -> Move {
+        let group = one.group as usize;
+        let cost = |site| problem.measured().cost(&problem.groups, group, site);
         Move {
-            slot: self.indices.slots[one.group as usize],
+            slot: self.indices.slots[group],
             from: self.indices.master(one.from).clone(),
             to: self.indices.master(one.to).clone(),
-            gain: one.gain.into(),
-            gain_apart: problem.gain_apart(one.group as usize),
+            gain: (cost(one.from) - cost(one.to)).into(),
+            gain_apart: problem.gain_apart(group),
             bytes: one.bytes.into(),
         }
     }
@@ -311,7 +312,14 @@ impl Decider {
             return None;
         }
         let master = |site: Site| self.indices.master(site);
-        let why = sentence(&explanation, |site| master(site).to_string());
+        let rate = problem.groups.accesses(group).rate();
+        let ms = |site| {
+            let cost = problem.measured().cost(&problem.groups, group, site);
+            cost.is_finite().then(|| f64::from(cost / rate))
+        };
+        let gain_ms =
+            |site| ms(explanation.owner).zip(ms(site)).map_or(0.0, |(here, there)| here - there);
+        let why = sentence(explanation.why, |site| master(site).to_string(), gain_ms);
         let Explanation { owner, bytes, accesses, candidates, alone_ms, .. } = explanation;
         let uses = accesses.into_iter();
         Some(Explained {
@@ -320,9 +328,7 @@ impl Decider {
             uses: uses.map(|(Origin(number), rate)| (number.into(), rate.into())).collect(),
             candidates: candidates
                 .into_iter()
-                .map(|one| {
-                    (master(one.site).clone(), one.mean_ms.map(f64::from), one.bar.map(barred))
-                })
+                .map(|one| (master(one.site).clone(), ms(one.site), one.bar.map(barred)))
                 .collect(),
             alone_ms: alone_ms.into(),
             why,
@@ -339,29 +345,26 @@ fn barred(bar: Bar) -> &'static str {
     }
 }
 
-fn sentence(explanation: &Explanation, shown: impl Fn(Site) -> String) -> String {
-    match explanation.why {
-        Why::Best => "no other master is nearer to its users".to_owned(),
+fn sentence(why: Why, shown: impl Fn(Site) -> String, gain_ms: impl Fn(Site) -> f64) -> String {
+    let less = |to: Site| format!("at {} an access takes {:.1} ms less", shown(to), gain_ms(to));
+    match why {
+        Why::Best => "no other master is surely nearer to its users".to_owned(),
         Why::Unused => "no client uses it".to_owned(),
         Why::Pinned => "it is kept where it is".to_owned(),
         Why::UnknownHere => "a client has not measured its owner, so no gain is known".to_owned(),
         Why::NoCandidate => "a client has not measured any other master".to_owned(),
-        Why::WithinMargin { to, gain_ms, needed_ms } => format!(
-            "at {} an access takes {gain_ms:.1} ms less; below {needed_ms:.1} ms nothing moves",
-            shown(to)
+        Why::WithinMargin { to, needed_ms, .. } => {
+            format!("{}; below {needed_ms:.1} ms nothing moves", less(to))
+        }
+        Why::WithinNoise { to, noise_ms, .. } => {
+            format!("{}; so few uses show a gain of {noise_ms:.1} ms or more only", less(to))
+        }
+        Why::Waits { to, lost_ms, needed_ms, .. } => format!(
+            "{}; it moves when its users have waited {needed_ms:.0} ms longer than there, so far {lost_ms:.0} ms",
+            less(to)
         ),
-        Why::WithinNoise { to, gain_ms, noise_ms } => format!(
-            "at {} an access takes {gain_ms:.1} ms less; so few uses show a gain of {noise_ms:.1} ms \
-             or more only",
-            shown(to)
-        ),
-        Why::Waits { to, gain_ms, lost_ms, needed_ms } => format!(
-            "at {} an access takes {gain_ms:.1} ms less; it moves when its users have waited {needed_ms:.0} \
-             ms longer than there, so far {lost_ms:.0} ms",
-            shown(to)
-        ),
-        Why::Moves { to, gain_ms } => {
-            format!("it moves to {}, where an access takes {gain_ms:.1} ms less", shown(to))
+        Why::Moves { to, .. } => {
+            format!("it moves to {}, where an access takes {:.1} ms less", shown(to), gain_ms(to))
         }
     }
 }

@@ -63,13 +63,17 @@ struct SlotUse<'a> {
 /// What a window is decided from.
 #[derive(Debug)]
 pub(crate) struct Problem {
+    /// As measured.
     pub(crate) latencies: Latencies,
     pub(crate) groups: Groups,
     pub(crate) rules: Rules,
     pub(crate) capacities: Option<Capacities>,
-    /// What an access costs by the objective.
+    /// What an access costs by the objective, at most: decisions are by that, or chance would move slots to
+    /// servers that were seldom measured.
     pub(crate) matrix: Matrix,
     pub(crate) near: Near,
+    /// What an access costs by the objective, as measured: gains are by that.
+    measured: (Matrix, Near),
     /// Of each group: its keys, with the uses of each origin.
     keys: Vec<BTreeMap<u64, Vec<(Origin, f32)>>>,
 }
@@ -79,12 +83,14 @@ impl Problem {
         indices.extend(seen);
         let (origins, sites) = (seen.clients.len(), indices.masters.len());
         let mut latencies = Latencies::unknown(origins, sites);
+        let mut at_most = Latencies::unknown(origins, sites);
         let mut users: BTreeMap<Slot, Vec<(Origin, &Uses)>> = BTreeMap::new();
         for (number, client) in seen.clients.iter().enumerate() {
             let origin = Origin(number as u16);
-            for (master, ms) in &client.latency_ms {
+            for (master, latency) in &client.latency {
                 if let Some(site) = indices.by_master.get(master) {
-                    latencies.learn(origin, *site, *ms as f32);
+                    latencies.learn(origin, *site, latency.ms as f32);
+                    at_most.learn(origin, *site, latency.at_most_ms() as f32);
                 }
             }
             for (slot, keys) in &client.slots {
@@ -113,16 +119,26 @@ impl Problem {
         }
         let tail = match options.objective {
             Objective::Mean => None,
-            Objective::Quantile(quantile) => Tail::find(&latencies, &groups, &rules, quantile),
+            Objective::Quantile(quantile) => Tail::find(&at_most, &groups, &rules, quantile),
         };
-        let matrix = tail.map_or_else(|| latencies.mean().clone(), |tail| tail.matrix(&latencies));
-        let near = Near::new(&matrix, NEAR);
+        let of = |latencies: &Latencies| {
+            let mean = || latencies.mean().clone();
+            let matrix = tail.map_or_else(mean, |tail| tail.matrix(latencies));
+            let near = Near::new(&matrix, NEAR);
+            (matrix, near)
+        };
+        let ((matrix, near), measured) = (of(&at_most), of(&latencies));
         let capacities = capacities(seen, &groups, indices);
-        Problem { latencies, groups, rules, capacities, matrix, near, keys }
+        Problem { latencies, groups, rules, capacities, matrix, near, measured, keys }
     }
 
     pub(crate) fn solver(&self, prices: &Prices) -> Solver<'_> {
         Solver::with_prices(&self.matrix, &self.near, &self.rules, prices.per_byte())
+    }
+
+    /// The same by what was measured, and without prices.
+    pub(crate) fn measured(&self) -> Solver<'_> {
+        Solver::new(&self.measured.0, &self.measured.1, &self.rules)
     }
 
     /// What would be saved each second if every key of the group could go to a master of its own, by the same
@@ -133,7 +149,8 @@ impl Problem {
             keys.push(self.groups.owner(group), 0, uses.iter().copied());
         }
         let rules = Rules::none(self.matrix.sites());
-        let solution = Solver::new(&self.matrix, &self.near, &rules).solve(&keys, u64::MAX);
+        let (matrix, near) = &self.measured;
+        let solution = Solver::new(matrix, near, &rules).solve(&keys, u64::MAX);
         (0..keys.len()).map(|key| f64::from(solution.gain(key))).sum()
     }
 }

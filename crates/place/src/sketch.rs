@@ -23,6 +23,14 @@ const LATENCY_MAX_US: f64 = 60e6;
 const DURATION_MAX_MS: u32 = 3_600_000;
 /// Entries of one sketch: servers, slots, keys of a slot.
 const ENTRIES_MAX: usize = 65_535;
+/// The noise of one latency, as a part of it, that is reckoned with.
+const NOISE: f64 = 0.3;
+/// A server is taken to be as far as its mean and so many standard deviations of that.
+const CAUTION_SIGMAS: f64 = 2.0;
+/// A mean that is so many standard deviations away is of another place.
+const MOVED_SIGMAS: f64 = 4.0;
+/// What answers still weigh, a sketch later.
+const KEPT: f64 = 0.9;
 /// Clients that are kept; others are refused.
 const CLIENTS_MAX: usize = 10_000;
 
@@ -141,11 +149,44 @@ pub struct Dropped {
     pub clients: u64,
 }
 
-/// The sketches of the last windows.
+/// What one client has sent lately.
+#[derive(Debug, Default)]
+struct Sent {
+    /// When the newest sketch came (since any fixed moment), and that.
+    at: Duration,
+    newest: Sketch,
+    /// Its servers that are none of the cluster have not been counted.
+    is_new: bool,
+    /// By `HOST:PORT`.
+    servers: BTreeMap<String, Answers>,
+}
+
+/// Answers of a server to a client: those of the last ten sketches or so, the newest weigh most.
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    at: Duration,
+    count: f64,
+    sum_us: f64,
+}
+
+impl Answers {
+    /// Adds those of one sketch. If they cannot be of the same place as the earlier ones, these are forgotten:
+    /// the client or the server has moved.
+    fn add(&mut self, new: Answers) {
+        let (mean, new_mean) = (self.sum_us / self.count, new.sum_us / new.count);
+        let error = NOISE * mean * (1.0 / self.count + 1.0 / new.count).sqrt();
+        let (count, sum_us) = match (new_mean - mean).abs() > MOVED_SIGMAS * error {
+            true => (0.0, 0.0),
+            false => (KEPT * self.count, KEPT * self.sum_us),
+        };
+        *self = Answers { at: new.at, count: count + new.count, sum_us: sum_us + new.sum_us };
+    }
+}
+
+/// What clients have sent lately.
 #[derive(Debug, Default)]
 pub struct Sketches {
-    /// By client: when each arrived (since any fixed moment), oldest first.
-    by_client: BTreeMap<String, Vec<(Duration, Sketch)>>,
+    by_client: BTreeMap<String, Sent>,
     /// What was not taken.
     pub dropped: Dropped,
 }
@@ -153,11 +194,27 @@ pub struct Sketches {
 /// Keys of one slot: id, uses a second, bytes.
 pub type Uses = Vec<(u64, f64, u32)>;
 
+/// How far a server is from a client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Latency {
+    /// The mean in milliseconds.
+    pub ms: f64,
+    /// Of about how many answers.
+    pub answers: f64,
+}
+
+impl Latency {
+    /// What it is at most, given the noise of so few answers.
+    pub fn at_most_ms(self) -> f64 {
+        self.ms * (1.0 + CAUTION_SIGMAS * NOISE / self.answers.sqrt())
+    }
+}
+
 /// What one client does now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Client {
-    /// Mean latency in milliseconds by server.
-    pub latency_ms: BTreeMap<Address, f64>,
+    /// By server.
+    pub latency: BTreeMap<Address, Latency>,
     /// The keys that it uses.
     pub slots: BTreeMap<Slot, Uses>,
 }
@@ -168,53 +225,57 @@ impl Sketches {
     /// # Errors
     /// It is refused, and counted.
     pub fn take(&mut self, bytes: &[u8], now: Duration) -> Result<(), Refused> {
-        let sketch = Sketch::read(bytes).inspect_err(|_| self.dropped.malformed += 1)?;
+        let mut sketch = Sketch::read(bytes).inspect_err(|_| self.dropped.malformed += 1)?;
         if self.by_client.len() >= CLIENTS_MAX && !self.by_client.contains_key(&sketch.client) {
             self.dropped.clients += 1;
             return Err(Refused("there are too many clients".to_owned()));
         }
-        let of_client = self.by_client.entry(sketch.client.clone()).or_default();
-        of_client.push((now, sketch));
+        let sent = self.by_client.entry(sketch.client.clone()).or_default();
+        for (server, (count, sum_us)) in std::mem::take(&mut sketch.servers) {
+            let new = Answers { at: now, count: f64::from(count), sum_us };
+            // Zero answers have no mean either.
+            if !(0.0..=LATENCY_MAX_US).contains(&(new.sum_us / new.count)) {
+                self.dropped.absurd_latencies += 1;
+                continue;
+            }
+            sent.servers.entry(server).and_modify(|known| known.add(new)).or_insert(new);
+        }
+        (sent.at, sent.newest, sent.is_new) = (now, sketch, true);
         Ok(())
     }
 
-    /// Forgets what is older than three windows.
+    /// Forgets what was not sent again within three windows.
     pub fn forget(&mut self, now: Duration, window: Duration) {
-        for sketches in self.by_client.values_mut() {
-            sketches.retain(|(at, _)| *at + 3 * window > now);
+        let is_kept = |at: Duration| at + 3 * window > now;
+        self.by_client.retain(|_, sent| is_kept(sent.at));
+        for sent in self.by_client.values_mut() {
+            sent.servers.retain(|_, answers| is_kept(answers.at));
         }
-        self.by_client.retain(|_, sketches| !sketches.is_empty());
     }
 
-    /// What all clients do, by name: uses by their newest sketch, latencies by all that are kept.
+    /// What all clients do, by name: uses by their newest sketch, latencies by the last ones.
     pub fn clients(&mut self, masters: &[Address]) -> Vec<(String, Client)> {
         let Sketches { by_client, dropped } = self;
-        let clients = by_client.iter().filter_map(|(name, sketches)| {
-            let mut sums: BTreeMap<Address, (f64, f64)> = BTreeMap::new();
-            for (server, (count, sum_us)) in sketches.iter().flat_map(|(_, one)| &one.servers) {
+        let clients = by_client.iter_mut().map(|(name, sent)| {
+            let mut client = Client::default();
+            for (server, Answers { count, sum_us, .. }) in &sent.servers {
                 let server = server.parse::<Address>().ok().filter(|one| masters.contains(one));
                 let Some(server) = server else {
-                    dropped.unknown_servers += 1;
+                    dropped.unknown_servers += u64::from(sent.is_new);
                     continue;
                 };
-                let mean = sum_us / f64::from(*count);
-                if !(0.0..=LATENCY_MAX_US).contains(&mean) {
-                    dropped.absurd_latencies += 1;
-                    continue;
-                }
-                let sum = sums.entry(server).or_default();
-                *sum = (sum.0 + f64::from(*count), sum.1 + sum_us);
+                let latency = Latency { ms: sum_us / count / 1e3, answers: *count };
+                client.latency.insert(server, latency);
             }
-            let (_, newest) = sketches.last()?;
-            let seconds = f64::from(newest.duration_ms) / 1e3;
+            sent.is_new = false;
+            let seconds = f64::from(sent.newest.duration_ms) / 1e3;
             let rate =
                 |(id, count, bytes): &(u64, u32, u32)| (*id, f64::from(*count) / seconds, *bytes);
-            let slots = newest.slots.iter().filter_map(|(slot, keys)| {
+            let slots = sent.newest.slots.iter().filter_map(|(slot, keys)| {
                 Some((Slot::new(*slot)?, keys.iter().map(rate).collect()))
             });
-            let latency_ms = sums.into_iter().map(|(at, (count, sum))| (at, sum / count / 1e3));
-            let client = Client { latency_ms: latency_ms.collect(), slots: slots.collect() };
-            Some((name.clone(), client))
+            client.slots = slots.collect();
+            (name.clone(), client)
         });
         clients.collect()
     }
@@ -230,8 +291,9 @@ pub fn check_any(bytes: &[u8]) {
     assert_eq!(sketches.dropped.malformed, u64::from(!is_taken));
     for (name, client) in sketches.clients(&masters) {
         assert!((1..=255).contains(&name.len()), "{name}");
-        let are_sane = |ms: &f64| (0.0..=LATENCY_MAX_US / 1e3).contains(ms);
-        assert!(client.latency_ms.values().all(are_sane), "{client:?}");
+        let is_sane =
+            |one: &Latency| (0.0..=LATENCY_MAX_US / 1e3).contains(&one.ms) && one.answers > 0.0;
+        assert!(client.latency.values().all(is_sane), "{client:?}");
         let rates = client.slots.values().flatten().map(|(_, rate, _)| rate);
         assert!(rates.into_iter().all(|rate| (0.0..=1e3 * f64::from(u32::MAX)).contains(rate)));
     }
@@ -336,7 +398,7 @@ mod tests {
         sketches.take(JSON.as_bytes(), Duration::ZERO).unwrap();
         let [(name, client)] = &sketches.clients(&masters())[..] else { panic!("one client") };
         assert_eq!(name, "app");
-        let latencies: Vec<f64> = client.latency_ms.values().copied().collect();
+        let latencies: Vec<f64> = client.latency.values().map(|one| one.ms).collect();
         assert_eq!(latencies, [2.0, 50.0]);
         assert_eq!(client.slots[&Slot::new(7).unwrap()], [(5, 10.0, 1_000), (6, 5.0, 10)]);
     }
@@ -347,7 +409,7 @@ mod tests {
         let text = r#"{"v":1,"client":"liar","duration_ms":10000,"servers":{"10.0.0.9:1":[1,1],
             "x":[1,1],"10.0.0.1:1":[1,-5],"10.0.0.2:1":[0,7]}}"#;
         sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
-        assert_eq!(sketches.clients(&masters())[0].1.latency_ms, BTreeMap::new());
+        assert_eq!(sketches.clients(&masters())[0].1.latency, BTreeMap::new());
         assert_eq!((sketches.dropped.unknown_servers, sketches.dropped.absurd_latencies), (2, 2));
     }
 
@@ -360,5 +422,22 @@ mod tests {
         assert_eq!(sketches.clients(&masters()).len(), 1);
         sketches.forget(window * 3, window);
         assert_eq!(sketches.clients(&masters()), []);
+    }
+
+    #[test]
+    fn latencies_are_remembered_until_a_client_moves() {
+        let mut sketches = Sketches::default();
+        let mut after = |sum_us: u32| {
+            let text = format!(
+                r#"{{"v":1,"client":"car","duration_ms":10000,"servers":{{"10.0.0.1:1":[10,{sum_us}]}}}}"#
+            );
+            sketches.take(text.as_bytes(), Duration::ZERO).unwrap();
+            let latency = sketches.clients(&masters())[0].1.latency[&masters()[0]];
+            (latency.ms, latency.answers)
+        };
+        assert_eq!(after(200_000), (20.0, 10.0));
+        let (ms, answers) = after(240_000);
+        assert!((ms - 22.1).abs() < 0.1 && answers == 19.0, "{ms} {answers}");
+        assert_eq!(after(400_000), (40.0, 10.0), "it has moved");
     }
 }

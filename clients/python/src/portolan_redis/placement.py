@@ -22,6 +22,10 @@ def _own_name() -> str:
     return f"{socket.gethostname()[:200]}-{os.urandom(4).hex()}"
 
 
+#: Answers of a server in a window from which on it gets no PING.
+ENOUGH_ANSWERS = 4
+
+
 @dataclass(frozen=True)
 class Placement:
     """What a client reports to `portolan place`."""
@@ -36,7 +40,7 @@ class Placement:
     window_s: float = 10.0
     #: Seconds that sending may take.
     deadline_s: float = 2.0
-    #: Servers a second that get a PING, in turn, if nothing else was sent to them in this window.
+    #: Servers a second that get a PING, in turn, until each has answered four times in a window.
     pings_per_s: float = 20.0
     #: Whether a request counts, by its words (`("GET", "car:1")`): false for those that may wait.
     counts: Callable[[Sequence[Any]], bool] | None = None
@@ -115,13 +119,13 @@ class Outbox:
             connection.close()
 
     def next_unused(self, names: list[str], after: int) -> int | None:
-        """The next of these servers, in turn, that has not answered in this window."""
+        """The next of these servers, in turn, that has answered too seldom in this window."""
         with self.lock:
             sketch = self.sketch
             places = {name: at for at, name in enumerate(sketch.names)}
             for step in range(1, len(names) + 1):
                 at = (after + step) % len(names)
                 place = places.get(names[at])
-                if place is None or sketch.answers(place) == 0:
+                if place is None or sketch.answers(place) < ENOUGH_ANSWERS:
                     return at
         return None

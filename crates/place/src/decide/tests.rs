@@ -1,6 +1,7 @@
 //! One slot, three masters, and what clients say of them.
 
 use super::*;
+use crate::sketch::{Latency, Sketches};
 
 const MANY: Budget = Budget { moves: 100, bytes: u64::MAX };
 
@@ -14,9 +15,10 @@ fn masters() -> Vec<Address> {
 
 /// A client that uses one key of slot 7, with its latencies; below zero: unknown.
 fn client(key: u64, rate: f64, latencies: [f64; 3]) -> Client {
-    let latency_ms = masters().into_iter().zip(latencies).filter(|(_, ms)| *ms >= 0.0);
+    let known = masters().into_iter().zip(latencies).filter(|(_, ms)| *ms >= 0.0);
+    let latency = known.map(|(at, ms)| (at, Latency { ms, answers: 1e6 }));
     let slots = [(slot(7), vec![(key, rate, 1_000)])].into();
-    Client { latency_ms: latency_ms.collect(), slots }
+    Client { latency: latency.collect(), slots }
 }
 
 fn options(budget: Budget) -> Options {
@@ -215,4 +217,57 @@ fn windows_may_differ_in_masters_clients_and_slots() {
             .moves,
         []
     );
+}
+
+/// Twenty clients with a slot each, and three masters that are equally far: 20 ms, of which three tenths are
+/// noise. Each use is an answer of the slot's owner; the others answer four PINGs a window.
+#[test]
+fn equal_masters_with_noise_exchange_a_slot_once_an_hour_at_most() {
+    const CLIENTS: u16 = 20;
+    let mut seed = 1_u64;
+    // Normal enough: the sum of twelve.
+    let mut noise = || -> f64 {
+        let mut part = || {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 40) as f64 / (1 << 24) as f64
+        };
+        (0..12).map(|_| part()).sum::<f64>() - 6.0
+    };
+    let mut owners = [0_usize; CLIENTS as usize];
+    let mut decider = Decider::new(options(MANY));
+    let mut sketches = Sketches::default();
+    let (masters, room, mut moves) = (masters(), BTreeMap::new(), 0);
+    for window in 0..360_u32 {
+        let now = std::time::Duration::from_secs(10) * window;
+        for client in 0..CLIENTS {
+            let answers = |at| if owners[usize::from(client)] == at { 20 } else { 4 };
+            let mut servers = serde_json::Map::new();
+            for (at, master) in masters.iter().enumerate() {
+                let count = answers(at);
+                let sum: f64 =
+                    (0..count).map(|_| (20_000.0 * (1.0 + 0.3 * noise())).max(0.0)).sum();
+                servers.insert(master.to_string(), serde_json::json!([count, sum]));
+            }
+            let sketch = serde_json::json!({
+                "v": 1, "client": format!("c{client}"), "duration_ms": 10_000,
+                "servers": servers, "slots": { client.to_string(): [[1, 20, 1_000]] },
+            });
+            sketches.take(sketch.to_string().as_bytes(), now).unwrap();
+        }
+        let clients: Vec<Client> =
+            sketches.clients(&masters).into_iter().map(|(_, client)| client).collect();
+        let owner = |n: usize| Placed { owner: masters[owners[n]].clone(), keys: 1 };
+        let placed = (0..CLIENTS).map(|n| (slot(n), owner(n.into()))).collect();
+        let seen = Seen { clients: &clients, placed: &placed, masters: &masters, room: &room };
+        for one in decider.decide(&seen, 10.0).moves {
+            moves += 1;
+            decider.arrived(one.slot);
+            let to = masters.iter().position(|master| *master == one.to).unwrap();
+            owners[usize::from(one.slot.number())] = to;
+        }
+    }
+    assert!(moves <= CLIENTS, "{moves} moves of {CLIENTS} slots in an hour");
+    eprintln!("{moves} moves of {CLIENTS} slots in an hour");
 }
