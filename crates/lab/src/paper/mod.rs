@@ -2,5 +2,7 @@
 //! published.
 //!
 //! - [`edgekv`]: Sonbol and others, 2020.
+//! - [`portkey`]: Noor, Srivastava and Netravali, 2021.
 
 pub mod edgekv;
+pub mod portkey;
