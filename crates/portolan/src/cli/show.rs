@@ -57,14 +57,19 @@ pub(crate) fn print_json(value: &Value) -> io::Result<()> {
 
 /// A table with aligned columns; those of numbers to the right.
 pub(crate) struct Table {
-    heads: Vec<&'static str>,
+    heads: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// No rows yet. A head that begins with `>` makes a column of numbers.
     pub(crate) fn new<const N: usize>(heads: [&'static str; N]) -> Table {
-        Table { heads: heads.into(), rows: Vec::new() }
+        Table::of(heads.map(str::to_owned).into(), Vec::new())
+    }
+
+    /// The same with columns that are not known before, and rows as long.
+    pub(crate) fn of(heads: Vec<String>, rows: Vec<Vec<String>>) -> Table {
+        Table { heads, rows }
     }
 
     /// Adds a row.

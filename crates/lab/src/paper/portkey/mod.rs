@@ -20,14 +20,26 @@
 //! | [`strategy`] | strategies that go by what they have seen |
 //! | [`optimal`] | strategies that know the future |
 //! | [`point`] | one run |
+//! | [`capacity`], [`liars`], [`scaling`] | runs of other kinds |
+//! | [`experiment`] | which runs make which figure |
+//! | [`result`], [`bars`] | what came out, beside what was published and what is the goal |
+//! | [`report`] | all of it as a page and as JSON |
 
+pub mod bars;
+pub mod capacity;
+pub mod experiment;
+pub mod liars;
 pub mod optimal;
 pub mod play;
 pub mod point;
+pub mod report;
+pub mod result;
+pub mod scaling;
 pub mod strategy;
 pub mod workload;
 pub mod world;
 
+pub use self::experiment::Results;
 pub use self::play::Measured;
 pub use self::point::{Point, Scene, Strategy};
 pub use self::workload::Workload;

@@ -49,6 +49,8 @@ pub enum Strategy {
     Portkey,
     /// Ours.
     Ours,
+    /// The same, and all clients of a key are counted in place of four.
+    OursWhole,
     /// It knows places and rates of the future, and pays for its moves.
     Optimal,
     /// It knows each access of the future, and moves for nothing.
@@ -57,12 +59,13 @@ pub enum Strategy {
 
 impl Strategy {
     /// All of them.
-    pub const ALL: [Strategy; 7] = [
+    pub const ALL: [Strategy; 8] = [
         Strategy::Random,
         Strategy::Accessing,
         Strategy::Dominant,
         Strategy::Portkey,
         Strategy::Ours,
+        Strategy::OursWhole,
         Strategy::Optimal,
         Strategy::Oracle,
     ];
@@ -76,6 +79,7 @@ impl Strategy {
             Strategy::Dominant => "dominant node",
             Strategy::Portkey => "Portkey",
             Strategy::Ours => "ours",
+            Strategy::OursWhole => "ours, all clients",
             Strategy::Optimal => "optimal, pays",
             Strategy::Oracle => "oracle, free",
         }
@@ -84,7 +88,7 @@ impl Strategy {
     /// Whether it can decide for the tail.
     #[must_use]
     pub fn has_objective(self) -> bool {
-        matches!(self, Strategy::Portkey | Strategy::Ours | Strategy::Optimal | Strategy::Oracle)
+        !matches!(self, Strategy::Random | Strategy::Accessing | Strategy::Dominant)
     }
 }
 
@@ -124,7 +128,7 @@ const MBPS: f64 = 1_000.0;
 pub(super) struct Stage {
     pub(super) world: World,
     pub(super) load: Load,
-    rules: Rules,
+    pub(super) rules: Rules,
 }
 
 impl Point {
@@ -214,8 +218,9 @@ impl Point {
             Strategy::Accessing => run(&mut windowed(Rule::Accessing)),
             Strategy::Dominant => run(&mut windowed(Rule::Dominant)),
             Strategy::Portkey => run(&mut windowed(Rule::Portkey { tail })),
-            Strategy::Ours => {
-                let goal = Goal { tail, ..Goal::default() };
+            Strategy::Ours | Strategy::OursWhole => {
+                let whole = self.strategy == Strategy::OursWhole;
+                let goal = Goal { tail, whole, ..Goal::default() };
                 run(&mut Ours::new(&world, keys, goal, self.seed))
             }
             Strategy::Optimal => run(&mut Optimal::new(&world, &load, tail)),

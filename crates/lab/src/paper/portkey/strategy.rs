@@ -188,11 +188,16 @@ pub struct Goal {
     pub moves_max: usize,
     /// Each client of a group weighs the same, whatever it claims.
     pub equal: bool,
+    /// All clients of a group are counted, in place of four: what the bounded profile costs.
+    pub whole: bool,
 }
+
+/// Where a client was last, what it has accessed and until when that has faded.
+type Count = (u16, f32, u64);
 
 /// As owners decide, each second.
 pub struct Ours {
-    terms: Goal,
+    goal: Goal,
     sites: usize,
     latencies: Latencies,
     rules: Rules,
@@ -201,6 +206,7 @@ pub struct Ours {
     stability: Stability,
     counter: Counter,
     keys: Vec<GroupKey>,
+    whole: Vec<BTreeMap<u16, Count>>,
     regrets: Regrets,
     prices: Prices,
     moves_left: usize,
@@ -209,7 +215,7 @@ pub struct Ours {
 impl Ours {
     /// Nothing is counted yet.
     #[must_use]
-    pub fn new(world: &World, keys: usize, terms: Goal, seed: u64) -> Ours {
+    pub fn new(world: &World, keys: usize, goal: Goal, seed: u64) -> Ours {
         let mut random = Random::stream(seed, "probes", 0);
         let mut sample = |ms: f32| ms * (1.0 + JITTER * (2.0 * random.fraction() as f32 - 1.0));
         let latencies =
@@ -229,15 +235,22 @@ impl Ours {
             },
             counter: Counter::new(Site(0), 8 * keys, TAU_S, Planted::none()),
             keys: (0..keys).map(|key| GroupKey::new(key as u16, hash.draw())).collect(),
+            whole: vec![BTreeMap::new(); keys],
             regrets: Regrets::new(keys),
             prices: Prices::none(world.sites),
             moves_left: 0,
-            terms,
+            goal,
         }
     }
 
     /// Counts an access, or what a client claims.
     pub fn count(&mut self, at_ms: u64, key: usize, client: u16, origin: u16, weight: f32) {
+        if self.goal.whole {
+            let (at, count, then) = self.whole[key].entry(client).or_default();
+            let kept = (-((at_ms - *then) as f32) / (1_000.0 * TAU_S)).exp();
+            (*at, *count, *then) = (origin, *count * kept + weight, at_ms);
+            return;
+        }
         let (client, by) = (Client(u32::from(client)), Arrival::By(Site(origin)));
         self.counter.count(Tick::from_ms(at_ms), self.keys[key], client, by, weight);
     }
@@ -247,10 +260,18 @@ impl Ours {
         let now = Tick::from_ms(second as u64 * 1_000);
         let mut groups = Groups::new(self.sites, self.sites);
         for (key, owner) in owners.iter().enumerate() {
+            if self.goal.whole {
+                let rate = |(at, count, then): &Count| {
+                    let faded = second as f32 - *then as f32 / 1_000.0;
+                    (Origin(*at), count * (-faded / TAU_S).exp() / TAU_S)
+                };
+                groups.push(Site(*owner), VALUE_BYTES, self.whole[key].values().map(rate));
+                continue;
+            }
             let profile = self.counter.profile(now, self.keys[key]).copied();
             let rates: Vec<(Origin, f32)> = match &profile {
                 None => Vec::new(),
-                Some(profile) => match profile.uses(TAU_S).filter(|_| self.terms.equal) {
+                Some(profile) => match profile.uses(TAU_S).filter(|_| self.goal.equal) {
                     Some(uses) => weights::equal(&uses, Planted::none()),
                     None => profile.rates(TAU_S).collect(),
                 },
@@ -275,16 +296,16 @@ impl Decide for Ours {
         let groups = self.groups(second, owners);
         if second % WINDOW_S == 0 {
             self.moves_left =
-                if self.terms.moves_max == 0 { usize::MAX } else { self.terms.moves_max };
+                if self.goal.moves_max == 0 { usize::MAX } else { self.goal.moves_max };
         }
-        if self.terms.tail && (second % WINDOW_S == 0 || self.tail.is_none()) {
+        if self.goal.tail && (second % WINDOW_S == 0 || self.tail.is_none()) {
             self.find_tail(&groups);
         }
         let (matrix, near) = match &self.tail {
             Some((_, matrix, near)) => (matrix, near),
             None => (self.latencies.mean(), &self.near),
         };
-        let capacities = Some(&self.terms.capacities).filter(|capacities| !capacities.is_empty());
+        let capacities = Some(&self.goal.capacities).filter(|capacities| !capacities.is_empty());
         let solver = Solver::with_prices(matrix, near, &self.rules, self.prices.per_byte());
         let solution = solver.solve(&groups, u64::MAX);
         let ready = self.regrets.ready(&self.stability, &solver, &groups, &solution, 1.0);

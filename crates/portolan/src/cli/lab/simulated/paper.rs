@@ -1,13 +1,16 @@
 //! `lab paper`: the experiments of a published paper, run again.
 
+mod portkey;
+
 use super::super::super::failed::Failed;
 use super::super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
 use lab::paper::edgekv::{
-    Figure, Measured, Point, Results, Setting, Size, bars, constants, copies, figure::Across,
-    findings, points, real, shown::study,
+    Figure, Point, Results, Setting, Size, bars, constants, copies, figure::Across, findings,
+    points, real, shown::study,
 };
+use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -19,12 +22,14 @@ use std::time::Instant;
 #[derive(Subcommand)]
 pub(crate) enum Paper {
     Edgekv(EdgeKv),
+    Portkey(portkey::Portkey),
 }
 
 impl Paper {
     pub(super) fn run(self) -> Result<(), Failed> {
         match self {
             Paper::Edgekv(edgekv) => edgekv.run(),
+            Paper::Portkey(portkey) => portkey.run(),
         }
     }
 }
@@ -81,7 +86,7 @@ impl EdgeKv {
             points.sort_unstable();
             points.dedup();
         }
-        let results = run_all(&points)?;
+        let results: Results = run_all(&points, Point::run)?.into_iter().collect();
         let mut study = study(&figures, &results, size, &self.again());
         let measured = if self.real { super::real::measure(size) } else { Ok(Vec::new()) };
         let measured =
@@ -176,7 +181,10 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
 
 /// Runs all points, as many at a time as there are processors, and shows the progress. Points
 /// are independent, so the results do not depend on that.
-fn run_all(points: &[Point]) -> Result<Results, Failed> {
+fn run_all<Point: Copy + Display + Send + Sync, Measured: Send>(
+    points: &[Point],
+    run: impl Fn(&Point) -> Result<Measured, String> + Sync,
+) -> Result<Vec<(Point, Measured)>, Failed> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let outcomes: Mutex<Vec<(Point, Result<Measured, String>)>> = Mutex::default();
     let workers = thread::available_parallelism().map_or(1, usize::from).min(points.len());
@@ -185,7 +193,7 @@ fn run_all(points: &[Point]) -> Result<Results, Failed> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = point.run();
+                    let outcome = run(point);
                     let failed = outcome.is_err();
                     show_progress(
                         done.fetch_add(1, Ordering::Relaxed) + 1,
@@ -208,11 +216,11 @@ fn run_all(points: &[Point]) -> Result<Results, Failed> {
     }
     let outcomes = outcomes.into_inner().unwrap_or_default();
     let results = outcomes.into_iter().map(|(point, outcome)| Ok((point, outcome?)));
-    results.collect::<Result<Results, String>>().map_err(|why| Failed::no(Some(why)))
+    results.collect::<Result<Vec<(Point, Measured)>, String>>().map_err(|why| Failed::no(Some(why)))
 }
 
 /// One line that is written over again on a terminal, and one a point elsewhere.
-fn show_progress(done: usize, all: usize, began: Instant, point: &Point) {
+fn show_progress(done: usize, all: usize, began: Instant, point: &impl Display) {
     let seconds = began.elapsed().as_secs();
     let mut out = std::io::stderr().lock();
     // If it cannot be printed the run goes on all the same.

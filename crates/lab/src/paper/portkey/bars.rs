@@ -1,0 +1,232 @@
+//! What has been set as a goal, and what came out. Nothing is fitted to it; a bar that is missed states by how
+//! much.
+
+use protocol::placement::{Counter, Site, trial::Planted};
+
+use super::capacity::{Converged, Tight};
+use super::experiment::{Results, mean, of_cabs, p95, seeds, spread};
+use super::liars::Lied;
+use super::point::{Point, Scene, Strategy};
+use super::workload::Workload;
+use super::{Measured, Size};
+
+/// A goal, and whether it was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bar {
+    /// What is compared.
+    pub what: String,
+    /// What it should be.
+    pub goal: String,
+    /// What it is.
+    pub here: String,
+    /// Whether that will do.
+    pub met: bool,
+    /// By how much it is missed; empty: it is met.
+    pub missed_by: String,
+}
+
+fn at_least(what: &str, value: f64, goal: f64) -> Bar {
+    Bar {
+        what: what.to_owned(),
+        goal: format!("≥ {goal:.0} %"),
+        here: format!("{value:.1} %"),
+        met: value >= goal,
+        missed_by: if value >= goal {
+            String::new()
+        } else {
+            format!("{:.1} points", goal - value)
+        },
+    }
+}
+
+fn at_most(what: &str, value: f64, goal: f64) -> Bar {
+    Bar {
+        what: what.to_owned(),
+        goal: format!("≤ {goal:.0} %"),
+        here: format!("{value:.1} %"),
+        met: value <= goal,
+        missed_by: if value <= goal {
+            String::new()
+        } else {
+            format!("{:.1} points", value - goal)
+        },
+    }
+}
+
+/// What is needed beside the runs; empty: not run.
+#[derive(Debug, Clone, Default)]
+pub struct Others {
+    /// Sites with little room.
+    pub tight: Vec<Tight>,
+    /// A cold start with a budget.
+    pub converged: Option<Converged>,
+    /// Liars.
+    pub lied: Vec<Lied>,
+}
+
+impl Others {
+    /// Runs them.
+    #[must_use]
+    pub fn run(size: Size) -> Others {
+        let keys = if size == Size::Paper { 4_000 } else { 64 };
+        Others {
+            tight: super::capacity::all(size),
+            converged: Some(super::capacity::converge(size)),
+            lied: super::liars::all(keys),
+        }
+    }
+}
+
+/// All bars that these results have something for.
+#[must_use]
+pub fn all(results: &Results, others: &Others, size: Size) -> Vec<Bar> {
+    let mut bars = of_workloads(results, size);
+    bars.extend(of_cabs_run(results, size));
+    for tight in &others.tight {
+        let Tight { room, .. } = tight;
+        let name = tight.strategy.name();
+        if tight.strategy == Strategy::Ours {
+            let what =
+                format!("capacity {:.2} × the data: above the dual bound", *room as f64 / 100.0);
+            bars.push(at_most(&what, tight.excess_percent, 2.0));
+        }
+        if *room == 105 && tight.strategy == Strategy::Ours {
+            let what = format!("capacity 1.05: unchanged keys moved a window, {name}");
+            bars.push(at_most(&what, tight.churn_percent, 10.0));
+        }
+    }
+    if let Some(converged) = &others.converged {
+        let windows =
+            converged.windows.map_or_else(|| "never".to_owned(), |windows| windows.to_string());
+        let (is, most) = (converged.windows.unwrap_or(usize::MAX), converged.windows_max());
+        bars.push(Bar {
+            what: format!(
+                "windows from a cold start, {} keys, {} moves each",
+                converged.to_move, converged.budget
+            ),
+            goal: format!("≤ {most}"),
+            here: windows,
+            met: is <= most,
+            missed_by: if is <= most {
+                String::new()
+            } else {
+                format!("{} windows", is.saturating_sub(most))
+            },
+        });
+    }
+    bars.extend(others.lied.iter().map(of_liars));
+    bars.extend(of_overheads(results, size));
+    bars
+}
+
+fn of_liars(lied: &Lied) -> Bar {
+    let Lied { honest, named, moved, moved_by_claims } = *lied;
+    Bar {
+        what: format!(
+            "{honest} liars name {named} keys with {honest} honest clients each: keys moved"
+        ),
+        goal: "0".to_owned(),
+        here: format!("{moved} ({moved_by_claims} without equal weights)"),
+        met: moved == 0,
+        missed_by: if moved == 0 { String::new() } else { format!("{moved} keys") },
+    }
+}
+
+fn of_workloads(results: &Results, size: Size) -> Vec<Bar> {
+    let median = |workload, strategy, tail: bool, of: fn(&Measured) -> f64| -> Option<f64> {
+        let of_seed = |seed| {
+            let point = Point::new(Scene::Base, workload, strategy, seed, size);
+            let point = if tail { point.for_tail() } else { point };
+            Some(of(results.get(&point)?))
+        };
+        Some(spread(seeds(size).filter_map(of_seed).collect())?.0)
+    };
+    let mut bars = Vec::new();
+    let mut all = |of: &dyn Fn(Workload) -> Option<Bar>| {
+        bars.extend(Workload::ALL.into_iter().filter_map(of));
+    };
+    all(&|workload| {
+        let one = |strategy| median(workload, strategy, false, mean);
+        let random = one(Strategy::Random)?;
+        let reduction = (random - one(Strategy::Ours)?) / (random - one(Strategy::Optimal)?);
+        let what = format!("{}: reduction of the mean, of the optimum's", workload.name());
+        Some(at_least(&what, 100.0 * reduction, 90.0))
+    });
+    all(&|workload| {
+        let one = |strategy| median(workload, strategy, false, mean);
+        let above = one(Strategy::Ours)? / one(Strategy::Optimal)? - 1.0;
+        let what = format!("{}: mean above the optimal that pays", workload.name());
+        Some(at_most(&what, 100.0 * above, 5.0))
+    });
+    all(&|workload| {
+        let one = |strategy| median(workload, strategy, true, p95);
+        let above = one(Strategy::Ours)? / one(Strategy::Optimal)? - 1.0;
+        let what = format!("{}: p95 above the optimal for the p95", workload.name());
+        Some(at_most(
+            &what,
+            100.0 * above,
+            if workload == Workload::PerClient { 10.0 } else { 2.0 },
+        ))
+    });
+    bars
+}
+
+fn of_cabs_run(results: &Results, size: Size) -> Option<Bar> {
+    let of = |strategy| {
+        let point = of_cabs(size).into_iter().find(|point| point.strategy == strategy)?;
+        results.get(&point).filter(|measured| measured.accesses > 0).map(mean)
+    };
+    let random = of(Strategy::Random)?;
+    let below = |strategy| Some(100.0 * (1.0 - of(strategy)? / random));
+    let mut bar =
+        at_least("recorded cabs: mean below hash placement", below(Strategy::Ours)?, 77.0);
+    bar.here = format!(
+        "{} (optimum {:.1} %, Portkey {:.1} %)",
+        bar.here,
+        below(Strategy::Optimal)?,
+        below(Strategy::Portkey)?
+    );
+    Some(bar)
+}
+
+/// Section 6.3, as far as it can be computed.
+fn of_overheads(results: &Results, size: Size) -> Vec<Bar> {
+    let overhead = |strategy| -> Option<f64> {
+        let of = |workload: Workload| {
+            results
+                .get(&Point::new(Scene::Base, workload, strategy, 1, size))
+                .map(|one| one.overhead)
+        };
+        Workload::ALL.into_iter().filter_map(of).reduce(f64::max)
+    };
+    let mut bars = Vec::new();
+    if let (Some(ours), Some(portkey)) = (overhead(Strategy::Ours), overhead(Strategy::Portkey)) {
+        let mut bar = at_most(
+            "bytes beside accesses, with moves, at most (paper: 0.75 to 3.11 %)",
+            100.0 * ours,
+            3.0,
+        );
+        bar.here = format!("{} (Portkey {:.1} %)", bar.here, 100.0 * portkey);
+        bars.push(bar);
+    }
+    let sketch = |servers: usize, keys: usize| (8 * servers + 16 * keys) as f64 / 1e6;
+    let megabytes = |what: &str, value: f64, goal: f64| Bar {
+        what: what.to_owned(),
+        goal: format!("< {goal} MB"),
+        here: format!("{value:.2} MB"),
+        met: value < goal,
+        missed_by: if value < goal { String::new() } else { format!("{:.2} MB", value - goal) },
+    };
+    bars.push(megabytes(
+        "a client's sketch, 4,096 servers and 50,000 keys",
+        sketch(4_096, 50_000),
+        1.0,
+    ));
+    let counter = Counter::new(Site(0), 200_000, 10.0, Planted::none());
+    bars.push(megabytes(
+        "profiles of 200,000 groups at a site",
+        counter.memory_bytes() as f64 / 1e6,
+        20.0,
+    ));
+    bars
+}
