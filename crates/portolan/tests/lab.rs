@@ -291,3 +291,35 @@ fn a_papers_figure_is_run_again_and_shown() {
     let other = lab(&["paper", "edgekv", "--figure", "4"]).err(USAGE);
     assert_says(&other, &["--figure is 5 to 13, is 4"]);
 }
+
+#[test]
+fn placement_strategies_are_compared_beside_their_paper() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (page, json) = (at("page.html"), at("all.json"));
+    let words = ["paper", "portkey", "--figure", "14", "--quick", "--cabs", "no/such/file"];
+    let run = || lab(&[&words[..], &["--report", &page, "--json", &json]].concat()).out();
+    let out = run();
+    let title = "Figure 14: two small deployments, emulated";
+    let absent = "no/such/file is absent: recorded cabs are left out";
+    assert_says(
+        &out,
+        &[absent, title, "smart building", "2.5×", "It came out in shape", "written: "],
+    );
+    let html = fs::read_to_string(&page).expect("a page");
+    assert_says(&html, &[title, "<svg", "Figure 14, beside what was published", "Run it again: "]);
+    let all: Value =
+        serde_json::from_str(&fs::read_to_string(&json).expect("results")).expect("JSON");
+    assert_eq!(all["figures"][0]["figure"], 14);
+    let runs = all["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 6, "two deployments, three strategies");
+    let mean = |run: usize| runs[run]["mean_ms"].as_f64().expect("a mean");
+    assert!(mean(2) < mean(0) / 3.0, "ours is below hash placement");
+    assert_eq!(run(), out, "the same again");
+    let other = lab(&["paper", "portkey", "--figure", "5"]).err(USAGE);
+    assert_says(&other, &["--figure is 4 or 8 to 14, is 5"]);
+    assert_says(
+        &lab(&["paper", "portkey", "--help"]).out(),
+        &["--cabs <FILE>", "--large", "--quick"],
+    );
+}
