@@ -1,7 +1,7 @@
 //! The figures: what came out, beside what was published, and whether that is the same.
 //!
-//! A statement comes out *in value* if its number is within a fifth of the published one, or the range of ours
-//! overlaps the published by half of it; *in shape* if the order or the trend that it states is here too.
+//! A statement comes out *in value* if its number is within a fifth of the published one, or the range here
+//! lies in the published one or overlaps half of it; *in shape* if the order or the trend that it states is here too.
 
 use super::experiment::{
     DENSITIES, DEPLOYMENTS, LATENCIES, MBPS, Results, mean, p95, relative, seeds, spread,
@@ -103,9 +103,12 @@ fn near(value: f64, published: f64) -> bool {
     (value / published - 1.0).abs() <= 0.2
 }
 
-/// Whether a range overlaps a published one by half of the latter.
+/// Whether a range lies in a published one, or overlaps it by half of the latter.
 fn overlaps((low, high): (f64, f64), (published_low, published_high): (f64, f64)) -> bool {
-    high.min(published_high) - low.max(published_low) >= 0.5 * (published_high - published_low)
+    let is_inside = low >= published_low && high <= published_high;
+    is_inside
+        || high.min(published_high) - low.max(published_low)
+            >= 0.5 * (published_high - published_low)
 }
 
 fn range(values: &[f64]) -> (f64, f64) {
@@ -521,7 +524,9 @@ impl Runs<'_> {
                     in_value: overlaps(range(&portkey), (2.1, 2.5))
                         || portkey.iter().all(|speedup| (1.7..=3.0).contains(speedup)),
                     in_shape: range(&portkey).1 / range(&portkey).0 < 1.4,
-                    why: "",
+                    why: "A key of a client has an access in four seconds here. Ours does not tell a gain from noise \
+                          by so few (2σ) and leaves it; Portkey moves it after one, all keys at once, and \
+                          fills links of 1 Mbit/s with moves.",
                 },
                 Finding {
                     what: "random: from 10 to 1 Mbit/s, and from 100 to 10".to_owned(),

@@ -21,6 +21,8 @@ use crate::random::Random;
 
 /// The time in which counts fade, in seconds.
 const TAU_S: f32 = 10.0;
+/// A count below this is none.
+const LEAST: f32 = 0.01;
 /// The objective *tail*.
 const QUANTILE: f32 = 0.95;
 
@@ -130,7 +132,7 @@ impl<'a> Windowed<'a> {
 
 impl Decide for Windowed<'_> {
     fn decide(&mut self, second: usize, owners: &[u16]) -> Vec<(usize, u16)> {
-        if second == 0 || second % WINDOW_S != 0 {
+        if second == 0 || !second.is_multiple_of(WINDOW_S) {
             return Vec::new();
         }
         let wanted = match self.rule {
@@ -265,7 +267,13 @@ impl Ours {
                     let faded = second as f32 - *then as f32 / 1_000.0;
                     (Origin(*at), count * (-faded / TAU_S).exp() / TAU_S)
                 };
-                groups.push(Site(*owner), VALUE_BYTES, self.whole[key].values().map(rate));
+                // As profiles do: bids for what nothing accesses any more would rise by next to nothing each.
+                let is_used = |(_, rate): &(Origin, f32)| *rate > LEAST / TAU_S;
+                groups.push(
+                    Site(*owner),
+                    VALUE_BYTES,
+                    self.whole[key].values().map(rate).filter(is_used),
+                );
                 continue;
             }
             let profile = self.counter.profile(now, self.keys[key]).copied();
@@ -294,11 +302,11 @@ impl Ours {
 impl Decide for Ours {
     fn decide(&mut self, second: usize, owners: &[u16]) -> Vec<(usize, u16)> {
         let groups = self.groups(second, owners);
-        if second % WINDOW_S == 0 {
+        if second.is_multiple_of(WINDOW_S) {
             self.moves_left =
                 if self.goal.moves_max == 0 { usize::MAX } else { self.goal.moves_max };
         }
-        if self.goal.tail && (second % WINDOW_S == 0 || self.tail.is_none()) {
+        if self.goal.tail && (second.is_multiple_of(WINDOW_S) || self.tail.is_none()) {
             self.find_tail(&groups);
         }
         let (matrix, near) = match &self.tail {
@@ -333,7 +341,7 @@ impl Decide for Ours {
         for a_move in &plan.moves {
             self.regrets.moved(&self.stability, a_move.group as usize);
         }
-        if let Some(capacities) = capacities.filter(|_| second % WINDOW_S == 0) {
+        if let Some(capacities) = capacities.filter(|_| second.is_multiple_of(WINDOW_S)) {
             self.prices.close(&groups.held(), capacities);
         }
         plan.moves.iter().map(|a_move| (a_move.group as usize, a_move.to.0)).collect()
