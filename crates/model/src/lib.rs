@@ -31,6 +31,7 @@ mod placement;
 mod query;
 mod recovery;
 mod request;
+mod session;
 mod slot;
 mod spread;
 mod time;
@@ -70,6 +71,7 @@ pub use placement::{
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
 pub use request::{Body, ReadConsistency, Request};
+pub use session::SessionToken;
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};
 pub use spread::Spread;
 pub use time::Time;

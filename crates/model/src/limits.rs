@@ -15,6 +15,8 @@ pub const VALUE_BYTES_MAX: usize = 64 << 20;
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
 /// The prefix by which a keyspace claims Redis keys.
 pub const PREFIX_BYTES_MAX: usize = 256;
+/// A session's token. It travels beside every request and answer of its session.
+pub const SESSION_TOKEN_BYTES_MAX: usize = 1 << 10;
 /// Keyspaces of a deployment.
 pub const KEYSPACES_MAX: usize = 1024;
 /// Nodes of a site.

@@ -2,7 +2,7 @@
 
 use crate::{
     Bytes, Command, JobName, KeyspaceId, NodeId, OperatorCommand, Query, RegistryChange, RequestId,
-    SiteId,
+    SessionToken, SiteId,
 };
 
 /// One request to a site.
@@ -16,6 +16,9 @@ pub struct Request {
     /// redirect ([`crate::Failure::Moved`]), not an answer. Counts at the node that is asked, and
     /// stays there.
     pub redirect: bool,
+    /// What the client's session has seen. `None`: the request belongs to no session, and its answer brings
+    /// no token.
+    pub token: Option<SessionToken>,
 }
 
 /// What is asked.
@@ -180,17 +183,18 @@ pub enum ReadConsistency {
 }
 
 impl Request {
+    /// A request with the default deadline, of no session.
+    pub fn new(body: Body) -> Request {
+        Request { body, deadline_ms: None, redirect: false, token: None }
+    }
+
     /// A read.
     pub fn read(keyspace: KeyspaceId, query: Query, consistency: ReadConsistency) -> Request {
-        Request {
-            body: Body::Read { keyspace, query, consistency },
-            deadline_ms: None,
-            redirect: false,
-        }
+        Request::new(Body::Read { keyspace, query, consistency })
     }
 
     /// A write.
     pub fn write(command: Command) -> Request {
-        Request { body: Body::Write(command), deadline_ms: None, redirect: false }
+        Request::new(Body::Write(command))
     }
 }

@@ -7,7 +7,7 @@
 //! once and wakes the task once; the task hands them out on its own thread.
 
 use crate::node::Event;
-use model::{Answer, Failure, Request};
+use model::{Answer, Failure, Request, SessionToken};
 use protocol::site::Ticket;
 use slab::Slab;
 use std::future::poll_fn;
@@ -17,6 +17,21 @@ use tokio::sync::Notify;
 
 /// The result of a request.
 pub type Outcome = Result<Answer, Failure>;
+
+/// The result of a request of a session.
+#[derive(Debug, PartialEq)]
+pub struct Reply {
+    /// The result.
+    pub outcome: Outcome,
+    /// The session's token from here on; `None`: the request had none, or its keyspace keeps no sessions.
+    pub token: Option<SessionToken>,
+}
+
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Reply {
+        Reply { outcome, token: None }
+    }
+}
 
 /// A ticket names a batcher (10 bits), a call waiting there (30 bits) and a request of it (24 bits).
 /// So each of the three fronts may have as many threads as the configuration allows.
@@ -40,7 +55,7 @@ pub(crate) fn is_same_call(a: Ticket, b: Ticket) -> bool {
 }
 
 struct Call {
-    outcomes: Vec<Option<Outcome>>,
+    replies: Vec<Option<Reply>>,
     missing: usize,
     waker: Option<Waker>,
     /// The caller waits no more; the place is free again when the last answer has arrived.
@@ -52,7 +67,7 @@ pub(crate) struct Batcher {
     number: usize,
     calls: Mutex<Slab<Call>>,
     outbox: Mutex<Vec<(Ticket, Request)>>,
-    inbox: Mutex<Vec<(Ticket, Outcome)>>,
+    inbox: Mutex<Vec<(Ticket, Reply)>>,
     work: Notify,
 }
 
@@ -70,8 +85,8 @@ impl Batcher {
     /// Opens a call of this many requests. Its tickets are [`WaitingCall::ticket`]s.
     pub(crate) fn open(self: &Arc<Batcher>, requests: usize) -> WaitingCall {
         debug_assert!(requests < CALL_REQUESTS_MAX);
-        let outcomes = std::iter::repeat_with(|| None).take(requests).collect();
-        let call = Call { outcomes, missing: requests, waker: None, abandoned: false };
+        let replies = std::iter::repeat_with(|| None).take(requests).collect();
+        let call = Call { replies, missing: requests, waker: None, abandoned: false };
         let call = lock(&self.calls).insert(call);
         WaitingCall { batcher: self.clone(), call, taken: false }
     }
@@ -83,7 +98,7 @@ impl Batcher {
     }
 
     /// Queues answers for their calls. Called by the site's thread.
-    pub(crate) fn deliver(&self, answers: &mut Vec<(Ticket, Outcome)>) {
+    pub(crate) fn deliver(&self, answers: &mut Vec<(Ticket, Reply)>) {
         lock(&self.inbox).append(answers);
         self.work.notify_one();
     }
@@ -110,25 +125,25 @@ impl Batcher {
             }
             answers.append(&mut lock(&self.inbox));
             let mut calls = lock(&self.calls);
-            for (ticket, outcome) in answers.drain(..) {
-                settle(&mut calls, ticket, outcome);
+            for (ticket, reply) in answers.drain(..) {
+                settle(&mut calls, ticket, reply);
             }
         }
     }
 }
 
 /// Answers for requests that the site's thread no longer takes.
-fn refused(unsent: Event) -> Vec<(Ticket, Outcome)> {
+fn refused(unsent: Event) -> Vec<(Ticket, Reply)> {
     let Event::Requests(requests) = unsent else { return Vec::new() };
-    let refuse = |(ticket, _)| (ticket, Err(Failure::NotServing("it is stopping")));
+    let refuse = |(ticket, _)| (ticket, Reply::from(Err(Failure::NotServing("it is stopping"))));
     requests.into_iter().map(refuse).collect()
 }
 
-fn settle(calls: &mut Slab<Call>, ticket: Ticket, outcome: Outcome) {
+fn settle(calls: &mut Slab<Call>, ticket: Ticket, reply: Reply) {
     let key = (ticket.0 >> CALL_SHIFT) as usize % CALLS_MAX;
     let nth = ticket.0 as usize % CALL_REQUESTS_MAX;
     let Some(call) = calls.get_mut(key) else { return };
-    if call.outcomes[nth].replace(outcome).is_some() {
+    if call.replies[nth].replace(reply).is_some() {
         return;
     }
     call.missing -= 1;
@@ -157,7 +172,7 @@ impl WaitingCall {
     }
 
     /// All answers, in the order of the requests.
-    pub(crate) async fn answers(mut self) -> Vec<Outcome> {
+    pub(crate) async fn answers(mut self) -> Vec<Reply> {
         poll_fn(|context| {
             let mut calls = lock(&self.batcher.calls);
             let call = calls.get_mut(self.call).expect("open until its answers are taken");
@@ -165,9 +180,9 @@ impl WaitingCall {
                 call.waker = Some(context.waker().clone());
                 return Poll::Pending;
             }
-            let outcomes = calls.remove(self.call).outcomes;
+            let replies = calls.remove(self.call).replies;
             self.taken = true;
-            Poll::Ready(outcomes.into_iter().flatten().collect())
+            Poll::Ready(replies.into_iter().flatten().collect())
         })
         .await
     }
@@ -205,11 +220,14 @@ mod tests {
         let call = batcher.open(2);
         assert_eq!(batcher_of(call.ticket(0)), BATCHERS_MAX - 1);
         let mut answers = vec![
-            (call.ticket(1), Ok(Answer::Integer(1))),
-            (call.ticket(0), Ok(Answer::Integer(0))),
+            (call.ticket(1), Ok(Answer::Integer(1)).into()),
+            (call.ticket(0), Ok(Answer::Integer(0)).into()),
         ];
         batcher.deliver(&mut answers);
-        assert_eq!(call.answers().await, [Ok(Answer::Integer(0)), Ok(Answer::Integer(1))]);
+        assert_eq!(
+            call.answers().await,
+            [Ok(Answer::Integer(0)).into(), Ok(Answer::Integer(1)).into()]
+        );
     }
 
     #[tokio::test]
@@ -222,9 +240,9 @@ mod tests {
         drop(given_up);
         let call = batcher.open(1);
         assert_ne!(call.ticket(0), late);
-        batcher.deliver(&mut vec![(late, Ok(Answer::Integer(1)))]);
-        batcher.deliver(&mut vec![(call.ticket(0), Ok(Answer::Integer(2)))]);
-        assert_eq!(call.answers().await, [Ok(Answer::Integer(2))]);
+        batcher.deliver(&mut vec![(late, Ok(Answer::Integer(1)).into())]);
+        batcher.deliver(&mut vec![(call.ticket(0), Ok(Answer::Integer(2)).into())]);
+        assert_eq!(call.answers().await, [Ok(Answer::Integer(2)).into()]);
         assert!(lock(&batcher.calls).is_empty());
     }
 
@@ -244,6 +262,6 @@ mod tests {
         drop(events);
         let late = batcher.open(1);
         batcher.send([(late.ticket(0), request())].into_iter());
-        assert_eq!(late.answers().await, [Err(Failure::NotServing("it is stopping"))]);
+        assert_eq!(late.answers().await, [Err(Failure::NotServing("it is stopping")).into()]);
     }
 }

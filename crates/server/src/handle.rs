@@ -1,6 +1,6 @@
 //! A front's access to its site.
 
-use crate::batcher::{Batcher, Outcome};
+use crate::batcher::{Batcher, Outcome, Reply};
 use crate::clock::Clock;
 use crate::config::ClientsConfig;
 use crate::engine::SiteState;
@@ -102,6 +102,12 @@ impl Handle {
         Some((self.answer_to(Some(site), keyspace, query, consistency)?, failover))
     }
 
+    /// Sends a request of a session to the site and waits for its answer.
+    pub async fn call_in_session(&self, request: Request) -> Reply {
+        let reply = self.ask_many(vec![request]).await.pop().expect("one answer a request");
+        Reply { outcome: self.unmark(reply.outcome).0, ..reply }
+    }
+
     /// Sends a request to the site and waits for its answer.
     pub async fn call(&self, request: Request) -> Outcome {
         let mut outcomes = self.call_many(vec![request]).await;
@@ -111,8 +117,8 @@ impl Handle {
     /// The same for a read; with the age of the answer if it came from the backup of an unreachable
     /// site.
     pub async fn call_marked(&self, request: Request) -> (Outcome, Option<Duration>) {
-        let mut outcomes = self.ask_many(vec![request]).await;
-        self.unmark(outcomes.pop().expect("one answer a request"))
+        let mut replies = self.ask_many(vec![request]).await;
+        self.unmark(replies.pop().expect("one answer a request").outcome)
     }
 
     /// Unwraps an answer that is marked as from a backup.
@@ -131,18 +137,18 @@ impl Handle {
     /// Sends several requests; they take effect in this order, unless one is refused. Returns when
     /// all answers are there.
     pub async fn call_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
-        let outcomes = self.ask_many(requests).await;
-        outcomes.into_iter().map(|outcome| self.unmark(outcome).0).collect()
+        let replies = self.ask_many(requests).await;
+        replies.into_iter().map(|reply| self.unmark(reply.outcome).0).collect()
     }
 
-    async fn ask_many(&self, requests: Vec<Request>) -> Vec<Outcome> {
+    async fn ask_many(&self, requests: Vec<Request>) -> Vec<Reply> {
         let shared = &*self.shared;
         let count = requests.len();
         if shared.requests_waiting.fetch_add(count, Ordering::Relaxed) > limits::INPUTS_WAITING_MAX
         {
             shared.requests_waiting.fetch_sub(count, Ordering::Relaxed);
             let failure = Failure::Overloaded { what: "requests for the site's thread" };
-            return vec![Err(failure); count];
+            return (0..count).map(|_| Err(failure.clone()).into()).collect();
         }
         let call = self.batcher.open(count);
         let numbered = requests.into_iter().enumerate();

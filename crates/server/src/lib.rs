@@ -26,7 +26,7 @@ pub mod tls;
 pub mod users;
 mod watch;
 
-pub use batcher::{BATCHERS_MAX, CALL_REQUESTS_MAX, Outcome};
+pub use batcher::{BATCHERS_MAX, CALL_REQUESTS_MAX, Outcome, Reply};
 pub use clock::Clock;
 pub use engine::etcd::EtcdError;
 pub use engine::etcd::health::EtcdStatus;

@@ -1,7 +1,7 @@
 //! The thread that runs a site's core: events in, outputs performed.
 
 use crate::background::BackgroundTask;
-use crate::batcher::{Batcher, Outcome, batcher_of, lock};
+use crate::batcher::{Batcher, Reply, batcher_of, lock};
 use crate::disk_loop::DiskJob;
 use crate::engine::{Publish, Released, Shell, SiteState};
 use crate::handle::Shared;
@@ -42,7 +42,7 @@ pub(crate) struct SiteLoop {
 impl SiteLoop {
     /// Runs until it is stopped, or until the replica fails.
     pub(crate) fn run(mut self) {
-        let mut answers: Vec<Vec<(Ticket, Outcome)>> = Vec::new();
+        let mut answers: Vec<Vec<(Ticket, Reply)>> = Vec::new();
         let mut published = Duration::ZERO;
         let mut stale_status = true;
         let end = loop {
@@ -111,7 +111,7 @@ impl SiteLoop {
             tracing::error!("this node cannot go on: {why}");
         }
         for (ticket, outcome) in self.shell.stop() {
-            answer(&mut answers, ticket, outcome);
+            answer(&mut answers, ticket, outcome.into());
         }
         self.deliver(&mut answers);
         let _ = self.disk.send(DiskJob::Stop);
@@ -184,7 +184,7 @@ impl SiteLoop {
     fn perform(
         &mut self,
         output: Output<FjallView>,
-        answers: &mut Vec<Vec<(Ticket, Outcome)>>,
+        answers: &mut Vec<Vec<(Ticket, Reply)>>,
         applied: &mut bool,
     ) -> Option<Stopped> {
         match output {
@@ -215,7 +215,9 @@ impl SiteLoop {
                     tracing::debug!(%slots, %epoch, "this site holds slots");
                 }
             }
-            Output::Answer { ticket, outcome } => answer(answers, ticket, outcome),
+            Output::Answer { ticket, outcome, token } => {
+                answer(answers, ticket, Reply { outcome, token });
+            }
             Output::Gate(gate) => self.shared.gate.set(gate),
             Output::Applied => *applied = true,
             Output::Members(members) => self.links.set_members(&members),
@@ -234,7 +236,7 @@ impl SiteLoop {
         None
     }
 
-    fn deliver(&self, answers: &mut [Vec<(Ticket, Outcome)>]) {
+    fn deliver(&self, answers: &mut [Vec<(Ticket, Reply)>]) {
         if answers.iter().all(Vec::is_empty) {
             return;
         }
@@ -296,18 +298,18 @@ impl SiteLoop {
     }
 
     /// Begins the next round if it is due, and answers requests that have waited too long.
-    fn end_round(&mut self, now: model::Time, answers: &mut Vec<Vec<(Ticket, Outcome)>>) {
+    fn end_round(&mut self, now: model::Time, answers: &mut Vec<Vec<(Ticket, Reply)>>) {
         self.shell.begin_round(now.monotonic, || self.site.status());
         for (ticket, outcome) in self.shell.late(now.monotonic) {
-            answer(answers, ticket, outcome);
+            answer(answers, ticket, outcome.into());
         }
     }
 }
 
-fn answer(answers: &mut Vec<Vec<(Ticket, Outcome)>>, ticket: Ticket, outcome: Outcome) {
+fn answer(answers: &mut Vec<Vec<(Ticket, Reply)>>, ticket: Ticket, reply: Reply) {
     let batcher = batcher_of(ticket);
     if answers.len() <= batcher {
         answers.resize_with(batcher + 1, Vec::new);
     }
-    answers[batcher].push((ticket, outcome));
+    answers[batcher].push((ticket, reply));
 }

@@ -119,9 +119,8 @@ fn three_nodes_survive_their_leader_and_take_a_wiped_node_back() {
         until(|| handle.status().members.voters.contains(&1)).await;
         assert_eq!(value(&handle, "after").await.as_deref(), Some(&b"y"[..]));
         let remove = Request {
-            body: model::Body::RemoveNode { node: NodeId(3) },
             deadline_ms: None,
-            redirect: false,
+            ..Request::new(model::Body::RemoveNode { node: NodeId(3) })
         };
         handle.call(remove).await.unwrap();
         until(|| handle.status().members.nodes.len() == 2).await;

@@ -143,6 +143,9 @@ pub struct AnswerAcross {
     /// Whether `holder` owned the slot at `epoch` for certain. Earlier versions made epochs up.
     #[prost(bool, tag = "182")]
     pub is_fact: bool,
+    /// The session's [`model::SessionToken`] after this answer, if the request had one.
+    #[prost(bytes = "bytes", optional, tag = "191")]
+    pub token: Option<Bytes>,
 }
 
 impl AnswerAcross {
@@ -312,7 +315,7 @@ impl From<AcrossSay> for Across {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::ForwardedRequest;
+    use crate::peer::{ForwardedAnswer, ForwardedRequest};
     use prost::Message as _;
 
     /// As a version without copies reads and writes it.
@@ -406,7 +409,7 @@ mod tests {
     #[test]
     fn versions_without_copies_are_compatible_both_ways() {
         let known = Some(Validator { epoch: 3, version: 300, failover: None });
-        let request = ForwardedRequest { id: 7, request: "r".into(), join: None, known };
+        let request = ForwardedRequest { id: 7, request: "r".into(), known, ..Default::default() };
         let bytes = request.encode_to_vec();
         assert_eq!(bytes, b"\x08\x07\x12\x01r\x22\x05\x08\x03\x10\xac\x02");
         let old = OldRequest { id: 7, request: "r".into() };
@@ -422,5 +425,43 @@ mod tests {
         // An empty validator is a field all the same: the sender keeps copies.
         let none = ForwardedRequest { known: Some(Validator::default()), ..Default::default() };
         assert_eq!(none.encode_to_vec(), b"\x22\x00");
+    }
+
+    /// As a version without sessions reads and writes it.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct OldForwardedAnswer {
+        #[prost(uint64, tag = "1")]
+        id: u64,
+        #[prost(bytes = "bytes", tag = "2")]
+        outcome: Bytes,
+    }
+
+    #[test]
+    fn versions_without_sessions_are_compatible_both_ways() {
+        // An empty token begins a session: it is not the same as none.
+        for token in ["", "seen"].map(|text| Some(Bytes::from(text))) {
+            let (id, text) = (7, Bytes::from("r"));
+            let plain =
+                ForwardedRequest { id, request: text.clone(), ..ForwardedRequest::default() };
+            let old = OldRequest { id, request: text.clone() };
+            let bytes = ForwardedRequest { token: token.clone(), ..plain.clone() }.encode_to_vec();
+            assert_eq!(OldRequest::decode(&bytes[..]), Ok(old.clone()));
+            assert_eq!(ForwardedRequest::decode(&bytes[..]).unwrap().token, token);
+            assert_eq!(ForwardedRequest::decode(&old.encode_to_vec()[..]), Ok(plain));
+
+            let plain = ForwardedAnswer { id, outcome: text.clone(), ..ForwardedAnswer::default() };
+            let old = OldForwardedAnswer { id, outcome: text.clone() };
+            let bytes = ForwardedAnswer { token: token.clone(), ..plain.clone() }.encode_to_vec();
+            assert_eq!(OldForwardedAnswer::decode(&bytes[..]), Ok(old.clone()));
+            assert_eq!(ForwardedAnswer::decode(&bytes[..]).unwrap().token, token);
+            assert_eq!(ForwardedAnswer::decode(&old.encode_to_vec()[..]), Ok(plain));
+
+            let plain = AnswerAcross { id, outcome: text.clone(), ..AnswerAcross::default() };
+            let old = OldAnswer { id, outcome: text, ..OldAnswer::default() };
+            let bytes = AnswerAcross { token: token.clone(), ..plain.clone() }.encode_to_vec();
+            assert_eq!(OldAnswer::decode(&bytes[..]), Ok(old.clone()));
+            assert_eq!(AnswerAcross::decode(&bytes[..]).unwrap().token, token);
+            assert_eq!(AnswerAcross::decode(&old.encode_to_vec()[..]), Ok(plain));
+        }
     }
 }

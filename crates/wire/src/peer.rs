@@ -353,6 +353,9 @@ pub struct ForwardedRequest {
     /// version without copies answers as ever.
     #[prost(message, optional, tag = "4")]
     pub known: Option<Validator>,
+    /// The client's [`model::SessionToken`]. A version without sessions leaves it out.
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub token: Option<Bytes>,
 }
 
 /// What became of forwarded requests.
@@ -375,6 +378,9 @@ pub struct ForwardedAnswer {
     /// For a node that wanted to join: the members it joined.
     #[prost(message, optional, tag = "3")]
     pub members: Option<Members>,
+    /// The session's [`model::SessionToken`] after this answer, if the request had one.
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub token: Option<Bytes>,
 }
 
 /// Asks for a piece of a snapshot.

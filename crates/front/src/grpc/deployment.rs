@@ -87,7 +87,8 @@ impl v1::deployment_server::Deployment for Callee {
                 return Err(Invalid::Value { field: "key", what }.into());
             }
             let body = Body::ExplainPlacement { keyspace: *keyspace, key };
-            let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            let answer =
+                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             let Answer::Placement(explained) = answer else {
                 unreachable!("a question about a placement is answered with it")
             };
@@ -105,7 +106,8 @@ impl v1::deployment_server::Deployment for Callee {
             let deadline_ms = deadline_ms(&request);
             let registry = self.registry().await?;
             let body = Body::ShowPlacementLedger;
-            let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            let answer =
+                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             let Answer::PlacementLedger(ledger) = answer else {
                 unreachable!("a question about the ledger is answered with it")
             };
@@ -185,7 +187,7 @@ impl v1::deployment_server::Deployment for Callee {
             let step = Giving::Pause(asked.paused);
             let body =
                 Body::Write(Command::Global(GlobalCommand::Giving { number: asked.number, step }));
-            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             Ok(v1::PauseMoveResponse {})
         })
         .await
@@ -214,12 +216,12 @@ impl v1::deployment_server::Deployment for Callee {
                 false => RegistryChange::Leave(site),
             };
             let body = Body::Registry { change, id };
-            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             // Once it is marked as leaving, no site streams its mirror there any more.
             for of in discard {
                 let command = Box::new(Command::Global(GlobalCommand::DiscardCopies { of }));
                 let body = Body::AtSite { site, command };
-                self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             }
             Ok(v1::LeaveSiteResponse {})
         })
@@ -249,7 +251,7 @@ impl v1::deployment_server::Deployment for Callee {
             };
             let change = RegistryChange::Backup(site, choice);
             let body = Body::Registry { change, id };
-            self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             Ok(v1::SetBackupResponse {})
         })
         .await
@@ -291,7 +293,8 @@ impl v1::deployment_server::Deployment for Callee {
                     return Err(Status::invalid_argument("`accepted` needs `request`, too"));
                 }
             };
-            let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+            let answer =
+                self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             let (loss, foretold) = match answer {
                 Answer::Loss(loss) => (loss, bytes::Bytes::new()),
                 Answer::Foretold { loss, taken } => (loss, entry::encode_taken(&taken)),
@@ -459,7 +462,7 @@ impl Callee {
         body: Body,
         deadline_ms: Option<u64>,
     ) -> Result<v1::ShowRegistryResponse, Status> {
-        let answer = self.ask(model::Request { body, deadline_ms, redirect: false }).await?;
+        let answer = self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
         let Answer::RegistryView(view) = answer else {
             unreachable!("a registry request is answered with the registry")
         };

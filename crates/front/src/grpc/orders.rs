@@ -37,7 +37,7 @@ pub(super) fn requests(
         let step = Giving::Order { id, slots: slots.clone(), to };
         let command = Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
         let body = Body::AtSite { site: site.id, command };
-        model::Request { body, deadline_ms, redirect: false }
+        model::Request { deadline_ms, ..model::Request::new(body) }
     };
     registry.sites.iter().map(request).collect()
 }

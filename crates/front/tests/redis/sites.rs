@@ -108,7 +108,7 @@ impl Deployment {
         let body = Body::TransferLeader { node: NodeId(node) };
         let handle = &self.sites[site].handle;
         until(|| {
-            let request = Request { body: body.clone(), deadline_ms: None, redirect: false };
+            let request = Request::new(body.clone());
             let asked = self.runtime.block_on(handle.call(request));
             asked.is_ok() && handle.status().leader == Some(NodeId(node))
         });

@@ -237,7 +237,7 @@ impl Client {
     pub(super) fn request(&self, now: Duration) -> Option<Request> {
         let doing = self.doing.as_ref()?;
         let left = doing.deadline.saturating_sub(now).as_millis() as u64;
-        Some(Request { body: doing.body.clone(), deadline_ms: Some(left.max(1)), redirect: false })
+        Some(Request { deadline_ms: Some(left.max(1)), ..Request::new(doing.body.clone()) })
     }
 
     /// The outcome of its operation, as the site of the local key that it is about is gone.

@@ -196,14 +196,14 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
             let Some(leader) = simulation.leader(fault.site) else { return Begun::Skipped };
             let body = Body::RemoveNode { node: NodeId(id) };
             let deadline_ms = Some(REMOVAL.as_millis() as u64);
-            simulation.ask(leader, Request { body, deadline_ms, redirect: false });
+            simulation.ask(leader, Request { deadline_ms, ..Request::new(body) });
             simulation.nodes[node].doomed = true;
             return Begun::For(REMOVAL);
         }
         Kind::Transfer => {
             let body = Body::TransferLeader { node: NodeId(other) };
             let asked =
-                simulation.ask(node, Request { body, deadline_ms: Some(5_000), redirect: false });
+                simulation.ask(node, Request { deadline_ms: Some(5_000), ..Request::new(body) });
             return if asked.is_some() { Begun::Over } else { Begun::Skipped };
         }
         Kind::PartSite => simulation.part_site(fault.site),
@@ -319,7 +319,7 @@ fn move_slots<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     // As the ring does it.
     let step = Giving::Begin { slots, to, pinned: false };
     let body = Body::Write(Command::Global(GlobalCommand::Giving { number: 0, step }));
-    simulation.ask(leader, Request { body, deadline_ms: Some(5_000), redirect: false });
+    simulation.ask(leader, Request { deadline_ms: Some(5_000), ..Request::new(body) });
     Begun::Over
 }
 

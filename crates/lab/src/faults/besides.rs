@@ -134,7 +134,7 @@ fn hand_over<C>(simulation: &mut Simulation<C>, from: usize, to: usize, random: 
     let slots: SlotSet = (0..count).map(|_| *random.pick(&used)).collect();
     let step = Giving::Begin { slots, to, pinned: true };
     let body = Body::Write(Command::Global(GlobalCommand::Giving { number: 0, step }));
-    simulation.ask(leader, Request { body, deadline_ms: Some(5_000), redirect: false });
+    simulation.ask(leader, Request { deadline_ms: Some(5_000), ..Request::new(body) });
 }
 
 /// Does what comes after the loss.

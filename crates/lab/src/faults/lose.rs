@@ -108,7 +108,7 @@ pub(super) fn go_on<C>(simulation: &mut Simulation<C>, fault: &Fault, since: Dur
         if let Some(leader) = asked.and_then(|site| simulation.leader(site)) {
             let body = Body::Promote { lost, by: None, without: Vec::new(), accept: true };
             let deadline_ms = Some(ATTEMPT.as_millis() as u64);
-            simulation.ask(leader, Request { body, deadline_ms, redirect: false });
+            simulation.ask(leader, Request { deadline_ms, ..Request::new(body) });
         }
         return Begun::For(ATTEMPT);
     }

@@ -229,6 +229,6 @@ pub(super) fn ask_anywhere<C>(simulation: &mut Simulation<C>, body: Body, random
     if !leaders.is_empty() {
         let leader = *random.pick(&leaders);
         let deadline_ms = Some(ATTEMPT.as_millis() as u64);
-        simulation.ask(leader, Request { body, deadline_ms, redirect: false });
+        simulation.ask(leader, Request { deadline_ms, ..Request::new(body) });
     }
 }

@@ -131,7 +131,7 @@ impl Run<'_> {
         if let Some(late) = turn.ticket.take() {
             round.asked.remove(&late);
         }
-        let request = Request { body: turn.body.clone(), deadline_ms: None, redirect: false };
+        let request = Request::new(turn.body.clone());
         let leader = self.lab.leader(site);
         let ticket = leader.and_then(|leader| self.lab.ask(leader, request));
         turn.ticket = ticket;

@@ -45,7 +45,9 @@ mod text;
 use crate::link::Link;
 use crate::random::Random;
 use between::Between;
-use model::{Answer, Epoch, Failure, NodeId, Request, SiteId, Slot, SlotEpochs, Time};
+use model::{
+    Answer, Epoch, Failure, NodeId, Request, SessionToken, SiteId, Slot, SlotEpochs, Time,
+};
 use network::Network;
 pub use node::{Belongs, Down, Node};
 use promoted::Promoted;
@@ -119,6 +121,8 @@ pub struct Answered {
     pub ticket: Ticket,
     /// The answer.
     pub outcome: Result<Answer, Failure>,
+    /// The token of its session from here on, if the request had one.
+    pub token: Option<SessionToken>,
 }
 
 /// A node was seen to lead.
@@ -708,7 +712,7 @@ impl<C> Simulation<C> {
             && let model::Body::Read { keyspace, query, consistency } = &request.body
             && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, None)
         {
-            return self.answer(node, ticket, outcome);
+            return self.answer(node, ticket, (outcome, None));
         }
         if let Some(request) = self.send_proxy_read(node, ticket, request) {
             let Some(process) = &mut self.nodes[node].process else { return };

@@ -41,7 +41,7 @@ impl<C> Simulation<C> {
         let step = Giving::Order { id: number, slots, to };
         let command = Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
         let body = Body::AtSite { site: id, command };
-        let request = Request { body, deadline_ms: Some(PATIENCE_MS), redirect: false };
+        let request = Request { deadline_ms: Some(PATIENCE_MS), ..Request::new(body) };
         let Some(ticket) = self.announce(node) else { return };
         self.orders.insert(ticket, Asked { site, id, held });
         self.take_or_wait(node, ticket, request);

@@ -133,7 +133,7 @@ impl<C> Simulation<C> {
     fn settle_proxy_reads(&mut self, node: NodeIndex, came: Vec<Came>) {
         for one in came {
             match one {
-                Came::Answer(ticket, outcome) => self.answer(node, ticket, outcome),
+                Came::Answer(ticket, outcome) => self.answer(node, ticket, (outcome, None)),
                 Came::Moved(moved) => self.input(node, Input::Moved(moved)),
                 Came::Back(ticket, request) => self.input(node, Input::Request { ticket, request }),
             }

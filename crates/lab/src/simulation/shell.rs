@@ -4,7 +4,7 @@
 use super::node::{BackgroundTask, DiskJob, Process};
 use super::{ASK_AGAIN, Answered, Down, Event, Held, Led, NodeIndex, Simulation, text};
 use crate::link::Link;
-use model::{Answer, Failure, NodeId};
+use model::{Answer, Failure, NodeId, SessionToken};
 use protocol::Core;
 use protocol::bugs::Bug;
 use protocol::site::{Input, Output, ReadGate, Ticket};
@@ -121,7 +121,9 @@ impl<C> Simulation<C> {
                 let id = self.sites[site].id.unwrap_or(model::SiteId(1));
                 self.held.push(Held { at: self.now, site, life, id, slots });
             }
-            Output::Answer { ticket, outcome } => self.answer(node, ticket, outcome),
+            Output::Answer { ticket, outcome, token } => {
+                self.answer(node, ticket, (outcome, token))
+            }
             Output::Gate(gate) => {
                 if let Some(process) = self.process(node) {
                     process.gate = gate;
@@ -187,7 +189,7 @@ impl<C> Simulation<C> {
         &mut self,
         node: NodeIndex,
         ticket: Ticket,
-        outcome: Result<Answer, Failure>,
+        (outcome, token): (Result<Answer, Failure>, Option<SessionToken>),
     ) {
         self.note_of(node, || format!("answers #{} {}", ticket.0, text::outcome(&outcome)));
         let expected = self.process(node).is_some_and(|process| process.tickets.remove(&ticket));
@@ -196,7 +198,7 @@ impl<C> Simulation<C> {
         }
         self.judge_order(ticket, &outcome);
         if let Some(outcome) = self.receive(ticket, outcome) {
-            self.answered.push(Answered { ticket, outcome });
+            self.answered.push(Answered { ticket, outcome, token });
         }
     }
 

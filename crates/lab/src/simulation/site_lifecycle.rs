@@ -262,7 +262,7 @@ impl<C> Simulation<C> {
     }
 
     fn ask_aside(&mut self, node: NodeIndex, body: Body) -> Option<Ticket> {
-        let request = Request { body, deadline_ms: Some(TIMEOUT_MS), redirect: false };
+        let request = Request { deadline_ms: Some(TIMEOUT_MS), ..Request::new(body) };
         let ticket = self.announce(node)?;
         self.admin_tasks.insert(ticket, AdminTask { outcome: None });
         self.take_or_wait(node, ticket, request);

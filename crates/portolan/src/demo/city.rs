@@ -228,7 +228,7 @@ impl City {
         let body = Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
             RegistryChange::Leave(own),
         )));
-        let request = Request { body, deadline_ms: None, redirect: false };
+        let request = Request::new(body);
         node.handle.call(request).await.map(|_| ())
     }
 

@@ -202,6 +202,8 @@ fn way_of(request: &Request, context: &AtFront<'_>) -> Option<(SiteId, NodeId)> 
     };
     let may = context.spec(*keyspace)?.cache == Cache::Off
         && !request.redirect
+        // What its session has seen is for the core to wait for.
+        && request.token.is_none()
         // Its deadline is before the check whether the node is silent.
         && request.deadline_ms.is_none_or(|ms| Duration::from_millis(ms) > PATIENCE)
         && *consistency == ReadConsistency::Linearizable
@@ -375,8 +377,8 @@ pub fn answer_reads(
 ) -> Vec<AnswerAcross> {
     let mut answers = Vec::new();
     for request in requests.iter() {
-        // A node that keeps copies needs a validator beside the answer.
-        if request.known.is_some() || !entry::is_read(&request.request) {
+        // A node that keeps copies needs a validator beside the answer, a session a token.
+        if request.known.is_some() || request.token.is_some() || !entry::is_read(&request.request) {
             break;
         }
         let decoded = entry::decode_request(request.request.clone());

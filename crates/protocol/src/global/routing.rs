@@ -369,9 +369,8 @@ impl Routing {
         // It is kept, to be sent again; lending it costs less than a copy.
         let lent = Body::RemoveNode { node };
         let request = Request {
-            body: std::mem::replace(&mut one.body, lent),
             deadline_ms: Some(deadline_ms.max(1)),
-            redirect: false,
+            ..Request::new(std::mem::replace(&mut one.body, lent))
         };
         let encoded = entry::encode_request(&request);
         one.body = request.body;
@@ -618,6 +617,14 @@ impl Routing {
     /// The origin of a request.
     pub(crate) fn origin(&self, id: u64) -> Option<Origin> {
         self.routed.get(&id).map(|one| one.origin)
+    }
+
+    /// The same of any request: where it came from before it was routed.
+    pub(crate) fn asker(&self, origin: Origin) -> Origin {
+        match origin {
+            Origin::Routed { id, .. } => self.origin(id).unwrap_or(Origin::Nobody),
+            origin => origin,
+        }
     }
 
     /// Ends a request without asking another site.

@@ -7,7 +7,7 @@
 
 use super::writes::{Settled, forgotten_is_unknown, unknown};
 use crate::origin::Origin;
-use model::{Answer, Body, ClientId, Failure, NodeId, Request, RequestId, limits};
+use model::{Answer, Body, Bytes, ClientId, Failure, NodeId, Request, RequestId, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::entry;
@@ -80,6 +80,7 @@ impl Forwarding {
         leader: NodeId,
         term: u64,
         now: Duration,
+        token_of: impl Fn(Origin) -> Option<Bytes>,
     ) -> Vec<peer::ForwardedRequest> {
         if self.unsent == 0 {
             return Vec::new();
@@ -102,10 +103,10 @@ impl Forwarding {
             }
             let deadline_ms = one.deadline.saturating_sub(now).as_millis() as u64;
             let request =
-                Request { body: one.body.clone(), deadline_ms: Some(deadline_ms), redirect: false };
+                Request { deadline_ms: Some(deadline_ms), ..Request::new(one.body.clone()) };
             let request = entry::encode_request(&request);
-            let id = id.wrapping_add(client.0);
-            requests.push(peer::ForwardedRequest { id, request, ..Default::default() });
+            let (id, token) = (id.wrapping_add(client.0), token_of(one.origin));
+            requests.push(peer::ForwardedRequest { id, request, token, ..Default::default() });
         }
         requests
     }
@@ -127,6 +128,11 @@ impl Forwarding {
         for id in given_up {
             self.settle(id, Err(unknown("the leader was lost before it answered")), settled);
         }
+    }
+
+    /// The origin of a request that was sent under this number.
+    pub(crate) fn origin(&self, id: u64) -> Option<Origin> {
+        self.outstanding.get(&id.wrapping_sub(self.client.0)).map(|one| one.origin)
     }
 
     /// The outcome of a request. A leader that answers that it leads no more did nothing: ask the
@@ -223,7 +229,7 @@ mod tests {
     fn with_one_sent() -> Forwarding {
         let mut forwarding = Forwarding::new(CLIENT);
         forwarding.push(Origin::Client(Ticket(1)), add(), DEADLINE).unwrap();
-        assert_eq!(forwarding.take_unsent(LEADER, 1, Duration::ZERO).len(), 1);
+        assert_eq!(forwarding.take_unsent(LEADER, 1, Duration::ZERO, |_| None).len(), 1);
         forwarding
     }
 
@@ -250,7 +256,7 @@ mod tests {
             *body.request_id_mut().unwrap() = request;
             let mut forwarding = Forwarding::new(CLIENT);
             forwarding.push(Origin::Client(Ticket(1)), body, DEADLINE).unwrap();
-            let id = forwarding.take_unsent(LEADER, 1, Duration::ZERO)[0].id;
+            let id = forwarding.take_unsent(LEADER, 1, Duration::ZERO, |_| None)[0].id;
             let mut settled = Vec::new();
             let forgotten = Err(Failure::Refused(Refusal::RequestForgotten));
             forwarding.answered(id, forgotten, Duration::ZERO, Duration::ZERO, &mut settled);
@@ -270,12 +276,12 @@ mod tests {
         let (origin, body, deadline) = forwarding.take_all().pop().unwrap();
         // This node leads, and has the first one among its writes.
         forwarding.push(Origin::Client(Ticket(2)), add(), DEADLINE).unwrap();
-        let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO));
+        let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO, |_| None));
         assert_eq!((ids[0].sequence, ids[0].acknowledged_below), (2, 1));
         // It leads no more, and the first one is forwarded again under its old number.
         forwarding.push(origin, body, deadline).unwrap();
         forwarding.nothing_taken();
-        let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO));
+        let ids = request_ids(forwarding.take_unsent(LEADER, 3, Duration::ZERO, |_| None));
         assert_eq!((ids[0].sequence, ids[0].acknowledged_below), (1, 1));
     }
 }

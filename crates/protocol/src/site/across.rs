@@ -9,7 +9,7 @@ use super::{Origin, Output, Site};
 use crate::admission::{Admission, Arrival, Sender, Target, Wait, admit, target_of};
 use crate::global::proxy_reads::Moved;
 use crate::global::routing::{Contact, GUESSED, PATIENCE, Told, may_come_across};
-use model::{Answer, Body, Epoch, Failure, NodeId, Refusal, SiteId, Slot, limits};
+use model::{Answer, Body, Bytes, Epoch, Failure, NodeId, Refusal, SiteId, Slot, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
@@ -132,6 +132,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take_index(id);
         if let Some(mut request) = self.global.routing.go_away(id, site, node, now) {
             request.known = self.known_copy(id);
+            request.token = self.session_asked(Origin::Routed { id, in_doubt: false });
             self.deployment.outbox.push(site, node, request);
         }
     }
@@ -221,6 +222,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             _ => None,
         };
         let origin = Origin::Across { site, node, id: request.id, in_doubt: false, slot };
+        if let Err(failure) = self.session_begins(origin, request.token) {
+            return self.settle(vec![(origin, Err(failure))]);
+        }
         let failure = match decoded {
             Ok(request) if self.replica.removed => {
                 drop(request);
@@ -253,7 +257,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         for answer in answered.answers {
             let Some(outcome) = self.outcome_across(&answer) else { continue };
             let hint = self.hint_told((SiteId(answer.holder), answer.known_epoch()));
-            let told = Told { outcome, served: take_failover(answer.served), leads };
+            let told =
+                Told { outcome, served: take_failover(answer.served), leads, token: answer.token };
             if let Some(outcome) = self.global.routing.hold(answer.id, told) {
                 settled.extend(self.global.routing.answered(answer.id, outcome, hint, now));
             }
@@ -294,9 +299,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     pub(super) fn answer_across(
         &mut self,
         (site, node): (SiteId, NodeId),
-        id: u64,
-        slot: Option<Slot>,
+        (id, slot): (u64, Option<Slot>),
         outcome: Result<Answer, Failure>,
+        token: Option<Bytes>,
     ) {
         let served = slot.filter(|slot| self.machine.token(*slot).serves());
         let served = served.map(|slot| self.machine.token(slot).epoch().failover);
@@ -317,6 +322,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             failover,
             served,
             is_fact,
+            token,
             ..Default::default()
         };
         self.push_answer(site, node, answer);

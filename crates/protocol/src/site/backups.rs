@@ -194,7 +194,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let Some(node) = self.global.routing.node_of(backup, &nodes) else { return false };
                 self.deployment.reach.asked(backup, now);
                 let sent = self.global.routing.go_to_backup(id, backup, node, now);
-                if let Some(request) = sent {
+                if let Some(mut request) = sent {
+                    request.token = self.session_asked(Origin::Routed { id, in_doubt: false });
                     self.deployment.outbox.push(backup, node, request);
                 }
                 true

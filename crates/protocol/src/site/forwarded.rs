@@ -3,7 +3,7 @@
 //! See [`crate::global::routing`]: beside each request to another site a node takes a read index of its own
 //! site, and looks at the answer once it has applied that.
 
-use super::Site;
+use super::{Origin, Site};
 use crate::admission::Admission;
 use crate::bugs::Bug;
 use model::{Ballot, Body, Command, KeyspaceId, ReadConsistency, SiteId, Slot};
@@ -43,6 +43,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     if told.is_ok && told.leads && !self.machine.serves(told.slot) {
                         self.global.routing.routes().set(told.slot, told.site, told.node);
                     }
+                    let token = self.global.routing.token_told(id);
+                    self.session_answered(Origin::Routed { id, in_doubt: false }, token);
                     self.global.routing.hand_out(id, now)
                 }
             };

@@ -46,6 +46,7 @@ mod registrars;
 mod release;
 mod requests;
 mod ring;
+mod sessions;
 mod snapshots;
 mod status;
 mod stranded;
@@ -69,8 +70,9 @@ use deployment::Deployment;
 use jobs::Jobs;
 use machine::{Machine, Reader};
 pub use maps::{MapView, Share};
-use model::{Answer, Failure, NodeId, Registry, Request, SiteId, SlotEpochs, Time};
+use model::{Answer, Failure, NodeId, Registry, Request, SessionToken, SiteId, SlotEpochs, Time};
 pub(crate) use reach::Reach;
+use sessions::Sessions;
 pub use status::{Standing, Status};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -173,6 +175,8 @@ pub enum Output<V> {
         ticket: Ticket,
         /// The answer.
         outcome: Result<Answer, Failure>,
+        /// The token of the client's session from here on, if the request had one.
+        token: Option<SessionToken>,
     },
     /// Which reads may be answered from the state without asking this core. Fewer than before: this
     /// comes before anything else; more: behind all else.
@@ -213,6 +217,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     jobs: Jobs,
     deployment: Deployment,
     global: Global,
+    sessions: Sessions,
     outputs: VecDeque<Output<S::View>>,
     failed: bool,
     rare: Rare,
@@ -242,6 +247,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             jobs: Jobs::new(&options),
             deployment: Deployment::new(&options),
             global: Global::new(options.client),
+            sessions: Sessions::default(),
             outputs: VecDeque::new(),
             failed: false,
             rare: Rare::new(options.rare_permille, options.seed),

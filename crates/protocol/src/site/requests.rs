@@ -15,8 +15,9 @@ use crate::replica::moments;
 use crate::replica::reads::{Due, WaitingRead};
 use crate::replica::writes::{self, Settled, Waiting};
 use model::{
-    Answer, Body, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
-    OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SiteId, limits,
+    Answer, Body, Bytes, Command, DeploymentCommand, Failure, KeyspaceId, MembershipError, NodeId,
+    OperatorCommand, Query, ReadConsistency, Refusal, Request, RequestId, SessionToken, SiteId,
+    limits,
 };
 use std::time::Duration;
 use storage::log::LogReader;
@@ -37,6 +38,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let deadline = request.deadline_ms.map_or(limits::REQUEST_DEADLINE, Duration::from_millis);
         let deadline = self.now.monotonic + deadline;
         let origin = Origin::Client(ticket);
+        self.sessions.begin(origin, request.token);
         if self.replica.removed {
             let failure = Failure::NotServing("it was removed from its site");
             return self.settle(vec![(origin, Err(failure))]);
@@ -181,8 +183,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let body = Body::Read { keyspace, query, consistency };
                 self.route_back(origin, body, slot, deadline);
             }
-            (Origin::Client(ticket), outcome) => {
-                self.outputs.push_back(Output::Answer { ticket, outcome });
+            (origin @ Origin::Client(ticket), outcome) => {
+                let token = self.sessions.end(origin);
+                self.outputs.push_back(Output::Answer { ticket, outcome, token });
             }
             (origin, outcome) => self.settle(vec![(origin, outcome)]),
         }
@@ -389,6 +392,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let mut settled = Vec::new();
                 for answer in answered.answers {
                     let Ok(outcome) = entry::decode_reply(answer.outcome) else { continue };
+                    if let Some(origin) = self.replica.forwarding.origin(answer.id) {
+                        self.session_answered(origin, answer.token);
+                    }
                     let patience = self.options.heartbeat();
                     let now = self.now.monotonic;
                     self.replica.forwarding.answered(
@@ -412,6 +418,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     pub(super) fn take_forwarded(&mut self, from: NodeId, request: peer::ForwardedRequest) {
         let origin = Origin::Node { node: from, id: request.id };
+        if let Err(failure) = self.session_begins(origin, request.token) {
+            return self.settle(vec![(origin, Err(failure))]);
+        }
         if !self.leads() {
             return self.settle(vec![(origin, Err(Failure::NoLeader))]);
         }
@@ -462,19 +471,43 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.wait_for_no_tick();
     }
 
+    /// A request of another node has come, with this token.
+    pub(super) fn session_begins(
+        &mut self,
+        origin: Origin,
+        token: Option<Bytes>,
+    ) -> Result<(), Failure> {
+        let Some(token) = token else { return Ok(()) };
+        let too_long = Failure::NotServing("the token of the session is too long");
+        self.sessions.begin(origin, Some(SessionToken::new(token).ok_or(too_long)?));
+        Ok(())
+    }
+
+    /// Another node's answer to a request brings this token.
+    pub(super) fn session_answered(&mut self, origin: Origin, token: Option<Bytes>) {
+        let asker = self.global.routing.asker(origin);
+        self.sessions.answered(asker, token.and_then(SessionToken::new));
+    }
+
+    /// The token that goes along with a request to another node.
+    pub(super) fn session_asked(&self, origin: Origin) -> Option<Bytes> {
+        self.sessions.asked(self.global.routing.asker(origin)).map(|token| token.bytes().clone())
+    }
+
     pub(super) fn settle(&mut self, settled: Vec<Settled>) {
         let mut settled = std::collections::VecDeque::from(settled);
         while let Some((origin, outcome)) = settled.pop_front() {
+            let token = self.sessions.end(origin);
             match origin {
                 Origin::Client(ticket) => {
-                    self.outputs.push_back(Output::Answer { ticket, outcome });
+                    self.outputs.push_back(Output::Answer { ticket, outcome, token });
                 }
                 Origin::Doubtful(ticket) => {
                     let outcome = match self.options.planted.is(Bug::DenyDoubt) {
                         true => outcome.map_err(|_| Failure::NoLeader),
                         false => outcome.map_err(doubted),
                     };
-                    self.outputs.push_back(Output::Answer { ticket, outcome });
+                    self.outputs.push_back(Output::Answer { ticket, outcome, token });
                 }
                 Origin::Node { node, id } => {
                     let tells_members = matches!(
@@ -483,17 +516,22 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     );
                     let members = tells_members.then(|| self.replica.members.clone());
                     let outcome = entry::encode_reply(&outcome);
-                    let answer = peer::ForwardedAnswer { id, outcome, members };
+                    let token = token.map(SessionToken::into_bytes);
+                    let answer = peer::ForwardedAnswer { id, outcome, members, token };
                     self.replica.replies.entry(node).or_default().push(answer);
                 }
                 Origin::Across { site, node, id, in_doubt, slot } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
-                    self.answer_across((site, node), id, slot, outcome);
+                    let token = token.map(SessionToken::into_bytes);
+                    self.answer_across((site, node), (id, slot), outcome, token);
                 }
                 Origin::Routed { id, in_doubt } => {
                     let outcome = if in_doubt { outcome.map_err(doubted) } else { outcome };
                     let now = self.now.monotonic;
-                    settled.extend(self.global.routing.came_back(id, in_doubt, outcome, now));
+                    match self.global.routing.came_back(id, in_doubt, outcome, now) {
+                        Some(one) => settled.push_back(one),
+                        None => self.session_answered(origin, None),
+                    }
                 }
                 Origin::Job { job, id } => self.job_answered(job, id, outcome),
                 Origin::Registrar(id) => self.registrar_answered(id, outcome),

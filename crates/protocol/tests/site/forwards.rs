@@ -96,7 +96,7 @@ impl Sites {
     }
 
     fn send(&mut self, node: usize, body: Body) -> Ticket {
-        self.lab.ask(node, Request { body, deadline_ms: None, redirect: false }).unwrap()
+        self.lab.ask(node, Request::new(body)).unwrap()
     }
 
     /// What has come of a request, within a time.

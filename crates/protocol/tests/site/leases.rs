@@ -11,7 +11,7 @@ use std::time::Duration;
 const SLOW: Duration = Duration::from_millis(300);
 
 fn ask(world: &mut World, id: u64, body: Body) -> Ticket {
-    let request = Request { body, deadline_ms: None, redirect: false };
+    let request = Request::new(body);
     world.ask(id, request).expect("it is up")
 }
 

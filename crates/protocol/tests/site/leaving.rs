@@ -78,7 +78,7 @@ impl Sites {
     }
 
     fn ask(&mut self, site: usize, body: Body) -> Result<Answer, Failure> {
-        let request = Request { body, deadline_ms: None, redirect: false };
+        let request = Request::new(body);
         let ticket = self.lab.ask(site, request).unwrap();
         let is_it = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
         assert!(self.lab.run_until(MS * 60_000, is_it), "{:?}", self.lab.failure);

@@ -57,7 +57,7 @@ impl Sites {
     fn ask(&mut self, site: usize, command: Command) -> Answer {
         let leader = self.0.leader(site).unwrap();
         let body = Body::Write(command);
-        self.0.ask(leader, Request { body, deadline_ms: None, redirect: false }).unwrap();
+        self.0.ask(leader, Request::new(body)).unwrap();
         assert!(
             self.0.run_until(MS * 30_000, |lab| !lab.answered.is_empty()),
             "{:?}",

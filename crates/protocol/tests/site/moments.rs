@@ -9,7 +9,7 @@ use protocol::site::Ticket;
 use std::time::Duration;
 
 fn ask(world: &mut World, id: u64, body: Body) -> Ticket {
-    world.ask(id, Request { body, deadline_ms: None, redirect: false }).expect("it is up")
+    world.ask(id, Request::new(body)).expect("it is up")
 }
 
 fn answer(world: &mut World, ticket: Ticket) -> Answer {

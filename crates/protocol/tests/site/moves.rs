@@ -81,7 +81,7 @@ impl Script {
     }
 
     fn ask(&mut self, node: NodeIndex, body: Body) -> Result<(), Failed> {
-        let request = Request { body, deadline_ms: None, redirect: false };
+        let request = Request::new(body);
         self.world.ask(node, request).ok_or("it is down")?;
         Ok(())
     }

@@ -111,7 +111,7 @@ impl Sites {
         bodies: Vec<Body>,
     ) -> (Vec<Result<Answer, Failure>>, Duration) {
         let began = self.lab.now();
-        let request = |body| Request { body, deadline_ms: None, redirect: false };
+        let request = |body| Request::new(body);
         let asked = bodies.into_iter().map(|body| self.lab.ask(site, request(body)).unwrap());
         let tickets: Vec<_> = asked.collect();
         let is_done = |lab: &Simulation| {

@@ -58,7 +58,7 @@ fn a_read_that_nobody_answers_goes_on_with_the_core() {
     sites.lab.hold_sites(WEST, EAST);
     let read = model::Query::Get { key: super::pair::bytes(&key) };
     let body = sites.read(read, model::ReadConsistency::Linearizable);
-    let request = model::Request { body, deadline_ms: None, redirect: false };
+    let request = model::Request::new(body);
     let ticket = sites.lab.ask(EAST, request).unwrap();
     sites.lab.run(MS * 500);
     assert!(sites.lab.drop_held(WEST, EAST, usize::MAX) > 0);

@@ -76,7 +76,7 @@ impl Sites {
 
     /// Asks all at the same moment.
     fn ask_all(&mut self, asked: Vec<(usize, Body)>) -> Vec<Result<Answer, Failure>> {
-        let request = |body| Request { body, deadline_ms: None, redirect: false };
+        let request = |body| Request::new(body);
         let tickets: Vec<_> = asked
             .into_iter()
             .map(|(site, body)| self.lab.ask(site, request(body)).unwrap())
@@ -318,7 +318,7 @@ fn a_recovery_that_ended_half_way_is_asked_for_again() {
     sites.lab.part_site(2);
     let recover = |without| Body::RecoverRegistry { without, accept: true };
     let body = recover(vec![SiteId(2), SiteId(3)]);
-    let ticket = sites.lab.ask(0, Request { body, deadline_ms: None, redirect: false }).unwrap();
+    let ticket = sites.lab.ask(0, Request::new(body)).unwrap();
     // The fourth one answers the call, and is away when it is to promise.
     sites.lab.run(MS * 1_000);
     sites.lab.part_site(3);

@@ -113,9 +113,7 @@ impl Runner for Script {
             (_, Some(body)) => {
                 let deadline_ms = args.take_key("deadline_ms").map(str::parse).transpose()?;
                 let at = asked.ok_or("which node is asked? (at=n1)")?;
-                world
-                    .ask(at, Request { body, deadline_ms, redirect: false })
-                    .ok_or("it is down")?;
+                world.ask(at, Request { deadline_ms, ..Request::new(body) }).ok_or("it is down")?;
             }
             ("site", _) => {
                 let nodes = args.next_pos().ok_or("how many nodes?")?.parse()?;

@@ -94,7 +94,7 @@ impl Workload {
 
     /// Takes in what was answered and lets clients go on.
     pub(crate) fn drive(&mut self, world: &mut World) {
-        for Answered { ticket, outcome } in std::mem::take(&mut world.answered) {
+        for Answered { ticket, outcome, .. } in std::mem::take(&mut world.answered) {
             self.answered(world, ticket, outcome);
         }
         for ticket in std::mem::take(&mut world.lost) {
@@ -179,7 +179,7 @@ impl Workload {
                 Body::Read { keyspace: space, query, consistency }
             }
         };
-        Request { body, deadline_ms: Some(200 + self.random.below(3_000)), redirect: false }
+        Request { deadline_ms: Some(200 + self.random.below(3_000)), ..Request::new(body) }
     }
 
     fn answered(&mut self, world: &World, ticket: Ticket, outcome: Result<Answer, Failure>) {

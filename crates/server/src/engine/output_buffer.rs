@@ -170,9 +170,9 @@ impl<V> OutputBuffer<V> {
     pub(crate) fn release(&mut self) -> Option<Released<V>> {
         let Round { outputs, status, .. } = self.on_its_way.take()?;
         let for_whoever_waits = |output| match output {
-            Output::Answer { ticket, outcome } => {
+            Output::Answer { ticket, outcome, token } => {
                 let ticket = self.forget(ticket.0)?.ticket;
-                Some(Output::Answer { ticket, outcome })
+                Some(Output::Answer { ticket, outcome, token })
             }
             other => Some(other),
         };

@@ -75,7 +75,7 @@ async fn ask(links: &Links, address: &str, site: &SiteEntry) -> Result<Option<Fo
     let body = Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
         RegistryChange::Join(site.clone()),
     )));
-    let request = Request { body, deadline_ms: None, redirect: false };
+    let request = Request::new(body);
     let request = entry::encode_request(&request);
     let answer = connection.ask(ForwardedRequest { id, request, ..Default::default() }).await?;
     match entry::decode_reply(answer.outcome) {

@@ -26,7 +26,8 @@ impl Links {
                     let outcome = self.ask_for_joiner(asked.request).await;
                     let members = self.nodes_of_taken(&outcome);
                     let outcome = entry::encode_reply(&outcome);
-                    let answers = vec![ForwardedAnswer { id: asked.id, outcome, members }];
+                    let answers =
+                        vec![ForwardedAnswer { id: asked.id, outcome, members, token: None }];
                     let message: Message = Say::Answered(Answered { answers }).into();
                     connection.say(&message).await?;
                 }

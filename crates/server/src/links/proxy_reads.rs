@@ -162,7 +162,7 @@ impl Links {
         for one in came {
             match one {
                 Came::Answer(ticket, outcome) => {
-                    answers.entry(batcher_of(ticket)).or_default().push((ticket, outcome));
+                    answers.entry(batcher_of(ticket)).or_default().push((ticket, outcome.into()));
                 }
                 Came::Moved(moved) => drop(self.0.events.send(Event::Moved(moved))),
                 Came::Back(ticket, request) => back.push((ticket, request)),

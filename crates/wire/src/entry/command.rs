@@ -201,15 +201,16 @@ code_enum!(Placement as "placement" {
 
 impl Code for Request {
     fn put(&self, out: &mut Vec<u8>) {
-        // Whether the client wants to be redirected is for the node that it asked.
-        let Request { body, deadline_ms, redirect: _ } = self;
+        // Whether the client wants to be redirected is for the node that it asked. A token travels beside
+        // the request: an earlier version would not decode one within.
+        let Request { body, deadline_ms, redirect: _, token: _ } = self;
         body.put(out);
         deadline_ms.put(out);
     }
 
     fn take(from: &mut Input) -> Result<Request, EntryError> {
         let (body, deadline_ms) = <(Body, Option<u64>)>::take(from)?;
-        Ok(Request { body, deadline_ms, redirect: false })
+        Ok(Request { deadline_ms, ..Request::new(body) })
     }
 }
 

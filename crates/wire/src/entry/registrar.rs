@@ -93,7 +93,7 @@ mod tests {
         let change = RegistryChange::Registrar(SiteId(2));
         let id = Some(RequestId { client: ClientId(8), sequence: 4, acknowledged_below: 3 });
         let body = Body::Registry { change, id };
-        let request = Request { body, deadline_ms: None, redirect: false };
+        let request = Request::new(body);
         assert_eq!(&encode_request(&request)[..], b"\x01\x64\x66\x02\x01\x08\x04\x03\x00");
     }
 
@@ -130,7 +130,7 @@ mod tests {
             Body::ShowRegistry,
             Body::RecoverRegistry { without: vec![SiteId(2)], accept: true },
         ] {
-            let request = Request { body, deadline_ms: None, redirect: false };
+            let request = Request::new(body);
             assert_eq!(decode_request(encode_request(&request)), Ok(request));
         }
     }

@@ -250,11 +250,8 @@ fn request() -> impl Strategy<Value = Request> {
         (select(model::JobName::ALL.to_vec()), any::<bool>())
             .prop_map(|(job, paused)| Body::SwitchJob { job, paused }),
     ];
-    (body, option::of(any::<u64>())).prop_map(|(body, deadline_ms)| Request {
-        body,
-        deadline_ms,
-        redirect: false,
-    })
+    (body, option::of(any::<u64>()))
+        .prop_map(|(body, deadline_ms)| Request { deadline_ms, ..Request::new(body) })
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {

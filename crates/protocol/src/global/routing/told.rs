@@ -20,7 +20,7 @@
 use super::{At, Outcome, Routing};
 use crate::admission::Target;
 use crate::origin::Origin;
-use model::{Ballot, Body, Failure, NodeId, ReadConsistency, SiteId, Slot};
+use model::{Ballot, Body, Bytes, Failure, NodeId, ReadConsistency, SiteId, Slot};
 use std::time::Duration;
 
 /// What another site has answered about a slot.
@@ -32,6 +32,8 @@ pub(crate) struct Told {
     pub(crate) served: Ballot,
     /// Whether the node that gave it leads its site.
     pub(crate) leads: bool,
+    /// The token of the client's session beside it.
+    pub(crate) token: Option<Bytes>,
 }
 
 /// Of an answer that may be looked at.
@@ -99,6 +101,11 @@ impl Routing {
             let (served, leads, is_ok) = (told.served, told.leads, told.outcome.is_ok());
             return Some((id, Teller { slot, site, node, served, leads, is_ok }));
         }
+    }
+
+    /// The token beside an answer that is about to be handed out.
+    pub(crate) fn token_told(&mut self, id: u64) -> Option<Bytes> {
+        self.routed.get_mut(&id)?.told.as_mut()?.token.take()
     }
 
     /// An answer is true.

@@ -33,7 +33,7 @@ impl Bench {
     /// The core answers; whether it may leave now.
     fn answer(&mut self, ticket: Ticket, number: i64) -> bool {
         let outcome = Ok(Answer::Integer(number));
-        self.buffer.take(Output::Answer { ticket, outcome }).is_some()
+        self.buffer.take(Output::Answer { ticket, outcome, token: None }).is_some()
     }
 
     fn begin(&mut self) {
@@ -44,7 +44,7 @@ impl Bench {
     fn released(&mut self) -> Vec<(u64, i64)> {
         let outputs = self.buffer.release().map(|released| released.outputs);
         let answer = |output| match output {
-            Output::Answer { ticket, outcome: Ok(Answer::Integer(number)) } => {
+            Output::Answer { ticket, outcome: Ok(Answer::Integer(number)), .. } => {
                 Some((ticket.0, number))
             }
             _ => None,

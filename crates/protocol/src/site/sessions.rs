@@ -1,0 +1,119 @@
+//! The tokens of clients' sessions, beside the requests and answers that they belong to.
+//!
+//! Requests are kept in many places on their way: among the writes, the reads, what is forwarded, what is
+//! routed. None of them looks at a token, so it stands here from the request's arrival to its answer, under
+//! the origin of both. A request of no session has no place here, and costs nothing.
+//!
+//! Left out on purpose: what a token means. A mode finds that of a request by [`Sessions::asked`], and gives
+//! that of its answer by [`Sessions::answered`].
+//!
+//! There is no limit of its own: each place belongs to a request that waits, and those are limited.
+
+use crate::origin::{Origin, Ticket};
+use model::{NodeId, SessionToken, SiteId};
+use std::collections::BTreeMap;
+
+/// The sender of a request, and its name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asker {
+    Client(Ticket),
+    Node(NodeId, u64),
+    Site(SiteId, NodeId, u64),
+}
+
+impl Asker {
+    fn of(origin: Origin) -> Option<Asker> {
+        match origin {
+            Origin::Client(ticket) | Origin::Doubtful(ticket) => Some(Asker::Client(ticket)),
+            Origin::Node { node, id } => Some(Asker::Node(node, id)),
+            Origin::Across { site, node, id, .. } => Some(Asker::Site(site, node, id)),
+            Origin::Routed { .. } | Origin::Job { .. } | Origin::Registrar(_) | Origin::Nobody => {
+                None
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    asked: SessionToken,
+    answered: Option<SessionToken>,
+    /// Another site may send a request again while the first one waits.
+    times: u32,
+}
+
+/// The sessions of requests that wait at this node.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(BTreeMap<Asker, Waiting>);
+
+impl Sessions {
+    /// A request has come, with this token.
+    pub(crate) fn begin(&mut self, origin: Origin, token: Option<SessionToken>) {
+        if let (Some(asked), Some(asker)) = (token, Asker::of(origin)) {
+            let new = Waiting { asked, answered: None, times: 0 };
+            self.0.entry(asker).or_insert(new).times += 1;
+        }
+    }
+
+    /// The token that a request came with.
+    pub(crate) fn asked(&self, origin: Origin) -> Option<&SessionToken> {
+        self.0.get(&Asker::of(origin)?).map(|waiting| &waiting.asked)
+    }
+
+    /// The token of a request's answer. `None`: the answer has none, or does not count.
+    pub(crate) fn answered(&mut self, origin: Origin, token: Option<SessionToken>) {
+        if let Some(waiting) = Asker::of(origin).and_then(|asker| self.0.get_mut(&asker)) {
+            waiting.answered = token;
+        }
+    }
+
+    /// A request is answered: the token that goes with the answer.
+    pub(crate) fn end(&mut self, origin: Origin) -> Option<SessionToken> {
+        let asker = Asker::of(origin).filter(|_| !self.0.is_empty())?;
+        let waiting = self.0.get_mut(&asker)?;
+        waiting.times -= 1;
+        match waiting.times {
+            0 => self.0.remove(&asker)?.answered,
+            _ => waiting.answered.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &'static str) -> Option<SessionToken> {
+        SessionToken::new(text.into())
+    }
+
+    #[test]
+    fn an_answer_has_a_token_only_if_its_request_has() {
+        let mut sessions = Sessions::default();
+        let (with, without) = (Origin::Client(Ticket(1)), Origin::Client(Ticket(2)));
+        sessions.begin(with, token("a"));
+        sessions.begin(without, None);
+        for origin in [with, without] {
+            sessions.answered(origin, token("b"));
+        }
+        assert_eq!(sessions.asked(with.in_doubt()), token("a").as_ref());
+        assert_eq!((sessions.end(with.in_doubt()), sessions.end(without)), (token("b"), None));
+        assert!(sessions.0.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_came_twice_has_its_token_until_the_last_answer() {
+        let mut sessions = Sessions::default();
+        let (site, node, id) = (SiteId(1), NodeId(2), 3);
+        let origin = Origin::Across { site, node, id, in_doubt: false, slot: None };
+        sessions.begin(origin, token("a"));
+        sessions.begin(origin, token("a"));
+        sessions.answered(origin, token("b"));
+        assert_eq!(sessions.end(origin), token("b"));
+        assert_eq!(sessions.asked(origin), token("a").as_ref());
+        // What answers the second one has no token.
+        sessions.answered(origin, None);
+        assert_eq!(sessions.end(origin), None);
+        assert!(sessions.0.is_empty());
+    }
+}
