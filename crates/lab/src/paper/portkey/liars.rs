@@ -63,9 +63,10 @@ mod tests {
 
     #[test]
     fn equal_weights_keep_keys_with_their_honest_clients() {
+        // So few that the table of profiles throws none out.
         for honest in [1, 2] {
-            for named in [1, 32] {
-                let lied = lie(honest, 32, named);
+            for named in [1, 6] {
+                let lied = lie(honest, 6, named);
                 assert_eq!((lied.moved, lied.moved_by_claims), (0, named), "{lied:?}");
             }
         }
