@@ -21,10 +21,13 @@
 //! the registry ([`crate::deployment::registry::Driver`]) is no job: its work is requests, which go with their
 //! origins to the next leader when this one is lost, and jobs themselves wait for it, so that it has no pause.
 
+use crate::deployment::reach::Reach;
+use crate::deployment::versions::Versions;
+use crate::global::backups::Backups;
 use crate::global::homes::Homes;
 use crate::global::round_trips::RoundTrips;
+use crate::origin::Origin;
 use crate::site::machine::Machine;
-use crate::site::{Backups, Origin, Reach, Versions};
 use model::{
     Answer, ClientId, Command, Failure, RegistryChange, RequestId, SiteId, SlotEpochs, limits,
 };

@@ -8,6 +8,7 @@ use protocol::global::proxy_reads::ProxyReads;
 use protocol::placement::Sampler;
 use protocol::replica::raft::Persist;
 use protocol::replica::recovery::{self, RecoveryError};
+use protocol::site::machine::Modes;
 use protocol::site::{Options, ReadGate, Site, Ticket};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -210,7 +211,7 @@ impl Node {
             log::open_with(&disk, Path::new("log"), settings.log)?;
         let snapshots = Folder::open(&disk, Path::new("snapshots"))?;
         if self.belongs == Belongs::Begins {
-            recovery::begin_site(self.member(), &mut writer, &snapshots, &self.state)?;
+            recovery::begin_site::<_, Modes>(self.member(), &mut writer, &snapshots, &self.state)?;
             self.belongs = Belongs::Member;
         }
         let state = self.state.clone();

@@ -1,5 +1,9 @@
 //! What the sites of a deployment share.
 //!
-//! - [`registry`]: one value that all sites agree on, held by a few of them.
+//! - [`registry`]: one value that all sites agree on, held by a few of them;
+//! - `versions`: which version of it each site has;
+//! - `reach`: which sites answer.
 
+pub(crate) mod reach;
 pub mod registry;
+pub(crate) mod versions;

@@ -1,12 +1,42 @@
-//! Which site is the backup of which.
+//! Which site is the backup of which, and what a node has of mirrors beside its state.
 //!
 //! Unless an operator chose another one, a site's backup is the next site on the ring: of all sites
 //! that stay, the one with the first virtual node next behind its own first one. So every site has
 //! one other to keep a mirror for, and the registry alone determines which.
 
 use super::ring::Point;
+use crate::site::machine::Machine;
 use model::{BackupChoice, Registry, SiteId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use storage::state::State;
+
+/// What a node has of mirrors beside its state.
+#[derive(Debug, Default)]
+pub(crate) struct Backups {
+    /// By original, from its messages: which mirror, when it was last in step (log time, ms), and
+    /// how far it was behind by the last message.
+    pub(crate) heard: BTreeMap<SiteId, (u64, u64, u64)>,
+    pub(crate) next_news: Duration,
+}
+
+impl Backups {
+    /// When a mirror was last in step, by this node's wall clock; 0: never.
+    pub(crate) fn in_step_ms<S: State>(
+        &self,
+        from: SiteId,
+        machine: &Machine<S>,
+        log_now_ms: u64,
+        wall_ms: u64,
+    ) -> u64 {
+        let Some(mirror) = machine.mirrors().get(&from) else { return 0 };
+        let heard = self.heard.get(&from).filter(|heard| heard.0 == mirror.number);
+        match heard.map_or(0, |heard| heard.1).max(mirror.in_step_ms) {
+            0 => 0,
+            at_ms => wall_ms.saturating_sub(log_now_ms.saturating_sub(at_ms)).max(1),
+        }
+    }
+}
 
 fn place(site: SiteId) -> (u64, SiteId) {
     (Point::of_virtual(site, 0).0, site)

@@ -36,7 +36,7 @@ pub mod ring;
 pub mod round_trips;
 pub mod routing;
 
-use crate::site::Backups;
+use backups::Backups;
 use cache::Cache;
 use homes::Homes;
 use model::{ClientId, SiteId};

@@ -21,6 +21,7 @@ use super::map::{self, Raised, RunFact, SlotMap, Source};
 use super::proxy_reads::Routes;
 use super::round_trips::RoundTrips;
 use crate::admission::{Arrival, Target};
+pub(crate) use crate::deployment::reach::PATIENCE;
 use crate::origin::Origin;
 use crate::replica::writes::forgotten_is_unknown;
 use model::{
@@ -34,8 +35,6 @@ pub(crate) use told::Told;
 use wire::entry;
 use wire::peer::ForwardedRequest;
 
-/// How long an answer from another site is waited for before another node of it is asked.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a request rests when no owner is known.
 const REST: Duration = Duration::from_millis(20);
 /// The longest it rests.
@@ -666,7 +665,7 @@ pub(crate) fn may_come_across(body: &Body) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::Ticket;
+    use crate::origin::Ticket;
     use model::{Command, Giving, GlobalCommand, Refusal, Write};
 
     const AT: (SiteId, NodeId) = (SiteId(2), NodeId(1));

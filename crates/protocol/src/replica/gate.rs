@@ -1,12 +1,12 @@
 //! Which reads need not ask the core.
 
-use super::moments;
+use super::{Pace, moments};
 use crate::admission::{Admission, Right};
+use crate::machine::Stopped;
 use crate::origin::Asker;
-use crate::site::machine::{Reader, Stopped};
-use model::{Answer, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
+use model::{Answer, Catalog, Failure, KeyspaceId, Query, ReadConsistency, Refusal};
+use std::sync::Arc;
 use std::time::Duration;
-use storage::state::State;
 
 /// Which reads may be answered from the state, on any thread, without asking the core. Ordered: a
 /// later one allows more.
@@ -21,6 +21,29 @@ pub enum ReadGate {
     Lease(Duration),
     /// All: this node is the only voter, so no other node can have acknowledged anything.
     Open,
+}
+
+/// The state, as any thread reads it.
+pub trait Readable {
+    /// The keyspaces.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// How the clocks of this site go, as its core said last.
+    fn pace(&self) -> Pace;
+
+    /// Answers a query; a key that is due by this log time stops it.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    fn query_by(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        due_by: Option<&dyn Fn() -> u64>,
+    ) -> Result<Answer, Stopped>;
+
+    /// A read was answered beside the core.
+    fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query);
 }
 
 /// The gate of a core, and the gate that its shell has.
@@ -66,10 +89,10 @@ impl Gate {
 
 impl ReadGate {
     /// Answers a query from the state, if that is allowed now. `None`: the core is to be asked.
-    pub fn answer<S: State>(
+    pub fn answer(
         self,
         now: impl Fn() -> Duration,
-        reader: &Reader<S>,
+        reader: &impl Readable,
         keyspace: KeyspaceId,
         query: &Query,
         consistency: ReadConsistency,

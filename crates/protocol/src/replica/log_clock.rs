@@ -168,6 +168,26 @@ impl LogClock {
     }
 }
 
+/// Log time between two entries, for those who read beside the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// A moment by the process's monotonic clock.
+    pub at: Duration,
+    /// Log time then, milliseconds.
+    pub log_ms: u64,
+    /// The leader's wall clock less log time.
+    pub wall_ahead_ms: i64,
+    /// Whether keys are due by it: this node leads and can propose entries.
+    pub is_due_by: bool,
+}
+
+impl Pace {
+    /// Log time at a moment of the monotonic clock.
+    pub fn log_ms(&self, now: Duration) -> u64 {
+        self.log_ms.saturating_add(now.saturating_sub(self.at).as_millis() as u64)
+    }
+}
+
 fn ahead(wall_ms: u64, log_ms: u64) -> i64 {
     i64::try_from(i128::from(wall_ms) - i128::from(log_ms)).unwrap_or(0)
 }

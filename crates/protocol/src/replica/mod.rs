@@ -33,13 +33,13 @@ pub(crate) mod writes;
 
 use crate::bugs::Bug;
 use crate::options::Options;
-use crate::site::machine::Pace;
 use forwarding::Forwarding;
 use gate::Gate;
-pub use gate::ReadGate;
+pub use gate::{ReadGate, Readable};
 use heard::Heard;
 use leader_transfer::LeaderTransfer;
 use log_clock::LogClock;
+pub use log_clock::Pace;
 use membership::Membership;
 use model::{NodeId, Time};
 use raft::{Committed, Raft, Role};

@@ -8,7 +8,7 @@
 //! What cannot be mended here is an error: a log that lost entries which the state has applied, or
 //! a state to be rebuilt without its snapshot.
 
-use crate::site::machine::{self, Committed, Machine, MachineError};
+use crate::machine::{self, Committed, Machine, MachineError, ModeState};
 use model::{Bytes, Revision};
 use prost::Message as _;
 use storage::log::{LogError, LogStart, LogWriter, Recovered};
@@ -17,11 +17,11 @@ use storage::state::{Read, State, StateError};
 use wire::peer::{Member, Members};
 
 /// A replica that is ready to start.
-pub struct Replica<S: State> {
+pub struct Replica<S: State, M: ModeState> {
     /// Its state.
     pub state: S,
     /// The machine over it.
-    pub machine: Machine<S>,
+    pub machine: Machine<S, M>,
     /// The members as of what the state has applied; empty for a node that waits to be added.
     pub members: Members,
     /// The latest snapshot.
@@ -92,7 +92,7 @@ pub fn head_of(view: &impl Read) -> Result<(SnapshotHead, Revision), MachineErro
 
 /// Begins a new site of one node: its membership is the first thing that is durable. Begins
 /// nothing when that has been done.
-pub fn begin_site<S: State>(
+pub fn begin_site<S: State, M: ModeState>(
     member: Member,
     writer: &mut impl LogWriter,
     snapshots: &impl Snapshots,
@@ -103,7 +103,7 @@ pub fn begin_site<S: State>(
     }
     state.clear()?;
     let members = encode_members(&first_members(member));
-    let mut machine = Machine::open(state.clone())?;
+    let mut machine = Machine::<S, M>::open(state.clone())?;
     let first = Committed { index: 1, term: 1, batch: None, members: Some(members.clone()) };
     machine.apply(&[first], &mut Vec::new())?;
     snapshots.write(&SnapshotHead { index: 1, term: 1, members }, &state.view())?;
@@ -111,13 +111,13 @@ pub fn begin_site<S: State>(
 }
 
 /// Makes log, snapshot and state agree. `warn` receives every rebuild and its cause.
-pub fn recover<S: State>(
+pub fn recover<S: State, M: ModeState>(
     recovered: &mut Recovered,
     writer: &mut impl LogWriter,
     snapshots: &impl Snapshots,
     state: S,
     warn: &mut dyn FnMut(String),
-) -> Result<Replica<S>, RecoveryError> {
+) -> Result<Replica<S, M>, RecoveryError> {
     let snapshot = snapshots.latest()?;
     if let Some(head) = &snapshot
         && !holds(recovered, head)
@@ -151,13 +151,13 @@ pub fn recover<S: State>(
     Ok(Replica { state, machine, members: members.unwrap_or_default(), snapshot })
 }
 
-fn rebuild<S: State>(
+fn rebuild<S: State, M: ModeState>(
     recovered: &Recovered,
     snapshot: Option<&SnapshotHead>,
     snapshots: &impl Snapshots,
     state: &S,
     why: &str,
-) -> Result<Machine<S>, RecoveryError> {
+) -> Result<Machine<S, M>, RecoveryError> {
     state.clear()?;
     match snapshot {
         Some(head) if head.index >= recovered.start.index => snapshots.load(head.index, state)?,

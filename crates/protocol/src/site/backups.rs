@@ -6,7 +6,7 @@
 //! no other site is asked.
 
 use super::jobs::view;
-use super::machine::{Machine, Stopped};
+use super::machine::Stopped;
 use super::{Origin, Site};
 use crate::global::backups::backup_of;
 use crate::global::failover::Wanted;
@@ -16,7 +16,6 @@ use model::{
     Answer, Ballot, Failure, JobName, KeyspaceId, Query, Refusal, RequestId, Revision, SiteId,
     Slot, Taken,
 };
-use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -37,33 +36,6 @@ pub(super) struct Promotion {
     /// The preview that was accepted, if there is one.
     pub(super) told: Option<Vec<Taken>>,
     pub(super) id: Option<RequestId>,
-}
-
-/// What a node has of mirrors beside its state.
-#[derive(Debug, Default)]
-pub(crate) struct Backups {
-    /// By original, from its messages: which mirror, when it was last in step (log time, ms), and
-    /// how far it was behind by the last message.
-    heard: BTreeMap<SiteId, (u64, u64, u64)>,
-    next_news: Duration,
-}
-
-impl Backups {
-    /// When a mirror was last in step, by this node's wall clock; 0: never.
-    pub(crate) fn in_step_ms<S: State>(
-        &self,
-        from: SiteId,
-        machine: &Machine<S>,
-        log_now_ms: u64,
-        wall_ms: u64,
-    ) -> u64 {
-        let Some(mirror) = machine.mirrors().get(&from) else { return 0 };
-        let heard = self.heard.get(&from).filter(|heard| heard.0 == mirror.number);
-        match heard.map_or(0, |heard| heard.1).max(mirror.in_step_ms) {
-            0 => 0,
-            at_ms => wall_ms.saturating_sub(log_now_ms.saturating_sub(at_ms)).max(1),
-        }
-    }
 }
 
 /// A mirror that is kept here, for people.

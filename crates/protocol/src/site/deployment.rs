@@ -9,11 +9,11 @@
 use super::across::Outbox;
 use super::machine::tokens::Token;
 use super::maps::Maps;
-use super::reach::Reach;
 use super::registrars::Changes;
 use super::ring::OnRing;
-use super::versions::Versions;
 use super::{Options, Origin, Output, Site};
+use crate::deployment::reach::Reach;
+use crate::deployment::versions::Versions;
 use crate::global::handover::Progress;
 use model::{
     Ballot, Body, Command, DeploymentCommand, JobName, NodeEntry, NodeId, RegistryChange,

@@ -64,14 +64,12 @@ pub use crate::replica::ReadGate;
 use crate::replica::raft::Persist;
 use crate::replica::snapshots::OwnSnapshots;
 use crate::replica::{Replica, recovery};
-pub(crate) use backups::Backups;
 pub use backups::Kept;
 use deployment::Deployment;
 use jobs::Jobs;
-use machine::{Machine, Reader};
+use machine::{Machine, Modes, Reader};
 pub use maps::{MapView, Share};
 use model::{Answer, Failure, NodeId, Registry, Request, SessionToken, SiteId, SlotEpochs, Time};
-pub(crate) use reach::Reach;
 use sessions::Sessions;
 pub use status::{Standing, Status};
 use std::collections::VecDeque;
@@ -80,7 +78,6 @@ use std::time::Duration;
 use storage::log::{LogReader, LogStart, Recovered};
 use storage::snapshot::{SnapshotHead, Snapshots};
 use storage::state::State;
-pub(crate) use versions::Versions;
 use wire::across::Across;
 use wire::peer::{self, Say};
 
@@ -205,6 +202,9 @@ pub enum Output<V> {
     Fatal(String),
 }
 
+/// What recovery made of a site's disk.
+pub type Recovery<S> = recovery::Replica<S, Modes>;
+
 /// A site's replica. See the module's documentation.
 pub struct Site<S: State, R: LogReader, N: Snapshots> {
     options: Options,
@@ -231,9 +231,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         recovered: &Recovered,
         reader: R,
         snapshots: N,
-        recovery: recovery::Replica<S>,
+        recovery: Recovery<S>,
     ) -> Site<S, R, N> {
-        let recovery::Replica { state, mut machine, members, snapshot } = recovery;
+        let Recovery { state, mut machine, members, snapshot } = recovery;
         machine.plant(options.planted);
         let applied = (machine.applied().index, machine.log_time_ms());
         let log = (recovered, reader);

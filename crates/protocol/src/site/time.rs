@@ -2,7 +2,7 @@
 //! ([`crate::replica::log_clock`]).
 
 use super::Site;
-use super::machine::Pace;
+use crate::replica::Pace;
 use model::{NodeId, Time};
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;

@@ -8,7 +8,8 @@ use crate::config::{Config, Engine};
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::node::{Event, Files, StartError};
-use protocol::replica::recovery::{self, Replica};
+use protocol::replica::recovery;
+use protocol::site::Recovery;
 use std::sync::{Arc, mpsc};
 use storage::state::fjall::FjallState;
 
@@ -57,7 +58,7 @@ impl Opened {
         &mut self,
         files: &mut Files,
         address: &str,
-    ) -> Result<Replica<SiteState>, StartError> {
+    ) -> Result<Recovery<SiteState>, StartError> {
         let Files { recovered, writer, snapshots, state, .. } = files;
         match self {
             Opened::Embedded => {

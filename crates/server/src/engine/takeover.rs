@@ -20,7 +20,8 @@ use crate::config::{Config, EtcdConfig};
 use crate::identity::Identity;
 use crate::node::{Event, StartError};
 use model::Bytes;
-use protocol::replica::recovery::{self, Replica};
+use protocol::replica::recovery;
+use protocol::site::Recovery;
 use protocol::site::machine::{Committed, Machine};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,7 +137,7 @@ impl<F: Fenced> Kept<F> {
         state: Recorded<FjallState>,
         address: &str,
         writer: &mut Writer,
-    ) -> Result<(Recovered, Replica<Recorded<FjallState>>), StartError> {
+    ) -> Result<(Recovered, Recovery<Recorded<FjallState>>), StartError> {
         let wrong = |error: &dyn ToString| StartError::System {
             what: "to go on with what is in etcd",
             cause: error.to_string(),
@@ -173,7 +174,7 @@ impl<F: Fenced> Kept<F> {
             terms: Vec::new(),
             torn_bytes: 0,
         };
-        Ok((recovered, Replica { state, machine, members, snapshot: None }))
+        Ok((recovered, Recovery { state, machine, members, snapshot: None }))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::links::join;
 use crate::peers;
 use model::{NodeEntry, SiteEntry, SiteId};
 use protocol::replica::recovery;
+use protocol::site::machine::Modes;
 use wire::peer::Member;
 
 /// Where a node begins.
@@ -50,7 +51,7 @@ pub(super) fn become_member(
         }
         (Opened::Embedded, Begin::Site) => {
             let Files { writer, snapshots, state, .. } = files;
-            recovery::begin_site(member.clone(), writer, snapshots, state)?;
+            recovery::begin_site::<_, Modes>(member.clone(), writer, snapshots, state)?;
             recovery::first_members(member)
         }
         (Opened::Embedded, Begin::At(addresses)) => {

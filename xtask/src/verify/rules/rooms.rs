@@ -5,11 +5,12 @@
 //! crate of its own names nothing of the site. Each has a line in [`ROOMS`] with the modules of the crate
 //! that it may name, tests included; its own it always may. What a line allows must be used.
 //!
-//! This reads paths as the compiler does (`use` groups, `super`, `self`), so a name that comes in by a
-//! glob or through a re-export of an allowed module passes.
+//! This reads paths as the compiler does (`use` groups, `super`, `self`), and follows a name through the
+//! re-exports on its way (`pub use crate::…`): a room must be allowed each step. A name that comes in by a
+//! glob passes.
 
 use super::tree::Files;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 
 /// A room, and what else of the crate it may name.
@@ -18,15 +19,42 @@ type Room = (&'static str, &'static [&'static str]);
 const FOLDER: &str = "crates/protocol/src/";
 
 const ROOMS: &[Room] = &[
-    ("deployment/registry", &["trial"]),
+    ("admission", &["replica"]),
+    ("deployment", &["trial"]),
+    ("global", GLOBAL),
     ("global/map", &["global/ring"]),
     ("global/ownership", &[]),
     ("global/ring", &[]),
+    // What a job sees of its site: the state with all modes, and what is volatile about each.
+    (
+        "job",
+        &[
+            "deployment",
+            "global/backups",
+            "global/homes",
+            "global/round_trips",
+            "origin",
+            "site/machine",
+        ],
+    ),
     ("machine", &["trial"]),
     ("placement", &["trial"]),
-    // It opens the machine with the modes of a site, which `site::machine` composes.
-    ("replica", &["admission", "bugs", "options", "origin", "site/machine"]),
+    ("replica", &["admission", "bugs", "machine", "options", "origin"]),
     ("stream", &["job"]),
+];
+
+/// The mode of global keys: its tables are composed with the deployment's in `site::machine`.
+const GLOBAL: &[&str] = &[
+    "admission",
+    "bugs",
+    "deployment",
+    "job",
+    "machine",
+    "origin",
+    "placement",
+    "replica",
+    "site/machine",
+    "stream",
 ];
 
 /// Every name that a room must not use, and every allowance that nothing uses.
@@ -36,6 +64,7 @@ pub(super) fn check(files: &Files) -> Vec<String> {
 
 fn compare(files: &Files, rooms: &[Room]) -> Vec<String> {
     let mut wrong = Vec::new();
+    let exports = exports(files);
     for (room, allowed) in rooms {
         let mut used = BTreeSet::new();
         let mut is_there = false;
@@ -49,9 +78,11 @@ fn compare(files: &Files, rooms: &[Room]) -> Vec<String> {
                     .push(format!("{path} is no Rust that can be read: this proof proves nothing"));
                 continue;
             };
-            let mut names = Names { module, found: BTreeSet::new() };
+            let mut names = Names { module, ..Names::default() };
             names.visit_file(&file);
-            for name in names.found.iter().filter(|name| !is_in(name, room)) {
+            let all: BTreeSet<_> =
+                names.found.iter().flat_map(|name| steps(name, &exports)).collect();
+            for name in all.iter().filter(|name| !is_in(name, room)) {
                 match allowed.iter().find(|allowed| is_in(name, allowed)) {
                     Some(allowed) => drop(used.insert(*allowed)),
                     None => wrong.push(format!("{path}: {room} must not name {name}")),
@@ -74,29 +105,86 @@ fn module_of(path: &str) -> Option<String> {
     Some(path.strip_suffix("/mod").unwrap_or(path).to_owned())
 }
 
+/// What is re-exported from elsewhere in the crate: its name there, and the name that it goes by.
+fn exports(files: &Files) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for (path, text) in files {
+        let (Some(module), Ok(file)) = (module_of(path), syn::parse_file(text)) else { continue };
+        for item in file.items {
+            let syn::Item::Use(item) = item else { continue };
+            if matches!(item.vis, syn::Visibility::Inherited) {
+                continue;
+            }
+            let mut names = Names { module: module.clone(), ..Names::default() };
+            names.tree(&mut Vec::new(), &item.tree);
+            let under = |name: &str| match module.as_str() {
+                "lib" => name.to_owned(),
+                module => format!("{module}/{name}"),
+            };
+            exports.extend(names.bound.into_iter().map(|(name, target)| (under(&name), target)));
+        }
+    }
+    exports
+}
+
+/// A name, and all that it is a re-export of.
+fn steps(name: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
+    let mut steps = vec![name.to_owned()];
+    while let Some(next) = exports.iter().find_map(|(from, target)| {
+        let last = steps.last().filter(|last| is_in(last, from))?;
+        Some(format!("{target}{}", &last[from.len()..]))
+    }) {
+        if steps.contains(&next) {
+            break;
+        }
+        steps.push(next);
+    }
+    steps
+}
+
 fn is_in(name: &str, room: &str) -> bool {
     name.strip_prefix(room).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The paths of a file that begin in its own crate, as paths from the crate's root.
+#[derive(Default)]
 struct Names {
     module: String,
     found: BTreeSet<String>,
+    /// Of `use`: the names that it binds, and what they are.
+    bound: Vec<(String, String)>,
 }
 
 impl Names {
-    fn name(&mut self, parts: &[String]) {
+    fn name(&mut self, parts: &[String]) -> Option<String> {
         let supers = parts.iter().take_while(|part| *part == "super" || *part == "self");
         let (mut at, from) = match parts.first().map(String::as_str) {
             Some("crate") => (Vec::new(), 1),
             Some("super" | "self") => (self.module.split('/').collect(), supers.clone().count()),
-            _ => return,
+            _ => return None,
         };
         for _ in supers.filter(|part| *part == "super") {
             at.pop();
         }
         at.extend(parts[from..].iter().map(String::as_str));
-        self.found.insert(at.join("/"));
+        let name = at.join("/");
+        self.found.insert(name.clone());
+        Some(name)
+    }
+
+    fn bind(&mut self, before: &mut Vec<String>, ident: &syn::Ident, rename: &syn::Ident) {
+        before.push(ident.to_string());
+        // `self` in a group is what stands before it.
+        let last = rename.to_string();
+        let bound = match last.as_str() {
+            "self" => before.iter().rev().find(|part| *part != "self").cloned().unwrap_or_default(),
+            _ => last,
+        };
+        let is_group = before.len() > 1 && before.last().is_some_and(|part| part == "self");
+        let parts = if is_group { &before[..before.len() - 1] } else { &before[..] };
+        let name = self.name(parts);
+        self.bound.extend(name.map(|name| (bound, name)));
+        before.pop();
     }
 
     fn tree(&mut self, before: &mut Vec<String>, tree: &syn::UseTree) {
@@ -109,13 +197,13 @@ impl Names {
             syn::UseTree::Group(group) => {
                 group.items.iter().for_each(|item| self.tree(before, item));
             }
-            syn::UseTree::Name(syn::UseName { ident })
-            | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
-                before.push(ident.to_string());
-                self.name(before);
-                before.pop();
+            syn::UseTree::Name(syn::UseName { ident: rename, .. }) => {
+                self.bind(before, rename, rename);
             }
-            syn::UseTree::Glob(_) => self.name(before),
+            syn::UseTree::Rename(syn::UseRename { ident, rename, .. }) => {
+                self.bind(before, ident, rename);
+            }
+            syn::UseTree::Glob(_) => drop(self.name(before)),
         }
     }
 }
@@ -190,6 +278,24 @@ mod tests {
             let wrong = planted("crates/protocol/src/cellar/wine.rs", text);
             assert_eq!(wrong.len(), 1, "{text}: {wrong:?}");
             assert!(wrong[0].contains("cellar must not name attic"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_followed_through_re_exports() {
+        let wine = ("crates/protocol/src/cellar/wine.rs", "use crate::words::Cask;");
+        let floor = ("crates/protocol/src/attic/mod.rs", "pub struct Box;");
+        for text in [
+            "pub use crate::attic::Box as Cask;",
+            "pub(crate) use super::attic::{self, Box as Cask};",
+            "pub use crate::hall::Cask;",
+        ] {
+            let words = ("crates/protocol/src/words.rs", text);
+            let hall = ("crates/protocol/src/hall.rs", "pub use crate::attic::Box as Cask;");
+            let files = [wine, floor, words, hall].map(|(path, text)| (path.into(), text.into()));
+            let wrong = compare(&Files::from(files), TABLE);
+            let wrong = wrong.iter().filter(|one| one.contains("cellar must not name attic/Box"));
+            assert_eq!(wrong.count(), 1, "{text}");
         }
     }
 

@@ -39,7 +39,7 @@ mod tests;
 pub mod tokens;
 
 pub use crate::machine::{Applied, Committed, MachineError, Stopped, head_of};
-pub use published::Pace;
+pub use modes::Modes;
 pub use reader::Reader;
 
 use crate::global::accesses::Accesses;
@@ -50,7 +50,7 @@ use crate::machine::{
 use deployment::Membership;
 use giving::Move;
 use model::{Bytes, Epoch, MoveId, SiteId, Slot, SlotEpochs, SlotRun, SlotSet};
-use modes::{Modes, Owner};
+use modes::Owner;
 use receiving::Arrival;
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::State;

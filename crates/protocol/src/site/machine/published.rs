@@ -4,11 +4,11 @@ use super::stores::EMPTY;
 use super::{Modes, Stopped};
 use crate::global::accesses::Accesses;
 use crate::machine::{Known, Publish};
+use crate::replica::Pace;
 use model::{Ballot, BySlot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotRun, Spread};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
 
 /// What readers know of a machine.
 #[derive(Debug, Default)]
@@ -20,26 +20,6 @@ pub struct Published {
     pub(super) pace: RwLock<Pace>,
     pub(super) accesses: Accesses,
     directory: RwLock<Directory>,
-}
-
-/// Log time between two entries, for those who read beside the core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
-    /// A moment by the process's monotonic clock.
-    pub at: Duration,
-    /// Log time then, milliseconds.
-    pub log_ms: u64,
-    /// The leader's wall clock less log time.
-    pub wall_ahead_ms: i64,
-    /// Whether keys are due by it: this node leads and can propose entries.
-    pub is_due_by: bool,
-}
-
-impl Pace {
-    /// Log time at a moment of the monotonic clock.
-    pub fn log_ms(&self, now: Duration) -> u64 {
-        self.log_ms.saturating_add(now.saturating_sub(self.at).as_millis() as u64)
-    }
 }
 
 #[derive(Debug, Default)]

@@ -6,12 +6,13 @@
 //! other one is done again, with all of it from the state while that stands still.
 
 use super::head::Head;
-use super::published::{Pace, Published};
+use super::published::Published;
 use super::query::{self, DueBy, Reach, Sight};
 use super::stores::EMPTY;
 use super::tokens::Token;
 use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, stores, tables};
-use crate::global::accesses::Asker;
+use crate::origin::Asker;
+use crate::replica::{Pace, Readable};
 use model::{
     Answer, Ballot, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision,
     Slot, Spread,
@@ -105,6 +106,34 @@ fn served_stores(
     Ok(served)
 }
 
+impl<S: State> Readable for Reader<S> {
+    fn catalog(&self) -> Arc<Catalog> {
+        Reader::catalog(self)
+    }
+
+    fn pace(&self) -> Pace {
+        Reader::pace(self)
+    }
+
+    fn query_by(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        due_by: Option<&dyn Fn() -> u64>,
+    ) -> Result<Answer, Stopped> {
+        Reader::query_by(self, keyspace, query, due_by)
+    }
+
+    #[inline]
+    fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query) {
+        self.published.accesses.note(asker, || {
+            let catalog = self.catalog();
+            let counts = catalog.by_id(keyspace).is_some_and(|one| one.spec.counts_accesses());
+            query.first_key().filter(|_| counts).map(|key| (key.clone(), 0))
+        });
+    }
+}
+
 impl<S: State> Reader<S> {
     pub(super) fn new(state: S, published: Arc<Published>) -> Reader<S> {
         Reader { state, published }
@@ -138,16 +167,6 @@ impl<S: State> Reader<S> {
             Reach::Rows => answer_at(&self.state.now(), keyspace, query, due_by),
             Reach::Range => answer_at(&self.state.view(), keyspace, query, due_by),
         }
-    }
-
-    /// A read of this site's state was answered beside the core.
-    #[inline]
-    pub(crate) fn note_read(&self, asker: Asker<'_>, keyspace: KeyspaceId, query: &Query) {
-        self.published.accesses.note(asker, || {
-            let catalog = self.catalog();
-            let counts = catalog.by_id(keyspace).is_some_and(|one| one.spec.counts_accesses());
-            query.first_key().filter(|_| counts).map(|key| (key.clone(), 0))
-        });
     }
 
     /// The failover of the epoch at which the slot of a query is served; [`Ballot::FIRST`]: none, or it is

@@ -12,7 +12,7 @@ use wire::entry;
 /// The state of a site in one of several successive processes.
 struct Process {
     kept: Kept<FakeOwner>,
-    replica: Replica<Recorded<FjallState>>,
+    replica: Recovery<Recorded<FjallState>>,
     recovered: Recovered,
     _data: tempfile::TempDir,
 }

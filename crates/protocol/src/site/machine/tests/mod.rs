@@ -17,9 +17,11 @@ mod transactions;
 
 use super::records::Record;
 use super::{Committed, Machine, Stopped, tables};
+use crate::deployment::reach::Reach;
+use crate::deployment::versions::Versions;
+use crate::global::backups::Backups;
 use crate::global::homes::Homes;
 use crate::global::round_trips::RoundTrips;
-use crate::site::{Backups, Reach, Versions};
 use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
     KeyspaceId, Query, Refusal, RequestId, Revision, SiteEntry, SiteId, SiteName, Write,

@@ -1,0 +1,81 @@
+//! Which other sites answer.
+//!
+//! A site that was asked something and sends nothing for the patience, from any of its nodes, is
+//! silent until its next message. While it is silent all its nodes are asked whether they are
+//! there, so that this does not last longer than it must.
+
+use model::SiteId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long an answer from another site is waited for before another node of it is asked.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// A site that was asked and has sent nothing for this long cannot be reached: what was sent there
+/// and may be done once only is in doubt.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+/// How often a silent site is asked whether it is there.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// When each site's last message came, and since when it has not answered.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    heard: BTreeMap<SiteId, Duration>,
+    /// The first question since then.
+    asked: BTreeMap<SiteId, Duration>,
+    next_ask: Duration,
+}
+
+impl Reach {
+    /// A message of a site has come.
+    pub(crate) fn heard(&mut self, site: SiteId, now: Duration) {
+        self.heard.insert(site, now);
+        self.asked.remove(&site);
+    }
+
+    /// A site is asked something.
+    pub(crate) fn asked(&mut self, site: SiteId, now: Duration) {
+        self.asked.entry(site).or_insert(now);
+    }
+
+    /// Whether a site was asked and has sent nothing for the patience.
+    pub(crate) fn is_silent(&self, site: SiteId, now: Duration) -> bool {
+        self.asked.get(&site).is_some_and(|since| *since + PATIENCE <= now)
+    }
+
+    /// The sites that cannot be reached: each was asked several times and has sent nothing at all.
+    pub(crate) fn lost(&self, now: Duration) -> BTreeSet<SiteId> {
+        let lost = self.asked.iter().filter(|(_, since)| **since + LOST_AFTER <= now);
+        lost.map(|(site, _)| *site).collect()
+    }
+
+    /// The sites that are silent at the moment.
+    pub(crate) fn silent(&self, now: Duration) -> BTreeSet<SiteId> {
+        let silent = self.asked.iter().filter(|(_, since)| **since + PATIENCE <= now);
+        silent.map(|(site, _)| *site).collect()
+    }
+
+    /// Whether a message of a site has come since then.
+    pub(crate) fn is_heard_since(&self, site: SiteId, since: Duration) -> bool {
+        self.heard.get(&site).is_some_and(|at| *at >= since)
+    }
+
+    /// Whether a message of a site has come lately.
+    pub(crate) fn is_heard(&self, site: SiteId, now: Duration) -> bool {
+        self.heard.get(&site).is_some_and(|at| *at + PATIENCE > now)
+    }
+
+    /// The sites to ask whether they are there, now and then; those that are gone are dropped.
+    pub(crate) fn next_to_ask(
+        &mut self,
+        now: Duration,
+        is_there: impl Fn(SiteId) -> bool,
+    ) -> Vec<SiteId> {
+        if self.next_ask > now || self.asked.is_empty() {
+            return Vec::new();
+        }
+        self.next_ask = now + ASK_AGAIN;
+        self.asked.retain(|site, _| is_there(*site));
+        let waits = |(_, since): &(&SiteId, &Duration)| **since + ASK_AGAIN <= now;
+        self.asked.iter().filter(waits).map(|(site, _)| *site).collect()
+    }
+}
