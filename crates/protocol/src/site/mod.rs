@@ -51,6 +51,8 @@ mod snapshots;
 mod status;
 mod stranded;
 mod time;
+#[cfg(test)]
+mod toy;
 mod versions;
 
 use crate::Core;
