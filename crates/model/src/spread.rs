@@ -75,8 +75,8 @@ impl Write {
 }
 
 impl Query {
-    /// The first of its keys; `None` for one that is about a whole keyspace.
-    pub fn first_key(&self) -> Option<&Bytes> {
+    /// Its keys; none for one that is about a whole keyspace.
+    fn keys(&self) -> &[Bytes] {
         match self {
             Query::Get { key }
             | Query::Expiry { key }
@@ -86,33 +86,23 @@ impl Query {
             | Query::HashGetMany { key, .. }
             | Query::HashGetAll { key }
             | Query::HashExists { key, .. }
-            | Query::HashLen { key } => Some(key),
+            | Query::HashLen { key } => std::slice::from_ref(key),
             Query::GetMany { keys }
             | Query::Exists { keys }
             | Query::Versions { keys }
-            | Query::Watch { keys } => keys.first(),
-            Query::Count | Query::Scan { .. } => None,
+            | Query::Watch { keys } => keys,
+            Query::Count | Query::Scan { .. } => &[],
         }
+    }
+
+    /// The first of its keys; `None` for one that is about a whole keyspace.
+    pub fn first_key(&self) -> Option<&Bytes> {
+        self.keys().first()
     }
 
     /// The slots of its keys; [`Spread::Nowhere`] for one that is about a whole keyspace.
     pub fn spread(&self) -> Spread {
-        match self {
-            Query::Get { key }
-            | Query::Expiry { key }
-            | Query::Kind { key }
-            | Query::Length { key }
-            | Query::HashGet { key, .. }
-            | Query::HashGetMany { key, .. }
-            | Query::HashGetAll { key }
-            | Query::HashExists { key, .. }
-            | Query::HashLen { key } => Spread::of([key]),
-            Query::GetMany { keys }
-            | Query::Exists { keys }
-            | Query::Versions { keys }
-            | Query::Watch { keys } => Spread::of(keys),
-            Query::Count | Query::Scan { .. } => Spread::Nowhere,
-        }
+        Spread::of(self.keys())
     }
 }
 
