@@ -226,7 +226,7 @@ impl Decider {
             after.set_owner(one.group as usize, one.to);
         }
         let decision = Decision {
-            moves: plan.moves.iter().map(|one| self.described(&problem, one)).collect(),
+            moves: plan.moves.iter().map(|one| self.described(&problem, seen, one)).collect(),
             left: plan.left.len(),
             now_ms: self.measure(&problem, |group| groups.owner(group)),
             after_ms: self.measure(&problem, |group| after.owner(group)),
@@ -258,15 +258,21 @@ impl Decider {
         self.prices.auction(&terms, &problem.groups)
     }
 
-    fn described(&self, problem: &Problem, one: &protocol::placement::Move) -> Move {
+    fn described(
+        &self,
+        problem: &Problem,
+        seen: &Seen<'_>,
+        one: &protocol::placement::Move,
+    ) -> Move {
         let group = one.group as usize;
+        let slot = self.indices.slots[group];
         let cost = |site| problem.measured().cost(&problem.groups, group, site);
         Move {
-            slot: self.indices.slots[group],
+            slot,
             from: self.indices.master(one.from).clone(),
             to: self.indices.master(one.to).clone(),
             gain: (cost(one.from) - cost(one.to)).into(),
-            gain_apart: problem.gain_apart(group),
+            gain_apart: problem.gain_apart((slot, group), seen, &self.options),
             bytes: one.bytes.into(),
         }
     }

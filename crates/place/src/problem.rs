@@ -74,8 +74,6 @@ pub(crate) struct Problem {
     pub(crate) near: Near,
     /// What an access costs by the objective, as measured: gains are by that.
     measured: (Matrix, Near),
-    /// Of each group: its keys, with the uses of each origin.
-    keys: Vec<BTreeMap<u64, Vec<(Origin, f32)>>>,
 }
 
 impl Problem {
@@ -98,7 +96,6 @@ impl Problem {
             }
         }
         let mut groups = Groups::new(origins, sites);
-        let mut keys = Vec::new();
         let mut rules = Rules::none(sites);
         for (group, slot) in indices.slots.iter().enumerate() {
             let placed = seen.placed.get(slot);
@@ -115,7 +112,6 @@ impl Problem {
             if options.keep.contains(*slot) {
                 rules.pin(group, owner);
             }
-            keys.push(by_key(&users));
         }
         let tail = match options.objective {
             Objective::Mean => None,
@@ -129,7 +125,7 @@ impl Problem {
         };
         let ((matrix, near), measured) = (of(&at_most), of(&latencies));
         let capacities = capacities(seen, &groups, indices);
-        Problem { latencies, groups, rules, capacities, matrix, near, measured, keys }
+        Problem { latencies, groups, rules, capacities, matrix, near, measured }
     }
 
     pub(crate) fn solver(&self, prices: &Prices) -> Solver<'_> {
@@ -141,12 +137,21 @@ impl Problem {
         Solver::new(&self.measured.0, &self.measured.1, &self.rules)
     }
 
-    /// What would be saved each second if every key of the group could go to a master of its own, by the same
+    /// What would be saved each second if every key of a slot could go to a master of its own, by the same
     /// solver over keys.
-    pub(crate) fn gain_apart(&self, group: usize) -> f64 {
+    pub(crate) fn gain_apart(
+        &self,
+        (slot, group): (Slot, usize),
+        seen: &Seen<'_>,
+        options: &Options,
+    ) -> f64 {
+        let users = seen.clients.iter().enumerate();
+        let users = users
+            .filter_map(|(number, client)| Some((Origin(number as u16), client.slots.get(&slot)?)));
+        let users: Vec<(Origin, &Uses)> = users.collect();
         let mut keys = Groups::new(self.matrix.origins(), self.matrix.sites());
-        for uses in self.keys[group].values() {
-            keys.push(self.groups.owner(group), 0, uses.iter().copied());
+        for uses in by_key(&weighted(&users, options)).into_values() {
+            keys.push(self.groups.owner(group), 0, uses);
         }
         let rules = Rules::none(self.matrix.sites());
         let (matrix, near) = &self.measured;
