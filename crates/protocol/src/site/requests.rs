@@ -244,7 +244,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::RecoverRegistry { without, accept } => {
                 return self.take_view(origin, without, accept, deadline);
             }
-            Body::Read { .. } | Body::AtSite { .. } => return,
+            // No node forwards these.
+            Body::Read { .. } | Body::AtSite { .. } => {
+                self.sessions.end(origin);
+                return;
+            }
             Body::AddNode { node, address, witness } => {
                 let member = peer::Member { node: node.0, address, witness, ..Default::default() };
                 return self.take_join(origin, member, (false, None), deadline);
