@@ -33,7 +33,7 @@ export interface Stats {
   sent: number;
   /** Sketches that were dropped: it did not answer in time, or refused them. */
   dropped: number;
-  /** PINGs to servers that were not used. */
+  /** PINGs to servers that were seldom used. */
   pings: number;
   /** PINGs that failed. */
   pingsFailed: number;

@@ -62,7 +62,7 @@ class Stats:
     sent: int = 0
     #: Sketches that were dropped: it did not answer in time, or refused them.
     dropped: int = 0
-    #: PINGs to servers that were not used.
+    #: PINGs to servers that were seldom used.
     pings: int = 0
     #: PINGs that failed.
     pings_failed: int = 0
