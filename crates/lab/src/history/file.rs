@@ -78,6 +78,8 @@ impl History {
             Line::Op(operation) => self.operations.push(operation),
             Line::Owner(owner) => self.owners.push(owner),
             Line::State(state) => self.states.push(state),
+            Line::Request(request) => self.requests.push(request),
+            Line::Position(position) => self.positions.push(position),
             Line::Ring(member) => self.rings.push(member),
             Line::Lost(lost) => self.lost.push(lost),
             Line::Mark(mark) => self.marks.push(mark),
@@ -92,6 +94,12 @@ impl History {
         let mut writer = Writer::new(to, &self.header)?;
         for operation in &self.operations {
             writer.line(&Line::Op(operation.clone()))?;
+        }
+        for request in &self.requests {
+            writer.line(&Line::Request(request.clone()))?;
+        }
+        for position in &self.positions {
+            writer.line(&Line::Position(position.clone()))?;
         }
         for owner in &self.owners {
             writer.line(&Line::Owner(owner.clone()))?;
@@ -144,6 +152,11 @@ pub fn read(mut from: impl BufRead) -> Result<History, HistoryError> {
             (_, false) => return Err(wrong("the first line must be a header".to_owned())),
             (Line::Op(operation), true)
                 if operation.return_us.is_some_and(|at_us| at_us < operation.call_us) =>
+            {
+                return Err(wrong("it returned before it was called".to_owned()));
+            }
+            (Line::Request(request), true)
+                if request.return_us.is_some_and(|at_us| at_us < request.call_us) =>
             {
                 return Err(wrong("it returned before it was called".to_owned()));
             }
@@ -209,6 +222,28 @@ mod tests {
         let mut written = Vec::new();
         history.write(&mut written).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), FIRST);
+    }
+
+    /// What requests about causal keys and their positions look like.
+    const REGIONAL: &str = r#"{"type":"header","format":1,"source":"lab"}
+{"type":"request","client":"c1","site":"a","call_us":10,"return_us":14,"writes":[{"register":{"key":"x"}},{"register":{"expiry":"x"},"deletes":true}],"write":{"site":"a","revision":7},"got":"done"}
+{"type":"request","client":"c2","site":"b","call_us":20,"return_us":21,"reads":[{"register":{"key":"x"},"found":{"site":"a","revision":7}},{"register":{"field":["h","f"]},"absent":true}],"got":"done"}
+{"type":"request","client":"c2","site":"b","call_us":30,"writes":[{"register":{"keyspace":"p:"},"deletes":true}],"got":{"unknown":{"why":"timed out"}}}
+{"type":"position","site":"a","revision":7,"position":3}
+{"type":"position","site":"a","revision":8}
+{"type":"position","site":"a","revision":9,"position":8,"instead":[{"of":6},{"of":7,"same":true,"registers":[{"key":"y"}]}],"removes":[{"key":"z"}]}
+"#;
+
+    #[test]
+    fn lines_about_causal_keys_are_read_and_written_as_they_are() {
+        let history = read(REGIONAL.as_bytes()).unwrap();
+        assert_eq!((history.requests.len(), history.positions.len()), (3, 3));
+        let mut written = Vec::new();
+        history.write(&mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), REGIONAL);
+        let late = REGIONAL.replace("\"return_us\":21", "\"return_us\":2");
+        let error = read(late.as_bytes()).expect_err("must be refused").to_string();
+        assert_eq!(error, "line 3: it returned before it was called");
     }
 
     #[test]

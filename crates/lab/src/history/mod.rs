@@ -26,6 +26,7 @@
 //! | `ring` | the pointers of a virtual node of the ring at the end: its predecessor and its successors |
 //! | `lost` | a site was lost and its backup promoted: of these keys, what was answered in this time may be lost |
 //! | `mark` | something happened: a fault, and the moment at which all faults had ended |
+//! | `request`, `position` | a request about causal keys, and the place of a write in its region's order: [`Request`] |
 //!
 //! Times are microseconds of one clock, from any zero. A *client* does one thing after the other; it
 //! is a session. Keys of different scopes are different keys: a site's own key carries its site's
@@ -36,13 +37,15 @@
 //! their key; each verdict describes what it does where they are not. A `version` is the position
 //! of a write in its key's order, as the store reports it; only verdicts of sessions need it.
 //!
-//! Left out: operations on several keys at once, and scans.
+//! Left out: operations on several linearizable keys at once, and scans.
 
 mod file;
 mod lost;
+mod regional;
 
 pub use file::{HistoryError, Writer, check_any, read};
 pub use lost::Lost;
+pub use regional::{Assigned, Got, Instead, Position, Register, Request, Seen, WriteId};
 
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +59,10 @@ pub struct History {
     pub header: Header,
     /// What clients did.
     pub operations: Vec<Operation>,
+    /// What sessions asked of causal keys.
+    pub requests: Vec<Request>,
+    /// Where their writes are in the order of the region.
+    pub positions: Vec<Position>,
     /// Which node or site acted as the owner of what.
     pub owners: Vec<Owner>,
     /// What replicas held in the end.
@@ -76,6 +83,10 @@ pub enum Line {
     Header(Header),
     /// An operation.
     Op(Operation),
+    /// A request about causal keys.
+    Request(Request),
+    /// The place of a write in its region's order.
+    Position(Position),
     /// A node or site acted as an owner.
     Owner(Owner),
     /// A replica's state.

@@ -46,6 +46,7 @@ pub fn judge(history: &History) -> Verdict {
                     other.at_us
                 ),
                 operations: Vec::new(),
+                requests: Vec::new(),
                 at_us: Some(first.at_us.max(other.at_us)),
             });
         }

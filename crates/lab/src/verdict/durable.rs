@@ -199,6 +199,7 @@ impl<'h> Key<'h> {
             key: Some(self.name.to_owned()),
             what,
             operations,
+            requests: Vec::new(),
             at_us: self.operation(self.last).return_us,
         }
     }

@@ -42,6 +42,7 @@ pub fn judge(history: &History, options: &Options) -> Verdict {
                 told(operation)
             ),
             operations: vec![index],
+            requests: Vec::new(),
             at_us: Some(operation.call_us.saturating_add(options.live_within_us)),
         });
     }

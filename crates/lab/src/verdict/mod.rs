@@ -10,6 +10,7 @@
 //! | [`linearizable`] | each key behaves as one copy, in real time |
 //! | [`causal`] | no client sees an effect before its cause |
 //! | [`session`] | read your writes, monotonic reads, monotonic writes, writes follow reads |
+//! | [`regional`] | the same for causal keys, by the order that their region gave to the writes |
 //! | [`convergent`] | replicas that have received everything hold the same |
 //! | [`one_owner`] | a unit has one owner at an epoch |
 //! | [`ring`] | the ring in rest is one ring |
@@ -33,12 +34,13 @@ pub mod live;
 #[cfg(test)]
 mod made;
 pub mod one_owner;
+pub mod regional;
 pub mod ring;
 pub mod session;
 
 use std::fmt::Write as _;
 
-use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise};
+use crate::history::{Action, History, MarkKind, Operation, Outcome, Promise, Request};
 
 /// A judge's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub struct Violation {
     pub what: String,
     /// The few operations that show it: indexes into [`History::operations`], ascending.
     pub operations: Vec<usize>,
+    /// The few requests that show it: indexes into [`History::requests`], ascending.
+    pub requests: Vec<usize>,
     /// When it could first be seen.
     pub at_us: Option<u64>,
 }
@@ -81,6 +85,10 @@ impl Violation {
         let shown = self.operations.iter().take(OPERATIONS_SHOWN);
         for operation in shown.filter_map(|at| history.operations.get(*at)) {
             let _ = write!(text, "\n{}", told(operation));
+        }
+        let requests = self.requests.iter().filter_map(|at| history.requests.get(*at));
+        for request in requests.take(OPERATIONS_SHOWN) {
+            let _ = write!(text, "\n{request}");
         }
         let more = self.operations.len().saturating_sub(OPERATIONS_SHOWN);
         if more > 0 {
@@ -190,14 +198,15 @@ pub fn allowed(history: &History) -> Vec<Promise> {
             Outcome::Value { version: Some(_), .. } | Outcome::Written { version: Some(_) }
         );
     }
+    let regional = history.requests.iter().any(Request::is_done);
     let healed = history.marks.iter().any(|mark| mark.kind == MarkKind::Healed);
     let says = |promise: &Promise| match promise {
         Promise::Linearizable => !history.operations.is_empty(),
-        Promise::Causal | Promise::Durable => reads,
+        Promise::Causal | Promise::Durable => reads || regional,
         Promise::ReadYourWrites
         | Promise::MonotonicReads
         | Promise::MonotonicWrites
-        | Promise::WritesFollowReads => versions,
+        | Promise::WritesFollowReads => versions || regional,
         Promise::Convergent => !history.states.is_empty(),
         Promise::OneOwner => !history.owners.is_empty(),
         Promise::Ring => !history.rings.is_empty(),
@@ -214,15 +223,17 @@ pub fn one(history: &History, promise: Promise, options: &Options) -> Verdict {
     }
     match promise {
         Promise::Linearizable => linearizable::judge(history, options),
-        Promise::Causal => causal::judge(history, options),
+        Promise::Causal => regional::joined(history, promise, causal::judge(history, options)),
         Promise::ReadYourWrites
         | Promise::MonotonicReads
         | Promise::MonotonicWrites
-        | Promise::WritesFollowReads => session::judge(history, promise),
+        | Promise::WritesFollowReads => {
+            regional::joined(history, promise, session::judge(history, promise))
+        }
         Promise::Convergent => convergent::judge(history),
         Promise::OneOwner => one_owner::judge(history),
         Promise::Ring => ring::judge(history),
-        Promise::Durable => durable::judge(history),
+        Promise::Durable => regional::joined(history, promise, durable::judge(history)),
         Promise::Live => live::judge(history, options),
     }
 }
@@ -368,6 +379,7 @@ mod tests {
             key: None,
             what: "It is gone.".to_owned(),
             operations: (0..12).collect(),
+            requests: Vec::new(),
             at_us: None,
         };
         let text = violation.told(&history);

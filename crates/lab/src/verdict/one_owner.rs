@@ -29,6 +29,7 @@ pub fn judge(history: &History) -> Verdict {
                     owner.unit, owner.epoch, first.owner, first.at_us, owner.owner, owner.at_us
                 ),
                 operations: Vec::new(),
+                requests: Vec::new(),
                 at_us: Some(first.at_us.max(owner.at_us)),
             });
         }

@@ -48,6 +48,7 @@ pub fn judge(history: &History) -> Verdict {
                 key: None,
                 what: format!("point {} of {} {wrong}.", member.point, member.site),
                 operations: Vec::new(),
+                requests: Vec::new(),
                 at_us: Some(member.at_us),
             });
         }

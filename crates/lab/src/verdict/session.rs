@@ -362,6 +362,7 @@ impl<'h> Judge<'h> {
             key: last.map(|last| last.key.clone()),
             what,
             operations,
+            requests: Vec::new(),
             at_us: last.and_then(|last| last.return_us),
         }
     }

@@ -232,6 +232,7 @@ fn violation(history: &History, what: String, mut operations: Vec<usize>, at: us
         key: Some(seen.key.clone()),
         what,
         operations,
+        requests: Vec::new(),
         at_us: seen.return_us.or(Some(seen.call_us)),
     }
 }

@@ -214,6 +214,7 @@ impl<'h> Key<'h> {
             key: Some(self.name.to_owned()),
             what,
             operations: shows.into_iter().collect(),
+            requests: Vec::new(),
             at_us: Some(at_us),
         }
     }
@@ -254,6 +255,7 @@ impl<'h> Key<'h> {
                 self.name
             ),
             operations: Vec::new(),
+            requests: Vec::new(),
             at_us: None,
         }
     }
