@@ -76,9 +76,11 @@ pub(crate) fn judge(status: &Status) -> Verdict {
     let message = status.message().to_owned();
     match reason {
         Reason::UnknownOutcome => Verdict::Perhaps(message),
-        Reason::NoLeader | Reason::NotServing | Reason::Overloaded | Reason::Unreachable => {
-            Verdict::Again(message)
-        }
+        Reason::NoLeader
+        | Reason::NotServing
+        | Reason::Overloaded
+        | Reason::Unreachable
+        | Reason::Session => Verdict::Again(message),
         Reason::DiskFull => Verdict::Final(Error::Exhausted(message)),
         Reason::RequestForgotten => Verdict::Final(Error::Unknown(message)),
         Reason::Invalid | Reason::CrossSlot => Verdict::Final(Error::Invalid(message)),

@@ -5,9 +5,11 @@
 
 #![expect(missing_docs, reason = "a variant's doc speaks of its fields; their names say the rest")]
 
+mod causal;
 mod deployment;
 mod global;
 
+pub use causal::CausalCommand;
 pub use deployment::{DeploymentCommand, RegistrarStep};
 pub use global::{Giving, GlobalCommand};
 
@@ -56,6 +58,8 @@ pub enum Command {
     Deployment(DeploymentCommand),
     /// Of the mode of linearizable keys of scope global.
     Global(GlobalCommand),
+    /// Of the mode of causal keys.
+    Causal(CausalCommand),
 }
 
 impl From<DeploymentCommand> for Command {
@@ -67,6 +71,12 @@ impl From<DeploymentCommand> for Command {
 impl From<GlobalCommand> for Command {
     fn from(command: GlobalCommand) -> Command {
         Command::Global(command)
+    }
+}
+
+impl From<CausalCommand> for Command {
+    fn from(command: CausalCommand) -> Command {
+        Command::Causal(command)
     }
 }
 
@@ -128,6 +138,7 @@ impl Command {
             Command::SetCursor { .. } | Command::Tick => Properties::new(true, false),
             Command::Deployment(command) => command.properties(),
             Command::Global(command) => command.properties(),
+            Command::Causal(command) => command.properties(),
         }
     }
 }
@@ -146,6 +157,7 @@ impl fmt::Display for Command {
             Command::Tick => f.write_str("tick"),
             Command::Deployment(command) => command.fmt(f),
             Command::Global(command) => command.fmt(f),
+            Command::Causal(command) => command.fmt(f),
             other => write!(f, "{other:?}"),
         }
     }

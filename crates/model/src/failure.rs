@@ -1,6 +1,6 @@
 //! What comes back when it did not go well. Each text has what happened and what to do.
 
-use crate::{KeyspaceError, NodeId, RegistryError, SiteId, Slot, limits};
+use crate::{KeyspaceError, NodeId, RegistryError, SessionError, SiteId, Slot, limits};
 
 /// Why a request has no answer.
 ///
@@ -49,6 +49,9 @@ pub enum Failure {
     /// The membership cannot be changed so.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+    /// The session has seen what this site has not, or cannot know. Nothing was done.
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }
 
 /// A refusal that every replica would give for this state and log time. Nothing was changed by the
@@ -122,6 +125,14 @@ pub enum Refusal {
     /// What a global keyspace does not do.
     #[error("a global keyspace cannot {0}")]
     NotGlobal(&'static str),
+    /// What a causal keyspace does not do.
+    #[error("a causal keyspace cannot {0}")]
+    NotCausal(&'static str),
+    /// Too much of what this site has written has no place in the region's order yet.
+    #[error(
+        "{0} bytes of writes wait for the region's order already: its root cannot be reached, or is slow; try again"
+    )]
+    Unordered(u64),
     /// The registry cannot be changed so.
     #[error(transparent)]
     Registry(RegistryError),

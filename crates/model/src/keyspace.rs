@@ -137,9 +137,20 @@ impl KeyspaceSpec {
         KeyspaceSpec { scope: Scope::Global, ..KeyspaceSpec::linearizable_site(name, prefix) }
     }
 
+    /// A keyspace with causal consistency among the sites of the region.
+    pub fn causal_region(name: impl Into<String>, prefix: impl Into<Bytes>) -> KeyspaceSpec {
+        let site = KeyspaceSpec::linearizable_site(name, prefix);
+        KeyspaceSpec { consistency: Consistency::Causal, scope: Scope::Region, ..site }
+    }
+
     /// Whether its keys belong to slots that move between sites.
     pub fn is_global(&self) -> bool {
         self.scope == Scope::Global
+    }
+
+    /// Whether its writes are ordered by the root of its region.
+    pub fn is_causal(&self) -> bool {
+        self.consistency == Consistency::Causal
     }
 
     /// Whether owners count the accesses of its keys.

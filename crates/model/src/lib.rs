@@ -13,6 +13,7 @@ mod ballot;
 mod by_slot;
 mod cache;
 mod catalog;
+mod causal;
 mod change;
 mod command;
 mod deployment;
@@ -46,10 +47,11 @@ pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
+pub use causal::{CausalToken, CausalWrite, Effect, Import, Offer, Position, RegionId};
 pub use change::{Change, ChangeKind};
 pub use command::{
-    Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving, GlobalCommand, Guard,
-    Properties, ReadPoint, RegistrarStep, Step, Write, excerpt,
+    CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
+    GlobalCommand, Guard, Properties, ReadPoint, RegistrarStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,
@@ -71,7 +73,7 @@ pub use placement::{
 pub use query::{Query, ScanFilter};
 pub use recovery::{Kept, RegistrarView, RegistryView, TermBegan, TermIds};
 pub use request::{Body, ReadConsistency, Request};
-pub use session::SessionToken;
+pub use session::{SessionError, SessionToken};
 pub use slot::{Slot, SlotRun, SlotSet, crc16, tag};
 pub use spread::Spread;
 pub use time::Time;

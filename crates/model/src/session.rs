@@ -1,6 +1,6 @@
 //! What a client's session has seen, as it travels beside requests and answers.
 
-use crate::{Bytes, limits};
+use crate::{Bytes, Position, SiteId, limits};
 
 /// A token of a session: what it has read and written, in the form of the mode that serves the keyspace.
 /// Opaque to all but that mode. A client sends the token of its last answer; an empty one begins a session.
@@ -22,6 +22,43 @@ impl SessionToken {
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
+}
+
+/// Why a request in a session was not carried out. Nothing was done. A client that may not wait any longer goes
+/// to another site, or begins a new session, which has seen nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// The site lacks a part of the order that the session has seen.
+    #[error(
+        "this site has the region's order up to {have}, the session has seen {need}: \
+         try again, use another site, or begin a new session"
+    )]
+    Behind {
+        /// Where the site is.
+        have: Position,
+        /// Where it must be.
+        need: Position,
+    },
+    /// A write that the session has made or seen at another site has no position yet, as far as is known here.
+    #[error(
+        "what the session has written at {site} is not in the region's order yet: \
+         try again, go back to that site, or begin a new session"
+    )]
+    Unordered {
+        /// That site.
+        site: SiteId,
+    },
+    /// The site that the session wrote at is gone, and the write was not in the order then.
+    #[error("what the session has written at {site} was lost with that site: begin a new session")]
+    Lost {
+        /// That site.
+        site: SiteId,
+    },
+    /// The token is no token of this region, or of a newer version.
+    #[error(
+        "the session's token is not one of this region, or of a newer version: begin a new session"
+    )]
+    Foreign,
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::DiskFull(_) => "MISCONF",
         Failure::Unknown { .. } => "UNKNOWN",
         Failure::Membership(_) => "ERR",
+        Failure::Session(_) => "BEHIND",
         Failure::Unreachable { .. } => "CLUSTERDOWN",
         Failure::Moved { slot, address } => return elsewhere("MOVED", *slot, address).into(),
     };

@@ -158,7 +158,9 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
                 self.collect_garbage()?;
                 Ok(self.done())
             }
-            Command::Deployment(_) | Command::Global(_) => M::execute(self, command),
+            Command::Deployment(_) | Command::Global(_) | Command::Causal(_) => {
+                M::execute(self, command)
+            }
         }
     }
 

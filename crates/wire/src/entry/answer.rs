@@ -5,7 +5,7 @@ use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     AdvisedMove, Answer, Expiring, Failure, Item, JobStatus, KeyspaceError, MembershipError,
     PlacementCandidate, PlacementExplained, PlacementLedger, PlacementReason, PlacementWindow,
-    Refusal, Versioned,
+    Refusal, SessionError, Versioned,
 };
 
 code_enum!(Answer as "answer" {
@@ -109,6 +109,8 @@ code_enum!(Refusal as "refusal" {
     18 => NoDeployment,
     19 => Move(error),
     30 => Backup(error),
+    140 => NotCausal(what),
+    141 => Unordered(bytes),
 });
 
 code_enum!(KeyspaceError as "keyspace error" {
@@ -131,6 +133,14 @@ code_enum!(Failure as "failure" {
     7 => Membership(error),
     8 => Unreachable { slot },
     9 => Moved { slot, address },
+    140 => Session(error),
+});
+
+code_enum!(SessionError as "session error" {
+    1 => Behind { have, need },
+    2 => Unordered { site },
+    3 => Lost { site },
+    4 => Foreign,
 });
 
 code_enum!(MembershipError as "membership error" {
@@ -149,7 +159,7 @@ code_enum!(MembershipError as "membership error" {
 /// Phrases that a failure may carry, as they are known at compile time. A refusal's phrase must be
 /// here, as replicas remember it; of a failure's phrases another one arrives as
 /// [`UNKNOWN_PHRASE`].
-const PHRASES: [&str; 12] = [
+const PHRASES: [&str; 15] = [
     "keyspaces",
     "cursors",
     "steps of one transaction",
@@ -162,6 +172,9 @@ const PHRASES: [&str; 12] = [
     "a keyspace is not known there",
     "the move has not ended here",
     "a failover is under way",
+    "read what it overwrites: use SET, DEL, HSET and HDEL",
+    "have keys that expire yet",
+    "be cleared yet",
 ];
 
 /// What a phrase that is not among [`PHRASES`] is replaced by.

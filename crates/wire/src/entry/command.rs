@@ -3,10 +3,10 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    Body, Cache, ClientId, Command, Condition, Consistency, DeploymentCommand, Expiry,
-    ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec, Kind,
-    NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request, RequestId,
-    Revision, ScanFilter, Scope, Step, Write,
+    Body, Cache, CausalCommand, ClientId, Command, Condition, Consistency, DeploymentCommand,
+    Expiry, ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec,
+    Kind, NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request,
+    RequestId, Revision, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -20,7 +20,7 @@ code_enum!(Command as "command" {
     6 => SetCursor { name, keyspace, position },
     7 => DropCursor { name, keyspace },
     8 => Tick,
-} else { Deployment(DeploymentCommand), Global(GlobalCommand) });
+} else { Causal(CausalCommand), Deployment(DeploymentCommand), Global(GlobalCommand) });
 
 code_enum!(Write as "write" {
     1 => Put { key, value, condition, expiry, return_old },

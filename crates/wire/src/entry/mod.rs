@@ -19,6 +19,7 @@
 
 mod answer;
 mod backup;
+mod causal;
 mod command;
 mod compact;
 mod deployment;

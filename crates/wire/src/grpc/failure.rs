@@ -43,10 +43,12 @@ pub enum Reason {
     Invalid,
     Unauthenticated,
     Denied,
+    /// The session has seen what the site has not.
+    Session,
 }
 
 /// Every reason with its word and its status, in the order of the reasons.
-const TABLE: [(Reason, &str, Code); 17] = [
+const TABLE: [(Reason, &str, Code); 18] = [
     (Reason::UnknownOutcome, "unknown-outcome", Code::Unknown),
     (Reason::NoLeader, "no-leader", Code::Unavailable),
     (Reason::NotServing, "not-serving", Code::Unavailable),
@@ -64,6 +66,7 @@ const TABLE: [(Reason, &str, Code); 17] = [
     (Reason::Invalid, "invalid", Code::InvalidArgument),
     (Reason::Unauthenticated, "unauthenticated", Code::Unauthenticated),
     (Reason::Denied, "denied", Code::PermissionDenied),
+    (Reason::Session, "session", Code::Unavailable),
 ];
 
 impl Reason {
@@ -95,6 +98,7 @@ pub fn status(failure: &Failure) -> Status {
         Failure::NotServing(_) => Reason::NotServing,
         Failure::Membership(_) => Reason::Membership,
         Failure::Unreachable { .. } | Failure::Moved { .. } => Reason::Unreachable,
+        Failure::Session(_) => Reason::Session,
     };
     reason.status(failure.to_string())
 }
@@ -111,7 +115,8 @@ fn of_refusal(refusal: &Refusal) -> Reason {
         Refusal::Registry(_) | Refusal::NoDeployment | Refusal::Move(_) | Refusal::Backup(_) => {
             Reason::Deployment
         }
-        Refusal::NotGlobal(_) => Reason::Invalid,
+        Refusal::NotGlobal(_) | Refusal::NotCausal(_) => Reason::Invalid,
+        Refusal::Unordered(_) => Reason::Overloaded,
         Refusal::WrongType
         | Refusal::NotAnInteger
         | Refusal::Overflow

@@ -101,6 +101,7 @@ impl ModeState for Modes {
         match command {
             Command::Deployment(command) => at.deployment(command),
             Command::Global(command) => at.global(command),
+            Command::Causal(_) => Err(Refusal::NoDeployment.into()),
             _ => unreachable!("the machine applies its own commands"),
         }
     }
