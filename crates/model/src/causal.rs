@@ -63,6 +63,17 @@ impl fmt::Display for Position {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(pub u16);
 
+/// A region: here that of all sites of a deployment. It is made with the first causal keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Which one. Another root without the order of the one before is another region.
+    pub id: RegionId,
+    /// Of the positions that the root gives.
+    pub epoch: u16,
+    /// The site that orders.
+    pub root: SiteId,
+}
+
 /// What a session has seen, and where it wrote: two positions of two logs, 24 bytes at any scale.
 ///
 /// ```text
@@ -112,6 +123,14 @@ impl CausalToken {
             seen: Position(number(4, 8)),
             written,
         })
+    }
+
+    /// The token of a session; one that begins has seen nothing. `None`: it is none, or of a newer version.
+    pub fn of_session(token: &SessionToken) -> Option<CausalToken> {
+        match token.bytes().is_empty() {
+            true => Some(CausalToken::default()),
+            false => CausalToken::decode(token.bytes()),
+        }
     }
 
     /// As it travels beside a request.

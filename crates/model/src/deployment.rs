@@ -4,8 +4,8 @@ use crate::backup::{BackupChoice, Backups, Promotion};
 use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
-    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Refusal, RegistrarSet,
-    Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
+    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Refusal, Region, RegionId,
+    RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix.
@@ -47,6 +47,8 @@ pub struct Registry {
     /// Sites that joined beyond the end of a term and have handed that in since, ordered by id. One of them
     /// that is not listed has left.
     pub handed_in: Vec<SiteId>,
+    /// The regions of causal keyspaces: none, or one of all sites.
+    pub regions: Vec<Region>,
 }
 
 /// What came of a change that was asked for under an id.
@@ -210,6 +212,11 @@ pub enum RegistryError {
     /// It was decided or called off.
     #[error("the failover was called off: the lost site answers, or somebody else has ended it")]
     NoFailover,
+    /// The order of causal keyspaces would go with it.
+    #[error(
+        "{0} is the root of the region: it orders the writes of causal keyspaces, and cannot leave while there is one"
+    )]
+    Root(SiteName),
     /// It would be its own.
     #[error("{0} cannot be its own backup; name another site")]
     OwnBackup(SiteName),
@@ -256,6 +263,7 @@ impl Registry {
             backups: Backups::default(),
             failovers: Failovers::default(),
             handed_in: Vec::new(),
+            regions: Vec::new(),
         }
     }
 
@@ -274,6 +282,41 @@ impl Registry {
         let set: RegistrarSet = [own].into_iter().collect();
         self.version = Ballot { round: self.version.round + 1, site: own, ..self.version };
         self.registrars = Registrars { set, since: self.version, before: set };
+    }
+
+    /// The region of a site's causal keyspaces; `None`: there was never such a keyspace.
+    pub fn region_of(&self, site: SiteId) -> Option<&Region> {
+        self.regions.last().filter(|_| self.site(site).is_some())
+    }
+
+    /// The region of that id.
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        self.regions.iter().find(|region| region.id == id)
+    }
+
+    /// A site that is needed as the root of a region stays.
+    fn check_no_root(&self, id: SiteId) -> Result<(), RegistryError> {
+        let is_root = self.regions.iter().any(|region| region.root == id);
+        let has_causal = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
+        match self.site(id).filter(|_| is_root && has_causal) {
+            Some(root) => Err(RegistryError::Root(root.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the region of causal keyspaces, or another one in the place of one whose root is gone: that
+    /// order had no keyspace any more.
+    fn make_region(&mut self) -> Result<(), RegistryError> {
+        debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
+        let before = self.regions.last();
+        if before.is_some_and(|region| self.site(region.root).is_some_and(|site| !site.leaving)) {
+            return Ok(());
+        }
+        let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
+        let root = self.staying().map(|site| site.id).min();
+        let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
+        self.regions = vec![Region { id, epoch: 1, root }];
+        Ok(())
     }
 
     /// How many registrars are missing.
@@ -382,6 +425,7 @@ impl Registry {
                 Ok(site(*id))
             }
             RegistryChange::Leave(id) => {
+                self.check_no_root(*id)?;
                 let others_stay = self.sites.iter().any(|site| site.id != *id && !site.leaving);
                 let leaver = self.site_mut(*id)?;
                 if !others_stay {
@@ -394,6 +438,7 @@ impl Registry {
             }
             RegistryChange::Remove(id) => {
                 self.check_no_failover()?;
+                self.check_no_root(*id)?;
                 let at = self.sites.iter().position(|site| site.id == *id);
                 if let Some(at) = at {
                     let was_of_before = self.is_of_before();
@@ -509,6 +554,14 @@ impl Registry {
         // The default one is not listed.
         if self.keyspaces.len() + 1 >= limits::KEYSPACES_MAX {
             return Err(RegistryError::TooManyKeyspaces);
+        }
+        if spec.is_causal() {
+            if self.is_of_before() {
+                let (name, consistency, scope) = (spec.name.clone(), spec.consistency, spec.scope);
+                let error = KeyspaceError::NotServed { name, consistency, scope };
+                return Err(RegistryError::Keyspace(error));
+            }
+            self.make_region()?;
         }
         let id = KeyspaceId(self.keyspace_next);
         self.keyspace_next += 1;

@@ -106,7 +106,7 @@ pub enum KeyspaceError {
     /// This version cannot serve the promise.
     #[error(
         "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
-         linearizable/site and linearizable/global"
+         linearizable/site, linearizable/global and causal/region"
     )]
     NotServed {
         /// The keyspace.
@@ -184,13 +184,16 @@ impl KeyspaceSpec {
             return Err(KeyspaceError::CacheLimits(self.name.clone()));
         }
         match (self.consistency, self.scope) {
-            (Consistency::Linearizable, Scope::Site) if self.placement != Placement::Off => {
+            (Consistency::Linearizable, Scope::Site) | (Consistency::Causal, Scope::Region)
+                if self.placement != Placement::Off =>
+            {
                 Err(KeyspaceError::PlacementScope(self.name.clone()))
             }
             (Consistency::Linearizable, Scope::Global) if self.placement == Placement::Adaptive => {
                 Err(KeyspaceError::Placement(self.name.clone()))
             }
-            (Consistency::Linearizable, Scope::Site | Scope::Global) => Ok(()),
+            (Consistency::Linearizable, Scope::Site | Scope::Global)
+            | (Consistency::Causal, Scope::Region) => Ok(()),
             (consistency, scope) => {
                 Err(KeyspaceError::NotServed { name: self.name.clone(), consistency, scope })
             }
@@ -297,6 +300,12 @@ mod tests {
         let refusal = spec.check().unwrap_err().to_string();
         assert!(refusal.contains("linearizable with scope region"), "{refusal}");
         assert!(refusal.contains("serves linearizable/site"), "{refusal}");
+        let causal = KeyspaceSpec::causal_region("carts", "cart:");
+        assert_eq!(causal.check(), Ok(()));
+        let placed = KeyspaceSpec { placement: Placement::Advise, ..causal.clone() };
+        assert!(matches!(placed.check(), Err(KeyspaceError::PlacementScope(_))));
+        let global = KeyspaceSpec { scope: Scope::Global, ..causal };
+        assert!(matches!(global.check(), Err(KeyspaceError::NotServed { .. })));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
-pub use causal::{CausalToken, CausalWrite, Effect, Import, Offer, Position, RegionId};
+pub use causal::{CausalToken, CausalWrite, Effect, Import, Offer, Position, Region, RegionId};
 pub use change::{Change, ChangeKind};
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,

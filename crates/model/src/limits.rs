@@ -85,6 +85,15 @@ pub const SKETCH_KEYS_MAX: usize = 65_536;
 /// Buckets of a distribution of latencies; beyond that the lowest are put together.
 pub const SKETCH_BUCKETS_MAX: usize = 256;
 
+/// Bytes of a site's writes to causal keyspaces that have no place in the region's order; past it such
+/// writes are refused.
+pub const CAUSAL_UNORDERED_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of the region's order that its root keeps for sites that have not imported it; past it nothing
+/// more is ordered.
+pub const CAUSAL_ORDER_BYTES_MAX: u64 = 1 << 30;
+/// Entries of the order that one command trims.
+pub const CAUSAL_TRIMMED_PER_COMMAND_MAX: usize = 4_096;
+
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
 /// Arguments of one request (keys of an MGET, fields of an HSET …).
@@ -257,6 +266,9 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 const _: () = {
     assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX < COMMAND_BYTES_MAX);
     assert!(VALUE_BYTES_MAX <= ANSWER_BYTES_MAX);
+    // A write of the longest value always has a place.
+    assert!((COMMAND_BYTES_MAX as u64) < CAUSAL_UNORDERED_BYTES_MAX);
+    assert!(CAUSAL_UNORDERED_BYTES_MAX <= CAUSAL_ORDER_BYTES_MAX);
     assert!(ANSWER_BYTES_MAX < PEER_FRAME_BYTES_MAX);
     assert!(REQUESTS_REMEMBERED_PER_CLIENT_MAX <= REQUESTS_REMEMBERED_MAX);
     assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);

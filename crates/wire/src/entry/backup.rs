@@ -114,8 +114,18 @@ const FORM_WITH_FAILOVERS: u8 = 110;
 const FORM_WITH_HANDED_IN: u8 = 230;
 /// The same, with the ids that terms assign; all parts may be empty.
 const FORM_WITH_IDS: u8 = 240;
-const FORMS: [u8; 5] =
-    [FORM, FORM_WITH_TERMS, FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN, FORM_WITH_IDS];
+/// The same, with the regions of causal keyspaces at its end; all other parts may be empty.
+const FORM_WITH_REGIONS: u8 = 250;
+const FORMS: [u8; 6] = [
+    FORM,
+    FORM_WITH_TERMS,
+    FORM_WITH_FAILOVERS,
+    FORM_WITH_HANDED_IN,
+    FORM_WITH_IDS,
+    FORM_WITH_REGIONS,
+];
+/// The forms with all parts of earlier ones, whether empty or not.
+const LONG_FORMS: [u8; 2] = [FORM_WITH_IDS, FORM_WITH_REGIONS];
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -133,11 +143,13 @@ impl Code for Registry {
             backups,
             failovers,
             handed_in,
+            regions,
         } = self;
         let is_of_before = self.is_of_before();
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if !regions.is_empty() => FORM_WITH_REGIONS,
             (false, ..) if has_ids => FORM_WITH_IDS,
             (false, false, _, _) => FORM_WITH_HANDED_IN,
             (false, true, false, _) => FORM_WITH_FAILOVERS,
@@ -160,7 +172,7 @@ impl Code for Registry {
             let before = || began.iter().cloned().map(BeganBefore);
             match form {
                 FORM => before().next().put(out),
-                FORM_WITH_IDS => began.put(out),
+                form if LONG_FORMS.contains(&form) => began.put(out),
                 _ => before().collect::<Vec<_>>().put(out),
             }
         }
@@ -171,11 +183,15 @@ impl Code for Registry {
         if is_long {
             backups.put(out);
         }
-        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
+        let is_long = LONG_FORMS.contains(&form);
+        if is_long || [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
             failovers.put(out);
         }
-        if [FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
+        if is_long || form == FORM_WITH_HANDED_IN {
             handed_in.put(out);
+        }
+        if form == FORM_WITH_REGIONS {
+            regions.put(out);
         }
     }
 
@@ -198,11 +214,11 @@ impl Code for Registry {
             registry.outcomes = Code::take(from)?;
             let before: Vec<BeganBefore> = match form {
                 FORM => <Option<BeganBefore> as Code>::take(from)?.into_iter().collect(),
-                FORM_WITH_IDS => Vec::new(),
+                form if LONG_FORMS.contains(&form) => Vec::new(),
                 _ => Code::take(from)?,
             };
             registry.began = match form {
-                FORM_WITH_IDS => Code::take(from)?,
+                form if LONG_FORMS.contains(&form) => Code::take(from)?,
                 _ => before.into_iter().map(|one| one.0).collect(),
             };
             let has_ids = registry.began.iter().any(|one| one.ids.is_some());
@@ -225,15 +241,22 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
+        let has_all = LONG_FORMS.contains(&form);
+        if has_all || [FORM_WITH_FAILOVERS, FORM_WITH_HANDED_IN].contains(&form) {
             registry.failovers = Code::take(from)?;
             if form == FORM_WITH_FAILOVERS && registry.failovers.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if [FORM_WITH_HANDED_IN, FORM_WITH_IDS].contains(&form) {
+        if has_all || form == FORM_WITH_HANDED_IN {
             registry.handed_in = Code::take(from)?;
             if form == FORM_WITH_HANDED_IN && registry.handed_in.is_empty() {
+                return Err(from.malformed("registry of the shorter form"));
+            }
+        }
+        if form == FORM_WITH_REGIONS {
+            registry.regions = Code::take(from)?;
+            if registry.regions.is_empty() {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -289,9 +312,9 @@ mod tests {
     use super::super::{decode_taken, encode_taken};
     use super::*;
     use model::{
-        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal,
-        Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs, StagedItem, Term,
-        TermBegan, TermIds,
+        Answer, Ballot, Bytes, Changed, ClientId, Command, Epoch, GlobalCommand, Refusal, Region,
+        RegionId, Registrars, RegistryError, Remembered, RequestId, Revision, SlotEpochs,
+        StagedItem, Term, TermBegan, TermIds,
     };
 
     fn registry(backups: Backups) -> Registry {
@@ -395,6 +418,17 @@ mod tests {
             \x01\xac\x02\x0a\x01\x09\x02\x08\x09";
         assert_eq!(bytes[13], 240);
         assert!(bytes.windows(began.len()).any(|some| some == began), "{bytes:?}");
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer.clone()));
+        for cut in 0..bytes.len() {
+            assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        // With regions: all parts before them as in the form before.
+        longer.regions = vec![Region { id: RegionId(1), epoch: 300, root: SiteId(7) }];
+        let before = bytes;
+        let bytes = encode_registry(&longer);
+        assert_eq!(bytes[13], 250);
+        assert_eq!(bytes[14..before.len()], before[14..]);
+        assert_eq!(bytes[before.len()..], *b"\x01\x01\xac\x02\x07");
         assert_eq!(decode_registry(bytes.clone()), Ok(longer));
         for cut in 0..bytes.len() {
             assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");

@@ -2,9 +2,11 @@
 
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
-use model::{CausalCommand, CausalWrite, Effect, Import, Offer, Position};
+use model::{CausalCommand, CausalWrite, Effect, Import, Offer, Position, Region, RegionId};
 
-code_newtype!(Position);
+code_newtype!(Position, RegionId);
+
+code_struct!(Region { id, epoch, root });
 
 // The bytes of all families of commands are of one table, with those of `command`.
 code_enum!(CausalCommand as "command of causal keys" {

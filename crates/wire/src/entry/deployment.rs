@@ -73,6 +73,7 @@ code_enum!(RegistryError as "registry error" {
     105 => NoRecovery,
     106 => Answers(name),
     107 => Silent(names),
+    108 => Root(name),
 });
 
 code_enum!(MoveError as "move error" {

@@ -32,8 +32,8 @@ pub use deployment::{put_epoch, take_epoch};
 
 use compact::{Code, Input};
 use model::{
-    Answer, Ballot, Body, Bytes, Command, Failure, GlobalCommand, Kept, Keyspace, Query, Receiving,
-    Refusal, Registry, Request, SlotEpochs, StagedItem, Taken, limits,
+    Answer, Ballot, Body, Bytes, CausalWrite, Command, Failure, GlobalCommand, Kept, Keyspace,
+    Query, Receiving, Refusal, Registry, Request, SlotEpochs, StagedItem, Taken, limits,
 };
 
 /// The version byte of everything this version writes.
@@ -246,6 +246,19 @@ pub fn encode_keyspace(keyspace: &Keyspace) -> Bytes {
 
 /// Reads a keyspace.
 pub fn decode_keyspace(bytes: Bytes) -> Result<Keyspace, EntryError> {
+    decode_value(bytes)
+}
+
+/// Writes a write to a causal keyspace.
+pub fn encode_causal_write(write: &CausalWrite) -> Bytes {
+    encode_value(write)
+}
+
+/// Reads a write to a causal keyspace.
+///
+/// # Errors
+/// It is none.
+pub fn decode_causal_write(bytes: Bytes) -> Result<CausalWrite, EntryError> {
     decode_value(bytes)
 }
 
