@@ -135,6 +135,12 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
 
     fn execute(&mut self, command: &Command) -> Result<Answer, Stopped> {
         match command {
+            Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. }
+                if self.known.keyspaces.spec(*keyspace).is_some_and(M::owns_writes) =>
+            {
+                self.next_revision();
+                M::execute(self, command)
+            }
             Command::Write { keyspace, write, .. } => {
                 self.next_revision();
                 self.write(*keyspace, write)
@@ -194,7 +200,7 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
         Ok(Answer::Steps(outcomes))
     }
 
-    fn read(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+    pub(crate) fn read(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
         let Place { generation, .. } = self.place(keyspace)?;
         let sight = Sight {
             read: &self.overlay,
@@ -208,7 +214,11 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
     }
 
     /// Answers what is asked of a whole keyspace in the middle of a transaction.
-    fn read_in(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {
+    pub(crate) fn read_in(
+        &mut self,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Result<Answer, Stopped> {
         if !matches!(query, Query::Count | Query::Scan { .. }) {
             return Err(Refusal::NotGlobal("do this without naming a key").into());
         }
@@ -282,7 +292,9 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
 }
 
 /// A refusal is an outcome, a failure ends the machine.
-fn split(result: Result<Answer, Stopped>) -> Result<Result<Answer, Refusal>, MachineError> {
+pub(crate) fn split(
+    result: Result<Answer, Stopped>,
+) -> Result<Result<Answer, Refusal>, MachineError> {
     match result {
         Ok(answer) => Ok(Ok(answer)),
         Err(Stopped::Refused(refusal)) => Ok(Err(refusal)),

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use storage::state::State;
 
 /// The payload of a hash after a write, and how many fields the write made.
-struct Merged {
-    payload: Vec<u8>,
-    made: usize,
+pub(crate) struct Merged {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) made: usize,
 }
 
 /// Sets fields in a hash's payload.
-fn merge(old: &Bytes, set: &BTreeMap<&[u8], &[u8]>) -> Result<Merged, MachineError> {
+pub(crate) fn merge(old: &Bytes, set: &BTreeMap<&[u8], &[u8]>) -> Result<Merged, MachineError> {
     let set_bytes: usize = set.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
     let mut payload = Vec::with_capacity(old.len() + set_bytes);
     let mut set = set.iter().peekable();

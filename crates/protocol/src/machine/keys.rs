@@ -25,6 +25,8 @@ pub(crate) struct Cell {
     at: Bytes,
     /// None when it is absent; an expired record is absent.
     pub(crate) record: Option<Record>,
+    /// What is written has this place in an order beyond this site's; 0: none.
+    pub(crate) position: u64,
 }
 
 impl Cell {
@@ -93,7 +95,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let at = tables::record(place.generation, key);
         let row = self.overlay.get(&at).map_err(MachineError::from)?;
         let record = row.map(Record::decode).transpose()?;
-        Ok(self.opened(Cell { place, at, record }))
+        Ok(self.opened(Cell { place, at, record, position: 0 }))
     }
 
     /// Reads a key for a command that does not need its payload, which seems empty.
@@ -102,7 +104,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         let at = tables::record(place.generation, key);
         let head = |row: Option<&[u8]>| row.map(Record::decode_head).transpose();
         let record = self.overlay.look(&at, head).map_err(MachineError::from)??;
-        Ok(self.opened(Cell { place, at, record }))
+        Ok(self.opened(Cell { place, at, record, position: 0 }))
     }
 
     fn opened(&mut self, mut cell: Cell) -> Cell {
@@ -143,7 +145,7 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         if cell.record.is_none() {
             self.recount(cell.place, 1);
         }
-        let row = Record::encode(kind, version, expires_ms, payload);
+        let row = Record::encode_at(kind, version, expires_ms, cell.position, payload);
         self.log_change(cell.place.keyspace, cell.key(), change);
         self.overlay.put(cell.at, row);
         version

@@ -290,8 +290,11 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     /// Removes every key of a keyspace; of a global one, those of the slots that are served here.
     pub(crate) fn clear(&mut self, id: KeyspaceId) -> Result<(), Refusal> {
+        if let Some(spec) = self.known.keyspaces.spec(id) {
+            self.modes.check_clear(spec)?;
+        }
         if self.known.keyspaces.is_global(id) {
-            M::clear(self, id)?;
+            M::clear(self, id);
             let cleared = self.known.head.revision;
             let keyspaces = &mut self.known.keyspaces;
             let space = keyspaces.spaces.get_mut(&id).expect("a global keyspace is there");
@@ -316,12 +319,12 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
 
     pub(crate) fn clear_all(&mut self) -> Result<(), Refusal> {
         let ids: Vec<_> = self.known.keyspaces.spaces.keys().copied().collect();
-        // Those that may refuse come first: all are cleared, or none.
+        // All are cleared, or none.
+        for space in self.known.keyspaces.spaces.values() {
+            self.modes.check_clear(&space.keyspace.spec)?;
+        }
         let (globals, others): (Vec<_>, Vec<_>) =
             ids.into_iter().partition(|id| self.known.keyspaces.is_global(*id));
-        if !globals.is_empty() {
-            self.modes.check_clear()?;
-        }
         for id in globals.into_iter().chain(others) {
             self.clear(id)?;
         }

@@ -28,7 +28,7 @@
 pub(crate) mod apply;
 pub(crate) mod changes;
 pub(crate) mod expiry;
-mod hashes;
+pub(crate) mod hashes;
 pub(crate) mod head;
 pub(crate) mod integer;
 pub(crate) mod keys;

@@ -32,7 +32,11 @@ pub trait ModeState: Sized + fmt::Debug {
     /// Brings rows of an earlier version into their form of today, before anything is done to them.
     fn before_entry<S: State>(at: &mut Applying<'_, S, Self>);
 
-    /// Applies a command of a family that is not the machine's.
+    /// Whether the writes to such a keyspace are applied by the mode: by [`ModeState::execute`].
+    fn owns_writes(spec: &KeyspaceSpec) -> bool;
+
+    /// Applies a command of a family that is not the machine's, or a write to a keyspace that the mode
+    /// [owns](ModeState::owns_writes).
     ///
     /// # Errors
     /// As the command says.
@@ -104,18 +108,14 @@ pub trait ModeState: Sized + fmt::Debug {
     /// A keyspace ends, with all it holds.
     fn keyspace_ends<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId);
 
-    /// Whether keyspaces whose keys belong to slots may be cleared.
+    /// Whether such a keyspace may be cleared.
     ///
     /// # Errors
-    /// When not now.
-    fn check_clear(&self) -> Result<(), Refusal>;
+    /// When not, or not now.
+    fn check_clear(&self, spec: &KeyspaceSpec) -> Result<(), Refusal>;
 
-    /// Throws away what the served slots of a keyspace hold.
-    ///
-    /// # Errors
-    /// As [`ModeState::check_clear`].
-    fn clear<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId)
-    -> Result<(), Refusal>;
+    /// Throws away what the served slots of a keyspace hold, as it [may](ModeState::check_clear).
+    fn clear<S: State>(at: &mut Applying<'_, S, Self>, keyspace: KeyspaceId);
 }
 
 /// What readers see of a machine, on any thread.

@@ -1,11 +1,15 @@
 //! What a key holds: one record, a string or a whole hash.
 //!
 //! ```text
-//! record  = flags (1 byte) ‖ version (varint) ‖ expiry (varint, milliseconds; if flagged) ‖ payload
-//! flags   = format 1 in the high four bits ‖ bit 1: it expires ‖ bit 0: it is a hash
+//! record  = flags (1 byte) ‖ version (varint) ‖ expiry (varint, milliseconds; if flagged)
+//!           ‖ position (varint; if flagged) ‖ payload
+//! flags   = format 1 in the high four bits ‖ bit 2: it has a position ‖ bit 1: it expires ‖ bit 0: it is a hash
 //! string  = its bytes
 //! hash    = (field length (varint) ‖ field ‖ value length (varint) ‖ value)*, ordered by field
 //! ```
+//!
+//! A position is the place of the record's last write in an order beyond this site's log, if a mode imports it
+//! from there.
 //!
 //! A hash is read and written as a whole. That is right for what hashes are used for at the edge (a
 //! vehicle's handful of attributes) and wrong for one with a million fields, which is what keys are
@@ -18,6 +22,7 @@ use wire::entry::{put_varint, take_varint, varint_bytes};
 
 const FORMAT: u8 = 1 << 4;
 const FORMAT_MASK: u8 = 0xf0;
+const ORDERED: u8 = 4;
 const EXPIRES: u8 = 2;
 const HASH: u8 = 1;
 
@@ -30,6 +35,8 @@ pub(crate) struct Record {
     /// The revision that wrote it last.
     pub(crate) version: Revision,
     pub(crate) expires_ms: Option<u64>,
+    /// The place of that write in an order beyond this site's log; 0: it has none.
+    pub(crate) position: u64,
     pub(crate) payload: Bytes,
 }
 
@@ -50,7 +57,7 @@ impl Record {
     /// The record without its payload, and where that begins.
     fn parse(bytes: &[u8]) -> Option<(Record, usize)> {
         let flags = *bytes.first()?;
-        if flags & FORMAT_MASK != FORMAT || flags & !(FORMAT_MASK | EXPIRES | HASH) != 0 {
+        if flags & FORMAT_MASK != FORMAT || flags & !(FORMAT_MASK | ORDERED | EXPIRES | HASH) != 0 {
             return None;
         }
         let (version, len) = take_varint(&bytes[1..])?;
@@ -61,9 +68,15 @@ impl Record {
             expires_ms = Some(ms);
             at += len;
         }
+        let mut position = 0;
+        if flags & ORDERED != 0 {
+            let (read, len) = take_varint(&bytes[at..])?;
+            position = read;
+            at += len;
+        }
         let kind = if flags & HASH != 0 { Kind::Hash } else { Kind::String };
         let version = Revision(version);
-        Some((Record { kind, version, expires_ms, payload: Bytes::new() }, at))
+        Some((Record { kind, version, expires_ms, position, payload: Bytes::new() }, at))
     }
 
     /// Writes a record whose payload is these pieces.
@@ -73,18 +86,35 @@ impl Record {
         expires_ms: Option<u64>,
         payload: &[&[u8]],
     ) -> Bytes {
-        let head_bytes = 1 + varint_bytes(version.0) + expires_ms.map_or(0, varint_bytes);
+        Record::encode_at(kind, version, expires_ms, 0, payload)
+    }
+
+    /// The same, with a position; 0: it has none.
+    pub(crate) fn encode_at(
+        kind: Kind,
+        version: Revision,
+        expires_ms: Option<u64>,
+        position: u64,
+        payload: &[&[u8]],
+    ) -> Bytes {
+        let position_bytes = if position > 0 { varint_bytes(position) } else { 0 };
+        let head_bytes =
+            1 + varint_bytes(version.0) + expires_ms.map_or(0, varint_bytes) + position_bytes;
         let payload_bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         // Exactly as long as it gets: a longer one would cost a second allocation when shared.
         let mut out = Vec::with_capacity(head_bytes + payload_bytes);
         out.push(
             FORMAT
+                | if position > 0 { ORDERED } else { 0 }
                 | if expires_ms.is_some() { EXPIRES } else { 0 }
                 | if kind == Kind::Hash { HASH } else { 0 },
         );
         put_varint(version.0, &mut out);
         if let Some(ms) = expires_ms {
             put_varint(ms, &mut out);
+        }
+        if position > 0 {
+            put_varint(position, &mut out);
         }
         for piece in payload {
             out.extend_from_slice(piece);
@@ -166,12 +196,16 @@ mod tests {
         let record = Record::decode(hash).unwrap();
         assert_eq!(record.expires_ms, Some(1000));
         let names: Vec<_> = fields(&record.payload).map(|f| f.unwrap().name).collect();
-        assert_eq!(names, [b"f", b"g"]);
+        assert_eq!((names, record.position), (vec![&b"f"[..], b"g"], 0));
+        let ordered = Record::encode_at(Kind::String, Revision(300), Some(1), 200, &[b"v"]);
+        assert_eq!(&ordered[..], b"\x16\xac\x02\x01\xc8\x01v");
+        let record = Record::decode(ordered).unwrap();
+        assert_eq!((record.position, &record.payload[..]), (200, &b"v"[..]));
     }
 
     #[test]
     fn a_damaged_record_is_said_to_be_one() {
-        for bytes in [&b""[..], b"\x20\x01", b"\x14\x01", b"\x10", b"\x12\x01"] {
+        for bytes in [&b""[..], b"\x20\x01", b"\x18\x01", b"\x14\x01", b"\x10", b"\x12\x01"] {
             assert!(Record::decode(Bytes::from_static(bytes)).is_err(), "{bytes:?}");
         }
         let payload = Bytes::from_static(b"\x01f\x05v");

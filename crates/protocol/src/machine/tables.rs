@@ -35,6 +35,7 @@
 //! A slot client sequence           → revision ‖ the answer it got
 //! A whose slot client sequence     → the same of copies and of what comes            (lineage.rs)
 //! v number                         → what an earlier version kept of a move          (kept.rs)
+//! K part [place]                   → the region's order of causal keys, and writes on their way to it  (causal/rows.rs)
 //! (w: what versions without failovers kept of fences)
 //! z a                              → head: how far the state has come            (head.rs)
 //! z m                              → the site's members, opaque here
@@ -105,6 +106,7 @@ pub(crate) const EXPIRING: u8 = b'E';
 pub(crate) const REMOVALS: u8 = b'W';
 pub(crate) const SLOT_CLIENTS: u8 = b'Q';
 pub(crate) const SLOT_ANSWERS: u8 = b'A';
+pub(crate) const CAUSAL: u8 = b'K';
 
 /// The keys of a table from `.0` (inclusive) to `.1` (exclusive).
 pub(crate) fn whole(table: u8) -> ([u8; 1], [u8; 1]) {

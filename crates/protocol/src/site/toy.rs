@@ -55,6 +55,10 @@ impl ModeState for Counter {
 
     fn before_entry<S: State>(_: &mut Applying<'_, S, Self>) {}
 
+    fn owns_writes(_: &KeyspaceSpec) -> bool {
+        false
+    }
+
     fn execute<S: State>(
         at: &mut Applying<'_, S, Self>,
         command: &Command,
@@ -119,13 +123,11 @@ impl ModeState for Counter {
 
     fn keyspace_ends<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) {}
 
-    fn check_clear(&self) -> Result<(), Refusal> {
+    fn check_clear(&self, _: &KeyspaceSpec) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn clear<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) -> Result<(), Refusal> {
-        Ok(())
-    }
+    fn clear<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) {}
 }
 
 /// One replica: its machine, and the sessions of the requests that wait there.

@@ -244,7 +244,7 @@ impl<S: State> Applying<'_, S> {
         }
         let next = self.known.head.keyspace_next.max(registry.keyspace_next);
         self.known.head.keyspace_next = next;
-        Ok(())
+        self.follow_region()
     }
 
     pub(super) fn set_ring(&mut self, pointers: &Bytes) -> Answer {

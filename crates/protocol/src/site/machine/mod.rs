@@ -10,12 +10,14 @@
 //! | [`copies`], `kept` | copies of slots that others own; those of earlier versions |
 //! | `elsewhere` | times that come from another site |
 //! | `orders` | operators' orders to hand slots over, by their numbers |
+//! | [`causal`] | causal keys: this site's part in its region's order |
 //! | [`mirrors`], [`mirroring`] | the streams that feed them, here and at others |
 //! | `ownership` | the owners of slots: the rules, failovers |
 //! | `modes` | the composition: which family of commands is whose |
 //! | `reader`, `published` | what is read on any thread |
 //! | `slot_rows` | rows of values by slot |
 
+pub mod causal;
 pub mod copies;
 pub mod copying;
 pub mod deployment;

@@ -1,6 +1,7 @@
 //! The modes of a site as the state machine has them: which family of commands is whose, and where the keys
 //! of slots lie.
 
+use super::causal::{self, Causal};
 use super::copies::Copies;
 use super::deployment::{self, Deployment};
 use super::giving::{self, Move};
@@ -28,6 +29,7 @@ pub struct Modes {
     pub(super) slots: Slots,
     pub(super) giving: BTreeMap<u64, Move>,
     pub(super) copies: Copies,
+    pub(super) causal: Causal,
     /// What an earlier version kept of moves, until the next entry.
     pub(super) kept: BTreeMap<u64, SlotEpochs>,
     pub(super) orders: Orders,
@@ -76,6 +78,7 @@ impl ModeState for Modes {
             slots,
             giving: giving::load(state)?,
             copies,
+            causal: Causal::load(state)?,
             kept: kept::load(state)?,
             orders: orders::load(state)?,
             arrivals,
@@ -101,9 +104,17 @@ impl ModeState for Modes {
         match command {
             Command::Deployment(command) => at.deployment(command),
             Command::Global(command) => at.global(command),
-            Command::Causal(_) => Err(Refusal::NoDeployment.into()),
+            Command::Causal(command) => at.causal(command),
+            Command::Write { keyspace, write, .. } => at.causal_write(*keyspace, write),
+            Command::Transaction { keyspace, guards, steps, .. } => {
+                at.causal_transaction(*keyspace, guards, steps)
+            }
             _ => unreachable!("the machine applies its own commands"),
         }
+    }
+
+    fn owns_writes(spec: &KeyspaceSpec) -> bool {
+        causal::owns_writes(spec)
     }
 
     fn write<S: State>(at: &mut Applying<'_, S>) {
@@ -112,6 +123,7 @@ impl ModeState for Modes {
         at.write_copies();
         at.write_registered();
         at.write_mirrors();
+        at.write_causal();
     }
 
     fn serves(&self, slot: Slot) -> bool {
@@ -159,7 +171,8 @@ impl ModeState for Modes {
         spec: &KeyspaceSpec,
     ) -> Result<Option<Answer>, Stopped> {
         if at.modes.deployment.member.is_none() {
-            return if spec.is_global() { Err(Refusal::NoDeployment.into()) } else { Ok(None) };
+            let is_shared = spec.is_global() || spec.is_causal();
+            return if is_shared { Err(Refusal::NoDeployment.into()) } else { Ok(None) };
         }
         let change = RegistryChange::CreateKeyspace(spec.clone());
         let Changed::Keyspace(id) = at.change_alone(&change)? else {
@@ -192,15 +205,18 @@ impl ModeState for Modes {
         at.drop_mirrored(keyspace);
     }
 
-    fn check_clear(&self) -> Result<(), Refusal> {
-        match self.giving.is_empty() {
+    fn check_clear(&self, spec: &KeyspaceSpec) -> Result<(), Refusal> {
+        match self.giving.is_empty() || !spec.is_global() {
+            true if spec.is_causal() => {
+                Err(Refusal::NotCausal("be cleared; delete its keys, or drop it"))
+            }
             true => Ok(()),
             false => Err(Refusal::NotGlobal("be cleared while its slots move; try again")),
         }
     }
 
-    fn clear<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) -> Result<(), Refusal> {
-        at.clear_slots(keyspace)
+    fn clear<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) {
+        at.clear_slots(keyspace);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the machine tells its readers with every commit, so that most of them need not look it up.
 
+use super::causal::session::Seen;
 use super::stores::EMPTY;
 use super::{Modes, Stopped};
 use crate::global::accesses::Accesses;
@@ -19,6 +20,7 @@ pub struct Published {
     pub(super) log_time_ms: AtomicU64,
     pub(super) pace: RwLock<Pace>,
     pub(super) accesses: Accesses,
+    pub(super) causal: Seen,
     directory: RwLock<Directory>,
 }
 
@@ -99,6 +101,8 @@ impl Publish<Modes> for Published {
                 }
             }
         }
+        let own = modes.deployment.member.as_ref().map(|member| member.own);
+        self.causal.publish(own, &modes.causal);
         self.revision.store(known.head.revision.0, Ordering::Release);
         self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
         news.tokens.runs().for_each(|run| modes.changed_tokens.insert_run(run));

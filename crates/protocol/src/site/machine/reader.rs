@@ -32,7 +32,7 @@ pub struct Reader<S> {
 }
 
 /// Answers a query from a state that does not change.
-fn answer_at(
+pub(super) fn answer_at(
     read: &impl Read,
     keyspace: KeyspaceId,
     query: &Query,
@@ -185,20 +185,41 @@ impl<S: State> Reader<S> {
         query: &Query,
         due_by: DueBy<'_>,
     ) -> Option<Result<Answer, Stopped>> {
+        self.undisturbed(|| self.answer_published(&self.state, keyspace, query, due_by))
+    }
+
+    /// What was read, unless a commit came in between.
+    pub(super) fn undisturbed<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
         let before = self.published.commits.load(Ordering::Acquire);
         if before % 2 == 1 {
             return None;
         }
-        let answer = self.published.generation(keyspace, query).and_then(|generation| {
-            let log_time_ms = self.log_time_ms();
-            let point = ReadPoint::default();
-            let read = &self.state;
-            let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
-            query::answer(&sight, query, &mut 0)
-        });
+        let read = read();
         fence(Ordering::SeqCst);
         let after = self.published.commits.load(Ordering::Acquire);
-        (before == after).then_some(answer)
+        (before == after).then_some(read)
+    }
+
+    /// Answers a query from the state as it is and from what is published beside it.
+    pub(super) fn answer_published(
+        &self,
+        read: &impl Read,
+        keyspace: KeyspaceId,
+        query: &Query,
+        due_by: DueBy<'_>,
+    ) -> Result<Answer, Stopped> {
+        let generation = self.published.generation(keyspace, query)?;
+        let (log_time_ms, point) = (self.log_time_ms(), ReadPoint::default());
+        let sight = Sight { read, generation, log_time_ms, count: None, point, due_by };
+        query::answer(&sight, query, &mut 0)
+    }
+
+    pub(super) fn state(&self) -> &S {
+        &self.state
+    }
+
+    pub(super) fn published(&self) -> &Published {
+        &self.published
     }
 
     /// The changes of a keyspace after a revision, oldest first: `max` (at least 1) and as many

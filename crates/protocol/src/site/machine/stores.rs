@@ -16,8 +16,7 @@ use super::keys::Place;
 use super::slot_rows::{self, Stale};
 use super::tokens::{Token, Tokens};
 use super::{MachineError, tables};
-use crate::machine::ModeState as _;
-use model::{KeyspaceId, Refusal, Slot, SlotRun, SlotSet};
+use model::{KeyspaceId, Slot, SlotRun, SlotSet};
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read, State};
 use wire::entry::{put_varint, take_varint};
@@ -274,8 +273,7 @@ impl<S: State> Applying<'_, S> {
     }
 
     /// Throws away what the served slots of a keyspace hold.
-    pub(super) fn clear_slots(&mut self, keyspace: KeyspaceId) -> Result<(), Refusal> {
-        self.modes.check_clear()?;
+    pub(super) fn clear_slots(&mut self, keyspace: KeyspaceId) {
         let stores: Vec<_> =
             self.modes.slots.stores().filter(|((id, _), _)| *id == keyspace).collect();
         for ((_, slot), _) in stores {
@@ -283,7 +281,6 @@ impl<S: State> Applying<'_, S> {
                 self.set_store(keyspace, slot, None);
             }
         }
-        Ok(())
     }
 
     /// Throws away all that a dropped keyspace held.

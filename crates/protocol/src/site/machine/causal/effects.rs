@@ -1,0 +1,123 @@
+//! Which assignments a write is. What depends on what it overwrites is none: another site that orders it
+//! behind other writes would make something else of it.
+
+use crate::machine::keys::{check_key, check_value};
+use model::{Bytes, Condition, Effect, Expiry, Refusal, Write};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The assignments of a write, in order; a write of nothing has none.
+///
+/// # Errors
+/// What a causal keyspace does not do, and what is too long.
+pub(super) fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
+    let cannot = |what| Err(Refusal::NotCausal(what));
+    let put = |key: &Bytes, value: &Bytes| {
+        check_key(key)?;
+        check_value(value.len())?;
+        Ok(Effect::Put { key: key.clone(), value: value.clone() })
+    };
+    match write {
+        Write::Put { condition, .. } if *condition != Condition::Always => {
+            cannot("put a key only if it is there, absent or of some version")
+        }
+        Write::Put { expiry, .. } if *expiry != Expiry::Never => cannot("let keys expire"),
+        Write::Put { return_old: true, .. } | Write::Take { .. } => {
+            cannot("answer with the value that a write replaces")
+        }
+        Write::Put { key, value, .. } => Ok(vec![put(key, value)?]),
+        Write::PutMany { if_all_absent: true, .. } | Write::HashSetIfAbsent { .. } => {
+            cannot("write only what is absent")
+        }
+        Write::PutMany { pairs, .. } => pairs.iter().map(|(key, value)| put(key, value)).collect(),
+        Write::Delete { keys } => {
+            let delete = |key: &Bytes| check_key(key).map(|()| Effect::Delete { key: key.clone() });
+            keys.iter().map(delete).collect()
+        }
+        Write::HashSet { key, fields } => {
+            check_key(key)?;
+            // Of a field that is named twice the last value stays.
+            let fields: BTreeMap<_, _> = fields.iter().cloned().collect();
+            check_value(fields.iter().map(|(name, value)| name.len() + value.len()).sum())?;
+            let fields: Vec<_> = fields.into_iter().collect();
+            let is_nothing = fields.is_empty();
+            let set = Effect::SetFields { key: key.clone(), fields };
+            Ok(if is_nothing { Vec::new() } else { vec![set] })
+        }
+        Write::HashDelete { key, fields } => {
+            check_key(key)?;
+            let fields: BTreeSet<_> = fields.iter().cloned().collect();
+            let fields: Vec<_> = fields.into_iter().collect();
+            let is_nothing = fields.is_empty();
+            let delete = Effect::DeleteFields { key: key.clone(), fields };
+            Ok(if is_nothing { Vec::new() } else { vec![delete] })
+        }
+        Write::Append { .. } => cannot("append to a value"),
+        Write::Add { .. } | Write::HashAdd { .. } => cannot("add to a value"),
+        Write::DeleteIf { .. } => cannot("delete a key only if it has some version"),
+        Write::GetAndExpire { .. } | Write::SetExpiry { .. } => cannot("let keys expire"),
+        Write::Clear | Write::ClearAll => cannot("be cleared; delete its keys, or drop it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{ExpiryCondition, Revision};
+
+    fn put(condition: Condition, expiry: Expiry, return_old: bool) -> Write {
+        Write::Put { key: "k".into(), value: "v".into(), condition, expiry, return_old }
+    }
+
+    #[test]
+    fn writes_are_assignments() {
+        let (key, value) = (Bytes::from("k"), Bytes::from("v"));
+        let of_put = effects_of(&put(Condition::Always, Expiry::Never, false));
+        assert_eq!(of_put, Ok(vec![Effect::Put { key: key.clone(), value: value.clone() }]));
+        let pairs = vec![(key.clone(), value.clone()), (value.clone(), key.clone())];
+        let many = effects_of(&Write::PutMany { pairs: pairs.clone(), if_all_absent: false });
+        let each = pairs.into_iter().map(|(key, value)| Effect::Put { key, value });
+        assert_eq!(many, Ok(each.collect()));
+        let delete = effects_of(&Write::Delete { keys: vec![key.clone()] });
+        assert_eq!(delete, Ok(vec![Effect::Delete { key: key.clone() }]));
+        let fields = vec![(value.clone(), key.clone()), (value.clone(), value.clone())];
+        let set = effects_of(&Write::HashSet { key: key.clone(), fields });
+        let fields = vec![(value.clone(), value.clone())];
+        assert_eq!(set, Ok(vec![Effect::SetFields { key: key.clone(), fields }]), "each once");
+        let names = vec![value.clone(), key.clone(), value.clone()];
+        let delete = effects_of(&Write::HashDelete { key: key.clone(), fields: names });
+        let fields = vec![key.clone(), value];
+        assert_eq!(delete, Ok(vec![Effect::DeleteFields { key: key.clone(), fields }]));
+        assert_eq!(effects_of(&Write::HashSet { key, fields: vec![] }), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_reads_what_it_overwrites_is_refused() {
+        let key = || Bytes::from("k");
+        let writes = [
+            put(Condition::IfAbsent, Expiry::Never, false),
+            put(Condition::IfPresent, Expiry::Never, false),
+            put(Condition::IfVersion(Revision(1)), Expiry::Never, false),
+            put(Condition::Always, Expiry::AfterMs(1), false),
+            put(Condition::Always, Expiry::Keep, false),
+            put(Condition::Always, Expiry::Never, true),
+            Write::PutMany { pairs: vec![], if_all_absent: true },
+            Write::Append { key: key(), suffix: key() },
+            Write::Add { key: key(), delta: 1 },
+            Write::DeleteIf { key: key(), version: Revision(1) },
+            Write::Take { key: key() },
+            Write::GetAndExpire { key: key(), expiry: Expiry::Never },
+            Write::SetExpiry {
+                key: key(),
+                expiry: Expiry::AfterMs(1),
+                condition: ExpiryCondition::Always,
+            },
+            Write::HashSetIfAbsent { key: key(), field: key(), value: key() },
+            Write::HashAdd { key: key(), field: key(), delta: 1 },
+            Write::Clear,
+            Write::ClearAll,
+        ];
+        for write in writes {
+            assert!(matches!(effects_of(&write), Err(Refusal::NotCausal(_))), "{write:?}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The order as it comes to a site, batch by batch: all of a batch, or nothing of it.
+//!
+//! An entry of another site lies under what is pending here. An own one changes no record: its write is a part
+//! of them since it was made, and from now on nothing is pending of it.
+
+use super::super::Applying;
+use super::assign::Source;
+use super::registers::Pending;
+use super::{Stopped, rows};
+use model::{Answer, CausalWrite, Import, Position, Refusal};
+use storage::state::State;
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn import(
+        &mut self,
+        from: Position,
+        upto: Position,
+        entries: &[Import],
+    ) -> Result<Answer, Stopped> {
+        if from != self.modes.causal.head.applied || !is_in_order(from, upto, entries) {
+            return Ok(self.done_now());
+        }
+        let own = entries.iter().filter(|entry| matches!(entry, Import::Own(_))).count();
+        self.check_import(own, entries)?;
+        if own < entries.len() {
+            self.next_revision();
+        }
+        let mut own = rows::first_unordered(&self.overlay, own)?.into_iter();
+        for entry in entries {
+            match entry {
+                Import::Own(_) => {
+                    let (write, bytes) = own.next().ok_or(rows::DAMAGED)?;
+                    self.settle_own(&write, bytes);
+                }
+                Import::Other { position, write, .. } => {
+                    let Some(place) = self.causal_place(write.keyspace) else { continue };
+                    for effect in &write.effects {
+                        self.assign(place, effect, Source::Other(*position))?;
+                    }
+                }
+            }
+        }
+        let causal = &mut self.modes.causal;
+        causal.head.applied = upto;
+        causal.is_dirty = true;
+        Ok(self.done_now())
+    }
+
+    /// Whether a batch can be applied, before anything of it is.
+    fn check_import(&self, own: usize, entries: &[Import]) -> Result<(), Refusal> {
+        if own as u64 > self.modes.causal.unordered {
+            let what =
+                "go on from a state that lacks writes of this site which its region has ordered";
+            return Err(Refusal::NotCausal(what));
+        }
+        let next = self.known.head.keyspace_next;
+        for entry in entries {
+            if let Import::Other { write, .. } = entry
+                && write.keyspace.0 >= next
+            {
+                // It was made, as somebody has written to it: the registry that says so is on its way.
+                return Err(Refusal::NoKeyspace(write.keyspace.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// An own write has a position.
+    fn settle_own(&mut self, write: &CausalWrite, bytes: usize) {
+        let causal = &mut self.modes.causal;
+        causal.head.own_ordered = write.revision;
+        causal.unordered -= 1;
+        causal.unordered_bytes -= bytes as u64;
+        Pending::settle(&mut causal.pending, write);
+        self.overlay.remove(rows::of_unordered(write.revision));
+    }
+}
+
+/// Whether the places of entries ascend between two positions.
+fn is_in_order(from: Position, upto: Position, entries: &[Import]) -> bool {
+    let mut last = from;
+    let ascend = entries.iter().all(|entry| {
+        let before = std::mem::replace(&mut last, entry.position());
+        before < last
+    });
+    ascend && last <= upto
+}

@@ -1,0 +1,175 @@
+//! Causal keys in a site's state: what it has written, and what it has imported of its region's order.
+//!
+//! Each register of a key shows
+//!
+//! > visible = pending ∘ ordered: the region's order up to `applied`, under this site's own writes that have
+//! > no position there, in the order of their revisions.
+//!
+//! A write of this site changes the records at once and keeps its effects as a row until the site imports its
+//! position. An entry of another site is applied to the registers on which nothing of this site is pending:
+//! so a pending write is never overtaken and restored. Nothing else is kept of the state under the pending
+//! writes, as of each register only the last effect counts.
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | `effects` | which assignments a write is |
+//! | `registers` | which registers of a key have a pending write |
+//! | `assign` | an assignment to a key's record, for own writes and others' alike |
+//! | `write` | a request of this site |
+//! | `order` | at the root: positions for the writes of all sites |
+//! | `import` | the order as it comes here |
+//! | `rows` | where it lies in the state |
+//! | [`session`] | what a reader's token becomes, and what a site lacks for one |
+//!
+//! There is one list of writes without a position for all causal keyspaces, in the order of revisions, so
+//! that a keyspace never overtakes another on the way to the order.
+//!
+//! An entry of a keyspace that was dropped here changes nothing, and takes its place. One of a keyspace that
+//! this site has no definition of yet is refused together with its batch: the registry comes first.
+//!
+//! Left out: what travels between sites. Sources: the Global Sequence Protocol (Burckhardt 2015), Gesto.
+
+mod assign;
+mod effects;
+mod import;
+mod order;
+mod registers;
+mod rows;
+pub mod session;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(super) use write::owns_writes;
+
+use super::{Applying, Machine, MachineError, Stopped};
+use model::{
+    Answer, Bytes, CausalCommand, CausalWrite, KeyspaceId, Position, Region, RegionId, Revision,
+    SiteId,
+};
+use registers::Pending;
+use rows::Head;
+use std::collections::BTreeMap;
+use storage::state::{Read, State};
+
+/// What a site has of its region's order. All of it can be read from the state again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Causal {
+    head: Head,
+    is_dirty: bool,
+    /// The registers with own writes that have no position here, by keyspace and key.
+    pending: BTreeMap<(KeyspaceId, Bytes), Pending>,
+    /// How many own writes have no position here, and the bytes of their rows.
+    unordered: u64,
+    unordered_bytes: u64,
+    /// At the root: the last revision of each site that has a position, and that.
+    ordered: BTreeMap<SiteId, (Revision, Position)>,
+}
+
+impl Causal {
+    pub(super) fn load(state: &impl Read) -> Result<Causal, MachineError> {
+        rows::load(state)
+    }
+
+    /// The region that all of it is about; 0: none yet.
+    pub fn region(&self) -> RegionId {
+        self.head.region
+    }
+
+    /// The last position that this site has imported.
+    pub fn applied(&self) -> Position {
+        self.head.applied
+    }
+
+    /// The last own revision whose position this site has imported.
+    pub fn own_ordered(&self) -> Revision {
+        self.head.own_ordered
+    }
+
+    /// The revision of this site's last write to a causal keyspace.
+    pub fn last_revision(&self) -> Revision {
+        self.head.last
+    }
+
+    /// Bytes of the own writes whose positions this site has not imported.
+    pub fn unordered_bytes(&self) -> u64 {
+        self.unordered_bytes
+    }
+
+    /// At the root: the last position given.
+    pub fn order_last(&self) -> Position {
+        self.head.order_last
+    }
+
+    /// At the root: the last position of which it keeps no more than the number.
+    pub fn trimmed_upto(&self) -> Position {
+        self.head.trimmed_upto
+    }
+
+    /// At the root: bytes of the order that it keeps.
+    pub fn order_bytes(&self) -> u64 {
+        self.head.order_bytes
+    }
+
+    /// At the root: the last revision of a site that has a position, and that position.
+    pub fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)> {
+        self.ordered.get(&site).copied()
+    }
+}
+
+impl<S: State> Machine<S> {
+    /// What this site has of its region's order.
+    pub fn causal(&self) -> &Causal {
+        &self.modes.causal
+    }
+
+    /// The region of this site's causal keyspaces, by its registry.
+    pub fn region(&self) -> Option<&Region> {
+        let member = self.membership()?;
+        member.registry.region_of(member.own)
+    }
+
+    /// Whether this site is the root of its region, by its registry.
+    pub fn is_root(&self) -> bool {
+        let own = self.membership().map(|member| member.own);
+        self.region().is_some_and(|region| Some(region.root) == own)
+    }
+
+    /// Own writes without a position after a revision, in order: as many as fit so many bytes, and the first
+    /// one whatever it takes.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn unordered(
+        &self,
+        after: Revision,
+        bytes_max: usize,
+    ) -> Result<Vec<CausalWrite>, MachineError> {
+        rows::unordered(&self.state, after, bytes_max)
+    }
+
+    /// At the root: the order after a position, of what it keeps: as many entries as fit so many bytes, and
+    /// the first one whatever it takes. Ask for what lies after [`Causal::trimmed_upto`] only.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn ordered(
+        &self,
+        after: Position,
+        bytes_max: usize,
+    ) -> Result<Vec<(Position, SiteId, CausalWrite)>, MachineError> {
+        rows::ordered(&self.state, after, bytes_max)
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn causal(&mut self, command: &CausalCommand) -> Result<Answer, Stopped> {
+        self.member()?;
+        self.follow_region()?;
+        match command {
+            CausalCommand::Order { epoch, offer } => self.order_offer(*epoch, offer),
+            CausalCommand::Import { from, upto, entries } => self.import(*from, *upto, entries),
+            CausalCommand::Trim { upto } => self.trim_order(*upto),
+        }
+    }
+}

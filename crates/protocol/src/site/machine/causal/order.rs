@@ -1,0 +1,95 @@
+//! At the region's root: each write of each site gets its position, once, in the order of its site.
+//!
+//! A site offers its writes in chains: each offer names the revision before its first one, so that nothing
+//! between two of them is missing. What has a position is skipped, so that an offer may come twice; after a
+//! gap nothing is done, and the answer says where the next offer must begin.
+
+use super::super::Applying;
+use super::{Stopped, rows};
+use model::{Answer, Offer, Position, Refusal, Region, limits};
+use storage::state::State;
+
+impl<S: State> Applying<'_, S> {
+    /// The region of this site, by its registry.
+    fn region(&self) -> Result<&Region, Refusal> {
+        let member = self.member()?;
+        member.registry.region_of(member.own).ok_or(Refusal::NoDeployment)
+    }
+
+    pub(super) fn order_offer(&mut self, epoch: u16, offer: &Offer) -> Result<Answer, Stopped> {
+        let region = *self.region()?;
+        let member = self.member()?;
+        if (region.root, region.epoch) != (member.own, epoch) {
+            let what = "be ordered here: another site is the region's root, or in another epoch";
+            return Err(Refusal::NotCausal(what).into());
+        }
+        if member.registry.site(offer.site).is_none() {
+            let what = "take what a site has written that has left the deployment";
+            return Err(Refusal::NotCausal(what).into());
+        }
+        let causal = &mut self.modes.causal;
+        let (mut last, mut at) = causal.ordered_of(offer.site).unwrap_or_default();
+        if offer.after > last {
+            return Ok(Answer::Done(last));
+        }
+        let before = last;
+        for write in &offer.writes {
+            if write.revision <= last {
+                continue;
+            }
+            if causal.head.order_bytes >= limits::CAUSAL_ORDER_BYTES_MAX {
+                break;
+            }
+            at = causal.head.order_last.next(epoch);
+            last = write.revision;
+            causal.head.order_last = at;
+            let row = rows::encode_ordered(offer.site, write);
+            causal.head.order_bytes += row.len() as u64;
+            self.overlay.put(rows::of_position(at), row);
+        }
+        if last > before {
+            causal.is_dirty = true;
+            causal.ordered.insert(offer.site, (last, at));
+            self.overlay.put(rows::of_site(offer.site), rows::encode_site(last, at));
+        }
+        Ok(Answer::Done(last))
+    }
+
+    /// Forgets the order up to a position, or a part of it if that is much: the next time the rest goes.
+    pub(super) fn trim_order(&mut self, upto: Position) -> Result<Answer, Stopped> {
+        let upto = upto.min(self.modes.causal.head.order_last);
+        let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
+        let found = rows::ordered_upto(&self.overlay, upto, max)?;
+        let head = &mut self.modes.causal.head;
+        let is_all = found.len() < max;
+        let last = found.last().map_or(Position(0), |(position, ..)| *position);
+        head.trimmed_upto = head.trimmed_upto.max(if is_all { upto } else { last });
+        for (_, key, bytes) in found {
+            head.order_bytes -= bytes as u64;
+            self.overlay.remove(key);
+        }
+        self.modes.causal.is_dirty = true;
+        Ok(Answer::Done(self.known.head.revision))
+    }
+
+    /// Begins anew when the registry has another region: what was of the one before has no place in it.
+    pub(in crate::site::machine) fn follow_region(&mut self) -> Result<(), Stopped> {
+        let Ok(Region { id, .. }) = self.region().copied() else { return Ok(()) };
+        if id == self.modes.causal.head.region {
+            return Ok(());
+        }
+        for key in rows::all(&self.overlay)? {
+            self.overlay.remove(key);
+        }
+        let head = rows::Head { region: id, ..rows::Head::default() };
+        self.modes.causal = super::Causal { head, is_dirty: true, ..super::Causal::default() };
+        Ok(())
+    }
+
+    /// Brings what changed into the state.
+    pub(in crate::site::machine) fn write_causal(&mut self) {
+        if std::mem::take(&mut self.modes.causal.is_dirty) {
+            self.overlay.put(rows::HEAD.to_vec(), self.modes.causal.head.encode());
+        }
+    }
+}

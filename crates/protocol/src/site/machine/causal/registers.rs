@@ -1,0 +1,87 @@
+//! Which registers of a key have a write of this site that has no position here, and the last such one of
+//! each: until that is ordered, nothing of others shows on the register.
+
+use model::{Bytes, CausalWrite, Effect, KeyspaceId, Revision};
+use std::collections::BTreeMap;
+
+/// Of one key. Each is the revision of the last pending write that assigns it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pending {
+    /// The string and all fields.
+    all: Option<Revision>,
+    /// The string.
+    string: Option<Revision>,
+    /// These fields.
+    fields: BTreeMap<Bytes, Revision>,
+}
+
+type Keys = BTreeMap<(KeyspaceId, Bytes), Pending>;
+
+impl Pending {
+    /// A write of this site is pending from now on.
+    pub(super) fn note(keys: &mut Keys, write: &CausalWrite) {
+        let revision = write.revision;
+        for effect in &write.effects {
+            let pending = keys.entry((write.keyspace, effect.key().clone())).or_default();
+            match effect {
+                Effect::Put { .. } | Effect::Delete { .. } => {
+                    *pending = Pending { all: Some(revision), ..Pending::default() };
+                }
+                Effect::SetFields { fields, .. } => {
+                    pending.string = Some(revision);
+                    let names = fields.iter().map(|(name, _)| (name.clone(), revision));
+                    pending.fields.extend(names);
+                }
+                Effect::DeleteFields { fields, .. } => {
+                    pending.fields.extend(fields.iter().map(|name| (name.clone(), revision)));
+                }
+            }
+        }
+    }
+
+    /// The pending write with the lowest revision has a position: what no later one assigns is ordered.
+    pub(super) fn settle(keys: &mut Keys, write: &CausalWrite) {
+        for effect in &write.effects {
+            let at = (write.keyspace, effect.key().clone());
+            let Some(pending) = keys.get_mut(&at) else { continue };
+            let is_later = |revision: &Revision| *revision > write.revision;
+            pending.all = pending.all.filter(is_later);
+            pending.string = pending.string.filter(is_later);
+            match effect {
+                Effect::SetFields { fields, .. } => {
+                    pending.settle_fields(fields.iter().map(|(name, _)| name), write.revision);
+                }
+                Effect::DeleteFields { fields, .. } => {
+                    pending.settle_fields(fields.iter(), write.revision);
+                }
+                Effect::Put { .. } | Effect::Delete { .. } => {}
+            }
+            if *pending == Pending::default() {
+                keys.remove(&at);
+            }
+        }
+    }
+
+    fn settle_fields<'a>(&mut self, names: impl Iterator<Item = &'a Bytes>, upto: Revision) {
+        for name in names {
+            if self.fields.get(name).is_some_and(|revision| *revision <= upto) {
+                self.fields.remove(name);
+            }
+        }
+    }
+
+    /// Whether no register of the key is free.
+    pub(super) fn has_all(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// Whether its string has a pending write.
+    pub(super) fn has_string(&self) -> bool {
+        self.all.is_some() || self.string.is_some()
+    }
+
+    /// Whether a field has a pending write.
+    pub(super) fn has_field(&self, name: &[u8]) -> bool {
+        self.all.is_some() || self.fields.contains_key(name)
+    }
+}

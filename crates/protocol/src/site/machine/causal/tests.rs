@@ -1,0 +1,1 @@
+//! Causal keys in the state, from outside: commands in, records out.

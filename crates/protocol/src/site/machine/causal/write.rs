@@ -1,0 +1,123 @@
+//! A request of this site: its effects change the records at once, and wait as one write for the order.
+//!
+//! A transaction is one write. What its steps read is what the records show; what they are answered does not
+//! matter to other sites. A step that is refused does not undo the others, as everywhere.
+
+use super::super::Applying;
+use super::super::keys::Place;
+use super::assign::Source;
+use super::effects::effects_of;
+use super::registers::Pending;
+use super::{Stopped, rows};
+use crate::machine::apply::split;
+use model::{
+    Answer, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Step, Write,
+    limits,
+};
+use storage::state::State;
+use wire::entry::encode_causal_write;
+
+impl<S: State> Applying<'_, S> {
+    /// A write to a causal keyspace.
+    pub(in crate::site::machine) fn causal_write(
+        &mut self,
+        keyspace: KeyspaceId,
+        write: &Write,
+    ) -> Result<Answer, Stopped> {
+        let place = self.causal_begin(keyspace)?;
+        let mut effects = Vec::new();
+        let outcome = self.causal_step(place, write, &mut effects);
+        self.causal_commit(keyspace, effects);
+        outcome
+    }
+
+    /// A transaction in a causal keyspace.
+    pub(in crate::site::machine) fn causal_transaction(
+        &mut self,
+        keyspace: KeyspaceId,
+        guards: &[Guard],
+        steps: &[Step],
+    ) -> Result<Answer, Stopped> {
+        let place = self.causal_begin(keyspace)?;
+        if !guards.is_empty() {
+            return Err(Refusal::NotCausal("watch keys").into());
+        }
+        if steps.len() > limits::TRANSACTION_STEPS_MAX {
+            let max = limits::TRANSACTION_STEPS_MAX;
+            return Err(Refusal::TooMany { what: "steps of one transaction", max }.into());
+        }
+        let mut effects = Vec::new();
+        let mut outcomes = Vec::with_capacity(steps.len());
+        for step in steps {
+            outcomes.push(split(match step {
+                Step::Read(query) => self.read(keyspace, query),
+                Step::Write(write) => self.causal_step(place, write, &mut effects),
+                Step::ReadIn { keyspace, query } => self.read_in(*keyspace, query),
+            })?);
+        }
+        self.causal_commit(keyspace, effects);
+        Ok(Answer::Steps(outcomes))
+    }
+
+    /// Where a write works, if there may be one.
+    fn causal_begin(&mut self, keyspace: KeyspaceId) -> Result<Place, Stopped> {
+        self.member()?;
+        let waiting = self.modes.causal.unordered_bytes;
+        if waiting >= limits::CAUSAL_UNORDERED_BYTES_MAX {
+            return Err(Refusal::Unordered(waiting).into());
+        }
+        let place = self.causal_place(keyspace);
+        Ok(place.ok_or_else(|| Refusal::NoKeyspace(keyspace.to_string()))?)
+    }
+
+    fn causal_step(
+        &mut self,
+        place: Place,
+        write: &Write,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Answer, Stopped> {
+        let own = effects_of(write)?;
+        if let Write::HashSet { key, .. } | Write::HashDelete { key, .. } = write {
+            // Of the site's own view only: elsewhere it may be a hash by then.
+            let cell = self.cell_unread(place, key)?;
+            if cell.record.is_some_and(|record| record.kind != Kind::Hash) {
+                return Err(Refusal::WrongType.into());
+            }
+        }
+        let mut counted = 0;
+        for effect in &own {
+            counted += self.assign(place, effect, Source::Own)?;
+        }
+        effects.extend(own);
+        Ok(match write {
+            Write::Put { .. } => {
+                let version = self.known.head.revision;
+                Answer::Put { applied: true, version, old: None }
+            }
+            Write::PutMany { .. } => Answer::Flag(true),
+            _ => Answer::Integer(counted),
+        })
+    }
+
+    /// What was assigned waits for the order as one write.
+    fn causal_commit(&mut self, keyspace: KeyspaceId, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
+        let causal = &mut self.modes.causal;
+        let revision = self.known.head.revision;
+        let write = CausalWrite { revision, seen: causal.head.applied, keyspace, effects };
+        causal.head.last = revision;
+        causal.is_dirty = true;
+        Pending::note(&mut causal.pending, &write);
+        let row = encode_causal_write(&write);
+        causal.unordered_bytes += row.len() as u64;
+        causal.unordered += 1;
+        self.overlay.put(rows::of_unordered(revision), row);
+    }
+}
+
+/// Whether the writes of such a keyspace are applied here.
+pub(in crate::site::machine) fn owns_writes(spec: &KeyspaceSpec) -> bool {
+    spec.is_causal()
+}
