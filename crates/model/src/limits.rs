@@ -93,6 +93,29 @@ pub const CAUSAL_UNORDERED_BYTES_MAX: u64 = 256 << 20;
 pub const CAUSAL_ORDER_BYTES_MAX: u64 = 1 << 30;
 /// Entries of the order that one command trims.
 pub const CAUSAL_TRIMMED_PER_COMMAND_MAX: usize = 4_096;
+/// Bytes of writes in one offer to the root of a region (the write that exceeds the limit ends it).
+pub const CAUSAL_OFFER_BYTES_MAX: usize = 256 << 10;
+/// Writes of one offer.
+pub const CAUSAL_OFFER_WRITES_MAX: usize = 4_096;
+/// Offers of one site in flight.
+pub const CAUSAL_OFFERS_INFLIGHT_MAX: usize = 8;
+/// Places of a region's order in one message.
+pub const CAUSAL_BATCH_PLACES_MAX: usize = 1_024;
+/// Places that a root has sent to one site and that the site has not imported.
+pub const CAUSAL_PLACES_INFLIGHT_MAX: u64 = 16_384;
+/// Bytes of other sites' writes that a site keeps until their places come; past it they are dropped, and
+/// asked for when their turn comes.
+pub const CAUSAL_PAYLOADS_BYTES_MAX: usize = 64 << 20;
+/// Bytes of writes in one message to a site (the write that exceeds the limit ends it).
+pub const CAUSAL_PAYLOAD_BYTES_MAX: usize = 256 << 10;
+/// Writes that a site asks a root for in one message.
+pub const CAUSAL_PULLED_MAX: usize = 1_024;
+/// Bytes of writes in one import (the write that exceeds the limit ends it).
+pub const CAUSAL_IMPORT_BYTES_MAX: usize = 512 << 10;
+/// Requests of sessions that wait in a node until it has what their sessions have seen.
+pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
+/// Questions for positions of other sites' writes that wait at a node of a root.
+pub const CAUSAL_QUESTIONS_WAITING_MAX: usize = 65_536;
 
 /// One request with everything in it, before it is executed.
 pub const COMMAND_BYTES_MAX: usize = 80 << 20;
@@ -272,6 +295,10 @@ const _: () = {
     assert!(ANSWER_BYTES_MAX < PEER_FRAME_BYTES_MAX);
     assert!(REQUESTS_REMEMBERED_PER_CLIENT_MAX <= REQUESTS_REMEMBERED_MAX);
     assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);
+    assert!(CAUSAL_OFFER_BYTES_MAX + COMMAND_BYTES_MAX < ENTRY_BYTES_MAX);
+    assert!(CAUSAL_IMPORT_BYTES_MAX + COMMAND_BYTES_MAX < ENTRY_BYTES_MAX);
+    assert!(CAUSAL_PAYLOAD_BYTES_MAX + COMMAND_BYTES_MAX < PEER_FRAME_BYTES_MAX);
+    assert!(CAUSAL_BATCH_PLACES_MAX as u64 <= CAUSAL_PLACES_INFLIGHT_MAX);
     assert!(ENTRY_BYTES_MAX + APPEND_BYTES_MAX <= PEER_FRAME_BYTES_MAX);
     assert!(PEER_FRAME_BYTES_MAX <= PEER_BACKLOG_BYTES_MAX);
     assert!(SNAPSHOT_CHUNK_BYTES_MAX < PEER_FRAME_BYTES_MAX);

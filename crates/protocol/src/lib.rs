@@ -6,6 +6,7 @@
 
 mod admission;
 pub mod bugs;
+pub mod causal;
 pub mod deployment;
 pub mod global;
 mod job;

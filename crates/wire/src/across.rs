@@ -4,6 +4,7 @@
 //! names the deployment and site of a node, so both ends have the kind of the connection. A
 //! handover needs no messages of its own here: its steps are requests, forwarded like others.
 
+use crate::causal::CausalSay;
 use crate::peer::Forward;
 use bytes::Bytes;
 use model::{Ballot, Epoch, SiteId, Term};
@@ -12,7 +13,7 @@ use model::{Ballot, Epoch, SiteId, Term};
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Across {
     /// The content; `None`: that of a newer version, unknown here.
-    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180, 240")]
+    #[prost(oneof = "AcrossSay", tags = "1, 2, 3, 4, 10, 11, 110, 180, 240, 250")]
     pub say: Option<AcrossSay>,
     /// Which registry the sender has; `None`: it belongs to no deployment, or is of a version
     /// without this field.
@@ -82,6 +83,9 @@ pub enum AcrossSay {
     /// Round trips between sites. A version without it measures none.
     #[prost(message, tag = "240")]
     Latencies(LatenciesSay),
+    /// The order of causal keys. A version without it serves none.
+    #[prost(message, tag = "250")]
+    Causal(CausalSay),
 }
 
 /// The round trips of the sender to other sites, or a question for the receiver's.

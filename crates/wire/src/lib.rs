@@ -1,6 +1,7 @@
 //! Bytes to words and back: RESP, peer frames, gRPC definitions.
 
 pub mod across;
+pub mod causal;
 pub mod entry;
 #[cfg(feature = "grpc")]
 pub mod grpc;

@@ -5,6 +5,7 @@ use model::{
 };
 use protocol::replica::raft::Persist;
 use wire::across::{Across, AcrossSay};
+use wire::causal::CausalStep;
 use wire::entry;
 use wire::peer::{self, MemberChangeKind, Say};
 
@@ -92,7 +93,27 @@ fn across(message: &Across) -> Option<String> {
         AcrossSay::Ring(_) => "Ring".to_owned(),
         AcrossSay::Alive(_) | AcrossSay::Map(_) | AcrossSay::Latencies(_) => return None,
         AcrossSay::Mirror(_) | AcrossSay::Copies(_) => return None,
+        AcrossSay::Causal(say) => causal(say.step.as_ref()?),
     })
+}
+
+/// A message about the order of causal keys in a line.
+fn causal(step: &CausalStep) -> String {
+    let at = model::Position;
+    match step {
+        CausalStep::Writes(writes) => format!("Writes of s{}", writes.site),
+        CausalStep::Where(_) => "Where".to_owned(),
+        CausalStep::Reached(say) => format!("Reached {}", at(say.applied)),
+        CausalStep::Places(places) => {
+            format!("Places after {}: {}", at(places.after), places.sites.len())
+        }
+        CausalStep::Pull(pull) => format!("Pull {}", pull.positions.len()),
+        CausalStep::Resolve(say) => format!("Resolve s{} r{}", say.site, say.revision),
+        CausalStep::Resolved(say) => {
+            format!("Resolved s{} r{}: {}", say.site, say.revision, at(say.position))
+        }
+        CausalStep::LedBy(node) => format!("LedBy n{node}"),
+    }
 }
 
 /// Slots that are held from here on.

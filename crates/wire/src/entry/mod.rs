@@ -275,6 +275,19 @@ pub fn decode_slots(bytes: Bytes) -> Result<SlotEpochs, EntryError> {
     decode_value(bytes)
 }
 
+/// Writes of one site to causal keyspaces, on their way to other sites.
+pub fn encode_writes(writes: &Vec<CausalWrite>) -> Bytes {
+    encode_value(writes)
+}
+
+/// Reads such writes.
+///
+/// # Errors
+/// They are none.
+pub fn decode_writes(bytes: Bytes) -> Result<Vec<CausalWrite>, EntryError> {
+    decode_value(bytes)
+}
+
 /// Writes what a failover would take.
 pub fn encode_taken(taken: &Vec<Taken>) -> Bytes {
     encode_value(taken)

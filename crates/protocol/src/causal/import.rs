@@ -1,0 +1,384 @@
+//! The order on its way into a site's state: places from the root, joined with the writes of other sites.
+//!
+//! Places are taken in order and without a gap, from what is imported on; what does not fit is left out, and the
+//! root is asked for it. Writes come by themselves, in any order, and are kept within a limit until their places
+//! come; those of this site need none. As soon as the next places have their writes, one command imports as
+//! many of them as fit. One such command is under way at a time: what comes meanwhile gathers.
+//!
+//! A write that is missing for a while when its place is here is asked for: the root has all writes of its
+//! order. The root's own site takes both from its state.
+
+use super::trial::{Bug, Planted};
+use super::{AGAIN, Durable, Region};
+use model::{CausalCommand, CausalWrite, Import as Entry, Position, Revision, SiteId, limits};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use wire::causal::{Places, Pull, Reached};
+
+/// A write has so long to come by itself, after its place. It set out before the root ordered it.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+/// An import that has no effect after this is proposed again.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// After a gap the root is asked so often at most.
+const GAP_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// A command of this site.
+    Propose(CausalCommand),
+    /// A report for the root's leader. `silent`: it has not answered the last one.
+    Report { say: Reached, silent: bool },
+    /// A question for a node of the root.
+    Pull(Pull),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    position: Position,
+    site: SiteId,
+    revision: Revision,
+    since: Duration,
+}
+
+/// What waits to be imported at a site's leader.
+#[derive(Debug, Default)]
+pub(crate) struct Import {
+    planted: Planted,
+    epoch: u16,
+    /// What follows the imported part of the order, up to `taken`.
+    places: VecDeque<Place>,
+    taken: Position,
+    payloads: BTreeMap<(SiteId, Revision), CausalWrite>,
+    payload_bytes: usize,
+    /// The last imported write of each other site, since this node leads.
+    imported: BTreeMap<SiteId, Revision>,
+    /// The end of the import under way, and since when it is.
+    proposed: Option<(Position, Duration)>,
+    pulled: Option<Duration>,
+    /// Whether the root's leader has sent anything since this node leads, or since it was silent.
+    is_heard: bool,
+    /// When the root was last sent a report, and up to which import.
+    reported: Option<Duration>,
+    reported_upto: Position,
+    wants_again: bool,
+}
+
+impl Import {
+    pub(crate) fn new(planted: Planted) -> Import {
+        Import { planted, ..Import::default() }
+    }
+
+    /// The next steps.
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+    ) -> Vec<Step> {
+        if self.epoch != region.epoch {
+            *self = Import { epoch: region.epoch, ..Import::new(self.planted) };
+        }
+        self.follow(state.applied(), now);
+        if region.is_root() {
+            self.take_own_order(now, state);
+        }
+        let mut steps = Vec::new();
+        if self.proposed.is_none()
+            && let Some(command) = self.next_import(state.applied(), region)
+        {
+            self.proposed = Some((command.1, now));
+            steps.push(Step::Propose(command.0));
+        }
+        if !region.is_root() {
+            steps.extend(self.next_pull(now, region).map(Step::Pull));
+            steps.extend(self.next_report(now, state.applied()));
+        }
+        steps
+    }
+
+    /// Drops what is imported.
+    fn follow(&mut self, applied: Position, now: Duration) {
+        while let Some(place) = self.places.front().copied()
+            && place.position <= applied
+        {
+            self.places.pop_front();
+            self.imported.insert(place.site, place.revision);
+            if let Some(write) = self.payloads.remove(&(place.site, place.revision)) {
+                self.payload_bytes -= write.payload_bytes();
+            }
+        }
+        self.taken = self.taken.max(applied);
+        self.proposed =
+            self.proposed.filter(|(upto, since)| *upto > applied && now < *since + PATIENCE);
+    }
+
+    fn take_own_order(&mut self, now: Duration, state: &impl Durable) {
+        if self.payload_bytes > limits::CAUSAL_IMPORT_BYTES_MAX || state.order_last() <= self.taken
+        {
+            return;
+        }
+        let all = state.ordered(self.taken, limits::CAUSAL_IMPORT_BYTES_MAX);
+        for (position, site, write) in all {
+            let revision = write.revision;
+            self.places.push_back(Place { position, site, revision, since: now });
+            self.taken = position;
+            self.payload_bytes += write.payload_bytes();
+            self.payloads.insert((site, revision), write);
+        }
+    }
+
+    fn next_import(&self, from: Position, region: &Region) -> Option<(CausalCommand, Position)> {
+        let (mut entries, mut bytes, mut upto) = (Vec::new(), 0, None);
+        for place in self.places.iter().take(limits::CAUSAL_OFFER_WRITES_MAX) {
+            let Place { position, site, revision, .. } = *place;
+            if bytes > limits::CAUSAL_IMPORT_BYTES_MAX {
+                break;
+            }
+            if site == region.own {
+                entries.push(Entry::Own(position));
+            } else if let Some(write) = self.payloads.get(&(site, revision)) {
+                bytes += write.payload_bytes();
+                entries.push(Entry::Other { position, site, write: write.clone() });
+            } else if !self.planted.is(Bug::PayloadSkipped) {
+                break;
+            }
+            upto = Some(position);
+        }
+        let upto = upto?;
+        Some((CausalCommand::Import { from, upto, entries }, upto))
+    }
+
+    fn next_pull(&mut self, now: Duration, region: &Region) -> Option<Pull> {
+        let is_missing = |place: &&Place| {
+            place.site != region.own && !self.payloads.contains_key(&(place.site, place.revision))
+        };
+        let first = self.places.iter().find(is_missing)?;
+        let due = first.since + ON_ITS_WAY;
+        let again = self.pulled.map_or(Duration::ZERO, |at| at + 2 * ON_ITS_WAY);
+        if now < due.max(again) {
+            return None;
+        }
+        self.pulled = Some(now);
+        let old = self.places.iter().take_while(|place| place.since + ON_ITS_WAY <= now);
+        let positions = old.filter(is_missing).map(|place| place.position.0);
+        Some(Pull { positions: positions.take(limits::CAUSAL_PULLED_MAX).collect() })
+    }
+
+    fn next_report(&mut self, now: Duration, applied: Position) -> Option<Step> {
+        let is_due = |pause: Duration| self.reported.is_none_or(|at| at + pause <= now);
+        let is_silent = !self.is_heard && is_due(AGAIN);
+        let again = is_silent || (self.wants_again && is_due(GAP_PAUSE));
+        if !again && (applied <= self.reported_upto || !self.is_heard) {
+            return None;
+        }
+        let silent = is_silent && self.reported.is_some();
+        self.reported_upto = applied;
+        if again {
+            self.reported = Some(now);
+            self.wants_again = false;
+        }
+        let (applied, taken) = (applied.0, self.taken.0);
+        let say = Reached { epoch: u32::from(self.epoch), applied, taken, again };
+        Some(Step::Report { say, silent })
+    }
+
+    /// The root's leader asks where this site is.
+    pub(crate) fn asked(&mut self, epoch: u32) {
+        if epoch == u32::from(self.epoch) {
+            self.is_heard = true;
+            self.wants_again = true;
+            self.reported = None;
+        }
+    }
+
+    /// The node that was sent a report leads the root's site no more.
+    pub(crate) fn turned(&mut self) {
+        self.is_heard = false;
+        self.reported = None;
+    }
+
+    /// Places have come.
+    pub(crate) fn take_places(&mut self, places: &Places, now: Duration) {
+        if places.epoch != u32::from(self.epoch) {
+            return;
+        }
+        let Some(entries) = places.entries() else { return };
+        self.is_heard = true;
+        if places.after > self.taken.0 {
+            self.wants_again = true;
+            return;
+        }
+        for (position, site, revision) in entries {
+            if self.places.len() as u64 >= limits::CAUSAL_PLACES_INFLIGHT_MAX {
+                return;
+            }
+            if position > self.taken {
+                self.places.push_back(Place { position, site, revision, since: now });
+                self.taken = position;
+            }
+        }
+    }
+
+    /// Writes of another site have come.
+    pub(crate) fn take_writes(&mut self, site: SiteId, writes: Vec<CausalWrite>) {
+        let imported = self.imported.get(&site).copied().unwrap_or_default();
+        for write in writes.into_iter().filter(|write| write.revision > imported) {
+            let key = (site, write.revision);
+            let bytes = write.payload_bytes();
+            if self.payloads.contains_key(&key) || !self.make_room(key, bytes) {
+                continue;
+            }
+            self.payload_bytes += bytes;
+            self.payloads.insert(key, write);
+        }
+    }
+
+    /// Makes room for a write: one without a place gives way to one that has one, and the next one always
+    /// has room.
+    fn make_room(&mut self, key: (SiteId, Revision), bytes: usize) -> bool {
+        if self.payload_bytes + bytes <= limits::CAUSAL_PAYLOADS_BYTES_MAX {
+            return true;
+        }
+        let named = |place: &Place| (place.site, place.revision);
+        if !self.places.iter().any(|place| named(place) == key) {
+            return false;
+        }
+        let wanted: std::collections::BTreeSet<_> = self.places.iter().map(named).collect();
+        self.payloads.retain(|key, _| wanted.contains(key));
+        self.payload_bytes = self.payloads.values().map(CausalWrite::payload_bytes).sum();
+        let mut places = self.places.iter().map(named);
+        let next = places.find(|place| !self.payloads.contains_key(place));
+        next == Some(key) || self.payload_bytes + bytes <= limits::CAUSAL_PAYLOADS_BYTES_MAX
+    }
+
+    /// This node leads no more.
+    pub(crate) fn stop(&mut self) {
+        *self = Import::new(self.planted);
+    }
+
+    /// When it must be polled at the latest.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let report = self.wants_again.then(|| self.reported.unwrap_or_default() + GAP_PAUSE);
+        let pull = self.places.front().map(|place| {
+            (place.since + ON_ITS_WAY).max(self.pulled.unwrap_or_default() + 2 * ON_ITS_WAY)
+        });
+        let proposed = self.proposed.map(|(_, since)| since + PATIENCE);
+        [report, pull.filter(|_| proposed.is_none()), proposed].into_iter().flatten().min()
+    }
+
+    /// How many places wait to be imported.
+    pub(crate) fn left(&self) -> u64 {
+        self.places.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulation::{Store, region, write};
+    use super::*;
+
+    const AT: fn(u64) -> Duration = Duration::from_millis;
+
+    fn places(after: u64, entries: &[(u32, u64)]) -> Places {
+        let (sites, revisions) = entries.iter().copied().unzip();
+        let position = |count| Position::new(1, count).0;
+        let after = if after == 0 { 0 } else { position(after) };
+        let first = position(Position(after).count() + 1);
+        Places { epoch: 1, after, first, sites, revisions }
+    }
+
+    fn proposed(steps: &[Step]) -> Option<(u64, usize)> {
+        steps.iter().find_map(|step| match step {
+            Step::Propose(CausalCommand::Import { upto, entries, .. }) => {
+                Some((upto.count(), entries.len()))
+            }
+            _ => None,
+        })
+    }
+
+    fn report(steps: &[Step]) -> Option<(u64, u64, bool)> {
+        steps.iter().find_map(|step| match step {
+            Step::Report { say, .. } => {
+                Some((Position(say.applied).count(), Position(say.taken).count(), say.again))
+            }
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn places_and_writes_are_joined_in_order() {
+        let (mut import, region) = (Import::default(), region(3));
+        let mut store = Store::of(3);
+        let first = import.poll(AT(0), &store, &region);
+        assert_eq!(report(&first), Some((0, 0, true)), "a leader begins by saying where it is");
+        import.take_places(&places(0, &[(2, 4), (3, 1), (2, 5)]), AT(10));
+        import.take_writes(SiteId(2), vec![write(5)]);
+        let waits = import.poll(AT(20), &store, &region);
+        assert_eq!(waits, [], "the first write is missing");
+        let pulls = import.poll(AT(110), &store, &region);
+        assert_eq!(pulls, [Step::Pull(Pull { positions: vec![Position::new(1, 1).0] })]);
+        import.take_writes(SiteId(2), vec![write(4)]);
+        assert_eq!(proposed(&import.poll(AT(120), &store, &region)), Some((3, 3)));
+        assert!(import.poll(AT(130), &store, &region).is_empty(), "it is under way");
+        store.applied = Position::new(1, 3);
+        let done = import.poll(AT(140), &store, &region);
+        assert_eq!((report(&done), done.len()), (Some((3, 3, false)), 1));
+        assert_eq!((import.payload_bytes, import.next_due()), (0, None));
+        // What comes again is nothing new.
+        import.take_writes(SiteId(2), vec![write(4)]);
+        import.take_places(&places(0, &[(2, 4), (3, 1)]), AT(150));
+        assert_eq!((import.payloads.len(), import.places.len()), (0, 0));
+        assert!(import.poll(AT(100_000), &store, &region).is_empty(), "idle");
+    }
+
+    #[test]
+    fn after_a_gap_the_root_is_asked() {
+        let (mut import, region) = (Import::default(), region(3));
+        let store = Store::of(3);
+        import.poll(AT(0), &store, &region);
+        import.take_places(&places(2, &[(2, 9)]), AT(10));
+        assert!(import.poll(AT(10), &store, &region).is_empty(), "a moment ago it was asked");
+        assert_eq!(import.next_due(), Some(GAP_PAUSE));
+        assert_eq!(report(&import.poll(AT(100), &store, &region)), Some((0, 0, true)));
+        assert!(import.poll(AT(2_000), &store, &region).is_empty());
+        // It is silent about a new leader's report, or has another leader.
+        import.turned();
+        assert_eq!(report(&import.poll(AT(2_010), &store, &region)), Some((0, 0, true)));
+        assert_eq!(report(&import.poll(AT(2_020), &store, &region)), None);
+        assert_eq!(report(&import.poll(AT(3_010), &store, &region)), Some((0, 0, true)));
+    }
+
+    #[test]
+    fn the_next_write_always_finds_room() {
+        let mut import = Import { epoch: 1, ..Import::default() };
+        let of = |revision| {
+            let mut one = write(revision);
+            let value = vec![0; limits::CAUSAL_PAYLOADS_BYTES_MAX / 2 - 100].into();
+            one.effects = vec![model::Effect::Put { key: "k".into(), value }];
+            one
+        };
+        import.take_writes(SiteId(2), vec![of(7), of(8), of(9)]);
+        assert_eq!(import.payloads.len(), 2, "no place needs them");
+        import.take_places(&places(0, &[(2, 5), (2, 6), (2, 7)]), AT(0));
+        import.take_writes(SiteId(2), vec![of(6)]);
+        let kept = |import: &Import| import.payloads.keys().map(|key| key.1.0).collect::<Vec<_>>();
+        assert_eq!(kept(&import), [6, 7], "8 has no place");
+        import.take_writes(SiteId(2), vec![of(5)]);
+        assert_eq!(kept(&import), [5, 6, 7], "it is the next");
+    }
+
+    #[test]
+    fn a_root_imports_from_its_own_state() {
+        let (mut import, region) = (Import::default(), region(1));
+        let mut store = Store::of(1);
+        assert!(import.poll(AT(0), &store, &region).is_empty());
+        store.order(SiteId(2), write(4));
+        store.order(SiteId(1), write(9));
+        assert_eq!(proposed(&import.poll(AT(0), &store, &region)), Some((2, 2)));
+        assert_eq!(import.next_due(), Some(PATIENCE));
+        assert_eq!(proposed(&import.poll(PATIENCE, &store, &region)), Some((2, 2)), "once more");
+        store.applied = Position::new(1, 2);
+        assert!(import.poll(PATIENCE, &store, &region).is_empty());
+    }
+}

@@ -1,0 +1,100 @@
+//! Causal keys: what is volatile about the order of a region's writes.
+//!
+//! A *region* is a set of sites, here all of the deployment. Each site serves its clients by itself: it commits
+//! a write in its own log and answers. One site, the *root*, gives every write a place in one order, and every
+//! site imports that order. What a client has seen is a token of two numbers ([`model::CausalToken`]), and a
+//! site serves a request once it has what the token names. So no answer is older than what its session has
+//! seen or done, at whichever site, and all sites end with the same keys.
+//!
+//! What must not be lost is in the state and changes by commands ([`model::CausalCommand`]): the writes of
+//! this site that have no place yet, how far it has imported the order, and at the root the order itself. The
+//! parts here bring that from site to site. Each sees the state ([`Durable`]) and may be lost at any moment;
+//! each message may be lost, repeated, or overtaken:
+//!
+//! ```text
+//! origin                             root                               another site
+//! write: revision 7
+//! ── Order(after 6, [7]) ──────────▶ order: place 31 is (origin, 7)
+//! ── Writes([7]) ──────────────────────────────────────────────────────▶ kept until its place comes
+//! ◀───────────── Places(30, [..]) ── to every site ── Places(30, [..]) ─▶ import place 31
+//! import place 31: own
+//! ── Reached(31) ─────────────────▶                  ◀───── Reached(31) ──
+//! ```
+//!
+//! | part | where | what it does |
+//! | --- | --- | --- |
+//! | [`export`] | each site's leader | offers writes to the root, chained by revision, a few offers at a time; sends them to the other sites |
+//! | [`distribute`] | the root's leader | sends places to each site, in a window, from where the site is |
+//! | [`import`] | each site's leader | joins places and writes, in order, to imports; asks for what is missing |
+//! | [`resolve`] | the root's nodes | answers which position a write has, once it has one |
+//! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
+//!
+//! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site before it;
+//! and what a session has seen of other sites was in the order before. So a write's causes have lower
+//! positions, and a site that has imported the order up to a position has all causes of what it has. A
+//! session's token covers its past: a position for what is in the order, and one revision of one site for
+//! what is not.
+//!
+//! Nothing flows while nothing is written and every site has the order. A part that lacks an answer asks
+//! again once a second.
+//!
+//! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
+//! send to. There is one root and no other takes its place; a site that holds only some of the keys, and the
+//! retry of a write at another site, come later.
+//!
+//! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
+//! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
+
+#![cfg_attr(not(test), allow(dead_code, reason = "the site is to compose it"))]
+
+pub(crate) mod admission;
+pub(crate) mod distribute;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod resolve;
+#[cfg(test)]
+mod simulation;
+pub mod trial;
+
+use model::{CausalWrite, Position, Revision, SiteId};
+use std::time::Duration;
+
+/// What is not answered is asked for again after this.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
+/// What the parts see of a node's state.
+pub(crate) trait Durable {
+    /// The position up to which the order is imported.
+    fn applied(&self) -> Position;
+    /// The last of this site's writes that is imported with its position.
+    fn own_ordered(&self) -> Revision;
+    /// This site's writes after this one that have no position here, oldest first: the first, and as many
+    /// more as these bytes allow.
+    fn unordered(&self, after: Revision, bytes_max: usize) -> Vec<CausalWrite>;
+    /// At the root, the last position of the order.
+    fn order_last(&self) -> Position;
+    /// At the root, the last write of a site that has a position, and that position.
+    fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)>;
+    /// At the root, the order after this position: the first write, and as many more as these bytes allow.
+    fn ordered(&self, after: Position, bytes_max: usize) -> Vec<(Position, SiteId, CausalWrite)>;
+}
+
+/// Which region a site belongs to, and its part in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// This site.
+    pub(crate) own: SiteId,
+    /// The site that orders.
+    pub(crate) root: SiteId,
+    /// The epoch of the root.
+    pub(crate) epoch: u16,
+    /// All sites.
+    pub(crate) sites: Vec<SiteId>,
+}
+
+impl Region {
+    /// Whether this site orders.
+    pub(crate) fn is_root(&self) -> bool {
+        self.own == self.root
+    }
+}

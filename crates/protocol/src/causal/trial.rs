@@ -1,0 +1,30 @@
+//! Bugs of the order of causal keys, put in on purpose.
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// A request is served without what its session has written at another site.
+    WrittenIgnored,
+    /// A request is served without what its session has seen of the order.
+    SeenIgnored,
+    /// Offers are not chained: a later one may be ordered first.
+    OffersUnchained,
+    /// A place whose write is missing is imported without it.
+    PayloadSkipped,
+    /// The first position that is known of a site stands for all of its writes.
+    ResolvedEarly,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 5] = [
+        Bug::WrittenIgnored,
+        Bug::SeenIgnored,
+        Bug::OffersUnchained,
+        Bug::PayloadSkipped,
+        Bug::ResolvedEarly,
+    ];
+}
+
+/// The bug that is planted, if any.
+pub type Planted = crate::trial::Planted<Bug>;

@@ -1,0 +1,234 @@
+//! The messages of causal keys between sites.
+//!
+//! A write takes two ways: its content goes from its site to the others at once ([`Writes`]), its place in the
+//! order from the root to all ([`Places`]). Each message may be lost, repeated, and overtaken by others.
+//! Writes reach the root as commands ([`model::CausalCommand::Order`]), forwarded like others.
+
+use bytes::Bytes;
+use model::{Position, Revision, SiteId, limits};
+
+/// A message about the order of causal keys.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CausalSay {
+    /// One step; `None`: one that is unknown to this version.
+    #[prost(oneof = "CausalStep", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub step: Option<CausalStep>,
+}
+
+/// A step of the exchange.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum CausalStep {
+    /// Writes of a site.
+    #[prost(message, tag = "1")]
+    Writes(Writes),
+    /// A root's leader asks a site where it is.
+    #[prost(message, tag = "2")]
+    Where(Where),
+    /// Where a site is, from its leader.
+    #[prost(message, tag = "3")]
+    Reached(Reached),
+    /// Places of the order, from a root's leader.
+    #[prost(message, tag = "4")]
+    Places(Places),
+    /// A site lacks writes that have a place.
+    #[prost(message, tag = "5")]
+    Pull(Pull),
+    /// A node asks a root for the position of a write.
+    #[prost(message, tag = "6")]
+    Resolve(Resolve),
+    /// The answer.
+    #[prost(message, tag = "7")]
+    Resolved(Resolved),
+    /// The sender is no leader, and the message before was for one. The leader of its site; 0: not known.
+    #[prost(uint64, tag = "8")]
+    LedBy(u64),
+}
+
+/// Writes of a site.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Writes {
+    /// The site.
+    #[prost(uint32, tag = "1")]
+    pub site: u32,
+    /// The writes, in the order of their revisions ([`crate::entry::encode_writes`]).
+    #[prost(bytes = "bytes", tag = "2")]
+    pub writes: Bytes,
+}
+
+/// A question for [`Reached`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Where {
+    /// The epoch of the root.
+    #[prost(uint32, tag = "1")]
+    pub epoch: u32,
+}
+
+/// Where a site is in the order.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Reached {
+    /// The epoch of the root, as far as is known at the site.
+    #[prost(uint32, tag = "1")]
+    pub epoch: u32,
+    /// The position up to which it has imported the order: durable.
+    #[prost(uint64, tag = "2")]
+    pub applied: u64,
+    /// The position up to which its leader has the places.
+    #[prost(uint64, tag = "3")]
+    pub taken: u64,
+    /// Places are to be sent from `taken` on, and an answer is wanted if there are none.
+    #[prost(bool, tag = "4")]
+    pub again: bool,
+}
+
+/// A run of the order, without the writes.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Places {
+    /// The epoch of the root.
+    #[prost(uint32, tag = "1")]
+    pub epoch: u32,
+    /// The position before the first.
+    #[prost(uint64, tag = "2")]
+    pub after: u64,
+    /// The first position; the others follow one by one.
+    #[prost(uint64, tag = "3")]
+    pub first: u64,
+    /// The site of the write at each.
+    #[prost(uint32, repeated, tag = "4")]
+    pub sites: Vec<u32>,
+    /// Its revision there.
+    #[prost(uint64, repeated, tag = "5")]
+    pub revisions: Vec<u64>,
+}
+
+/// Positions whose writes the sender lacks.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Pull {
+    /// The positions, ascending.
+    #[prost(uint64, repeated, tag = "1")]
+    pub positions: Vec<u64>,
+}
+
+/// A question for the position of a write.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Resolve {
+    /// The site.
+    #[prost(uint32, tag = "1")]
+    pub site: u32,
+    /// The revision there.
+    #[prost(uint64, tag = "2")]
+    pub revision: u64,
+}
+
+/// The position of a write, or a later one.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Resolved {
+    /// The site.
+    #[prost(uint32, tag = "1")]
+    pub site: u32,
+    /// The revision there.
+    #[prost(uint64, tag = "2")]
+    pub revision: u64,
+    /// 0: the site is gone, and its write had no position.
+    #[prost(uint64, tag = "3")]
+    pub position: u64,
+}
+
+impl Places {
+    /// The positions, with the write at each; `None`: the message makes no sense.
+    pub fn entries(&self) -> Option<Vec<(Position, SiteId, Revision)>> {
+        let count = self.sites.len();
+        if count != self.revisions.len() || count > limits::CAUSAL_BATCH_PLACES_MAX {
+            return None;
+        }
+        let all = self.sites.iter().zip(&self.revisions).zip(0u64..);
+        let entry = |((site, revision), at): ((&u32, &u64), u64)| {
+            let position = Position(self.first.checked_add(at)?);
+            (position.0 > self.after).then_some((position, SiteId(*site), Revision(*revision)))
+        };
+        all.map(entry).collect()
+    }
+}
+
+impl From<CausalStep> for CausalSay {
+    fn from(step: CausalStep) -> CausalSay {
+        CausalSay { step: Some(step) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::across::{Across, AcrossSay};
+    use crate::entry::{decode_writes, encode_writes};
+    use model::{CausalWrite, Effect, KeyspaceId};
+    use prost::Message as _;
+
+    #[test]
+    fn the_messages_stay_as_they_are() {
+        let write = CausalWrite {
+            revision: Revision(5),
+            seen: Position(3),
+            keyspace: KeyspaceId(2),
+            effects: vec![Effect::Put { key: "k".into(), value: "v".into() }],
+        };
+        let writes = encode_writes(&vec![write.clone()]);
+        assert_eq!(decode_writes(writes.clone()).unwrap(), [write]);
+        let cases = [
+            (
+                CausalStep::Writes(Writes { site: 3, writes: "w".into() }),
+                &b"\x0a\x05\x08\x03\x12\x01w"[..],
+            ),
+            (CausalStep::Where(Where { epoch: 1 }), b"\x12\x02\x08\x01"),
+            (
+                CausalStep::Reached(Reached { epoch: 1, applied: 2, taken: 3, again: true }),
+                b"\x1a\x08\x08\x01\x10\x02\x18\x03\x20\x01",
+            ),
+            (
+                CausalStep::Places(Places {
+                    epoch: 1,
+                    after: 2,
+                    first: 3,
+                    sites: vec![4, 5],
+                    revisions: vec![6, 7],
+                }),
+                b"\x22\x0e\x08\x01\x10\x02\x18\x03\x22\x02\x04\x05\x2a\x02\x06\x07",
+            ),
+            (CausalStep::Pull(Pull { positions: vec![8, 9] }), b"\x2a\x04\x0a\x02\x08\x09"),
+            (CausalStep::Resolve(Resolve { site: 1, revision: 2 }), b"\x32\x04\x08\x01\x10\x02"),
+            (
+                CausalStep::Resolved(Resolved { site: 1, revision: 2, position: 3 }),
+                b"\x3a\x06\x08\x01\x10\x02\x18\x03",
+            ),
+            (CausalStep::LedBy(7), b"\x40\x07"),
+        ];
+        for (step, bytes) in cases {
+            let say = CausalSay::from(step);
+            assert_eq!(say.encode_to_vec(), bytes, "{say:?}");
+            assert_eq!(CausalSay::decode(bytes), Ok(say.clone()));
+            let across = Across::from(AcrossSay::Causal(say));
+            assert_eq!(Across::decode(&across.encode_to_vec()[..]), Ok(across));
+        }
+        assert_eq!(writes[..], encode_writes(&decode_writes(writes.clone()).unwrap())[..]);
+        // A step of a later version.
+        assert_eq!(CausalSay::decode(&b"\xca\x02\x01x"[..]).unwrap().step, None);
+    }
+
+    #[test]
+    fn places_that_make_no_sense_are_none() {
+        let good =
+            Places { after: 2, first: 3, sites: vec![1, 2], revisions: vec![7, 8], epoch: 1 };
+        let wanted = [(3, 1, 7), (4, 2, 8)].map(|(position, site, revision)| {
+            (Position(position), SiteId(site), Revision(revision))
+        });
+        assert_eq!(good.entries(), Some(wanted.to_vec()));
+        let many = limits::CAUSAL_BATCH_PLACES_MAX + 1;
+        for bad in [
+            Places { revisions: vec![7], ..good.clone() },
+            Places { first: 2, ..good.clone() },
+            Places { first: u64::MAX, ..good.clone() },
+            Places { sites: vec![1; many], revisions: vec![1; many], ..good },
+        ] {
+            assert_eq!(bad.entries(), None);
+        }
+    }
+}
