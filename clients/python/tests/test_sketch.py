@@ -170,6 +170,20 @@ class OfSending(unittest.TestCase):
         self.assertEqual((outbox.stats.sent, outbox.stats.dropped), (0, 1))
         self.assertIn("refused", outbox.stats.last_error or "")
 
+    def test_a_forked_client_begins_anew_whatever_another_thread_was_at(self):
+        outbox = Outbox(Placement(name="app"))
+        for id in range(10):
+            outbox.sketch.used(1, id, 1)
+        outbox.sketch._keys = 3
+        outbox._began -= 1_000
+        outbox.begin_anew()
+        sent = []
+        outbox._post = sent.append
+        outbox.flush()
+        (duration_ms,) = struct.unpack_from("<I", sent[0], 4)
+        self.assertLess(duration_ms, 100_000)
+        self.assertEqual((unpack(sent[0]), outbox.stats.sent), (({}, []), 1))
+
     def test_settings_that_cannot_work_are_refused(self):
         for wrong in ({"url": "ftp://x"}, {"name": ""}, {"window_s": 0}, {"name": "x" * 256}):
             with self.assertRaises(ValueError):

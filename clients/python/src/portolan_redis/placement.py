@@ -99,7 +99,9 @@ class Outbox:
         """In a forked process: another client, with nothing counted, and no thread that holds the lock."""
         self.lock = threading.Lock()
         self.stats = Stats()
-        self.sketch.take(1)
+        self._began = time.monotonic()
+        # Another thread may have been inside: what is half done there is not packed.
+        self.sketch.clear()
         self.sketch.client = f"{self.placement.name[:200]}-{os.urandom(4).hex()}"
 
     def _post(self, body: bytearray) -> None:

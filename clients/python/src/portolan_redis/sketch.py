@@ -171,17 +171,21 @@ class Sketch:
         body = pack(
             self.client, duration_ms, server_count, servers, key_count, self._all_uses()
         )
+        self.clear()
+        # The next window begins with what this one was looked at, or less if it was quiet.
+        if self.weight > 1 and self._looks <= LOOKS_MAX // 2:
+            self.weight //= 2
+        self._looks = 0
+        return body
+
+    def clear(self) -> None:
+        """Nothing is counted, whatever another call was at. Places of servers stay."""
         self._answers = _zeros("I", len(self.names))
         self._sums_us = _zeros("I", len(self.names))
         self._uses = _zeros("I", PLACES)
         self._keys = 0
         self._rest_uses = _zeros("I", SLOTS)
         self._rest_sizes = _zeros("I", SLOTS)
-        # The next window begins with what this one was looked at, or less if it was quiet.
-        if self.weight > 1 and self._looks <= LOOKS_MAX // 2:
-            self.weight //= 2
-        self._looks = 0
-        return body
 
     def _all_uses(self) -> Iterable[tuple[int, int, int, int]]:
         for at, times in enumerate(self._uses):
