@@ -69,7 +69,7 @@ fn a_wrong_value_is_located() {
 fn a_promise_that_cannot_be_kept_is_refused() {
     let keyspace = |rest| format!("[[keyspace]]\nname = \"cars\"\nprefix = \"car:\"\n{rest}");
     assert_eq!(resolve(&keyspace("")).unwrap().keyspaces[0].name, "cars");
-    let refused = refusal(&keyspace("consistency = \"causal\"\nscope = \"region\""));
+    let refused = refusal(&keyspace("consistency = \"causal\"\nscope = \"tree\""));
     assert!(refused.contains("this version serves linearizable/site"), "{refused}");
     let refused = refusal(&keyspace("consistency = \"strong\""));
     assert!(refused.contains("use linearizable, causal"), "{refused}");

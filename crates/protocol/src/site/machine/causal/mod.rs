@@ -36,8 +36,6 @@ mod order;
 mod registers;
 mod rows;
 pub mod session;
-#[cfg(test)]
-mod tests;
 mod write;
 
 pub(super) use write::owns_writes;

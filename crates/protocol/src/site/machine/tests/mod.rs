@@ -1,6 +1,8 @@
 //! The machine from outside: commands in, answers out, and what the state must then look like.
 
 mod backups;
+mod causal;
+mod causal_orders;
 mod changes;
 mod expiry;
 mod hashes;

@@ -1,1 +1,0 @@
-//! Causal keys in the state, from outside: commands in, records out.
