@@ -21,11 +21,17 @@ pub enum JobName {
     Failover,
     /// Finds slots that would be better at another site.
     Place,
+    /// Offers this site's causal writes to the root of its region.
+    Export,
+    /// Sends the region's order to its sites.
+    Distribute,
+    /// Takes the region's order over.
+    Import,
 }
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 9] = [
+    pub const ALL: [JobName; 12] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -35,6 +41,9 @@ impl JobName {
         JobName::Release,
         JobName::Failover,
         JobName::Place,
+        JobName::Export,
+        JobName::Distribute,
+        JobName::Import,
     ];
 
     /// As people write it.
@@ -49,6 +58,9 @@ impl JobName {
             JobName::Release => "release",
             JobName::Failover => "failover",
             JobName::Place => "place",
+            JobName::Export => "export",
+            JobName::Distribute => "distribute",
+            JobName::Import => "import",
         }
     }
 
@@ -58,6 +70,8 @@ impl JobName {
             JobName::Handover | JobName::Reclaim | JobName::Release | JobName::Place => "slots",
             JobName::Mirror => "revisions",
             JobName::Leave | JobName::Failover => "sites",
+            JobName::Export => "bytes",
+            JobName::Distribute | JobName::Import => "writes",
             JobName::Balance | JobName::Register => "",
         }
     }
@@ -78,6 +92,9 @@ impl JobName {
             JobName::Place => {
                 "finds slots that would be better at another site; it moves nothing yet"
             }
+            JobName::Export => "offers this site's causal writes to the root of its region",
+            JobName::Distribute => "sends the region's order to its sites, at the root",
+            JobName::Import => "takes the region's order over, once it has the writes",
         }
     }
 }

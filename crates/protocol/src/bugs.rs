@@ -8,6 +8,7 @@
 //! Both are off unless the crate is built with its feature `trial`, which nothing but tests and the
 //! lab's own trials asks for: without it every question here is `false` at compile time.
 
+use crate::causal::trial as causal;
 use crate::global::ownership::trial as rules;
 use crate::machine::trial as machine;
 
@@ -84,11 +85,23 @@ pub enum Bug {
     MapsUncompared,
     /// A site is asked only for those slots of an order that are its own by the asked node's map.
     MoveByMap,
+    /// A request of a session is served without what the session wrote at another site.
+    AttachWithoutWritten,
+    /// A request of a session is served without what the session has seen of the order of causal keys.
+    AttachWithoutSeen,
+    /// A site's causal writes are ordered as they come, not as they were made.
+    OffersUnchained,
+    /// A place of the order is imported without its write, if that is missing.
+    PayloadSkipped,
+    /// Any position of a site stands for all of its writes.
+    ResolvedEarly,
+    /// The token of a session is after a read what it was before.
+    ReadsUnmerged,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 34] = [
+    pub const ALL: [Bug; 40] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -123,6 +136,12 @@ impl Bug {
         Bug::AbortUnasked,
         Bug::MapsUncompared,
         Bug::MoveByMap,
+        Bug::AttachWithoutWritten,
+        Bug::AttachWithoutSeen,
+        Bug::OffersUnchained,
+        Bug::PayloadSkipped,
+        Bug::ResolvedEarly,
+        Bug::ReadsUnmerged,
     ];
 
     /// Its name on a command line.
@@ -162,6 +181,12 @@ impl Bug {
             Bug::AbortUnasked => "abort-unasked",
             Bug::MapsUncompared => "maps-uncompared",
             Bug::MoveByMap => "move-by-map",
+            Bug::AttachWithoutWritten => "attach-without-written",
+            Bug::AttachWithoutSeen => "attach-without-seen",
+            Bug::OffersUnchained => "offers-unchained",
+            Bug::PayloadSkipped => "payload-skipped",
+            Bug::ResolvedEarly => "resolved-early",
+            Bug::ReadsUnmerged => "reads-unmerged",
         }
     }
 }
@@ -191,6 +216,20 @@ pub(crate) fn of_machine(planted: Planted) -> machine::Planted {
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(machine::Planted::none(), |(_, bug)| machine::Planted::of(bug))
+}
+
+/// Of what is planted in a node, what the order of causal keys has to do with.
+pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
+    let pairs = [
+        (Bug::AttachWithoutWritten, causal::Bug::WrittenIgnored),
+        (Bug::AttachWithoutSeen, causal::Bug::SeenIgnored),
+        (Bug::OffersUnchained, causal::Bug::OffersUnchained),
+        (Bug::PayloadSkipped, causal::Bug::PayloadSkipped),
+        (Bug::ResolvedEarly, causal::Bug::ResolvedEarly),
+        (Bug::ReadsUnmerged, causal::Bug::ReadsUnmerged),
+    ];
+    let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
+    found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))
 }
 
 /// Makes rare things common, at the places in the code that ask.

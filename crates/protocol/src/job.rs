@@ -15,6 +15,9 @@
 //! | release | asks the owners of slots whether copies may go (`site::release`) |
 //! | failover | has others take over from a lost site ([`crate::global::failover`]) |
 //! | place | finds slots that would be better at another site (`site::placing`) |
+//! | export | offers this site's causal writes to the root of its region ([`crate::causal::export`]) |
+//! | distribute | sends the region's order to its sites, at the root ([`crate::causal::distribute`]) |
+//! | import | takes the region's order over ([`crate::causal::import`]) |
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
@@ -29,7 +32,8 @@ use crate::global::round_trips::RoundTrips;
 use crate::origin::Origin;
 use crate::site::machine::Machine;
 use model::{
-    Answer, ClientId, Command, Failure, RegistryChange, RequestId, SiteId, SlotEpochs, limits,
+    Answer, ClientId, Command, Failure, NodeId, RegistryChange, RequestId, SiteId, SlotEpochs,
+    limits,
 };
 use std::time::Duration;
 use storage::state::State;
@@ -45,6 +49,10 @@ pub(crate) enum Effect {
     Ask { id: Option<u64>, to: SiteId, command: Command, patience: Duration },
     /// A message to a site, this one perhaps. `awaited`: its silence is counted.
     Send { to: SiteId, say: AcrossSay, awaited: bool },
+    /// A message to this node of a site.
+    SendNode { site: SiteId, node: NodeId, say: AcrossSay },
+    /// A message to all nodes of a site: which of them leads is not known.
+    SendAll { to: SiteId, say: AcrossSay },
     /// A site is called; its answer shows in [`View::reach`].
     Call(SiteId),
     /// A change of the registry, under the number of an operator's command if it has one. Its outcome

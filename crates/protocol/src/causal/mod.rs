@@ -45,10 +45,10 @@
 //! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
 //! for the state of a site; causal convergence (Bouajjani and others, 2017) for the promise.
 
-#![cfg_attr(not(test), allow(dead_code, reason = "the site is to compose it"))]
-
 pub(crate) mod admission;
 pub(crate) mod distribute;
+#[cfg(test)]
+mod exhaustive;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod resolve;

@@ -10,9 +10,7 @@ use super::distribute::{self, Distribute};
 use super::export::{self, Export};
 use super::import::{self, Import};
 use super::resolve::Questions;
-#[cfg(feature = "trial")]
-use super::trial::Bug;
-use super::trial::Planted;
+use super::trial::{Bug, Planted};
 use super::{Durable, Region};
 use model::{
     Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, Import as Entry,
@@ -405,7 +403,11 @@ impl World {
             self.pasts.insert(own, client.past.clone());
             client.past.insert((key, own.0, own.1));
         } else {
+            let before = client.token;
             let returned = store.read(key, &mut client.token);
+            if self.planted.is(Bug::ReadsUnmerged) {
+                client.token = before;
+            }
             let past = client.past.iter().filter(|(of, ..)| *of == key);
             let past = past.map(|(_, site, revision)| (*site, *revision)).collect();
             self.seen.push(Seen { returned, past });

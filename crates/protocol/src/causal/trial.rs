@@ -13,16 +13,19 @@ pub enum Bug {
     PayloadSkipped,
     /// The first position that is known of a site stands for all of its writes.
     ResolvedEarly,
+    /// The token of a session is after a read what it was before.
+    ReadsUnmerged,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 5] = [
+    pub const ALL: [Bug; 6] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
         Bug::PayloadSkipped,
         Bug::ResolvedEarly,
+        Bug::ReadsUnmerged,
     ];
 }
 

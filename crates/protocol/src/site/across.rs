@@ -211,7 +211,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             AcrossSay::Ring(say) => self.take_ring(site, node, say),
             AcrossSay::Map(say) => self.take_map_of_site(site, node, say),
             AcrossSay::Latencies(say) => self.take_latencies(site, node, say),
-            AcrossSay::Causal(_) => {}
+            AcrossSay::Causal(say) => self.take_causal(site, node, say),
         }
     }
 

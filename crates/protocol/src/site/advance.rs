@@ -33,6 +33,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
         self.settle(settled);
         self.tick_deployment();
+        self.tick_causal();
         if self.leads() {
             self.offer_again();
             if self.rare.happens() && !self.snapshots.is_writing && !self.options.witness {
@@ -86,6 +87,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.route_due();
         self.run_job(JobName::Handover);
         self.run_job(JobName::Mirror);
+        self.run_causal_jobs();
         self.propose_writes();
         self.begin_reads();
         while let Some(effects) = self.replica.raft.ready() {
@@ -103,6 +105,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return;
             }
         }
+        self.admit_sessions();
         while let Some(reads) = self.replica.reads.take_ready(self.replica.applied) {
             reads.into_iter().for_each(|read| self.answer_read(read));
         }
@@ -398,6 +401,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             self.replica.writes.applied(index, term, &mut of_entry, (&mut settled, &mut moved));
             of_entry.for_each(drop);
         }
+        self.sessions_wrote(&settled);
         self.settle(settled);
         for (slot, Waiting { origin, command, deadline, .. }) in moved {
             self.route_back(origin, Body::Write(command), slot, deadline);

@@ -14,7 +14,10 @@ use super::registering::Registering;
 use super::release::Release;
 use super::stranded::Stranded;
 use super::{Origin, Site};
-use crate::bugs::of_rules;
+use crate::bugs::{of_causal, of_rules};
+use crate::causal::distribute::Distribute;
+use crate::causal::export::Export;
+use crate::causal::import::Import;
 use crate::global::failover::FailoverJobs;
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
@@ -82,6 +85,9 @@ pub(super) struct Jobs {
     release: Release,
     pub(super) failover: FailoverJobs,
     pub(super) place: Placing,
+    export: Export,
+    pub(super) distribute: Distribute,
+    pub(super) import: Import,
 }
 
 impl Jobs {
@@ -97,6 +103,9 @@ impl Jobs {
             release: Release::default(),
             failover: FailoverJobs::new(of_rules(options.planted)),
             place: Placing::new(Counting::new(options.seed, options.profiles_max)),
+            export: Export::new(of_causal(options.planted)),
+            distribute: Distribute::default(),
+            import: Import::new(of_causal(options.planted)),
         }
     }
 
@@ -111,6 +120,9 @@ impl Jobs {
             JobName::Release => &self.release,
             JobName::Failover => &self.failover,
             JobName::Place => &self.place,
+            JobName::Export => &self.export,
+            JobName::Distribute => &self.distribute,
+            JobName::Import => &self.import,
         }
     }
 
@@ -125,6 +137,9 @@ impl Jobs {
             JobName::Release => &mut self.release,
             JobName::Failover => &mut self.failover,
             JobName::Place => &mut self.place,
+            JobName::Export => &mut self.export,
+            JobName::Distribute => &mut self.distribute,
+            JobName::Import => &mut self.import,
         }
     }
 
@@ -262,6 +277,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                         self.deployment.reach.asked(to, now);
                     }
                     self.say_to_site(to, say);
+                }
+                Effect::SendNode { site, node, say } => self.say_across(site, node, say),
+                Effect::SendAll { to, say } => {
+                    for node in self.nodes_of(to) {
+                        self.say_across(to, node, say.clone());
+                    }
                 }
                 Effect::Call(site) => self.ask_alive(site),
                 Effect::Change { id, change, request, patience } => {

@@ -14,6 +14,8 @@
 //! registry's change that removes the site names the sites that have its copies, and is refused if
 //! one of these leaves.
 //!
+//! What the site has written to causal keys gets its place in the region's order first.
+//!
 //! If no site can take the copies, the leaving site stays until their owner is back, or was failed
 //! over, or an operator discards them by name.
 
@@ -95,6 +97,11 @@ impl<S: State> Job<S> for Leaving {
         };
         let holds = |(_, token)| matches!(token, Token::Held(_) | Token::Leaving { .. });
         if view.disk_is_full || view.machine.tokens(std::iter::once(SlotRun::ALL)).any(holds) {
+            return effects;
+        }
+        // Its causal writes are in the region's order before it goes.
+        let causal = view.machine.causal();
+        if causal.own_ordered() < causal.last_revision() {
             return effects;
         }
         let (own, registry) = (member.own, member.registry.clone());

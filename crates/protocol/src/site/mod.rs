@@ -11,6 +11,7 @@
 //! - `snapshots`, `own_life`, `time`: the replica's snapshots, identity and clocks, put to work;
 //! - `deployment`, `ring`, `reach`, `registrars`, `versions`: this site's part in its deployment;
 //! - `forwarded`, `copies`, `backups`, `maps`: the volatile half of global keys;
+//! - `causal`: the order of causal keys, and the requests of their sessions;
 //! - `counting`, `placing`: which sites access the keys that are here, and where slots would be better;
 //! - `jobs`: what the leader runs beside requests ([`crate::job`]);
 //! - [`status`](Status): what can be seen of it.
@@ -30,6 +31,7 @@ mod admission;
 mod advance;
 mod backups;
 mod balancing;
+mod causal;
 mod copies;
 mod counting;
 mod deployment;
@@ -67,6 +69,7 @@ use crate::replica::raft::Persist;
 use crate::replica::snapshots::OwnSnapshots;
 use crate::replica::{Replica, recovery};
 pub use backups::Kept;
+use causal::Causal;
 use deployment::Deployment;
 use jobs::Jobs;
 use machine::{Machine, Modes, Reader};
@@ -219,6 +222,7 @@ pub struct Site<S: State, R: LogReader, N: Snapshots> {
     jobs: Jobs,
     deployment: Deployment,
     global: Global,
+    causal: Causal,
     sessions: Sessions,
     outputs: VecDeque<Output<S::View>>,
     failed: bool,
@@ -249,6 +253,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             jobs: Jobs::new(&options),
             deployment: Deployment::new(&options),
             global: Global::new(options.client),
+            causal: Causal::new(&options),
             sessions: Sessions::default(),
             outputs: VecDeque::new(),
             failed: false,

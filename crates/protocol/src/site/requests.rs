@@ -55,6 +55,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Body::AtSite { site, command } => {
                 return self.take_at_site(origin, site, *command, deadline);
             }
+            body if self.causal_keyspace(&body).is_some() => {
+                return self.take_in_session(origin, body, deadline);
+            }
             body => body,
         };
         match target_of(&body, self) {
@@ -75,7 +78,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take(origin, Body::Write(command), Target::Site(site), deadline);
     }
 
-    fn take(&mut self, origin: Origin, body: Body, target: Target, deadline: Duration) {
+    pub(super) fn take(&mut self, origin: Origin, body: Body, target: Target, deadline: Duration) {
         match admit(&Arrival::new(target, &body, origin.sender()), self) {
             Admission::Refuse(failure) if target == Target::Own => {
                 self.settle(vec![(origin, Err(failure))]);
@@ -167,7 +170,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         if self.answer_by_validator(&read) {
             return;
         }
-        let outcome = match self.query(read.keyspace, &read.query, read.due) {
+        let in_session = self.answer_in_session(&read).map(Ok);
+        let outcome =
+            in_session.unwrap_or_else(|| self.query(read.keyspace, &read.query, read.due));
+        let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(at_ms) => match self.replica.reads.wait_for(at_ms, read) {
                 None => return,
@@ -355,6 +361,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let failure = Failure::Overloaded { what: "writes" };
             return self.settle(vec![(origin, Err(failure))]);
         }
+        self.note_session_write(origin, &command);
         let size_bytes = command.properties().size_bytes;
         let write = Waiting { origin, command, size_bytes, deadline };
         if let Err(refused) = self.replica.writes.push(write) {

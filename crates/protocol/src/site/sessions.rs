@@ -38,6 +38,8 @@ impl Asker {
 struct Waiting {
     asked: SessionToken,
     answered: Option<SessionToken>,
+    /// It is a write to a keyspace of a mode with sessions.
+    writes: bool,
     /// Another site may send a request again while the first one waits.
     times: u32,
 }
@@ -50,7 +52,7 @@ impl Sessions {
     /// A request has come, with this token.
     pub(crate) fn begin(&mut self, origin: Origin, token: Option<SessionToken>) {
         if let (Some(asked), Some(asker)) = (token, Asker::of(origin)) {
-            let new = Waiting { asked, answered: None, times: 0 };
+            let new = Waiting { asked, answered: None, writes: false, times: 0 };
             self.0.entry(asker).or_insert(new).times += 1;
         }
     }
@@ -58,6 +60,25 @@ impl Sessions {
     /// The token that a request came with.
     pub(crate) fn asked(&self, origin: Origin) -> Option<&SessionToken> {
         self.0.get(&Asker::of(origin)?).map(|waiting| &waiting.asked)
+    }
+
+    /// A request is a write that its mode has a token for, once it is applied.
+    pub(crate) fn writes(&mut self, origin: Origin) {
+        if let Some(waiting) = Asker::of(origin).and_then(|asker| self.0.get_mut(&asker)) {
+            waiting.writes = true;
+        }
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_write(&self, origin: Origin) -> bool {
+        Asker::of(origin).and_then(|asker| self.0.get(&asker)).is_some_and(|one| one.writes)
+    }
+
+    /// The token of a request is another one from here on: the mode has found what it stands for.
+    pub(crate) fn follow(&mut self, origin: Origin, token: SessionToken) {
+        if let Some(waiting) = Asker::of(origin).and_then(|asker| self.0.get_mut(&asker)) {
+            waiting.asked = token;
+        }
     }
 
     /// The token of a request's answer. `None`: the answer has none, or does not count.

@@ -251,6 +251,9 @@ code_enum!(JobName as "job" {
     7 => Release,
     8 => Failover,
     9 => Place,
+    10 => Export,
+    11 => Distribute,
+    12 => Import,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -1,0 +1,528 @@
+//! Causal keys at a node: the parts of [`crate::causal`] put to work.
+//!
+//! - The site's leader runs three jobs: export, distribute (at the root) and import.
+//! - A message for a leader that reaches another node is answered with the leader, if that is known; what it
+//!   carried is sent again there, as any message that was lost.
+//! - A request of a causal keyspace is served here or waits here, whatever the site: by the token of its session
+//!   ([`crate::causal::admission`]). A request without a token is a session of its own.
+//!
+//! A read of a session that has a token is answered from this node's state: that the state has what the token
+//! names is all that it needs. The first read of a session takes a read index of its site, so that a client that
+//! comes to another node finds what it was answered before. A write that was admitted at one node is carried out
+//! through the log, where all that the node has applied comes before it.
+
+use super::machine::causal::session::{Lacks, SessionRead};
+use super::machine::{Machine, MachineError};
+use super::{Origin, Site};
+use crate::admission::Target;
+use crate::bugs::{Bug, of_causal};
+use crate::causal::admission::{Admission, Here, Requests};
+use crate::causal::distribute::{self, Distribute};
+use crate::causal::export::{self, Export};
+use crate::causal::import::{self, Import};
+use crate::causal::resolve::Questions;
+use crate::causal::{Durable, Region};
+use crate::job::{Effect, Job, Progress, View};
+use crate::replica::reads::WaitingRead;
+use crate::replica::writes::Settled;
+use model::{
+    Answer, Body, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName, KeyspaceId,
+    KeyspaceSpec, NodeId, Position, ReadConsistency, Revision, SessionError, SiteId, limits,
+};
+use std::cell::RefCell;
+use std::time::Duration;
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+use wire::across::AcrossSay;
+use wire::causal::{CausalSay, CausalStep, Pull, Resolved, Writes};
+use wire::entry::{decode_writes, encode_writes};
+
+type Outcome = Result<Answer, Failure>;
+
+/// What a node holds of causal keys beside the state and its leader's jobs.
+pub(super) struct Causal {
+    requests: Requests<Asked>,
+    questions: Questions,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Asked {
+    origin: Origin,
+    body: Body,
+    deadline: Duration,
+}
+
+impl Causal {
+    pub(super) fn new(options: &super::Options) -> Causal {
+        let planted = of_causal(options.planted);
+        Causal { requests: Requests::new(planted), questions: Questions::new(planted) }
+    }
+}
+
+// ---- the state -------------------------------------------------------------------------------------
+
+/// What the parts see of a machine.
+struct Shown<'a, S: State> {
+    machine: &'a Machine<S>,
+    /// Why something could not be read.
+    failed: RefCell<Option<String>>,
+}
+
+impl<'a, S: State> Shown<'a, S> {
+    fn of(machine: &'a Machine<S>) -> Shown<'a, S> {
+        Shown { machine, failed: RefCell::new(None) }
+    }
+
+    fn read<T>(&self, rows: Result<Vec<T>, MachineError>) -> Vec<T> {
+        rows.unwrap_or_else(|error| {
+            *self.failed.borrow_mut() = Some(error.to_string());
+            Vec::new()
+        })
+    }
+
+    /// The node ends when its state cannot be read.
+    fn failure(self) -> Option<Effect> {
+        self.failed.into_inner().map(Effect::Fail)
+    }
+}
+
+impl<S: State> Durable for Shown<'_, S> {
+    fn applied(&self) -> Position {
+        self.machine.causal().applied()
+    }
+
+    fn own_ordered(&self) -> Revision {
+        self.machine.causal().own_ordered()
+    }
+
+    fn unordered(&self, after: Revision, bytes_max: usize) -> Vec<CausalWrite> {
+        match after < self.machine.causal().last_revision() {
+            true => self.read(self.machine.unordered(after, bytes_max)),
+            false => Vec::new(),
+        }
+    }
+
+    fn order_last(&self) -> Position {
+        self.machine.causal().order_last()
+    }
+
+    fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)> {
+        self.machine.causal().ordered_of(site)
+    }
+
+    fn ordered(&self, after: Position, bytes_max: usize) -> Vec<(Position, SiteId, CausalWrite)> {
+        self.read(self.machine.ordered(after, bytes_max))
+    }
+}
+
+/// The region of a site; `None`: it has no causal keyspace.
+fn region_of<S: State>(machine: &Machine<S>) -> Option<Region> {
+    let (member, region) = (machine.membership()?, machine.region()?);
+    let sites = member.registry.sites.iter().map(|site| site.id).collect();
+    Some(Region { own: member.own, root: region.root, epoch: region.epoch, sites })
+}
+
+fn say(step: CausalStep) -> AcrossSay {
+    AcrossSay::Causal(CausalSay::from(step))
+}
+
+// ---- the jobs --------------------------------------------------------------------------------------
+
+impl<S: State> Job<S> for Export {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+            return Vec::new();
+        };
+        let effects = |step| match step {
+            export::Step::Offer { id, to, epoch, offer } => {
+                let command = Command::Causal(CausalCommand::Order { epoch, offer });
+                vec![Effect::ask(id, to, command)]
+            }
+            export::Step::Share(writes) => share(&region, &writes),
+        };
+        let shown = Shown::of(view.machine);
+        let steps = Export::poll(self, view.now, &shown, &region);
+        steps.into_iter().flat_map(effects).chain(shown.failure()).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Export::answered(self, id, &outcome, view.now);
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Export::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        let left = view.machine.causal().unordered_bytes();
+        Progress { left, sent_bytes: self.sent_bytes() }
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Export::next_due(self, now)
+    }
+}
+
+/// Writes go to the sites that neither made nor order them.
+fn share(region: &Region, writes: &[CausalWrite]) -> Vec<Effect> {
+    let writes = encode_writes(&writes.to_vec());
+    let others = region.sites.iter().filter(|site| **site != region.own && **site != region.root);
+    let of_site = |to: &SiteId| {
+        let say = say(CausalStep::Writes(Writes { site: region.own.0, writes: writes.clone() }));
+        Effect::Send { to: *to, say, awaited: false }
+    };
+    others.map(of_site).collect()
+}
+
+impl<S: State> Job<S> for Distribute {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_of(view.machine) else { return Vec::new() };
+        let effect = |step| match step {
+            distribute::Step::Places(site, node, places) => {
+                Effect::SendNode { site, node, say: say(CausalStep::Places(places)) }
+            }
+            distribute::Step::Ask { to, say: question, again } => {
+                sent(to, CausalStep::Where(question), again)
+            }
+        };
+        let shown = Shown::of(view.machine);
+        let steps = Distribute::poll(self, view.now, &shown, &region);
+        steps.into_iter().map(effect).chain(shown.failure()).collect()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Distribute::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        Progress { left: self.left(&Shown::of(view.machine)), sent_bytes: 0 }
+    }
+
+    fn next_due(&self, _: Duration) -> Option<Duration> {
+        Distribute::next_due(self)
+    }
+}
+
+/// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
+fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
+    match is_lost {
+        true => Effect::SendAll { to, say: say(step) },
+        false => Effect::Send { to, say: say(step), awaited: false },
+    }
+}
+
+impl<S: State> Job<S> for Import {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+            return Vec::new();
+        };
+        let effect = |step| match step {
+            import::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
+            import::Step::Report { say, silent } => {
+                sent(region.root, CausalStep::Reached(say), silent)
+            }
+            import::Step::Pull(pull) => sent(region.root, CausalStep::Pull(pull), false),
+        };
+        let shown = Shown::of(view.machine);
+        let steps = Import::poll(self, view.now, &shown, &region);
+        steps.into_iter().map(effect).chain(shown.failure()).collect()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Import::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, _: &View<'_, S>) -> Progress {
+        Progress { left: self.left(), sent_bytes: 0 }
+    }
+
+    fn next_due(&self, _: Duration) -> Option<Duration> {
+        Import::next_due(self)
+    }
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// Runs the jobs of causal keys.
+    pub(super) fn run_causal_jobs(&mut self) {
+        for job in [JobName::Export, JobName::Distribute, JobName::Import] {
+            self.run_job(job);
+        }
+    }
+
+    // ---- messages ----------------------------------------------------------------------------------
+
+    /// A message of another site, or of this one to itself.
+    pub(super) fn take_causal(&mut self, site: SiteId, node: NodeId, message: CausalSay) {
+        let now = self.now.monotonic;
+        let Some(step) = message.step.filter(|_| !self.options.witness) else { return };
+        match step {
+            CausalStep::Writes(_)
+            | CausalStep::Where(_)
+            | CausalStep::Reached(_)
+            | CausalStep::Places(_)
+                if !self.leads() =>
+            {
+                let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
+                self.say_across(site, node, say(CausalStep::LedBy(leader)));
+            }
+            CausalStep::Writes(writes) => {
+                // A message that cannot be read is as good as lost.
+                let Ok(all) = decode_writes(writes.writes) else { return };
+                self.jobs.import.take_writes(SiteId(writes.site), all);
+            }
+            CausalStep::Where(question) => {
+                self.global.routing.learn_leader(site, node);
+                self.jobs.import.asked(question.epoch);
+            }
+            CausalStep::Reached(report) => {
+                self.global.routing.learn_leader(site, node);
+                self.jobs.distribute.reached((site, node), report, now);
+            }
+            CausalStep::Places(places) => {
+                self.global.routing.learn_leader(site, node);
+                self.jobs.import.take_places(&places, now);
+            }
+            CausalStep::Pull(pull) => self.take_pull(site, node, &pull),
+            CausalStep::Resolve(question) => {
+                let registry = self.machine.membership().map(|member| &member.registry);
+                let of = SiteId(question.site);
+                let is_listed = registry.is_none_or(|registry| registry.site(of).is_some());
+                let questions = &mut self.causal.questions;
+                let shown = Shown::of(&self.machine);
+                let answer = questions.asked((site, node), question, (now, is_listed), &shown);
+                if let Some(answer) = answer {
+                    self.say_to_asker((site, node), answer);
+                }
+            }
+            CausalStep::Resolved(answer) => {
+                let lost = self.causal.requests.resolved(answer);
+                self.refuse_sessions(lost);
+            }
+            CausalStep::LedBy(leader) => {
+                if leader != 0 && leader != node.0 {
+                    self.global.routing.learn_leader(site, NodeId(leader));
+                }
+                self.jobs.distribute.turned(site, node);
+                if region_of(&self.machine).is_some_and(|region| region.root == site) {
+                    self.jobs.import.turned();
+                }
+            }
+        }
+    }
+
+    /// A site lacks writes: those that fit a message are sent.
+    fn take_pull(&mut self, site: SiteId, node: NodeId, pull: &Pull) {
+        let mut bytes = 0;
+        for position in pull.positions.iter().take(limits::CAUSAL_PULLED_MAX) {
+            let before = Position(position.saturating_sub(1));
+            let found = Shown::of(&self.machine).ordered(before, 1).into_iter().next();
+            let Some((_, of, write)) = found.filter(|(at, ..)| at.0 == *position) else { continue };
+            bytes += write.payload_bytes();
+            let writes = encode_writes(&vec![write]);
+            self.say_across(site, node, say(CausalStep::Writes(Writes { site: of.0, writes })));
+            if bytes > limits::CAUSAL_PAYLOAD_BYTES_MAX {
+                return;
+            }
+        }
+    }
+
+    fn say_to_asker(&mut self, (site, node): (SiteId, NodeId), answer: Resolved) {
+        if self.machine.membership().is_some_and(|member| member.own == site) {
+            let lost = self.causal.requests.resolved(answer);
+            return self.refuse_sessions(lost);
+        }
+        self.say_across(site, node, say(CausalStep::Resolved(answer)));
+    }
+
+    // ---- requests of sessions ----------------------------------------------------------------------
+
+    /// Whether a keyspace's writes are ordered by a region.
+    pub(super) fn is_causal(&self, keyspace: KeyspaceId) -> bool {
+        self.machine.spec(keyspace).is_some_and(KeyspaceSpec::is_causal)
+    }
+
+    /// The causal keyspace that a request is about.
+    pub(super) fn causal_keyspace(&self, body: &Body) -> Option<KeyspaceId> {
+        let keyspace = match body {
+            Body::Read { keyspace, .. }
+            | Body::Write(
+                Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. },
+            ) => *keyspace,
+            _ => return None,
+        };
+        Some(keyspace).filter(|keyspace| self.is_causal(*keyspace))
+    }
+
+    fn causal_here(&self) -> Option<Here> {
+        let member = self.machine.membership()?;
+        let region = self.machine.region()?.id;
+        let (own, applied) = (member.own, self.machine.causal().applied());
+        Some(Here { region, own, applied, revision: self.machine.revision() })
+    }
+
+    /// A request of a causal keyspace has come to this node.
+    pub(super) fn take_in_session(&mut self, origin: Origin, body: Body, deadline: Duration) {
+        let Some(here) = self.causal_here() else {
+            let failure = Failure::NotServing("its site is in no region");
+            return self.settle(vec![(origin, Err(failure))]);
+        };
+        let asked = self.sessions.asked(origin);
+        let token = match asked.map(CausalToken::of_session) {
+            None => None,
+            Some(None) => {
+                return self.settle(vec![(origin, Err(SessionError::Foreign.into()))]);
+            }
+            Some(Some(token)) => Some(token).filter(|token| *token != CausalToken::default()),
+        };
+        let Some(token) = token else {
+            // The session begins: it is served as one of this site alone.
+            return self.take(origin, body, Target::Own, deadline);
+        };
+        match self.causal.requests.admit(&token, &here) {
+            Admission::Served => self.serve_session(origin, body, token, deadline),
+            Admission::Refused(error) => self.settle(vec![(origin, Err(error.into()))]),
+            Admission::Waits | Admission::Resolves(..) => {
+                let asked = Asked { origin, body, deadline };
+                if self.causal.requests.push(asked, token, deadline, &here).is_err() {
+                    let failure = Failure::Overloaded { what: "requests of sessions" };
+                    return self.settle(vec![(origin, Err(failure))]);
+                }
+                self.ask_positions();
+            }
+        }
+    }
+
+    /// The node has what a request's session has seen.
+    fn serve_session(
+        &mut self,
+        origin: Origin,
+        body: Body,
+        token: CausalToken,
+        deadline: Duration,
+    ) {
+        self.sessions.follow(origin, token.into_session());
+        let body = match body {
+            Body::Read { keyspace, query, .. } => {
+                Body::Read { keyspace, query, consistency: ReadConsistency::Stale }
+            }
+            body => body,
+        };
+        self.take(origin, body, Target::Own, deadline);
+    }
+
+    /// Asks the root for positions that requests wait for.
+    fn ask_positions(&mut self) {
+        let Some(region) = region_of(&self.machine) else { return };
+        for question in self.causal.requests.take_questions(self.now.monotonic) {
+            self.say_to_site(region.root, say(CausalStep::Resolve(question)));
+        }
+    }
+
+    /// Serves what waited for the state to move on, and answers other sites' questions.
+    pub(super) fn admit_sessions(&mut self) {
+        let Some(here) = self.causal_here() else { return };
+        let (now, shown) = (self.now.monotonic, Shown::of(&self.machine));
+        for (asker, answer) in self.causal.questions.poll(now, &shown) {
+            self.say_to_asker(asker, answer);
+        }
+        for (asked, token) in self.causal.requests.take_admitted(&here) {
+            let Asked { origin, body, deadline } = asked;
+            self.serve_session(origin, body, token, deadline);
+        }
+    }
+
+    /// What a tick brings: requests end at their deadline, and questions are repeated.
+    pub(super) fn tick_causal(&mut self) {
+        let Some(here) = self.causal_here() else { return };
+        let late = self.causal.requests.give_up(self.now.monotonic, &here);
+        self.refuse_sessions(late);
+        self.ask_positions();
+    }
+
+    fn refuse_sessions(&mut self, refused: Vec<(Asked, SessionError)>) {
+        let refused = refused.into_iter();
+        let settled = refused.map(|(asked, error)| (asked.origin, Err(Failure::Session(error))));
+        let settled: Vec<_> = settled.collect();
+        if !settled.is_empty() {
+            self.settle(settled);
+        }
+    }
+
+    // ---- tokens of answers -------------------------------------------------------------------------
+
+    /// A write is about to join the log: if it is one of a session, its answer has a token.
+    pub(super) fn note_session_write(&mut self, origin: Origin, command: &Command) {
+        if self.sessions.asked(origin).is_none() {
+            return;
+        }
+        if let Command::Write { keyspace, .. } | Command::Transaction { keyspace, .. } = command
+            && self.is_causal(*keyspace)
+        {
+            self.sessions.writes(origin);
+        }
+    }
+
+    /// Writes were applied just now: the sessions that made them have.
+    pub(super) fn sessions_wrote(&mut self, settled: &[Settled]) {
+        for (origin, outcome) in settled {
+            if outcome.is_ok() && self.sessions.is_write(*origin) {
+                let last = self.machine.causal().last_revision();
+                self.session_moves(*origin, |token, here| token.writes(here.own, last));
+            }
+        }
+    }
+
+    /// The answer to a read of a session, from the state as it is. `None`: it is of none.
+    pub(super) fn answer_in_session(&mut self, read: &WaitingRead) -> Option<Outcome> {
+        let asked = self.sessions.asked(read.origin)?;
+        let token = CausalToken::of_session(asked).unwrap_or_default();
+        if !self.is_causal(read.keyspace) {
+            return None;
+        }
+        let told = match self.machine.reader().in_session(read.keyspace, &read.query, None, token) {
+            Ok(SessionRead::Answered(outcome, told)) => (outcome.map_err(Failure::Refused), told),
+            Ok(SessionRead::Lacks(Lacks::Region)) => {
+                return Some(Err(SessionError::Foreign.into()));
+            }
+            Ok(SessionRead::Lacks(_)) => {
+                // It was admitted, so a bug is planted: it is served as one of no session is.
+                let outcome = self.machine.reader().query(read.keyspace, &read.query);
+                let point = self.machine.reader().causal();
+                let none = CausalToken::default();
+                (outcome.map_err(|_| Failure::NoLeader), point.covering(none))
+            }
+            Err(stopped) => {
+                self.fail(format!("{stopped:?}"));
+                return Some(Err(Failure::NotServing("its state cannot be read")));
+            }
+        };
+        let is_unmerged = self.options.planted.is(Bug::ReadsUnmerged);
+        let token =
+            if is_unmerged { CausalToken { region: told.1.region, ..token } } else { told.1 };
+        self.sessions.answered(read.origin, Some(token.into_session()));
+        Some(told.0)
+    }
+
+    fn session_moves(&mut self, origin: Origin, moves: impl FnOnce(&mut CausalToken, &Here)) {
+        let (Some(asked), Some(here)) = (self.sessions.asked(origin), self.causal_here()) else {
+            return;
+        };
+        let token = CausalToken::of_session(asked).unwrap_or_default();
+        let mut token = CausalToken { region: here.region, ..token };
+        // One that names another site was served without its position: by a planted bug.
+        token.written = token.written.filter(|(site, _)| *site == here.own);
+        moves(&mut token, &here);
+        self.sessions.answered(origin, Some(token.into_session()));
+    }
+}
