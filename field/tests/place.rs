@@ -216,6 +216,35 @@ fn a_stale_mark_is_closed_before_the_slot_moves_again() {
     }
 }
 
+#[test]
+fn a_move_that_another_tool_has_begun_meanwhile_is_finished_first() {
+    for (_, program) in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(&program, folder.path(), NEVER);
+        fill(&cluster);
+        let expect = contents(&cluster);
+        let to = cluster.address(1).to_string();
+        let mut command = place(&cluster, &["--move", "4573,4574", "--to", &to, "--by-key"]);
+        command.args(["--steps", "--pace", "500ms"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        // The servers have been inspected, and three steps of the other slot are to come.
+        assert!(lines.next().unwrap().unwrap().contains("4573"));
+        let [source, target] = [0, 2].map(|server| cluster.id(server));
+        cluster.call(2, &["CLUSTER", "SETSLOT", SLOT, "IMPORTING", &source]);
+        cluster.call(0, &["CLUSTER", "SETSLOT", SLOT, "MIGRATING", &target]);
+        let port = cluster.address(2).port().to_string();
+        let (first, second) = (format!("{TAG}1"), format!("{TAG}2"));
+        let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "1000", "KEYS", &first, &second];
+        cluster.call(0, &words);
+        assert_eq!(count_keys(&cluster, 2), 2);
+        lines.for_each(|line| drop(line.unwrap()));
+        assert!(child.wait().unwrap().success());
+        assert!(owns(&cluster, 1));
+        assert!(contents(&cluster) == expect, "keys differ");
+    }
+}
+
 /// A client that uses one key of the slot and is near to the second master.
 fn sketch(cluster: &RedisCluster) -> String {
     let latency = |n: usize, ms: u32| format!("\"{}\":[10,{}]", cluster.address(n), ms * 10_000);

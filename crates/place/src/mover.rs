@@ -336,8 +336,10 @@ impl<'a> Mover<'a> {
         Ok(survey.state(slot, keys.get(&slot).unwrap_or(&BTreeMap::new())))
     }
 
-    /// Whether a step is still right. Assigning the slot to its target destroys what the source has, so
-    /// the source confirms that its mark stands (without it keys can be made there) and that it is empty.
+    /// Whether a step is still right. The mark at the source replaces one that another tool has set since the
+    /// picture, and the keys that are at that one's target by now would belong to no move: the source confirms
+    /// that it has none. Assigning the slot to its target destroys what the source has, so the source confirms
+    /// that its mark stands (without it keys can be made there) and that it is empty.
     async fn confirmed(
         &mut self,
         slot: Slot,
@@ -345,8 +347,12 @@ impl<'a> Mover<'a> {
         state: &mut SlotState,
         goal: Option<&NodeId>,
     ) -> Result<bool, CallError> {
-        let Step::Assign { at, owner } = step else { return Ok(true) };
-        let Some(source) = state.owner().filter(|_| at == owner).cloned() else { return Ok(true) };
+        let source = match step {
+            Step::Migrate { at, .. } => Some(at),
+            Step::Assign { at, owner } if at == owner => state.owner(),
+            _ => None,
+        };
+        let Some(source) = source.cloned() else { return Ok(true) };
         let count = ["CLUSTER".to_owned(), "COUNTKEYSINSLOT".to_owned(), slot.to_string()];
         let view = ["CLUSTER".to_owned(), "NODES".to_owned()];
         let commands = [view.to_vec(), count.to_vec()];
