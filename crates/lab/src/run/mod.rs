@@ -244,6 +244,7 @@ impl<'w> Run<'w> {
                 reserve_bytes: 0,
             },
             answer_at_front: true,
+            answers_token: None,
             planted: options.bug.map_or_else(Planted::default, Planted::of),
             rare_permille: if options.random_faults { world.rare_permille } else { 0 },
         };

@@ -170,6 +170,8 @@ pub struct Settings {
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
     pub answer_at_front: bool,
+    /// The token beside each answer from node to node, as a mode that has sessions gives it.
+    pub answers_token: Option<&'static str>,
     /// The bug that every node has, in a trial.
     pub planted: Planted,
     /// Of a thousand chances for something rare in the cores, how many are taken, in a trial.
@@ -193,6 +195,7 @@ impl Default for Settings {
                 reserve_bytes: 0,
             },
             answer_at_front: false,
+            answers_token: None,
             planted: Planted::default(),
             rare_permille: 0,
         }

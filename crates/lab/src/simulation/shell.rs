@@ -12,6 +12,7 @@ use std::time::Duration;
 use storage::log::{LogError, LogWriter};
 use storage::snapshot::Snapshots;
 use storage::state::memory::MemoryView;
+use wire::across::{Across, AcrossSay};
 use wire::peer::{Message, Say};
 
 /// What every message carries besides its content: frame and headers, in bytes.
@@ -69,6 +70,25 @@ impl<C> Simulation<C> {
         }
     }
 
+    /// A message with the token of [`super::Settings::answers_token`] beside each answer in it.
+    fn with_tokens(&self, mut message: Message) -> Message {
+        if let (Some(token), Some(Say::Answered(answered))) =
+            (self.settings.answers_token, &mut message.say)
+        {
+            answered.answers.iter_mut().for_each(|one| one.token = Some(token.into()));
+        }
+        message
+    }
+
+    fn with_across_tokens(&self, mut message: Across) -> Across {
+        if let (Some(token), Some(AcrossSay::Answered(answered))) =
+            (self.settings.answers_token, &mut message.say)
+        {
+            answered.answers.iter_mut().for_each(|one| one.token = Some(token.into()));
+        }
+        message
+    }
+
     fn see_who_leads(&mut self, node: NodeIndex) {
         let one = &mut self.nodes[node];
         let changes = one.process.as_ref().map_or(0, |process| process.site.ring_changes());
@@ -100,11 +120,13 @@ impl<C> Simulation<C> {
                 }
                 let nodes = &self.sites[self.nodes[node].site].nodes;
                 if let Some(to) = nodes.get((to.0 as usize).wrapping_sub(1)).copied() {
-                    self.send(node, to, *message);
+                    let message = self.with_tokens(*message);
+                    self.send(node, to, message);
                 }
             }
             Output::SendAcross { site, node: other, message } => {
-                self.send_to(node, site, other, *message);
+                let message = self.with_across_tokens(*message);
+                self.send_to(node, site, other, message);
             }
             Output::Deployment { own, registry, has_left } => {
                 let site = self.nodes[node].site;

@@ -260,8 +260,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             let hint = self.hint_told((SiteId(answer.holder), answer.known_epoch()));
             let told =
                 Told { outcome, served: take_failover(answer.served), leads, token: answer.token };
-            if let Some(outcome) = self.global.routing.hold(answer.id, told) {
-                settled.extend(self.global.routing.answered(answer.id, outcome, hint, now));
+            let Err(Told { outcome, token, .. }) = self.global.routing.hold(answer.id, told) else {
+                continue;
+            };
+            if let Some(one) = self.global.routing.answered(answer.id, outcome, hint, now) {
+                self.session_answered(one.0, token);
+                settled.push(one);
             }
         }
         self.settle(settled);

@@ -7,7 +7,8 @@ use crate::bugs::Bug;
 use crate::global::cache::{Asked, Cache, Copies, Validator, copied_key};
 use crate::replica::reads::WaitingRead;
 use model::{
-    Answer, Body, Bytes, Command, Failure, Query, ReadConsistency, Slot, SlotEpochs, Write,
+    Answer, Body, Bytes, Command, Failure, Query, ReadConsistency, SessionToken, Slot, SlotEpochs,
+    Write,
 };
 use storage::log::LogReader;
 use storage::snapshot::Snapshots;
@@ -21,7 +22,8 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Answers a read that may be stale from a young copy, if its key is elsewhere.
     pub(super) fn answer_from_copy(&mut self, origin: Origin, body: &Body) -> bool {
         let Body::Read { keyspace, query, consistency } = body else { return false };
-        if !matches!(origin, Origin::Client(_)) {
+        // A copy does not show whether it has what the session has seen.
+        if !matches!(origin, Origin::Client(_)) || self.sessions.asked(origin).is_some() {
             return false;
         }
         let Some(place) = self.global.cache.place(*keyspace, query) else { return false };
@@ -141,13 +143,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 _ => return false,
             },
         };
-        let Some(Origin::Across { site, node, id, .. }) = self.global.routing.release(id) else {
-            return false;
-        };
+        let asker = self.global.routing.release(id);
+        let Some(asker @ Origin::Across { site, node, id, .. }) = asker else { return false };
+        let token = self.sessions.end(asker).map(SessionToken::into_bytes);
         let validator = Some(found.told());
         let served = put_failover(epoch.failover);
         let answer =
-            AnswerAcross { id, outcome, validator, unchanged, served, ..Default::default() };
+            AnswerAcross { id, outcome, validator, unchanged, served, token, ..Default::default() };
         self.push_answer(site, node, answer);
         true
     }

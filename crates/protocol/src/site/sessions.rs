@@ -57,6 +57,11 @@ impl Sessions {
         }
     }
 
+    /// How many requests wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.len()
+    }
+
     /// The token that a request came with.
     pub(crate) fn asked(&self, origin: Origin) -> Option<&SessionToken> {
         self.0.get(&Asker::of(origin)?).map(|waiting| &waiting.asked)

@@ -55,6 +55,8 @@ pub struct Status {
     pub routed: usize,
     /// Of those that ended: how many went to their slot's owner at once, and how many were redirected.
     pub routed_direct: (u64, u64),
+    /// Requests with the token of a session that are not answered.
+    pub sessions: usize,
     /// Copies of keys that other sites hold.
     pub copies: Counted,
     /// Lookups on the ring that ended, and the messages to other sites that they took.
@@ -153,6 +155,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             forwarded: self.replica.forwarding.waiting(),
             routed: self.global.routing.waiting(),
             routed_direct: (self.global.routing.direct, self.global.routing.redirected),
+            sessions: self.sessions.waiting(),
             copies: self.global.cache.counted(),
             ring_lookups: self.deployment.hops,
             ring_pointers: self.ring().len(),

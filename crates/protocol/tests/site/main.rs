@@ -16,5 +16,6 @@ mod pair;
 mod proxy_reads;
 mod registry;
 mod scripts;
+mod sessions;
 mod workload;
 mod world;

@@ -72,18 +72,19 @@ impl Routing {
     }
 
     /// Takes another site's answer in, if it is one that waits for an index. Gives it back otherwise.
-    pub(crate) fn hold(&mut self, wire_id: u64, told: Told) -> Option<Outcome> {
+    #[expect(clippy::result_large_err, reason = "an answer, moved once to its next place")]
+    pub(crate) fn hold(&mut self, wire_id: u64, told: Told) -> Result<(), Told> {
         let id = self.id_here(wire_id);
         let is_definite = matches!(&told.outcome, Ok(_) | Err(Failure::Refused(_)) if !is_not_held(&told.outcome));
         match self.routed.get_mut(&id) {
             Some(one) if is_definite && matches!(one.target, Target::Slot(_)) => {
-                let At::Sent(site, node, _) = one.at else { return None };
+                let At::Sent(site, node, _) = one.at else { return Ok(()) };
                 one.at = At::Told(site, node);
                 one.told = Some(told);
                 self.told.insert((one.index, id));
-                None
+                Ok(())
             }
-            _ => Some(told.outcome),
+            _ => Err(told),
         }
     }
 

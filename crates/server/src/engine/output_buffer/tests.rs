@@ -76,6 +76,7 @@ fn status() -> Status {
         forwarded: 0,
         routed: 0,
         routed_direct: (0, 0),
+        sessions: 0,
         copies: Default::default(),
         ring_lookups: (0, 0),
         ring_pointers: 0,
