@@ -124,7 +124,7 @@ pub struct JobStatus {
     pub steps_per_min: u64,
     /// Steps that failed, or had no answer in time.
     pub errors: u64,
-    /// The last error; empty: there was none.
+    /// What it waits for in vain, else the last error; empty: neither.
     pub last_error: String,
     /// The age of that.
     pub last_error_ago_ms: u64,

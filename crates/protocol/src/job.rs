@@ -153,6 +153,11 @@ pub(crate) trait Job<S: State> {
         Progress::default()
     }
 
+    /// Why it can do nothing, for people, if an operator has to look.
+    fn waits_for(&self, _view: &View<'_, S>) -> Option<String> {
+        None
+    }
+
     /// When it must be polled at the latest, if that is before the next tick.
     fn next_due(&self, _now: Duration) -> Option<Duration> {
         None

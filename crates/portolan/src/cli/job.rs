@@ -137,7 +137,7 @@ fn as_text(one: &v1::Job) -> String {
     lines.push(format!("sent        {} bytes", one.sent_bytes));
     lines.push(format!("steps       {}, {} a minute", one.steps, one.steps_per_min));
     lines.push(format!("errors      {}", one.errors));
-    if one.errors > 0 {
+    if !one.last_error.is_empty() {
         lines.push(format!("last error  {}", last_error(one)));
     }
     lines.join("\n")

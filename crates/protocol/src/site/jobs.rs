@@ -195,7 +195,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         let status = |name| {
             let progress = self.jobs.of(name).progress(&view);
             let meter = self.jobs.meters.get(&name).unwrap_or(&none);
-            let (last_error, at) = meter.last_error.clone().unwrap_or_default();
+            let waits_for = self.jobs.of(name).waits_for(&view).map(|why| (why, view.now));
+            let last_error = waits_for.or_else(|| meter.last_error.clone());
+            let (last_error, at) = last_error.unwrap_or_default();
             let is_none = last_error.is_empty();
             JobStatus {
                 name,

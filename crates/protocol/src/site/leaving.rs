@@ -17,7 +17,7 @@
 //! What the site has written to causal keys gets its place in the region's order first.
 //!
 //! If no site can take the copies, the leaving site stays until their owner is back, or was failed
-//! over, or an operator discards them by name.
+//! over, or an operator discards them by name; the list of jobs shows whose they are.
 
 use super::machine::Machine;
 use super::machine::deployment::Membership;
@@ -58,6 +58,10 @@ pub(super) struct Leaving {
     /// Since when it owns nothing and has moves to it open.
     awaits_since: Option<Duration>,
     handing_on: Option<HandingOn>,
+    /// The copies that no other site can take, by their owner, as of the last inventories.
+    only_here: BTreeMap<SiteId, SlotSet>,
+    /// No other site that stays answers.
+    is_alone: bool,
 }
 
 /// Copies on their way to one site.
@@ -81,12 +85,9 @@ enum Next {
     /// Copies of these slots go to that site.
     HandOn(SiteId, SlotSet),
     /// A record of an owner that no other site has goes to that site.
-    Tell {
-        to: SiteId,
-        owner: SiteId,
-        slots: SlotEpochs,
-    },
-    Wait,
+    Tell { to: SiteId, owner: SiteId, slots: SlotEpochs },
+    /// No other site can take the copies of these slots, if any, by their owner.
+    Wait(BTreeMap<SiteId, SlotSet>),
 }
 
 impl<S: State> Job<S> for Leaving {
@@ -127,10 +128,12 @@ impl<S: State> Job<S> for Leaving {
         let others = others.filter(|site| *site != own && !registry.is_lost(*site));
         let lost = view.reach.lost(now);
         let others: Vec<SiteId> = others.filter(|site| !lost.contains(site)).collect();
+        self.is_alone = others.is_empty();
         let is_told = others.iter().all(|site| self.told.contains_key(site));
         if !others.is_empty() && is_told {
             let told = std::mem::take(&mut self.told);
             self.asked_at = None;
+            self.only_here.clear();
             match next_step(view, own, &told, since + OWNERS_HAVE <= now, &lost) {
                 Next::Go(receivers) => {
                     let change = match receivers.is_empty() {
@@ -147,7 +150,10 @@ impl<S: State> Job<S> for Leaving {
                     effects.push(self.ask(to, command, PATIENCE));
                     self.asked_at = Some(now);
                 }
-                Next::Wait => self.asked_at = Some(now),
+                Next::Wait(only_here) => {
+                    self.only_here = only_here;
+                    self.asked_at = Some(now);
+                }
             }
             return effects;
         }
@@ -170,6 +176,23 @@ impl<S: State> Job<S> for Leaving {
 
     fn progress(&self, _: &View<'_, S>) -> Progress {
         Progress { left: self.missing.len() as u64, sent_bytes: 0 }
+    }
+
+    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
+        let member = view.machine.membership().filter(|member| is_leaving(member))?;
+        if self.is_alone {
+            return Some("waits: no other site can be reached".to_owned());
+        }
+        let name = |site: &SiteId| match member.registry.site(*site) {
+            Some(entry) => entry.name.to_string(),
+            None => site.to_string(),
+        };
+        let each = |(owner, slots): (&SiteId, &SlotSet)| {
+            format!("{} slots of {} ({slots})", slots.len(), name(owner))
+        };
+        let all: Vec<String> = self.only_here.iter().map(each).collect();
+        let why = "has a copy, and no other site can take it";
+        (!all.is_empty()).then(|| format!("waits: of {} only this site {why}", all.join(", ")))
     }
 
     fn answered(
@@ -273,10 +296,11 @@ fn next_step<S: State>(
     is_late: bool,
     lost: &BTreeSet<SiteId>,
 ) -> Next {
-    let Some(registry) = view.machine.registry() else { return Next::Wait };
+    let Some(registry) = view.machine.registry() else { return Next::Wait(BTreeMap::new()) };
     let others = holdings(own, told);
     let (mut receivers, mut is_stuck) = (BTreeSet::new(), false);
     let mut to_hand_on: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
+    let mut only_here: BTreeMap<SiteId, Vec<Slot>> = BTreeMap::new();
     let mut to_tell: BTreeMap<SiteId, Vec<(Slot, Epoch)>> = BTreeMap::new();
     let stays = |site: SiteId| registry.staying().any(|entry| entry.id == site);
     let all_there: Vec<(SiteId, Holding)> =
@@ -316,7 +340,7 @@ fn next_step<S: State>(
         let backup = backup_of(registry, copy.origin).filter(|site| able.contains(site));
         match backup.or(able.first().copied()) {
             Some(to) => to_hand_on.entry(to).or_default().push(slot),
-            None => is_stuck = true,
+            None => only_here.entry(copy.origin).or_default().push(slot),
         }
     }
     if let Some((to, slots)) = to_hand_on.pop_first() {
@@ -326,9 +350,14 @@ fn next_step<S: State>(
     if let Some((owner, slots)) = to_tell.pop_first() {
         let to = told.keys().copied().find(|site| *site != owner && stays(*site));
         let slots = SlotEpochs::gather(slots);
-        return to.map_or(Next::Wait, |to| Next::Tell { to, owner, slots });
+        let wait = || Next::Wait(BTreeMap::new());
+        return to.map_or_else(wait, |to| Next::Tell { to, owner, slots });
     }
-    if is_stuck { Next::Wait } else { Next::Go(receivers.into_iter().collect()) }
+    if is_stuck || !only_here.is_empty() {
+        let slots = |(owner, slots): (_, Vec<Slot>)| (owner, slots.into_iter().collect());
+        return Next::Wait(only_here.into_iter().map(slots).collect());
+    }
+    Next::Go(receivers.into_iter().collect())
 }
 
 fn runs_of_copies<S: State>(machine: &Machine<S>, slots: &SlotSet) -> Vec<HandedOn> {

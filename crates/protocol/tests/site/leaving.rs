@@ -274,3 +274,22 @@ fn what_was_lost_with_a_site_that_was_removed_is_served_again_where_it_came_from
     sites.lab.run(MS * 5_000);
     assert_eq!(sites.found(D), KEYS);
 }
+
+#[test]
+fn the_job_shows_whose_copies_only_the_leaving_site_has() {
+    let mut sites = Sites::new(3);
+    let why = |lab: &Simulation| {
+        let jobs = lab.status(B).unwrap().jobs;
+        jobs.into_iter().find(|job| job.name == model::JobName::Leave).unwrap().last_error
+    };
+    sites.lose_a();
+    let leave = RegistryChange::Leave(SiteId(2));
+    sites.write(C, Command::Deployment(DeploymentCommand::ChangeRegistry(leave)));
+    // What B has given to C, and C's mirror: C has them itself, and its next backup would be A.
+    let waits = |lab: &Simulation| why(lab).contains("slots of ");
+    assert!(sites.lab.run_until(MS * 240_000, waits), "{}", why(&sites.lab));
+    assert!(why(&sites.lab).ends_with("and no other site can take it"), "{}", why(&sites.lab));
+    sites.lab.part_site(C);
+    let is_alone = |lab: &Simulation| why(lab) == "waits: no other site can be reached";
+    assert!(sites.lab.run_until(MS * 60_000, is_alone), "{}", why(&sites.lab));
+}
