@@ -12,8 +12,8 @@ use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
-    Answer, Ballot, Bytes, Catalog, Failure, Keyspace, KeyspaceId, NodeId, Query, ReadConsistency,
-    Request, Revision, SiteId, SiteName, Slot, SlotSet, limits,
+    Answer, Ballot, Bytes, Catalog, DeploymentId, Failure, Keyspace, KeyspaceId, NodeId, Query,
+    ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot, SlotSet, limits,
 };
 use protocol::global::accesses::Asker;
 use protocol::placement::Sampler;
@@ -267,6 +267,22 @@ impl Handle {
         life: Duration,
     ) -> Result<(String, u64), TokenError> {
         self.shared.auth.make_token(scope, life)
+    }
+
+    /// A session's token as its client carries it; `None`: the site belongs to no deployment, or the system
+    /// provides no random numbers.
+    pub fn seal_session(&self, token: &SessionToken) -> Option<Bytes> {
+        self.shared.auth.seal(self.deployment()?, token)
+    }
+
+    /// The token in what a client carries; `None`: no node of this deployment has sealed it, or one with a
+    /// secret that this node lacks.
+    pub fn open_session(&self, sealed: &[u8]) -> Option<SessionToken> {
+        self.shared.auth.seals(self.deployment()?).open(sealed)
+    }
+
+    fn deployment(&self) -> Option<DeploymentId> {
+        self.status().deployment.as_ref().map(|member| member.registry.deployment)
     }
 
     /// The node's metrics.

@@ -64,6 +64,13 @@ impl Key {
         self.tag("portolan join token 1", claims)
     }
 
+    /// The key, and the id of it, for the tokens of a deployment's sessions.
+    pub(crate) fn of_sessions(secret: &str, deployment: &[u8]) -> (u8, [u8; 32]) {
+        let secret = Key::of_bytes(secret.as_bytes());
+        let [id, ..] = secret.tag("portolan session key 1", deployment);
+        (id, secret.tag("portolan session token 1", deployment))
+    }
+
     /// The key in a token.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Key {
         Key(hmac::Key::new(hmac::HMAC_SHA256, bytes))

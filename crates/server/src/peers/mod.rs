@@ -7,6 +7,7 @@
 //! | [`token`] | tokens with which a new node joins |
 //! | [`role`] | the node that a certificate names |
 //! | [`judge`] | whether a node's evidence is enough |
+//! | [`seal`] | sessions' tokens, which only nodes of the deployment read |
 //!
 //! A node without users, secrets and certificates, with its peer port on loopback, requires no
 //! proof: every program that can reach it may do everything anyway. Any other node requires both
@@ -21,6 +22,7 @@
 pub(crate) mod judge;
 pub(crate) mod mac;
 pub(crate) mod role;
+pub(crate) mod seal;
 pub(crate) mod secret;
 pub(crate) mod token;
 
@@ -32,11 +34,12 @@ use crate::config::{Config, is_remote};
 use bytes::Bytes;
 use judge::{Evidence, NotProved, Policy};
 use mac::{End, Key, Transcript};
-use model::{NodeId, SiteName, limits};
+use model::{DeploymentId, NodeId, SessionToken, SiteName, limits};
 use prost::Message as _;
 use role::Roles;
+use seal::Seals;
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use wire::peer::Hello;
 use wire::proof::{Proof, Secrets, TokenClaims};
@@ -96,6 +99,8 @@ pub(crate) struct PeerAuth {
     always_asks: bool,
     accept_unproved: bool,
     keyring: RwLock<Keyring>,
+    /// The keys for sessions' tokens, made of the keyring when a token comes.
+    seals: RwLock<Option<Arc<Seals>>>,
     clock: Clock,
 }
 
@@ -126,6 +131,7 @@ impl PeerAuth {
             always_asks,
             accept_unproved: peers.accept_unproved.unwrap_or(false),
             keyring: RwLock::new(Keyring { deployment, site }),
+            seals: RwLock::default(),
             clock,
         })
     }
@@ -138,6 +144,7 @@ impl PeerAuth {
             always_asks: false,
             accept_unproved: false,
             keyring: RwLock::default(),
+            seals: RwLock::default(),
             clock: Clock::start(),
         }
     }
@@ -159,7 +166,7 @@ impl PeerAuth {
     }
 
     fn keyring(&self) -> Keyring {
-        self.keyring.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn keys(&self, scope: Scope) -> Vec<Key> {
@@ -331,8 +338,27 @@ impl PeerAuth {
                 secret::write(&data.join(file), secrets)?;
             }
         }
-        *self.keyring.write().unwrap_or_else(std::sync::PoisonError::into_inner) = keyring;
+        *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = keyring;
+        *self.seals.write().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
+    }
+
+    /// The keys for tokens of the sessions of this deployment.
+    pub(crate) fn seals(&self, deployment: DeploymentId) -> Arc<Seals> {
+        let made = self.seals.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(seals) = made.filter(|seals| seals.are_of(deployment)) {
+            return seals;
+        }
+        let mut seals = self.seals.write().unwrap_or_else(PoisonError::into_inner);
+        let made = Arc::new(Seals::new(deployment, &self.keyring().deployment));
+        seals.insert(made).clone()
+    }
+
+    /// Seals a token of a session; `None`: the system provides no random numbers.
+    pub(crate) fn seal(&self, deployment: DeploymentId, token: &SessionToken) -> Option<Bytes> {
+        let mut nonce = [0; 12];
+        getrandom::fill(&mut nonce).ok()?;
+        Some(self.seals(deployment).seal(token, nonce))
     }
 
     /// Creates a secret for a new site that requires proofs, so that other nodes can join.
