@@ -5,6 +5,7 @@
 //! [`server::Handle`], and encodes the answers.
 
 pub mod admin;
+mod causal;
 pub mod grpc;
 mod listener;
 mod login;

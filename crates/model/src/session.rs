@@ -54,9 +54,10 @@ pub enum SessionError {
         /// That site.
         site: SiteId,
     },
-    /// The token is no token of this region, or of a newer version.
+    /// The token is no token of this deployment's region, or of a newer version.
     #[error(
-        "the session's token is not one of this region, or of a newer version: begin a new session"
+        "this is no token of a session of this deployment, or of a newer version or another secret: begin a \
+         new session"
     )]
     Foreign,
 }

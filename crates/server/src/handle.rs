@@ -156,6 +156,13 @@ impl Handle {
         call.answers().await
     }
 
+    /// The same for requests of a session, or of none.
+    pub async fn call_many_in_session(&self, requests: Vec<Request>) -> Vec<Reply> {
+        let replies = self.ask_many(requests).await;
+        let unmarked = |reply: Reply| Reply { outcome: self.unmark(reply.outcome).0, ..reply };
+        replies.into_iter().map(unmarked).collect()
+    }
+
     /// The keyspaces, as this node has applied them.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.reader.catalog()

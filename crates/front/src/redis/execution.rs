@@ -7,6 +7,7 @@
 
 use super::args::is;
 use super::cluster::place;
+use super::commands::causal::{Attach, causal_keyspace};
 use super::commands::connection::Credentials;
 use super::commands::scan::check_flush;
 use super::connection::Connection;
@@ -14,6 +15,7 @@ use super::notifications::By;
 use super::refused::{Refused, failure_text};
 use super::step::{Op, Shape, write_outcome};
 use super::table::{self, CommandNumber, CommandSpec, Own, flag, table};
+use crate::causal::{self, Answers};
 use model::{
     Answer, Catalog, Command, Failure, Keyspace, KeyspaceId, Query, ReadConsistency, Request, Step,
     limits,
@@ -27,6 +29,8 @@ use wire::resp::{Encoder, Frame};
 #[derive(Default)]
 pub(super) struct Run {
     are_writes: bool,
+    /// Nothing joins it: it is a read that the session's later ones depend on.
+    is_alone: bool,
     bytes: usize,
     requests: Vec<Request>,
     shapes: Vec<(Shape, CommandNumber)>,
@@ -70,6 +74,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // A step of transactions; no command consists of it alone.
             Step::ReadIn { .. } => false,
             Step::Read(query) => {
+                if keyspace.spec.is_causal() {
+                    let request = self.causal_read(keyspace.id, query);
+                    return self.run.push_alone(request, (op.shape, number), frame.wire_bytes());
+                }
                 let consistency = self.session.consistency;
                 let redirect = self.session.goes_to_keys();
                 if self.run.requests.is_empty() {
@@ -89,7 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Step::Write(write) => {
                 let command = Command::Write { keyspace: keyspace.id, write, request: None };
                 let redirect = self.session.goes_to_keys();
-                let request = Request { redirect, ..Request::write(command) };
+                let token = keyspace.spec.is_causal().then(|| self.session.causal.token());
+                let request = Request { redirect, token, ..Request::write(command) };
                 self.run.push(request, (op.shape, number), true, frame.wire_bytes())
             }
         }
@@ -206,12 +215,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         }
         let requests = std::mem::take(&mut self.run.requests);
-        let outcomes = self.thread.handle.call_many(requests).await;
-        self.run.bytes = 0;
+        let replies = self.thread.handle.call_many_in_session(requests).await;
+        (self.run.bytes, self.run.is_alone) = (0, false);
         let mut shapes = std::mem::take(&mut self.run.shapes);
-        for (outcome, (shape, number)) in outcomes.into_iter().zip(shapes.drain(..)) {
-            self.write_outcome(outcome, &shape, number);
+        let mut answers = Answers::default();
+        for (reply, (shape, number)) in replies.into_iter().zip(shapes.drain(..)) {
+            answers.note(&reply);
+            self.write_outcome(reply.outcome, &shape, number);
         }
+        self.session.causal.take(answers);
         if shapes.capacity() <= RUN_KEPT {
             self.run.shapes = shapes;
         }
@@ -248,14 +260,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// A read of a causal keyspace in the connection's session. READONLY changes nothing: each read is
+    /// answered by this node's state, once that covers what the session has seen.
+    fn causal_read(&self, keyspace: KeyspaceId, query: Query) -> Request {
+        let token = Some(self.session.causal.token());
+        Request { token, ..Request::read(keyspace, query, ReadConsistency::Linearizable) }
+    }
+
     /// Sends one query to one keyspace; answers it on this thread if that is allowed.
     pub(super) async fn ask(
-        &self,
+        &mut self,
         keyspace: KeyspaceId,
         query: Query,
         consistency: ReadConsistency,
     ) -> Outcome {
         let handle = &self.thread.handle;
+        if handle.catalog().by_id(keyspace).is_some_and(|found| found.spec.is_causal()) {
+            return self.call_in_session(self.causal_read(keyspace, query)).await;
+        }
         match handle.answer_here(keyspace, &query, consistency) {
             Some(outcome) => outcome,
             None => {
@@ -310,6 +332,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Own::Unsubscribe => self.unsubscribe(frame, By::Channel),
             Own::PUnsubscribe => self.unsubscribe(frame, By::Pattern),
             Own::Cluster => self.cluster(frame).await?,
+            Own::Attach => {
+                self.attach(frame).await?;
+                self.encoder().ok();
+            }
         }
         Ok(())
     }
@@ -318,6 +344,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let redirect = self.session.goes_to_keys();
         let request = Request { redirect, ..Request::write(command) };
         self.thread.handle.call(request).await.map_err(refused)
+    }
+
+    /// The same in a causal keyspace.
+    pub(super) async fn change_in_session(&mut self, command: Command) -> Result<Answer, Refused> {
+        let token = Some(self.session.causal.token());
+        let request = Request { token, ..Request::write(command) };
+        self.call_in_session(request).await.map_err(refused)
+    }
+
+    async fn call_in_session(&mut self, request: Request) -> Outcome {
+        let reply = self.thread.handle.call_in_session(request).await;
+        let mut answers = Answers::default();
+        answers.note(&reply);
+        self.session.causal.take(answers);
+        reply.outcome
+    }
+
+    /// Waits until this site covers what another session had seen, which this one has seen from then on.
+    async fn attach(&mut self, frame: &Frame) -> Result<(), Refused> {
+        let attach = Attach::of(frame)?;
+        let handle = &self.thread.handle;
+        let keyspace = causal_keyspace(&self.session, &handle.catalog())?;
+        let opened = attach.open(handle)?;
+        let (token, deadline_ms) = (Some(opened.token()), attach.within_ms);
+        let read = Request::read(keyspace, causal::admission(), ReadConsistency::Linearizable);
+        let reply = handle.call_in_session(Request { token, deadline_ms, ..read }).await;
+        let mut answers = Answers::default();
+        answers.note(&reply);
+        reply.outcome.map_err(refused)?;
+        self.session.causal.attach(answers);
+        Ok(())
     }
 }
 
@@ -358,6 +415,21 @@ pub(super) fn refused(failure: Failure) -> Refused {
 }
 
 impl Run {
+    /// Adds a read of a causal keyspace if there is no other request: the next read of its session must be
+    /// answered by no older state, and is as soon as this one's answer is there.
+    fn push_alone(
+        &mut self,
+        request: Request,
+        answered_as: (Shape, CommandNumber),
+        wire_bytes: usize,
+    ) -> bool {
+        if !self.requests.is_empty() {
+            return false;
+        }
+        self.is_alone = true;
+        self.push(request, answered_as, false, wire_bytes)
+    }
+
     /// Adds a request, unless the run must be sent first.
     fn push(
         &mut self,
@@ -368,7 +440,8 @@ impl Run {
     ) -> bool {
         let is_full = self.requests.len() >= limits::PIPELINE_MAX
             || self.bytes + wire_bytes > limits::BATCH_BYTES_MAX;
-        if !self.requests.is_empty() && (is_full || self.are_writes != is_write) {
+        let is_another_kind = self.are_writes != is_write || self.is_alone;
+        if !self.requests.is_empty() && (is_full || is_another_kind) {
             return false;
         }
         self.are_writes = is_write;

@@ -11,11 +11,15 @@
 //! | the disk is full; no effect, reads still work | `MISCONF` | report it, as when Redis cannot
 //! save |
 //! | the site that owns a global key cannot be reached; no effect | `CLUSTERDOWN` | try again |
+//! | the site lacks what the session has seen; no effect | `BEHIND` | try again, or go to another site |
+//! | what the session wrote at another site has no position yet; no effect | `UNORDERED` | try again, or go back |
+//! | what the session wrote is lost with its site; no effect | `LOST` | begin a new session |
+//! | the token is none of this deployment; no effect | `BADTOKEN` | begin a new session |
 //! | the outcome of a write is unknown | `UNKNOWN` | none: only the program can decide |
 //!
 //! Everything else has Redis's codes and, where Redis has the case, Redis's texts.
 
-use model::{Failure, Refusal, Slot};
+use model::{Failure, Refusal, SessionError, Slot};
 use std::borrow::Cow;
 use wire::resp::Frame;
 
@@ -102,7 +106,10 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::DiskFull(_) => "MISCONF",
         Failure::Unknown { .. } => "UNKNOWN",
         Failure::Membership(_) => "ERR",
-        Failure::Session(_) => "BEHIND",
+        Failure::Session(SessionError::Behind { .. }) => "BEHIND",
+        Failure::Session(SessionError::Unordered { .. }) => "UNORDERED",
+        Failure::Session(SessionError::Lost { .. }) => "LOST",
+        Failure::Session(SessionError::Foreign) => "BADTOKEN",
         Failure::Unreachable { .. } => "CLUSTERDOWN",
         Failure::Moved { slot, address } => return elsewhere("MOVED", *slot, address).into(),
     };
@@ -131,7 +138,7 @@ pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
         Refusal::NotAnInteger => Refused::NOT_AN_INTEGER.0,
         Refusal::Overflow => "ERR increment or decrement would overflow".into(),
         Refusal::CrossSlot => Refused::CROSS_SLOT.0,
-        Refusal::NotHeld(_) => format!("TRYAGAIN {refusal}").into(),
+        Refusal::NotHeld(_) | Refusal::Unordered(_) => format!("TRYAGAIN {refusal}").into(),
         // It may have been applied when it was first asked.
         Refusal::RequestForgotten => format!("UNKNOWN the outcome is unknown ({refusal})").into(),
         other => format!("ERR {other}").into(),

@@ -6,6 +6,7 @@ use super::notifications::Subscriptions;
 use super::refused::Refused;
 use super::thread::{Numbered, Thread};
 use super::transaction::{Transaction, Watched};
+use crate::causal::CausalSession;
 use crate::permits::Permit;
 use bytes::Bytes;
 use model::{Keyspace, ReadConsistency};
@@ -24,6 +25,8 @@ pub(super) struct Session {
     pub(super) user: Option<Arc<User>>,
     /// The consistency of its reads (READONLY, READWRITE).
     pub(super) consistency: ReadConsistency,
+    /// Its session with causal keyspaces.
+    pub(super) causal: CausalSession,
     /// The number of further commands that ASKING covers, including the current one.
     asking: u8,
     pub(super) labels: Labels,
@@ -52,6 +55,7 @@ impl Session {
             version: Version::default(),
             user,
             consistency: ReadConsistency::default(),
+            causal: CausalSession::default(),
             asking: 0,
             labels: Labels::default(),
             transaction: None,
@@ -93,6 +97,7 @@ impl Session {
         self.version = Version::default();
         self.user = self.thread.handle.users().anonymous();
         self.consistency = ReadConsistency::default();
+        self.causal = CausalSession::default();
         self.asking = 0;
         // The client's library stays the same.
         self.labels.name = Bytes::new();

@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn page(
-        &self,
+        &mut self,
         from: Position,
         examine_max: usize,
         filter: ScanFilter,
@@ -144,6 +144,22 @@ pub(super) enum Whole {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Refuses steps over all keyspaces if one of those is causal: a transaction is a write of one keyspace,
+    /// and reads none of a session's.
+    fn check_none_is_causal(&self, catalog: &Catalog) -> Result<(), Refused> {
+        let all = self.readable(catalog, None);
+        let causal =
+            all.iter().filter_map(|id| catalog.by_id(*id)).find(|one| one.spec.is_causal());
+        causal.map_or(Ok(()), |keyspace| {
+            let text = format!(
+                "ERR DBSIZE, SCAN and KEYS are about all keyspaces, and the keys of '{}' are read in a \
+                 session: they cannot be in a transaction",
+                keyspace.spec.name
+            );
+            Err(Refused(text.into()))
+        })
+    }
+
     /// The steps of a transaction for such a command, and its reply.
     pub(super) fn read_whole(
         &self,
@@ -151,6 +167,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         own: Own,
     ) -> Result<(Vec<Step>, Whole), Refused> {
         let catalog = self.thread.handle.catalog();
+        if own != Own::Flush {
+            self.check_none_is_causal(&catalog)?;
+        }
         let page = |from: Position, examine_max, filter: &ScanFilter| Step::ReadIn {
             keyspace: from.keyspace,
             query: Query::Scan {

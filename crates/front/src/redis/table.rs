@@ -97,6 +97,7 @@ pub(super) enum Own {
     Unsubscribe,
     PUnsubscribe,
     Cluster,
+    Attach,
 }
 
 /// One command.

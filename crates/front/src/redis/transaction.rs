@@ -30,6 +30,7 @@ struct Place {
     id: KeyspaceId,
     name: String,
     is_global: bool,
+    is_causal: bool,
 }
 
 impl Place {
@@ -38,8 +39,8 @@ impl Place {
         match place {
             None => {
                 let name = keyspace.spec.name.clone();
-                let is_global = keyspace.spec.is_global();
-                *place = Some(Place { id: keyspace.id, name, is_global });
+                let (is_global, is_causal) = (keyspace.spec.is_global(), keyspace.spec.is_causal());
+                *place = Some(Place { id: keyspace.id, name, is_global, is_causal });
                 Ok(())
             }
             Some(place) if place.id == keyspace.id => Ok(()),
@@ -137,7 +138,7 @@ impl Transaction {
             (own, other) => own.or(other),
         };
         let place = match place {
-            Some(place) if self.is_about_all && place.is_global => {
+            Some(place) if self.is_about_all && (place.is_global || place.is_causal) => {
                 let text = format!(
                     "ERR DBSIZE, SCAN, KEYS, FLUSHALL and FLUSHDB are about this site, and the keys \
                      of keyspace '{}' may be at another one: they cannot be in one transaction",
@@ -147,7 +148,7 @@ impl Transaction {
             }
             None if !self.steps.is_empty() => {
                 let (id, name) = (KeyspaceId::DEFAULT, "default".to_owned());
-                Some(Place { id, name, is_global: false })
+                Some(Place { id, name, is_global: false, is_causal: false })
             }
             place => place,
         };
@@ -285,10 +286,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 "EXECABORT Transaction discarded because of previous errors.",
             ));
         }
+        let is_causal = transaction.place.as_ref().is_some_and(|place| place.is_causal);
         let (command, replies) = transaction.into_command(*watched)?;
-        let answers = match command {
+        let changed = match command {
+            None => None,
+            Some(command) if is_causal => Some(self.change_in_session(command).await?),
+            Some(command) => Some(self.change(command).await?),
+        };
+        let answers = match changed {
             None => Vec::new(),
-            Some(command) => match self.change(command).await? {
+            Some(answer) => match answer {
                 Answer::Steps(answers) => answers,
                 Answer::Aborted => {
                     self.encoder().null_array();

@@ -1,6 +1,7 @@
 //! The commands, one file per family. Each file declares its commands for the table and parses
 //! their arguments.
 
+pub(super) mod causal;
 mod cluster;
 pub(super) mod connection;
 mod hashes;
@@ -14,7 +15,7 @@ mod transactions;
 use super::table::Family;
 
 /// Every family.
-pub(super) const FAMILIES: [&Family; 9] = [
+pub(super) const FAMILIES: [&Family; 10] = [
     &strings::FAMILY,
     &hashes::FAMILY,
     &keys::FAMILY,
@@ -24,4 +25,5 @@ pub(super) const FAMILIES: [&Family; 9] = [
     &connection::FAMILY,
     &server::FAMILY,
     &cluster::FAMILY,
+    &causal::FAMILY,
 ];

@@ -1,0 +1,144 @@
+//! A client's session with causal keyspaces, as a front keeps it.
+//!
+//! The session is a [`CausalToken`]. It goes with each request of a causal keyspace, and the answer brings it
+//! back with what was read or written on top; so the answer's token covers the request's. Of requests that are
+//! on their way at the same time each begins with the same token, and the session goes on with the maxima of
+//! their answers ([`Answers`]). A request that has failed changes nothing.
+//!
+//! Clients carry tokens sealed ([`server::Handle::seal_session`]). They cannot merge two; attaching one to a
+//! session that has gone on is a merge here, once the site has admitted it.
+//!
+//! Order within a session: a front sends no read of a causal keyspace before the session's earlier requests are
+//! answered, and writes together only in an order that the log keeps. So no read is answered by a state that
+//! lacks an earlier write, and no later read by an older state than an earlier one.
+
+use model::{CausalToken, Query, RegionId, SessionToken};
+use server::Reply;
+
+/// The one region that is served.
+const REGION: RegionId = RegionId(1);
+
+/// What a session has seen and written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CausalSession(Option<CausalToken>);
+
+impl CausalSession {
+    /// The session of an opened token; `None`: it is none of causal keyspaces, or of a newer version.
+    pub(crate) fn of(token: &SessionToken) -> Option<CausalSession> {
+        Some(CausalSession(Some(CausalToken::decode(token.bytes())?)))
+    }
+
+    /// What goes with a request: empty until the session has its first answer.
+    pub(crate) fn token(&self) -> SessionToken {
+        self.0.map_or_else(empty, CausalToken::into_session)
+    }
+
+    /// What its client may carry to another connection.
+    pub(crate) fn carried(&self) -> SessionToken {
+        let begins = CausalToken { region: REGION, ..CausalToken::default() };
+        self.0.unwrap_or(begins).into_session()
+    }
+
+    /// Goes on after these answers.
+    pub(crate) fn take(&mut self, answers: Answers) {
+        self.0 = answers.0.or(self.0);
+    }
+
+    /// Has seen what another session had, too: these are the answers to its token here.
+    pub(crate) fn attach(&mut self, answers: Answers) {
+        let mut both = Answers(self.0);
+        both.add(answers.0);
+        self.0 = both.0;
+    }
+}
+
+/// The tokens of answers to requests that began with the same one.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(Option<CausalToken>);
+
+impl Answers {
+    /// One more answer.
+    pub(crate) fn note(&mut self, reply: &Reply) {
+        if let Some(token) = &reply.token {
+            self.add(CausalToken::decode(token.bytes()));
+        }
+    }
+
+    /// All of them are of this site: none has written elsewhere.
+    fn add(&mut self, token: Option<CausalToken>) {
+        let Some(mut all) = self.0 else { return self.0 = token };
+        let Some(token) = token else { return };
+        all.sees(token.seen);
+        if let Some((site, revision)) = token.written {
+            all.writes(site, revision);
+        }
+        self.0 = Some(all);
+    }
+}
+
+/// The question that asks nothing: it is answered once the site covers the token beside it.
+pub(crate) fn admission() -> Query {
+    Query::GetMany { keys: Vec::new() }
+}
+
+fn empty() -> SessionToken {
+    SessionToken::new(model::Bytes::new()).expect("it has no bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Answer, Position, Revision, SiteId};
+
+    fn token(seen: u64, written: Option<u64>) -> CausalToken {
+        let written = written.map(|revision| (SiteId(2), Revision(revision)));
+        CausalToken { region: REGION, seen: Position::new(1, seen), written }
+    }
+
+    fn answers(tokens: &[Option<CausalToken>]) -> Answers {
+        let mut answers = Answers::default();
+        for token in tokens {
+            let token = token.map(CausalToken::into_session);
+            answers.note(&Reply { outcome: Ok(Answer::Done(Revision(1))), token });
+        }
+        answers
+    }
+
+    #[test]
+    fn a_session_goes_on_with_the_maxima_of_its_answers() {
+        let mut session = CausalSession::default();
+        assert!(session.token().bytes().is_empty());
+        session.take(answers(&[
+            Some(token(3, None)),
+            None,
+            Some(token(1, Some(8))),
+            Some(token(2, Some(7))),
+        ]));
+        assert_eq!(session, CausalSession(Some(token(3, Some(8)))));
+        session.take(answers(&[None]));
+        assert_eq!(session, CausalSession(Some(token(3, Some(8)))), "a failure changes nothing");
+        session.take(answers(&[Some(token(9, None))]));
+        assert_eq!(session, CausalSession(Some(token(9, None))), "its write has a position");
+    }
+
+    #[test]
+    fn what_is_attached_takes_nothing_away() {
+        let mut session = CausalSession(Some(token(3, Some(8))));
+        session.attach(answers(&[Some(token(5, None))]));
+        assert_eq!(session, CausalSession(Some(token(5, Some(8)))));
+        let mut begins = CausalSession::default();
+        begins.attach(answers(&[Some(token(5, Some(1)))]));
+        assert_eq!(begins, CausalSession(Some(token(5, Some(1)))));
+    }
+
+    #[test]
+    fn a_session_that_has_seen_nothing_can_be_carried() {
+        let carried = CausalSession::default().carried();
+        assert_eq!(CausalSession::of(&carried), Some(CausalSession(Some(token_of_nothing()))));
+        assert_eq!(CausalSession::of(&empty()), None);
+    }
+
+    fn token_of_nothing() -> CausalToken {
+        CausalToken { region: REGION, ..CausalToken::default() }
+    }
+}
