@@ -182,7 +182,7 @@ impl v1::kv_server::Kv for Node {
         let from = String::from_utf8(request.into_inner().from.into()).unwrap();
         let page = |key: &'static str, next: &'static str| {
             let item = v1::Item { key: key.into(), ..v1::Item::default() };
-            v1::ScanResponse { items: vec![item], next: next.into() }
+            v1::ScanResponse { items: vec![item], next: next.into(), ..Default::default() }
         };
         self.stream(from, page("a", "b"), page("b", ""))
     }

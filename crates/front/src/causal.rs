@@ -12,11 +12,8 @@
 //! answered, and writes together only in an order that the log keeps. So no read is answered by a state that
 //! lacks an earlier write, and no later read by an older state than an earlier one.
 
-use model::{CausalToken, Query, RegionId, SessionToken};
-use server::Reply;
-
-/// The one region that is served.
-const REGION: RegionId = RegionId(1);
+use model::{CausalToken, KeyspaceId, Query, SessionToken};
+use server::{Handle, Outcome, Reply};
 
 /// What a session has seen and written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +32,20 @@ impl CausalSession {
 
     /// What its client may carry to another connection.
     pub(crate) fn carried(&self) -> SessionToken {
-        let begins = CausalToken { region: REGION, ..CausalToken::default() };
-        self.0.unwrap_or(begins).into_session()
+        self.0.unwrap_or_default().into_session()
+    }
+
+    /// Answers a query on this thread, if this node covers what the session has seen. The first read of a
+    /// session asks the site, so that a client which connects again reads what was acknowledged to it.
+    pub(crate) fn answer_here(
+        &mut self,
+        handle: &Handle,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Option<Outcome> {
+        let (outcome, token) = handle.answer_in_session(keyspace, query, self.0?)?;
+        self.0 = Some(token);
+        Some(outcome)
     }
 
     /// Goes on after these answers.
@@ -88,11 +97,11 @@ fn empty() -> SessionToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Answer, Position, Revision, SiteId};
+    use model::{Answer, Position, RegionId, Revision, SiteId};
 
     fn token(seen: u64, written: Option<u64>) -> CausalToken {
         let written = written.map(|revision| (SiteId(2), Revision(revision)));
-        CausalToken { region: REGION, seen: Position::new(1, seen), written }
+        CausalToken { region: RegionId(1), seen: Position::new(1, seen), written }
     }
 
     fn answers(tokens: &[Option<CausalToken>]) -> Answers {
@@ -134,11 +143,7 @@ mod tests {
     #[test]
     fn a_session_that_has_seen_nothing_can_be_carried() {
         let carried = CausalSession::default().carried();
-        assert_eq!(CausalSession::of(&carried), Some(CausalSession(Some(token_of_nothing()))));
+        assert_eq!(CausalSession::of(&carried), Some(CausalSession(Some(CausalToken::default()))));
         assert_eq!(CausalSession::of(&empty()), None);
-    }
-
-    fn token_of_nothing() -> CausalToken {
-        CausalToken { region: REGION, ..CausalToken::default() }
     }
 }

@@ -12,12 +12,14 @@ use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
-    Answer, Ballot, Bytes, Catalog, DeploymentId, Failure, Keyspace, KeyspaceId, NodeId, Query,
-    ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot, SlotSet, limits,
+    Answer, Ballot, Bytes, Catalog, CausalToken, DeploymentId, Failure, Keyspace, KeyspaceId,
+    NodeId, Query, ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot,
+    SlotSet, limits,
 };
 use protocol::global::accesses::Asker;
 use protocol::placement::Sampler;
 use protocol::site::machine::Reader;
+use protocol::site::machine::causal::session::{CausalPoint, SessionRead};
 use protocol::site::{MapView, ReadGate, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -100,6 +102,32 @@ impl Handle {
     ) -> Option<(Outcome, Ballot)> {
         let failover = self.shared.reader.served_failover(query);
         Some((self.answer_to(Some(site), keyspace, query, consistency)?, failover))
+    }
+
+    /// Answers a query of a causal keyspace in a session, with the session's token from here on, if what this
+    /// node has applied covers that. `None`: use [`Handle::call_in_session`].
+    pub fn answer_in_session(
+        &self,
+        keyspace: KeyspaceId,
+        query: &Query,
+        token: CausalToken,
+    ) -> Option<(Outcome, CausalToken)> {
+        let shared = &*self.shared;
+        let closings = shared.gate.closings();
+        if shared.gate.get() == ReadGate::Closed {
+            return None;
+        }
+        match shared.reader.in_session(keyspace, query, None, token) {
+            Ok(SessionRead::Answered(answer, token)) if shared.gate.closings() == closings => {
+                Some((answer.map_err(Failure::Refused), token))
+            }
+            _ => None,
+        }
+    }
+
+    /// How far this node is in its region's order.
+    pub fn causal(&self) -> CausalPoint {
+        self.shared.reader.causal()
     }
 
     /// Sends a request of a session to the site and waits for its answer.

@@ -240,6 +240,8 @@ pub struct ScanResponse {
     pub items: ::prost::alloc::vec::Vec<Item>,
     #[prost(bytes = "bytes", tag = "2")]
     pub next: ::prost::bytes::Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub session: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Item {
@@ -2511,6 +2513,25 @@ pub mod cluster_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowRegionRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowRegionResponse {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    #[prost(uint32, tag = "2")]
+    pub epoch: u32,
+    #[prost(string, tag = "3")]
+    pub root: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "4")]
+    pub applied_epoch: u32,
+    #[prost(uint64, tag = "5")]
+    pub applied_count: u64,
+    #[prost(uint64, tag = "6")]
+    pub last_revision: u64,
+    #[prost(uint64, tag = "7")]
+    pub ordered_revision: u64,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainPlacementRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -3304,6 +3325,30 @@ pub mod deployment_client {
                 .insert(GrpcMethod::new("portolan.v1.Deployment", "ListFailovers"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn show_region(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShowRegionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ShowRegionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/ShowRegion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "ShowRegion"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3401,6 +3446,13 @@ pub mod deployment_server {
             request: tonic::Request<super::ListFailoversRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListFailoversResponse>,
+            tonic::Status,
+        >;
+        async fn show_region(
+            &self,
+            request: tonic::Request<super::ShowRegionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ShowRegionResponse>,
             tonic::Status,
         >;
     }
@@ -4006,6 +4058,51 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListFailoversSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/ShowRegion" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShowRegionSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::ShowRegionRequest>
+                    for ShowRegionSvc<T> {
+                        type Response = super::ShowRegionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShowRegionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::show_region(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShowRegionSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

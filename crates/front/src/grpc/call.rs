@@ -1,9 +1,12 @@
 //! Common to all calls: identify the caller, check its rights, set the deadline, record the
 //! outcome.
 
+use super::session::CallSession;
 use crate::login::{self, NotLetIn};
 use crate::permits::Permit;
-use model::{Answer, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits};
+use model::{
+    Answer, Command, Keyspace, KeyspaceId, Query, ReadConsistency, Refusal, Request, limits,
+};
 use prometheus_client::metrics::counter::Counter;
 use server::durations::Durations;
 use server::users::{Right, User};
@@ -11,14 +14,15 @@ use server::{Handle, Outcome};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::metadata::MetadataValue;
 use tonic::{Response, Status};
-use wire::grpc::{Reason, status};
+use wire::grpc::{Reason, SESSION_KEY, status};
 
 /// The keyspace of a request without one.
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 32] = [
     "get",
     "put",
     "delete",
@@ -50,6 +54,7 @@ const NAMES: [&str; 31] = [
     "switch_job",
     "explain_placement",
     "show_placement_ledger",
+    "show_region",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -86,6 +91,7 @@ pub(crate) enum Method {
     SwitchJob,
     ExplainPlacement,
     ShowPlacementLedger,
+    ShowRegion,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.
@@ -119,6 +125,21 @@ impl Callee {
             errors.inc();
         }
         outcome.map(Response::new)
+    }
+
+    /// The same for a call in a session, whose token goes back with the answer.
+    pub(crate) async fn measured_in_session<T>(
+        &self,
+        method: Method,
+        call: impl Future<Output = Result<(T, CallSession), Status>>,
+    ) -> Result<Response<T>, Status> {
+        let (answer, session) = self.measured(method, call).await?.into_inner();
+        let mut response = Response::new(answer);
+        if let Some(sealed) = session.sealed(&self.handle) {
+            let value = MetadataValue::from_bytes(&sealed);
+            response.metadata_mut().insert_bin(SESSION_KEY, value);
+        }
+        Ok(response)
     }
 
     /// The user of a call.
@@ -191,6 +212,41 @@ impl Callee {
         answered(outcome).map(|answer| (answer, age))
     }
 
+    /// Sends a query in the session of its call.
+    pub(crate) async fn read_in(
+        &self,
+        session: &mut CallSession,
+        keyspace: KeyspaceId,
+        query: Query,
+        consistency: ReadConsistency,
+        deadline_ms: Option<u64>,
+    ) -> Result<(Answer, Option<Duration>), Status> {
+        let Some(token) = session.token() else {
+            return self.read_marked(keyspace, query, consistency, deadline_ms).await;
+        };
+        if let Some(outcome) = session.answer_here(&self.handle, keyspace, &query) {
+            return answered(outcome).map(|answer| (answer, None));
+        }
+        let request = Request::read(keyspace, query, ReadConsistency::Linearizable);
+        let request = Request { deadline_ms, token: Some(token), ..request };
+        let reply = self.handle.call_in_session(request).await;
+        session.note(&reply);
+        answered(reply.outcome).map(|answer| (answer, None))
+    }
+
+    /// Sends a write in the session of its call.
+    pub(crate) async fn write_in(
+        &self,
+        session: &mut CallSession,
+        command: Command,
+        deadline_ms: Option<u64>,
+    ) -> Result<Answer, Status> {
+        let request = Request { deadline_ms, token: session.token(), ..Request::write(command) };
+        let reply = self.handle.call_in_session(request).await;
+        session.note(&reply);
+        answered(reply.outcome)
+    }
+
     /// Sends any request to the site.
     pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Status> {
         answered(self.handle.call(request).await)
@@ -253,7 +309,7 @@ mod tests {
         assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
-        assert_eq!(NAMES.len(), Method::ShowPlacementLedger as usize + 1);
+        assert_eq!(NAMES.len(), Method::ShowRegion as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

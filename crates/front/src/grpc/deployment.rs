@@ -346,6 +346,30 @@ impl v1::deployment_server::Deployment for Callee {
         .await
     }
 
+    async fn show_region(
+        &self,
+        request: Request<v1::ShowRegionRequest>,
+    ) -> Result<Response<v1::ShowRegionResponse>, Status> {
+        self.measured(Method::ShowRegion, async {
+            self.administrator(&request).await?;
+            let registry = self.registry().await?;
+            let Some(region) = registry.regions.last() else {
+                return Ok(v1::ShowRegionResponse::default());
+            };
+            let here = self.handle.causal();
+            Ok(v1::ShowRegionResponse {
+                id: u32::from(region.id.0),
+                epoch: u32::from(region.epoch),
+                root: name_of(&registry, region.root),
+                applied_epoch: u32::from(here.applied.epoch()),
+                applied_count: here.applied.count(),
+                last_revision: here.last_revision.0,
+                ordered_revision: here.own_ordered.0,
+            })
+        })
+        .await
+    }
+
     async fn list_failovers(
         &self,
         request: Request<v1::ListFailoversRequest>,

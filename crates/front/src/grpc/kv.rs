@@ -1,6 +1,7 @@
 //! The service `Kv`: keys.
 
 use super::call::{Callee, Method, deadline_ms};
+use super::session::CallSession;
 use super::watch::Changes;
 use model::limits;
 use server::users::Right;
@@ -19,8 +20,9 @@ impl v1::kv_server::Kv for Callee {
         &self,
         request: Request<v1::GetRequest>,
     ) -> Result<Response<v1::GetResponse>, Status> {
-        self.measured(Method::Get, async {
+        self.measured_in_session(Method::Get, async {
             let keyspace = self.keyspace(&request, |get| &get.keyspace, Right::Read).await?;
+            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
             let deadline_ms = deadline_ms(&request);
             let get = request.into_inner();
             let mut consistency = convert::consistency(get.consistency)?;
@@ -29,21 +31,24 @@ impl v1::kv_server::Kv for Callee {
                 // The guard is read before the value, so that it covers changes in between.
                 consistency = model::ReadConsistency::Linearizable;
                 let query = convert::point_of_get(&get)?;
-                let answer = self.read(keyspace.id, query, consistency, deadline_ms).await?;
+                let read = self.read_in(&mut session, keyspace.id, query, consistency, deadline_ms);
+                let (answer, _) = read.await?;
                 point = Some(convert::point(answer));
             }
             let fields = get.with_fields.then(|| convert::fields_of_get(&get)).transpose()?;
             let query = convert::get(get)?;
-            let read = |query| self.read_marked(keyspace.id, query, consistency, deadline_ms);
-            let (got, age) = match (read(query).await, fields) {
+            let read = self.read_in(&mut session, keyspace.id, query, consistency, deadline_ms);
+            let (got, age) = match (read.await, fields) {
                 (Err(refused), Some(fields)) if Reason::of(&refused) == Some(Reason::Refused) => {
-                    let (answer, age) = read(fields).await?;
+                    let read =
+                        self.read_in(&mut session, keyspace.id, fields, consistency, deadline_ms);
+                    let (answer, age) = read.await?;
                     (convert::got_fields(answer), age)
                 }
                 (read, _) => read.map(|(answer, age)| (convert::got(answer), age))?,
             };
             let backup_age_ms = age.map(|age| age.as_millis() as u64);
-            Ok(v1::GetResponse { backup_age_ms, point, ..got })
+            Ok((v1::GetResponse { backup_age_ms, point, ..got }, session))
         })
         .await
     }
@@ -52,14 +57,16 @@ impl v1::kv_server::Kv for Callee {
         &self,
         request: Request<v1::PutRequest>,
     ) -> Result<Response<v1::PutResponse>, Status> {
-        self.measured(Method::Put, async {
+        self.measured_in_session(Method::Put, async {
             let keyspace = self.keyspace(&request, |put| &put.keyspace, Right::Write).await?;
+            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
             if request.get_ref().return_old {
                 self.keyspace(&request, |put| &put.keyspace, Right::Read).await?;
             }
             let deadline_ms = deadline_ms(&request);
             let command = convert::put(keyspace.id, request.into_inner())?;
-            Ok(convert::was_put(self.write(command, deadline_ms).await?))
+            let answer = self.write_in(&mut session, command, deadline_ms).await?;
+            Ok((convert::was_put(answer), session))
         })
         .await
     }
@@ -68,11 +75,13 @@ impl v1::kv_server::Kv for Callee {
         &self,
         request: Request<v1::DeleteRequest>,
     ) -> Result<Response<v1::DeleteResponse>, Status> {
-        self.measured(Method::Delete, async {
+        self.measured_in_session(Method::Delete, async {
             let keyspace = self.keyspace(&request, |delete| &delete.keyspace, Right::Write).await?;
+            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
             let deadline_ms = deadline_ms(&request);
             let command = convert::delete(keyspace.id, request.into_inner())?;
-            Ok(convert::was_deleted(self.write(command, deadline_ms).await?))
+            let answer = self.write_in(&mut session, command, deadline_ms).await?;
+            Ok((convert::was_deleted(answer), session))
         })
         .await
     }
@@ -81,11 +90,13 @@ impl v1::kv_server::Kv for Callee {
         &self,
         request: Request<v1::CompareAndSetRequest>,
     ) -> Result<Response<v1::PutResponse>, Status> {
-        self.measured(Method::CompareAndSet, async {
+        self.measured_in_session(Method::CompareAndSet, async {
             let keyspace = self.keyspace(&request, |set| &set.keyspace, Right::Write).await?;
+            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
             let deadline_ms = deadline_ms(&request);
             let command = convert::compare_and_set(keyspace.id, request.into_inner())?;
-            Ok(convert::was_put(self.write(command, deadline_ms).await?))
+            let answer = self.write_in(&mut session, command, deadline_ms).await?;
+            Ok((convert::was_put(answer), session))
         })
         .await
     }
@@ -94,14 +105,16 @@ impl v1::kv_server::Kv for Callee {
         &self,
         request: Request<v1::BatchRequest>,
     ) -> Result<Response<v1::BatchResponse>, Status> {
-        self.measured(Method::Batch, async {
+        self.measured_in_session(Method::Batch, async {
             let keyspace = self.keyspace(&request, |batch| &batch.keyspace, Right::Write).await?;
+            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
             if reads(request.get_ref()) {
                 self.keyspace(&request, |batch| &batch.keyspace, Right::Read).await?;
             }
             let deadline_ms = deadline_ms(&request);
             let command = convert::batch(keyspace.id, request.into_inner())?;
-            Ok(convert::was_batched(self.write(command, deadline_ms).await?))
+            let answer = self.write_in(&mut session, command, deadline_ms).await?;
+            Ok((convert::was_batched(answer), session))
         })
         .await
     }
@@ -114,6 +127,7 @@ impl v1::kv_server::Kv for Callee {
     ) -> Result<Response<Self::ScanStream>, Status> {
         self.measured(Method::Scan, async {
             let keyspace = self.keyspace(&request, |scan| &scan.keyspace, Right::Read).await?;
+            let mut session = CallSession::of(&request, &keyspace, &self.handle)?;
             let mut plan = ScanPlan::new(request.into_inner())?;
             // One page waits while the previous one is being sent.
             let (pages, stream) = mpsc::channel(1);
@@ -121,9 +135,13 @@ impl v1::kv_server::Kv for Callee {
             tokio::spawn(async move {
                 loop {
                     let query = plan.page(SCAN_PAGE_ITEMS);
-                    let answer = callee.read(keyspace.id, query, plan.consistency, None).await;
-                    let (page, more) = match answer.map(|answer| plan.take(answer)) {
-                        Ok((page, more)) => (Ok(page), more),
+                    let (id, consistency) = (keyspace.id, plan.consistency);
+                    let answer = callee.read_in(&mut session, id, query, consistency, None).await;
+                    let (page, more) = match answer.map(|(answer, _)| plan.take(answer)) {
+                        Ok((page, more)) => {
+                            let session = session.sealed(&callee.handle).unwrap_or_default();
+                            (Ok(v1::ScanResponse { session, ..page }), more)
+                        }
                         Err(status) => (Err(status), false),
                     };
                     if pages.send(page).await.is_err() || !more {
@@ -147,16 +165,6 @@ impl v1::kv_server::Kv for Callee {
             Changes::follow(self, keyspace.id, request.into_inner()).await
         })
         .await
-    }
-}
-
-impl Callee {
-    async fn write(
-        &self,
-        command: model::Command,
-        deadline_ms: Option<u64>,
-    ) -> Result<model::Answer, Status> {
-        self.ask(model::Request { deadline_ms, ..model::Request::write(command) }).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`call`] | common to all calls: caller, rights, deadline, outcome |
 //! | [`kv`] | keys |
+//! | [`session`] | what a call's session has seen of causal keyspaces |
 //! | [`watch`] | changes as a stream |
 //! | [`cluster`] | members, keyspaces, status |
 //! | `deployment`, [`orders`] | sites and slots; slots that an operator moves |
@@ -19,6 +20,7 @@ mod deployment;
 mod kv;
 mod orders;
 mod placement;
+mod session;
 mod watch;
 
 use crate::listener::{self, Acceptor, OpenError};

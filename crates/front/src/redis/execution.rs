@@ -75,6 +75,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Step::ReadIn { .. } => false,
             Step::Read(query) => {
                 if keyspace.spec.is_causal() {
+                    if self.run.requests.is_empty() {
+                        let (handle, session) = (&self.thread.handle, &mut self.session.causal);
+                        if let Some(outcome) = session.answer_here(handle, keyspace.id, &query) {
+                            self.write_outcome(outcome, &op.shape, number);
+                            return true;
+                        }
+                    }
                     let request = self.causal_read(keyspace.id, query);
                     return self.run.push_alone(request, (op.shape, number), frame.wire_bytes());
                 }
@@ -276,6 +283,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Outcome {
         let handle = &self.thread.handle;
         if handle.catalog().by_id(keyspace).is_some_and(|found| found.spec.is_causal()) {
+            if let Some(outcome) = self.session.causal.answer_here(handle, keyspace, &query) {
+                return outcome;
+            }
             return self.call_in_session(self.causal_read(keyspace, query)).await;
         }
         match handle.answer_here(keyspace, &query, consistency) {

@@ -1,10 +1,12 @@
 //! Failures as gRPC statuses, and back. The table of both is at the head of `kv.proto`.
 
-use model::{Failure, Refusal};
+use model::{Failure, Refusal, SessionError};
 use tonic::{Code, Status};
 
 /// The metadata key of a failure's [`Reason`].
 pub const FAILURE_KEY: &str = "portolan-failure";
+/// The metadata key of a session's token, in requests and in answers.
+pub const SESSION_KEY: &str = "portolan-session-bin";
 
 /// A request that breaks a rule, whatever the state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +100,8 @@ pub fn status(failure: &Failure) -> Status {
         Failure::NotServing(_) => Reason::NotServing,
         Failure::Membership(_) => Reason::Membership,
         Failure::Unreachable { .. } | Failure::Moved { .. } => Reason::Unreachable,
+        Failure::Session(SessionError::Foreign) => Reason::Invalid,
+        Failure::Session(SessionError::Lost { .. }) => Reason::Refused,
         Failure::Session(_) => Reason::Session,
     };
     reason.status(failure.to_string())

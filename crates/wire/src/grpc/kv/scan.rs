@@ -70,7 +70,14 @@ impl ScanPlan {
         }
         let more = next.is_some() && self.wanted != Some(0);
         let items = items.into_iter().map(item).collect();
-        (v1::ScanResponse { items, next: next.unwrap_or_default() }, more)
+        (
+            v1::ScanResponse {
+                items,
+                next: next.unwrap_or_default(),
+                ..v1::ScanResponse::default()
+            },
+            more,
+        )
     }
 }
 

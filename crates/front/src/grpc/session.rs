@@ -1,0 +1,76 @@
+//! The session of a call on a causal keyspace: its token comes and goes as metadata.
+//!
+//! A call without the metadata is a session that begins and ends with it. Metadata on a keyspace that keeps no
+//! sessions is ignored, as a client may send it with all its calls.
+
+use crate::causal::{Answers, CausalSession};
+use model::{Bytes, Failure, Keyspace, KeyspaceId, Query, SessionError, SessionToken};
+use server::{Handle, Outcome, Reply};
+use tonic::{Request, Status};
+use wire::grpc::{SESSION_KEY, status};
+
+/// What a call has seen.
+#[derive(Clone, Default)]
+pub(crate) struct CallSession {
+    /// `None`: its keyspace keeps no sessions.
+    session: Option<CausalSession>,
+    /// Whether the client wants the token back.
+    is_carried: bool,
+}
+
+impl CallSession {
+    pub(crate) fn of<T>(
+        request: &Request<T>,
+        keyspace: &Keyspace,
+        handle: &Handle,
+    ) -> Result<CallSession, Status> {
+        if !keyspace.spec.is_causal() {
+            return Ok(CallSession::default());
+        }
+        let sealed = request.metadata().get_bin(SESSION_KEY).map(|value| value.to_bytes());
+        let is_carried = sealed.is_some();
+        let sealed = sealed.transpose().map_err(|_| foreign())?.unwrap_or_default();
+        let session = match sealed.is_empty() {
+            true => CausalSession::default(),
+            false => {
+                let opened = handle.open_session(&sealed);
+                opened.as_ref().and_then(CausalSession::of).ok_or_else(foreign)?
+            }
+        };
+        Ok(CallSession { session: Some(session), is_carried })
+    }
+
+    /// What goes with a request.
+    pub(crate) fn token(&self) -> Option<SessionToken> {
+        self.session.as_ref().map(CausalSession::token)
+    }
+
+    /// Answers a query on this thread, if this node covers what the session has seen.
+    pub(crate) fn answer_here(
+        &mut self,
+        handle: &Handle,
+        keyspace: KeyspaceId,
+        query: &Query,
+    ) -> Option<Outcome> {
+        self.session.as_mut()?.answer_here(handle, keyspace, query)
+    }
+
+    /// Goes on after an answer.
+    pub(crate) fn note(&mut self, reply: &Reply) {
+        if let Some(session) = &mut self.session {
+            let mut answers = Answers::default();
+            answers.note(reply);
+            session.take(answers);
+        }
+    }
+
+    /// What the client carries on; `None`: it wants none.
+    pub(crate) fn sealed(&self, handle: &Handle) -> Option<Bytes> {
+        let session = self.session.as_ref().filter(|_| self.is_carried)?;
+        handle.seal_session(&session.carried())
+    }
+}
+
+fn foreign() -> Status {
+    status(&Failure::Session(SessionError::Foreign))
+}
