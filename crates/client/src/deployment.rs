@@ -121,6 +121,12 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, message, list).await?.into_inner().failovers)
     }
 
+    /// The region of causal keyspaces, and how far the asked node is in its order.
+    pub async fn region(&self) -> Result<v1::ShowRegionResponse, Error> {
+        let show = |channel, request| async move { deployment(channel).show_region(request).await };
+        Ok(self.caller.call(Repeat::Read, v1::ShowRegionRequest {}, show).await?.into_inner())
+    }
+
     /// The sites that hold the registry, and whether they answer the asked one.
     pub async fn registry(&self) -> Result<v1::ShowRegistryResponse, Error> {
         let show =

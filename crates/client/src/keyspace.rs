@@ -2,11 +2,15 @@
 
 use crate::batch::{Batch, BatchOutcome};
 use crate::call::{Caller, Repeat, kv};
+use crate::session::Session;
 use crate::stream::{Scan, ScanRange, Watch};
 use crate::{Error, v1};
 use model::{Bytes, Condition, Expiry, ReadConsistency, Revision, Versioned};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
 
 /// One keyspace, as one client uses it. Cheap to clone.
 ///
@@ -18,6 +22,7 @@ pub struct Keyspace {
     caller: Arc<Caller>,
     name: String,
     consistency: ReadConsistency,
+    session: Option<Session>,
 }
 
 /// How a value is put.
@@ -61,7 +66,37 @@ pub struct Watched {
 
 impl Keyspace {
     pub(crate) fn new(caller: Arc<Caller>, name: String) -> Keyspace {
-        Keyspace { caller, name, consistency: ReadConsistency::Linearizable }
+        Keyspace { caller, name, consistency: ReadConsistency::Linearizable, session: None }
+    }
+
+    /// The same keyspace in a session, if it is causal. Without one each call is a session of its own.
+    pub fn in_session(mut self, session: &Session) -> Keyspace {
+        self.session = Some(session.clone());
+        self
+    }
+
+    /// One call, in the session if there is one.
+    async fn call<M, R, F>(
+        &self,
+        repeat: Repeat,
+        message: M,
+        attempt: impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<R, Error>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let Some(session) = &self.session else {
+            return Ok(self.caller.call(repeat, message, attempt).await?.into_inner());
+        };
+        let mut turn = session.turn().await;
+        let in_session = |channel, mut request: Request<M>| {
+            turn.write(request.metadata_mut());
+            attempt(channel, request)
+        };
+        let response = self.caller.call(repeat, message, in_session).await?;
+        turn.read(response.metadata());
+        Ok(response.into_inner())
     }
 
     /// The same keyspace with stale reads from the asked node: perhaps outdated, but without
@@ -113,7 +148,7 @@ impl Keyspace {
 
     async fn ask(&self, message: v1::GetRequest) -> Result<v1::GetResponse, Error> {
         let get = |channel, request| async move { kv(channel).get(request).await };
-        Ok(self.caller.call(Repeat::Read, message, get).await?.into_inner())
+        self.call(Repeat::Read, message, get).await
     }
 
     /// Puts a string. Returns its version.
@@ -152,7 +187,7 @@ impl Keyspace {
             request: Some(begun.id()),
         };
         let put = |channel, request| async move { kv(channel).put(request).await };
-        Ok(put_outcome(self.caller.call(Repeat::Numbered, message, put).await?.into_inner()))
+        Ok(put_outcome(self.call(Repeat::Numbered, message, put).await?))
     }
 
     /// Puts a string if the key still has this version (0: is still absent). The key keeps no expiry.
@@ -182,7 +217,7 @@ impl Keyspace {
             request: Some(begun.id()),
         };
         let set = |channel, request| async move { kv(channel).compare_and_set(request).await };
-        Ok(put_outcome(self.caller.call(Repeat::Numbered, message, set).await?.into_inner()))
+        Ok(put_outcome(self.call(Repeat::Numbered, message, set).await?))
     }
 
     /// Removes a key. Returns whether it existed.
@@ -204,7 +239,7 @@ impl Keyspace {
             request: Some(begun.id()),
         };
         let delete = |channel, request| async move { kv(channel).delete(request).await };
-        Ok(self.caller.call(Repeat::Numbered, message, delete).await?.into_inner().deleted)
+        Ok(self.call(Repeat::Numbered, message, delete).await?.deleted)
     }
 
     /// Applies several steps atomically, or none of them.
@@ -212,13 +247,13 @@ impl Keyspace {
         let begun = self.caller.sequence.begin();
         let message = batch.into_request(self.name.clone(), begun.id());
         let all = |channel, request| async move { kv(channel).batch(request).await };
-        let response = self.caller.call(Repeat::Numbered, message, all).await?.into_inner();
-        Ok(BatchOutcome::from(response))
+        Ok(BatchOutcome::from(self.call(Repeat::Numbered, message, all).await?))
     }
 
     /// Scans keys in byte order.
     pub fn scan(&self, range: ScanRange) -> Scan {
-        Scan::new(self.caller.clone(), self.name.clone(), range, self.consistency())
+        let (caller, session) = (self.caller.clone(), self.session.clone());
+        Scan::new(caller, session, self.name.clone(), range, self.consistency())
     }
 
     /// Watches the changes of keys that begin with `prefix`, from now on.

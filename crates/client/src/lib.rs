@@ -37,7 +37,7 @@
 //! ```
 //!
 //! Left out: the client does not discover the nodes of a site, and it does not switch between
-//! sites.
+//! sites. A program that does takes its [`Session`] with causal keyspaces along.
 
 mod batch;
 mod call;
@@ -49,6 +49,7 @@ mod keyspace;
 mod nodes;
 mod order;
 mod sequence;
+mod session;
 mod stream;
 mod tries;
 
@@ -58,6 +59,7 @@ pub use deployment::Deployment;
 pub use error::{ConnectError, Error};
 pub use keyspace::{Found, Keyspace, Put, PutOutcome, Watched};
 pub use order::MoveOrder;
+pub use session::Session;
 pub use stream::{Change, News, Scan, ScanRange, Watch};
 pub use tries::Trying;
 pub use wire::grpc::v1;

@@ -3,6 +3,7 @@
 use crate::call::{Caller, Repeat, kv};
 use crate::error::{Verdict, judge};
 use crate::keyspace::versioned;
+use crate::session::Session;
 use crate::{Error, v1};
 use model::{Bytes, ChangeKind, Item, Kind, Revision, Versioned};
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ pub struct ScanRange {
 /// returned once.
 pub struct Scan {
     caller: Arc<Caller>,
+    session: Option<Session>,
     request: v1::ScanRequest,
     stream: Option<Streaming<v1::ScanResponse>>,
     page: VecDeque<Item>,
@@ -39,6 +41,7 @@ pub struct Scan {
 impl Scan {
     pub(crate) fn new(
         caller: Arc<Caller>,
+        session: Option<Session>,
         keyspace: String,
         range: ScanRange,
         consistency: i32,
@@ -53,7 +56,7 @@ impl Scan {
             limit: range.limit,
             consistency,
         };
-        Scan { caller, request, stream: None, page: VecDeque::new(), done: false }
+        Scan { caller, session, request, stream: None, page: VecDeque::new(), done: false }
     }
 
     /// The next key in byte order; `None`: there is no more.
@@ -74,8 +77,16 @@ impl Scan {
             Some(stream) => stream,
             None => {
                 let caller = &self.caller;
-                let scan = |channel, request| async move {
-                    kv(channel).scan(caller.streaming(request)).await
+                let turn = match &self.session {
+                    Some(session) => Some(session.turn().await),
+                    None => None,
+                };
+                let scan = |channel, request| {
+                    let mut request = caller.streaming(request);
+                    if let Some(turn) = &turn {
+                        turn.write(request.metadata_mut());
+                    }
+                    async move { kv(channel).scan(request).await }
                 };
                 let opened = caller.call(Repeat::Read, self.request.clone(), scan).await?;
                 self.stream.insert(opened.into_inner())
@@ -83,6 +94,9 @@ impl Scan {
         };
         match stream.message().await {
             Ok(Some(page)) => {
+                if let Some(session) = &self.session {
+                    session.turn().await.read_page(page.session);
+                }
                 self.done = page.next.is_empty();
                 self.request.from = page.next;
                 if self.request.limit > 0 {
