@@ -30,10 +30,12 @@ pub(crate) struct Create {
     /// Redis keys that begin with it belong here (the longest prefix wins)
     #[arg(long)]
     prefix: String,
-    /// What it promises: linearizable, causal, session or eventual (this version serves linearizable)
+    /// What it promises: linearizable, causal, session or eventual (this version
+    /// serves linearizable, and causal with scope region)
     #[arg(long, default_value = "linearizable")]
     consistency: Consistency,
-    /// Where the promise holds: site, global, region or tree (this version serves site and global)
+    /// Where the promise holds: site, global, region or tree (this version serves site and
+    /// global, and region for causal)
     #[arg(long, default_value = "site")]
     scope: Scope,
     /// Let linearizable reads trust the leader's lease instead of asking a quorum

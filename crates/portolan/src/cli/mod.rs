@@ -8,6 +8,7 @@
 //! | [`keyspace`] | `keyspace` |
 //! | [`sites`], [`promote`], [`token`], [`slots`] | `site`, `slot` |
 //! | [`registry`] | `registry` |
+//! | [`region`] | `region` |
 //! | [`failover`] | `failover` |
 //! | [`job`] | `job` |
 //! | [`backup`] | `backup`, `restore` |
@@ -33,6 +34,7 @@ mod place;
 mod placement;
 mod promote;
 mod prompt;
+mod region;
 mod registry;
 mod serve;
 mod settings;
@@ -106,6 +108,9 @@ enum Command {
     /// Show which sites hold what all sites agree on, or go on without those that are lost
     #[command(subcommand)]
     Registry(registry::Command),
+    /// Show which site orders the writes of causal keyspaces, and how far a node is in that order
+    #[command(subcommand)]
+    Region(region::Command),
     /// Show which sites took over which slots of lost sites, and which sites have learned of it
     #[command(subcommand)]
     Failover(failover::Command),
@@ -151,6 +156,7 @@ fn run(command: Command) -> Result<(), Failed> {
         Command::Site(command) => command.run(),
         Command::Slot(command) => command.run(),
         Command::Registry(command) => command.run(),
+        Command::Region(command) => command.run(),
         Command::Failover(command) => command.run(),
         Command::Job(command) => command.run(),
         Command::Place(place) => place.run(),
