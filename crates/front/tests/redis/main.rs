@@ -1,5 +1,6 @@
 //! The Redis front on a running node of its own, spoken to over sockets.
 
+mod causal;
 #[path = "../certificates/mod.rs"]
 mod certificates;
 mod cluster;

@@ -1,0 +1,106 @@
+//! Causal keyspaces: a connection is a session, and its token moves to others.
+
+use crate::sites::Deployment;
+use crate::support::Client;
+use front::redis::RedisFront;
+use model::KeyspaceSpec;
+
+/// Sites with the causal keyspace `cars` (`car:`), and a plain port of each.
+fn sites(count: usize) -> (Vec<RedisFront>, Deployment) {
+    let spec = KeyspaceSpec::causal_region("cars", "car:");
+    let deployment = Deployment::start_with(&vec![false; count], spec);
+    ((0..count).map(|site| deployment.open_plain(site)).collect(), deployment)
+}
+
+/// What PORTOLAN.TOKEN returns.
+fn token(client: &mut Client) -> String {
+    let raw = client.raw("PORTOLAN.TOKEN");
+    let token = raw.strip_prefix("$71 ").unwrap_or_else(|| panic!("{raw}"));
+    token.to_owned()
+}
+
+#[test]
+fn a_pipeline_reads_what_it_has_written() {
+    let (fronts, _deployment) = sites(1);
+    let mut client = Client::connect(fronts[0].address());
+    let mut pipeline = String::new();
+    for round in 0..50 {
+        pipeline += &format!("SET car:1 {round}\r\nGET car:1\r\nHSET car:2 a {round}\r\n");
+        pipeline += "HGET car:2 a\r\nGET car:1\r\nGET other\r\nDEL car:1\r\nGET car:1\r\n";
+    }
+    client.send(pipeline.as_bytes());
+    for round in 0..50 {
+        let value = format!("${} {round}", round.to_string().len());
+        let replies: Vec<String> = (0..8).map(|_| client.reply().1).collect();
+        let added = if round == 0 { ":1" } else { ":0" };
+        assert_eq!(replies, ["+OK", &value, added, &value, &value, "$-1", ":1", "$-1"], "{round}");
+    }
+}
+
+#[test]
+fn commands_of_a_causal_keyspace() {
+    let (fronts, _deployment) = sites(1);
+    let mut client = Client::connect(fronts[0].address());
+    for (command, reply) in [
+        ("MSET car:1 one car:2 two", "+OK"),
+        ("MGET car:1 car:2 car:3", "*3 $3 one $3 two $-1"),
+        ("EXISTS car:1 car:3", ":1"),
+        ("STRLEN car:2", ":3"),
+        ("READONLY", "+OK"),
+        ("GET car:1", "$3 one"),
+        ("READWRITE", "+OK"),
+        ("MULTI", "+OK"),
+        ("SET car:3 three", "+QUEUED"),
+        ("GET car:3", "+QUEUED"),
+        ("EXEC", "*2 +OK $5 three"),
+        ("DBSIZE", ":3"),
+        ("SET other 1", "+OK"),
+    ] {
+        assert_eq!(client.raw(command), reply, "{command}");
+    }
+    for refused in ["INCR car:1", "APPEND car:1 x", "SET car:1 x NX", "GETSET car:1 x"] {
+        let reply = client.raw(refused);
+        assert!(reply.starts_with("-ERR a causal keyspace cannot "), "{refused}: {reply}");
+    }
+    assert_eq!(client.raw("GET car:1"), "$3 one");
+    // Steps over all keyspaces are of no session.
+    assert_eq!(client.raw("MULTI"), "+OK");
+    assert!(client.raw("DBSIZE").starts_with("-ERR") || client.raw("EXEC").contains("session"));
+}
+
+#[test]
+fn tokens_are_sealed_for_one_deployment() {
+    let (fronts, _deployment) = sites(1);
+    let (others, _other) = sites(1);
+    let mut client = Client::connect(fronts[0].address());
+    let nothing = token(&mut client);
+    assert_eq!(client.raw("SET car:1 x"), "+OK");
+    let seen = token(&mut client);
+    assert_ne!(nothing, seen);
+    let mut again = Client::connect(fronts[0].address());
+    for token in [&nothing, &seen] {
+        assert_eq!(again.raw(&format!("PORTOLAN.ATTACH {token} WITHIN 5000")), "+OK");
+        assert_eq!(again.raw("GET car:1"), "$1 x");
+    }
+    assert_eq!(again.raw("RESET"), "+RESET");
+    let mut elsewhere = Client::connect(others[0].address());
+    let refused = elsewhere.raw(&format!("PORTOLAN.ATTACH {seen}"));
+    assert!(refused.starts_with("-BADTOKEN this is no token"), "{refused}");
+    let changed = format!("{}A", &seen[..70]);
+    let refused = client.raw(&format!("PORTOLAN.ATTACH {changed}"));
+    assert!(refused.starts_with("-BADTOKEN") || changed == seen, "{refused}");
+    assert!(client.raw("PORTOLAN.ATTACH").starts_with("-ERR wrong number of arguments"));
+}
+
+#[test]
+fn a_site_without_causal_keyspaces_attaches_nothing() {
+    let spec = KeyspaceSpec::linearizable_global("cars", "car:");
+    let deployment = Deployment::start_with(&[true], spec);
+    let plain = deployment.open_plain(0);
+    let mut client = Client::connect(plain.address());
+    let token = token(&mut client);
+    let refused = client.raw(&format!("PORTOLAN.ATTACH {token}"));
+    assert!(refused.starts_with("-ERR there is no causal keyspace"), "{refused}");
+    let refused = deployment.connect(0).raw("PORTOLAN.TOKEN");
+    assert!(refused.contains("Redis Cluster"), "{refused}");
+}
