@@ -3,10 +3,12 @@
 mod certificates;
 
 use certificates::certificates;
-use client::{Batch, BatchOutcome, Client, Credentials, Error, Put, ScanRange, StepOutcome};
+use client::{
+    Batch, BatchOutcome, Client, Credentials, Error, Put, ScanRange, Session, StepOutcome,
+};
 use front::admin::Admin;
 use front::grpc::{self, Grpc};
-use model::{Bytes, ChangeKind, Condition, Expiry, KeyspaceSpec, NodeId, Revision};
+use model::{Bytes, ChangeKind, Condition, Expiry, KeyspaceSpec, NodeId, Revision, SiteName};
 use server::Node;
 use server::config::{Config, TlsConfig};
 use server::users::{Grant, Right, UserConfig, hash_password};
@@ -420,4 +422,47 @@ fn silent_connections_and_password_guesses_delay_no_user() {
         assert!(metrics.contains(counted), "{counted} is not in\n{metrics}");
     }
     drop(silent);
+}
+
+#[test]
+fn a_session_of_causal_keys_moves_between_sites() {
+    let pier =
+        site(|config| config.keyspaces = vec![KeyspaceSpec::causal_region("cars", "car:")], None);
+    let peer = pier.node.as_ref().unwrap().peer_address().to_string();
+    let quay = site(
+        |config| {
+            config.site = SiteName::new("quay").unwrap();
+            config.join = vec![peer];
+        },
+        None,
+    );
+    run(async {
+        let at = [&pier, &quay].map(|site| client(site).keyspace("cars"));
+        while !matches!(at[1].get("car:1").await, Ok(None)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let session = Session::begin();
+        for round in 0..10_usize {
+            // Each client waits until its site has what the session has seen.
+            let here = at[round % 2].clone().in_session(&session);
+            if round > 0 {
+                let found = here.get("car:1").await.unwrap().expect("the session has written it");
+                assert_eq!(&found.value[..], (round - 1).to_string().as_bytes());
+                let mut scan = here.scan(ScanRange { with_values: true, ..ScanRange::default() });
+                let item = scan.next().await.unwrap().unwrap();
+                assert_eq!(item.key, "car:1");
+                assert!(scan.next().await.unwrap().is_none());
+            }
+            here.put("car:1", round.to_string()).await.unwrap();
+            assert_eq!(session.token().await.len(), 53);
+        }
+        let region = client(&quay).deployment().region().await.unwrap();
+        assert_eq!((region.id, region.epoch), (1, 1));
+        assert!(region.last_revision > 0, "{region:?}");
+
+        let foreign = Session::of_token(vec![7; 53]);
+        let refused = at[0].clone().in_session(&foreign).get("car:1").await;
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        assert!(at[0].get("car:1").await.unwrap().is_some(), "a call is a session of its own");
+    });
 }

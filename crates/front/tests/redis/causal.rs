@@ -1,6 +1,6 @@
 //! Causal keyspaces: a connection is a session, and its token moves to others.
 
-use crate::sites::Deployment;
+use crate::sites::{Deployment, until};
 use crate::support::Client;
 use front::redis::RedisFront;
 use model::KeyspaceSpec;
@@ -103,4 +103,30 @@ fn a_site_without_causal_keyspaces_attaches_nothing() {
     assert!(refused.starts_with("-ERR there is no causal keyspace"), "{refused}");
     let refused = deployment.connect(0).raw("PORTOLAN.TOKEN");
     assert!(refused.contains("Redis Cluster"), "{refused}");
+}
+
+#[test]
+fn a_session_moves_among_sites() {
+    let (fronts, _deployment) = sites(3);
+    let mut at: Vec<Client> = fronts.iter().map(|front| Client::connect(front.address())).collect();
+    let mut carried = token(&mut at[0]);
+    for round in 0..30 {
+        let (here, before) = (round % 3, (round + 2) % 3);
+        let attach = format!("PORTOLAN.ATTACH {carried} WITHIN 10000");
+        until(|| match at[here].raw(&attach).as_str() {
+            "+OK" => true,
+            // How fast the machine is makes no difference.
+            late if late.starts_with("-BEHIND") || late.starts_with("-UNORDERED") => false,
+            other => panic!("{other}"),
+        });
+        if round > 0 {
+            let number = (round - 1).to_string();
+            let shown = format!("${} {number}", number.len());
+            assert_eq!(at[here].raw("GET car:1"), shown, "round {round}");
+            assert_eq!(at[here].raw(&format!("HGET car:h {before}")), shown, "round {round}");
+        }
+        assert_eq!(at[here].raw(&format!("SET car:1 {round}")), "+OK");
+        assert!(at[here].raw(&format!("HSET car:h {here} {round}")).starts_with(':'));
+        carried = token(&mut at[here]);
+    }
 }

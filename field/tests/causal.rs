@@ -1,0 +1,143 @@
+//! Causal keys over real sites: a session moves among them, nodes are killed meanwhile, and a site that is cut
+//! off says so within the deadline.
+
+use std::time::{Duration, Instant};
+
+use field::deployment::{self, LIMIT, json};
+use field::resp::{Client, Error, Value};
+use field::{Node, eventually};
+
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Three sites with the causal keyspace `cars` (`car:`). The first is the root.
+fn start(folder: &std::path::Path) -> [Node; 3] {
+    let nodes = deployment::start(folder, ["a", "b", "c"]);
+    let create = ["keyspace", "create", "cars", "--prefix", "car:"];
+    let create = [&create[..], &["--consistency", "causal", "--scope", "region"]].concat();
+    eventually(LIMIT, || nodes[1].cli(&create)).expect("a deployment takes a causal keyspace");
+    for node in &nodes {
+        let knows = eventually(LIMIT, || match json(node, &["region", "show", "--json"])? {
+            region if region["root"] == "a" => Ok(()),
+            region => Err(region.to_string()),
+        });
+        knows.expect("the region gets about");
+        let listed = eventually(LIMIT, || match node.cli(&["keyspace", "list"])? {
+            list if list.contains("causal") => Ok(()),
+            list => Err(list),
+        });
+        listed.expect("the keyspace gets about");
+    }
+    nodes
+}
+
+fn connect(node: &Node) -> Result<Client, String> {
+    Client::connect(node.options.redis, DEADLINE).map_err(|error| error.to_string())
+}
+
+/// A reply; what the site refuses, by its text.
+fn call(client: &mut Client, words: &[&str]) -> Result<Value, String> {
+    client.call(words).map_err(|error| match error {
+        Error::Refused(text) => text,
+        other => format!("{other:?}"),
+    })
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn token(client: &mut Client) -> Result<String, String> {
+    text(&call(client, &["PORTOLAN.TOKEN"])?).ok_or_else(|| "no token".to_owned())
+}
+
+/// Opens a connection that goes on with a session, once the site lets it.
+fn attach(node: &Node, token: &str) -> Result<Client, String> {
+    let mut client = connect(node)?;
+    call(&mut client, &["PORTOLAN.ATTACH", token, "WITHIN", "2000"])?;
+    Ok(client)
+}
+
+#[test]
+fn a_session_moves_while_sites_are_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = start(folder.path());
+    let mut carried = token(&mut connect(&nodes[0]).unwrap()).unwrap();
+    for round in 0..24_usize {
+        let at = round % 3;
+        if round == 8 {
+            // The site that the session has just written at, perhaps before that write is ordered.
+            nodes[1].kill();
+            nodes[1].restart();
+        }
+        if round == 15 {
+            // The root.
+            nodes[0].kill();
+            nodes[0].restart();
+        }
+        let mut client = eventually(LIMIT, || attach(&nodes[at], &carried)).unwrap();
+        if round > 0 {
+            let seen = text(&call(&mut client, &["GET", "car:1"]).unwrap());
+            assert_eq!(seen, Some((round - 1).to_string()), "round {round} at {at}");
+        }
+        call(&mut client, &["SET", "car:1", &round.to_string()]).unwrap();
+        let seen = text(&call(&mut client, &["GET", "car:1"]).unwrap());
+        assert_eq!(seen, Some(round.to_string()), "round {round}");
+        carried = token(&mut client).unwrap();
+    }
+    // All sites come to the same.
+    for node in &nodes {
+        let same = eventually(LIMIT, || {
+            match text(&call(&mut connect(node)?, &["GET", "car:1"])?).as_deref() {
+                Some("23") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+        same.unwrap();
+    }
+}
+
+#[test]
+fn a_site_that_is_cut_off_says_so_within_the_deadline() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut a, mut b, mut c] = start(folder.path());
+    call(&mut connect(&c).unwrap(), &["SET", "car:c", "here"]).unwrap();
+    // Suspended it would still find what the system has received for it.
+    c.kill();
+    let mut client = connect(&b).unwrap();
+    call(&mut client, &["SET", "car:1", "seen"]).unwrap();
+    let ordered = eventually(LIMIT, || {
+        let region = json(&b, &["region", "show", "--json"])?;
+        match region["last_revision"] == region["ordered_revision"] {
+            true => Ok(()),
+            false => Err(region.to_string()),
+        }
+    });
+    ordered.expect("the root orders while a site is away");
+    assert_eq!(text(&call(&mut client, &["GET", "car:1"]).unwrap()).as_deref(), Some("seen"));
+    let carried = token(&mut client).unwrap();
+    a.kill();
+    b.kill();
+    c.restart();
+
+    let began = Instant::now();
+    let mut client = eventually(LIMIT, || connect(&c)).unwrap();
+    let refused = call(&mut client, &["PORTOLAN.ATTACH", &carried, "WITHIN", "500"]);
+    let error = refused.expect_err("it lacks what the session has seen");
+    assert!(error.starts_with("BEHIND this site has the region's order up to"), "{error}");
+    assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
+    // The site goes on for its own sessions.
+    let mut alone = eventually(LIMIT, || connect(&c)).unwrap();
+    assert_eq!(text(&call(&mut alone, &["GET", "car:c"]).unwrap()).as_deref(), Some("here"));
+    call(&mut alone, &["SET", "car:c", "alone"]).unwrap();
+
+    a.restart();
+    b.restart();
+    let mut client = eventually(LIMIT, || attach(&c, &carried)).unwrap();
+    assert_eq!(text(&call(&mut client, &["GET", "car:1"]).unwrap()).as_deref(), Some("seen"));
+    let there =
+        eventually(LIMIT, || match text(&call(&mut connect(&b)?, &["GET", "car:c"])?).as_deref() {
+            Some("alone") => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    there.unwrap();
+}
