@@ -328,7 +328,8 @@ fn try_seeds(nodes: u64, seeds: std::ops::Range<u64>) {
         let (served, refused) = run(seed, nodes, Settings::default())
             .unwrap_or_else(|error| panic!("{nodes} nodes a site, seed {seed}: {error}"));
         eprintln!("{nodes} nodes, seed {seed}: {served} served, {refused} refused");
-        assert!(served > 200, "{nodes} nodes a site, seed {seed}: {served}");
+        // Where the root is cut off for most of a run, clients that move wait for it.
+        assert!(served > 50, "{nodes} nodes a site, seed {seed}: {served}");
     }
 }
 
