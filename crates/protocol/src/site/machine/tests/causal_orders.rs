@@ -615,7 +615,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
     #[test]
     fn sites_show_a_prefix_under_what_is_pending_and_agree_in_the_end(acts in vec(act(), 1..60)) {
