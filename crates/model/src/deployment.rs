@@ -8,7 +8,7 @@ use crate::{
     RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
 };
 
-/// Which deployment. Drawn at random by the site that began it: two of them never mix.
+/// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeploymentId(pub u64);
 

@@ -316,8 +316,9 @@ impl Handle {
         self.shared.auth.seals(self.deployment()?).open(sealed)
     }
 
+    /// By the state, not by the status: that one lags by a tick, and a client may have a token before it.
     fn deployment(&self) -> Option<DeploymentId> {
-        self.status().deployment.as_ref().map(|member| member.registry.deployment)
+        self.shared.reader.deployment()
     }
 
     /// The node's metrics.

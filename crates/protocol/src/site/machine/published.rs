@@ -6,7 +6,9 @@ use super::{Modes, Stopped};
 use crate::global::accesses::Accesses;
 use crate::machine::{Known, Publish};
 use crate::replica::Pace;
-use model::{Ballot, BySlot, Catalog, KeyspaceId, Query, Refusal, Slot, SlotRun, Spread};
+use model::{
+    Ballot, BySlot, Catalog, DeploymentId, KeyspaceId, Query, Refusal, Slot, SlotRun, Spread,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, RwLock};
@@ -21,6 +23,8 @@ pub struct Published {
     pub(super) pace: RwLock<Pace>,
     pub(super) accesses: Accesses,
     pub(super) causal: Seen,
+    /// Zero: none.
+    deployment: AtomicU64,
     directory: RwLock<Directory>,
 }
 
@@ -57,6 +61,8 @@ impl Publish<Modes> for Published {
     }
 
     fn publish(&self, known: &mut Known, modes: &mut Modes) {
+        // Before the keyspaces: their answers carry tokens that the deployment's key seals.
+        self.deployment.store(modes.deployment.secret(), Ordering::Release);
         let news = std::mem::take(&mut modes.slots.news);
         let store = |keyspace, slot| modes.slots.store(keyspace, slot);
         let generation = |keyspace, slot| store(keyspace, slot).map_or(EMPTY, |s| s.generation);
@@ -116,6 +122,12 @@ impl Publish<Modes> for Published {
 impl Published {
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.directory.read().expect("the writer does not panic with the lock").catalog.clone()
+    }
+
+    /// The site's deployment, once it belongs to one.
+    pub(super) fn deployment(&self) -> Option<DeploymentId> {
+        let id = self.deployment.load(Ordering::Acquire);
+        (id != 0).then_some(DeploymentId(id))
     }
 
     pub(super) fn serves(&self, slot: Slot) -> bool {

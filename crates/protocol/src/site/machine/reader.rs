@@ -14,8 +14,8 @@ use super::{MachineError, Stopped, changes, deployment, expiry, keyspaces, store
 use crate::origin::Asker;
 use crate::replica::{Pace, Readable};
 use model::{
-    Answer, Ballot, Bytes, Catalog, Change, Epoch, KeyspaceId, Query, ReadPoint, Refusal, Revision,
-    Slot, Spread,
+    Answer, Ballot, Bytes, Catalog, Change, DeploymentId, Epoch, KeyspaceId, Query, ReadPoint,
+    Refusal, Revision, Slot, Spread,
 };
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -245,6 +245,11 @@ impl<S: State> Reader<S> {
     /// The keyspaces there are.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.published.catalog()
+    }
+
+    /// The site's deployment, once it belongs to one.
+    pub fn deployment(&self) -> Option<DeploymentId> {
+        self.published.deployment()
     }
 
     /// The revision of the last command applied.
