@@ -46,6 +46,16 @@ const BUGS: [(Bug, &str, u64, u64); 33] = [
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
 const SCRIPTED: Bug = Bug::ForwardUnindexed;
 
+/// No world has causal keys yet: the exhaustive search of `protocol::causal`, and its simulation, find these.
+const ELSEWHERE: [Bug; 6] = [
+    Bug::AttachWithoutWritten,
+    Bug::AttachWithoutSeen,
+    Bug::OffersUnchained,
+    Bug::PayloadSkipped,
+    Bug::ResolvedEarly,
+    Bug::ReadsUnmerged,
+];
+
 fn find(bug: Bug) {
     let (_, world, from, seeds) = BUGS.into_iter().find(|row| row.0 == bug).expect("its row");
     let world = ready::load(world, None).expect("a ready world");
@@ -82,7 +92,8 @@ macro_rules! found {
         #[test]
         fn no_bug_is_without_a_test() {
             let tested = [$(Bug::$bug),+, SCRIPTED];
-            assert!(Bug::ALL.into_iter().all(|bug| tested.contains(&bug)));
+            let is_tested = |bug: &Bug| tested.contains(bug) || ELSEWHERE.contains(bug);
+            assert!(Bug::ALL.iter().all(is_tested));
         }
     };
 }
