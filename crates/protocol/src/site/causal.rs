@@ -473,13 +473,20 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
-    /// Writes were applied just now: the sessions that made them have.
+    /// Writes were applied just now: their sessions have made them, and have seen what the steps of a
+    /// transaction have read.
     pub(super) fn sessions_wrote(&mut self, settled: &[Settled]) {
         for (origin, outcome) in settled {
-            if outcome.is_ok() && self.sessions.is_write(*origin) {
-                let last = self.machine.causal().last_revision();
-                self.session_moves(*origin, |token, here| token.writes(here.own, last));
+            if outcome.is_err() || !self.sessions.is_write(*origin) {
+                continue;
             }
+            let Some(asked) = self.sessions.asked(*origin) else { continue };
+            let (point, token) = (self.machine.reader().causal(), CausalToken::of_session(asked));
+            let mut token = token.unwrap_or_default();
+            // One that names another site was served without its position: by a planted bug.
+            token.written = token.written.filter(|(site, _)| *site == point.own);
+            let token = point.covering(token);
+            self.sessions.answered(*origin, Some(token.into_session()));
         }
     }
 
@@ -512,17 +519,5 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             if is_unmerged { CausalToken { region: told.1.region, ..token } } else { told.1 };
         self.sessions.answered(read.origin, Some(token.into_session()));
         Some(told.0)
-    }
-
-    fn session_moves(&mut self, origin: Origin, moves: impl FnOnce(&mut CausalToken, &Here)) {
-        let (Some(asked), Some(here)) = (self.sessions.asked(origin), self.causal_here()) else {
-            return;
-        };
-        let token = CausalToken::of_session(asked).unwrap_or_default();
-        let mut token = CausalToken { region: here.region, ..token };
-        // One that names another site was served without its position: by a planted bug.
-        token.written = token.written.filter(|(site, _)| *site == here.own);
-        moves(&mut token, &here);
-        self.sessions.answered(origin, Some(token.into_session()));
     }
 }

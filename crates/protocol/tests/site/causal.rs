@@ -8,9 +8,9 @@ use lab::link::Link;
 use lab::random::Random;
 use lab::simulation::{Answered, Down, NodeIndex, Settings, Simulation};
 use model::{
-    Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
-    KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency, RegistryChange, Request,
-    SessionToken, SiteEntry, SiteId, SiteName, Write,
+    Answer, Body, Bytes, CausalToken, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
+    Failure, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency, RegistryChange,
+    Request, SessionToken, SiteEntry, SiteId, SiteName, Step, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -416,6 +416,24 @@ fn a_session_that_comes_before_its_writes_waits_and_ends_with_a_reason() {
     let (answered, took) = asked(&mut world, 1_000);
     assert_eq!(counts(&answered.outcome.unwrap())[&1], 1);
     assert!(took < MS * 30, "{took:?}");
+}
+
+#[test]
+fn a_transaction_of_reads_counts_for_its_session_as_its_reads_do() {
+    let mut world = World::new(1, 1, Settings::default());
+    let keyspace = world.keyspace;
+    world.must(0, put(keyspace, 1, &Counts::from([(1, 1)])));
+    world.lab.run(MS * 1_000);
+    let (_, read) = world.answer(2, &get(keyspace, 1));
+    let Body::Read { query, .. } = get(keyspace, 1) else { panic!("no read") };
+    let (guards, steps) = (Vec::new(), vec![Step::Read(query)]);
+    let command = Command::Transaction { keyspace, guards, steps, request: None };
+    let (_, in_transaction) = world.answer(2, &Body::Write(command));
+    let of = |token: Option<SessionToken>| CausalToken::of_session(&token.unwrap()).unwrap();
+    let (read, in_transaction) = (of(read), of(in_transaction));
+    assert!(in_transaction.seen >= read.seen, "{in_transaction:?} has not seen {read:?}");
+    // Its site has written nothing that another one could wait for.
+    assert_eq!(in_transaction.written, None);
 }
 
 #[test]
