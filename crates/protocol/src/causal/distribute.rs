@@ -120,13 +120,13 @@ impl Distribute {
         self.cursors.clear();
     }
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self) -> Option<Duration> {
+    /// When it must be polled at the latest. What is due by now was looked at just now.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
         let due = |one: &Cursor| match one.node {
             Some(_) => (one.applied < one.sent).then_some(one.since + AGAIN),
             None => one.asked.map(|at| at + AGAIN),
         };
-        self.cursors.values().filter_map(due).min()
+        self.cursors.values().filter_map(due).filter(|at| *at > now).min()
     }
 
     /// How many places other sites have not imported yet.
@@ -197,12 +197,12 @@ mod tests {
         distribute.reached((SiteId(2), NodeId(7)), reached(0, 0, true), at(20));
         let steps = distribute.poll(at(20), &store, &region);
         assert_eq!(sent(&steps), [(2, Position::new(1, 0).0, 2)]);
-        assert_eq!(distribute.next_due(), Some(at(1_000)), "the silent one is asked again");
+        assert_eq!(distribute.next_due(at(20)), Some(at(1_000)), "the silent one is asked again");
         // It reports, and there is nothing new.
         distribute.reached((SiteId(2), NodeId(7)), reached(2, 2, false), at(40));
         distribute.reached((SiteId(3), NodeId(8)), reached(2, 2, false), at(40));
         assert!(distribute.poll(at(40), &store, &region).is_empty());
-        assert_eq!((distribute.next_due(), distribute.left(&store)), (None, 0));
+        assert_eq!((distribute.next_due(at(40)), distribute.left(&store)), (None, 0));
         // A new leader of the site is answered, though nothing is new.
         distribute.reached((SiteId(2), NodeId(6)), reached(2, 2, true), at(50));
         assert_eq!(

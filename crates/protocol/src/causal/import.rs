@@ -257,14 +257,16 @@ impl Import {
         *self = Import::new(self.planted);
     }
 
-    /// When it must be polled at the latest.
-    pub(crate) fn next_due(&self) -> Option<Duration> {
+    /// When it must be polled at the latest. What is due by now was looked at just now: a pause, or a full disk,
+    /// holds it up.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
         let report = self.wants_again.then(|| self.reported.unwrap_or_default() + GAP_PAUSE);
         let pull = self.places.front().map(|place| {
             (place.since + ON_ITS_WAY).max(self.pulled.unwrap_or_default() + 2 * ON_ITS_WAY)
         });
         let proposed = self.proposed.map(|(_, since)| since + PATIENCE);
-        [report, pull.filter(|_| proposed.is_none()), proposed].into_iter().flatten().min()
+        let all = [report, pull.filter(|_| proposed.is_none()), proposed];
+        all.into_iter().flatten().filter(|at| *at > now).min()
     }
 
     /// How many places wait to be imported.
@@ -319,12 +321,14 @@ mod tests {
         let pulls = import.poll(AT(110), &store, &region);
         assert_eq!(pulls, [Step::Pull(Pull { positions: vec![Position::new(1, 1).0] })]);
         import.take_writes(SiteId(2), vec![write(4)]);
+        assert_eq!(import.next_due(AT(200)), Some(AT(310)));
+        assert_eq!(import.next_due(AT(310)), None, "if it is paused, this changes nothing");
         assert_eq!(proposed(&import.poll(AT(120), &store, &region)), Some((3, 3)));
         assert!(import.poll(AT(130), &store, &region).is_empty(), "it is under way");
         store.applied = Position::new(1, 3);
         let done = import.poll(AT(140), &store, &region);
         assert_eq!((report(&done), done.len()), (Some((3, 3, false)), 1));
-        assert_eq!((import.payload_bytes, import.next_due()), (0, None));
+        assert_eq!((import.payload_bytes, import.next_due(AT(140))), (0, None));
         // What comes again is nothing new.
         import.take_writes(SiteId(2), vec![write(4)]);
         import.take_places(&places(0, &[(2, 4), (3, 1)]), AT(150));
@@ -339,7 +343,7 @@ mod tests {
         import.poll(AT(0), &store, &region);
         import.take_places(&places(2, &[(2, 9)]), AT(10));
         assert!(import.poll(AT(10), &store, &region).is_empty(), "a moment ago it was asked");
-        assert_eq!(import.next_due(), Some(GAP_PAUSE));
+        assert_eq!(import.next_due(AT(10)), Some(GAP_PAUSE));
         assert_eq!(report(&import.poll(AT(100), &store, &region)), Some((0, 0, true)));
         assert!(import.poll(AT(2_000), &store, &region).is_empty());
         // It is silent about a new leader's report, or has another leader.
@@ -376,7 +380,7 @@ mod tests {
         store.order(SiteId(2), write(4));
         store.order(SiteId(1), write(9));
         assert_eq!(proposed(&import.poll(AT(0), &store, &region)), Some((2, 2)));
-        assert_eq!(import.next_due(), Some(PATIENCE));
+        assert_eq!(import.next_due(AT(0)), Some(PATIENCE));
         assert_eq!(proposed(&import.poll(PATIENCE, &store, &region)), Some((2, 2)), "once more");
         store.applied = Position::new(1, 2);
         assert!(import.poll(PATIENCE, &store, &region).is_empty());

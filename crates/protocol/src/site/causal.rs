@@ -208,8 +208,8 @@ impl<S: State> Job<S> for Distribute {
         Progress { left: self.left(&Shown::of(view.machine)), sent_bytes: 0 }
     }
 
-    fn next_due(&self, _: Duration) -> Option<Duration> {
-        Distribute::next_due(self)
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Distribute::next_due(self, now)
     }
 }
 
@@ -247,8 +247,8 @@ impl<S: State> Job<S> for Import {
         Progress { left: self.left(), sent_bytes: 0 }
     }
 
-    fn next_due(&self, _: Duration) -> Option<Duration> {
-        Import::next_due(self)
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Import::next_due(self, now)
     }
 }
 

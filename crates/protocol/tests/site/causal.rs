@@ -9,8 +9,8 @@ use lab::random::Random;
 use lab::simulation::{Answered, Down, NodeIndex, Settings, Simulation};
 use model::{
     Answer, Body, Bytes, CausalToken, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
-    Failure, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency, RegistryChange,
-    Request, SessionToken, SiteEntry, SiteId, SiteName, Step, Write,
+    Failure, JobName, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency,
+    RegistryChange, Request, SessionToken, SiteEntry, SiteId, SiteName, Step, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -434,6 +434,23 @@ fn a_transaction_of_reads_counts_for_its_session_as_its_reads_do() {
     assert!(in_transaction.seen >= read.seen, "{in_transaction:?} has not seen {read:?}");
     // Its site has written nothing that another one could wait for.
     assert_eq!(in_transaction.written, None);
+}
+
+/// Virtual time stands still if a paused job is polled again at once.
+#[test]
+fn a_paused_import_goes_on_later() {
+    let mut world = World::new(1, 1, Settings::default());
+    let keyspace = world.keyspace;
+    let pause = |world: &mut World, paused| {
+        world.must(2, Body::SwitchJob { job: JobName::Import, paused });
+    };
+    pause(&mut world, true);
+    world.must(1, put(keyspace, 1, &Counts::from([(1, 1)])));
+    world.lab.run(MS * 5_000);
+    assert!(counts(&world.must(2, get(keyspace, 1))).is_empty());
+    pause(&mut world, false);
+    world.lab.run(MS * 2_000);
+    assert_eq!(counts(&world.must(2, get(keyspace, 1)))[&1], 1);
 }
 
 #[test]
