@@ -315,7 +315,9 @@ impl Registry {
         let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
         let root = self.staying().map(|site| site.id).min();
         let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
-        self.regions = vec![Region { id, epoch: 1, root }];
+        // No position is of two regions.
+        let epoch = before.map_or(0, |region| region.epoch) + 1;
+        self.regions = vec![Region { id, epoch, root }];
         Ok(())
     }
 

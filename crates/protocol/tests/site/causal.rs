@@ -436,6 +436,29 @@ fn a_transaction_of_reads_counts_for_its_session_as_its_reads_do() {
     assert_eq!(in_transaction.written, None);
 }
 
+#[test]
+fn a_site_imports_the_order_of_another_root_from_its_beginning() {
+    let mut world = World::new(1, 1, Settings::default());
+    world.run(200, 3, false).unwrap();
+    world.lab.run(MS * 5_000);
+    world.must(0, Body::Write(Command::DropKeyspace { name: "carts".into() }));
+    let leave = RegistryChange::Leave(world.lab.sites[0].id.unwrap());
+    let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(leave));
+    world.must(0, Body::Write(leave));
+    let spec = KeyspaceSpec::causal_region("more", "cart:");
+    let Answer::Keyspace(made) = world.must(1, Body::Write(Command::CreateKeyspace(spec))) else {
+        panic!("not made")
+    };
+    world.lab.run(MS * 5_000);
+    world.must(1, put(made.id, 1, &Counts::from([(1, 7)])));
+    world.must(2, put(made.id, 2, &Counts::from([(2, 8)])));
+    world.lab.run(MS * 10_000);
+    for (site, name) in NAMES.iter().enumerate().take(3).skip(1) {
+        let found = [1, 2].map(|key| counts(&world.must(site, get(made.id, key))));
+        assert_eq!(found, [Counts::from([(1, 7)]), Counts::from([(2, 8)])], "{name}");
+    }
+}
+
 /// Virtual time stands still if a paused job is polled again at once.
 #[test]
 fn a_paused_import_goes_on_later() {

@@ -175,7 +175,7 @@ fn the_first_causal_keyspace_makes_the_region() {
     assert!(a.machine.causal().unordered_bytes() > 0, "the chain stays whole");
     a.run(change(RegistryChange::Leave(A))).unwrap();
     a.run(Command::CreateKeyspace(KeyspaceSpec::causal_region("more", "more:"))).unwrap();
-    assert_eq!(a.machine.region(), Some(&Region { id: RegionId(2), epoch: 1, root: B }));
+    assert_eq!(a.machine.region(), Some(&Region { id: RegionId(2), epoch: 2, root: B }));
     let causal = a.machine.causal();
     assert_eq!((causal.region(), causal.unordered_bytes()), (RegionId(2), 0));
     assert_eq!(a.rows(tables::CAUSAL), 1);
