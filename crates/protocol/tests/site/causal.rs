@@ -477,6 +477,32 @@ fn a_paused_import_goes_on_later() {
 }
 
 #[test]
+fn what_a_leaving_site_acknowledges_stays() {
+    let mut world = World::new(1, 1, Settings::default());
+    let (keyspace, node) = (world.keyspace, world.lab.leader(2).unwrap());
+    let leave = RegistryChange::Leave(world.lab.sites[2].id.unwrap());
+    let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(leave));
+    world.must(0, Body::Write(leave));
+    let (mut count, mut asked) = (0, BTreeMap::new());
+    for _ in 0..60_000 {
+        if world.lab.sites[2].has_left {
+            break;
+        }
+        count += 1;
+        let request = Request::new(put(keyspace, 1, &Counts::from([(1, count)])));
+        asked.extend(world.lab.ask(node, request).map(|ticket| (ticket, count)));
+        world.lab.run(MS * 2);
+    }
+    assert!(world.lab.sites[2].has_left);
+    world.lab.run(MS * 10_000);
+    let answered = std::mem::take(&mut world.lab.answered).into_iter();
+    let acknowledged = answered.filter(|one| one.outcome.is_ok()).map(|one| asked[&one.ticket]);
+    let last = acknowledged.max().unwrap_or(0);
+    let found = counts(&world.must(0, get(keyspace, 1))).get(&1).copied().unwrap_or(0);
+    assert!(found >= last, "{last} of {count} was acknowledged, {found} is there");
+}
+
+#[test]
 fn each_planted_bug_is_found() {
     if !Planted::is_possible() {
         return;

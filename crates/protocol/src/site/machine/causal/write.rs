@@ -61,7 +61,11 @@ impl<S: State> Applying<'_, S> {
 
     /// Where a write works, if there may be one.
     fn causal_begin(&mut self, keyspace: KeyspaceId) -> Result<Place, Stopped> {
-        self.member()?;
+        let member = self.member()?;
+        if member.registry.site(member.own).is_none_or(|site| site.leaving) {
+            // What is written until the site is gone would never be ordered.
+            return Err(Refusal::NotCausal("be written at a site that leaves").into());
+        }
         let waiting = self.modes.causal.unordered_bytes;
         if waiting >= limits::CAUSAL_UNORDERED_BYTES_MAX {
             return Err(Refusal::Unordered(waiting).into());
