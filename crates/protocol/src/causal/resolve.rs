@@ -33,13 +33,13 @@ impl Questions {
         &mut self,
         asker: Asker,
         question: Resolve,
-        (now, is_listed): (Duration, bool),
+        (now, has_left): (Duration, bool),
         state: &impl Durable,
     ) -> Option<Resolved> {
         let (site, revision) = (SiteId(question.site), Revision(question.revision));
         let found = self.answer(site, revision, state);
         match found {
-            None if !is_listed => Some(resolved(site, revision, Position::default())),
+            None if has_left => Some(resolved(site, revision, Position::default())),
             None => {
                 if self.waiting.len() < limits::CAUSAL_QUESTIONS_WAITING_MAX {
                     self.waiting.insert((site, revision, asker), now + 2 * AGAIN);
@@ -88,24 +88,24 @@ mod tests {
         let mut store = Store::of(1);
         let (asker, now) = ((SiteId(3), NodeId(7)), Duration::ZERO);
         let question = |revision| Resolve { site: 2, revision };
-        let ask = |questions: &mut Questions, store: &Store, revision, is_listed| {
-            let answer = questions.asked(asker, question(revision), (now, is_listed), store);
+        let ask = |questions: &mut Questions, store: &Store, revision, has_left| {
+            let answer = questions.asked(asker, question(revision), (now, has_left), store);
             answer.map(|answer| Position(answer.position).count())
         };
-        assert_eq!(ask(&mut questions, &store, 4, true), None);
+        assert_eq!(ask(&mut questions, &store, 4, false), None);
         store.order(SiteId(2), write(3));
         assert!(questions.poll(now, &store).is_empty());
-        assert_eq!(ask(&mut questions, &store, 3, true), Some(1));
+        assert_eq!(ask(&mut questions, &store, 3, false), Some(1));
         store.order(SiteId(2), write(4));
         store.order(SiteId(2), write(5));
         let answers = questions.poll(now, &store);
         let position = Position::new(1, 3).0;
         assert_eq!(answers, [(asker, Resolved { site: 2, revision: 4, position })], "a later one");
         assert!(questions.waiting.is_empty());
-        assert_eq!(ask(&mut questions, &store, 6, false), Some(0), "the site is gone");
-        assert_eq!(ask(&mut questions, &store, 5, false), Some(3), "what it had ordered is there");
+        assert_eq!(ask(&mut questions, &store, 6, true), Some(0), "the site is gone");
+        assert_eq!(ask(&mut questions, &store, 5, true), Some(3), "what it had ordered is there");
         // A question is dropped after a while: it is asked again.
-        assert_eq!(ask(&mut questions, &store, 6, true), None);
+        assert_eq!(ask(&mut questions, &store, 6, false), None);
         assert!(questions.poll(2 * AGAIN, &store).is_empty());
         assert!(questions.waiting.is_empty());
     }

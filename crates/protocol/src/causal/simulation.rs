@@ -358,7 +358,7 @@ impl World {
                 }
             }
             CausalStep::Resolve(question) => {
-                let answer = site.questions.asked(from, question, (now, true), &site.store);
+                let answer = site.questions.asked(from, question, (now, false), &site.store);
                 if let Some(answer) = answer {
                     self.say(at, back, CausalStep::Resolved(answer));
                 }

@@ -297,10 +297,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             CausalStep::Resolve(question) => {
                 let registry = self.machine.membership().map(|member| &member.registry);
                 let of = SiteId(question.site);
-                let is_listed = registry.is_none_or(|registry| registry.site(of).is_some());
+                // One that has just joined is not listed here yet.
+                let has_left = registry.is_some_and(|registry| registry.has_left(of));
                 let questions = &mut self.causal.questions;
                 let shown = Shown::of(&self.machine);
-                let answer = questions.asked((site, node), question, (now, is_listed), &shown);
+                let answer = questions.asked((site, node), question, (now, has_left), &shown);
                 if let Some(answer) = answer {
                     self.say_to_asker((site, node), answer);
                 }

@@ -125,9 +125,14 @@ impl World {
     }
 
     fn join(&mut self, site: usize, nodes: u64) {
+        self.join_by(0, site, nodes);
+    }
+
+    /// A site joins at this one.
+    fn join_by(&mut self, by: usize, site: usize, nodes: u64) {
         let join = RegistryChange::Join(entry(site, nodes));
         let join = Command::Deployment(DeploymentCommand::ChangeRegistry(join));
-        let Answer::Registered { site: id, registry } = self.must(0, Body::Write(join)) else {
+        let Answer::Registered { site: id, registry } = self.must(by, Body::Write(join)) else {
             panic!("not registered")
         };
         let enter = DeploymentCommand::Enter { site: id, registry };
@@ -500,6 +505,28 @@ fn what_a_leaving_site_acknowledges_stays() {
     let last = acknowledged.max().unwrap_or(0);
     let found = counts(&world.must(0, get(keyspace, 1))).get(&1).copied().unwrap_or(0);
     assert!(found >= last, "{last} of {count} was acknowledged, {found} is there");
+}
+
+#[test]
+fn what_was_written_at_a_site_that_its_root_does_not_list_yet_is_not_lost() {
+    for wait_ms in [0, 2, 4, 8, 16, 32, 64, 128] {
+        let mut world = World::new(1, 1, Settings::default());
+        let keyspace = world.keyspace;
+        world.lab.part_site(0);
+        world.join_by(1, 3, 1);
+        world.lab.run(MS * 2_000);
+        let (_, token) = world.answer(3, &put(keyspace, 1, &Counts::from([(1, 1)])));
+        let node = world.lab.leader(2).unwrap();
+        let body = get(keyspace, 1);
+        let request = Request { token, deadline_ms: Some(9_000), ..Request::new(body) };
+        world.lab.rejoin_site(0);
+        world.lab.run(MS * wait_ms);
+        let ticket = world.lab.ask(node, request).unwrap();
+        let is_there = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+        assert!(world.lab.run_until(MS * 30_000, is_there));
+        let answered = world.lab.answered.pop().unwrap();
+        assert_eq!(counts(&answered.outcome.unwrap())[&1], 1, "after {wait_ms} ms");
+    }
 }
 
 #[test]
