@@ -157,7 +157,7 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 pub const ENTRY_BYTES_MAX: usize = BATCH_BYTES_MAX + COMMAND_BYTES_MAX;
 /// Writes that wait in a node for their turn; past it a write is refused as overloaded.
 pub const WRITES_WAITING_MAX: usize = 65_536;
-/// Bytes of them.
+/// Bytes of them, and of the requests of sessions that wait before.
 pub const WRITES_WAITING_BYTES_MAX: usize = 256 << 20;
 /// Linearizable reads that wait for a read index.
 pub const READS_WAITING_MAX: usize = 65_536;

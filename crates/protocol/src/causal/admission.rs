@@ -76,6 +76,7 @@ fn late(token: &CausalToken, here: &Here) -> SessionError {
 #[derive(Debug)]
 struct Request<T> {
     what: T,
+    bytes: usize,
     token: CausalToken,
     deadline: Duration,
 }
@@ -86,6 +87,7 @@ pub(crate) struct Requests<T> {
     planted: Planted,
     /// In the order in which they came.
     waiting: BTreeMap<u64, Request<T>>,
+    waiting_bytes: usize,
     last_id: u64,
     /// The writes whose positions are asked for, and when they were last.
     asked: BTreeMap<(SiteId, Revision), Option<Duration>>,
@@ -95,7 +97,7 @@ pub(crate) struct Requests<T> {
 impl<T> Requests<T> {
     pub(crate) fn new(planted: Planted) -> Requests<T> {
         let (waiting, asked) = Default::default();
-        Requests { planted, waiting, last_id: 0, asked, looked_at: None }
+        Requests { planted, waiting, waiting_bytes: 0, last_id: 0, asked, looked_at: None }
     }
 
     /// Whether a request may be served now.
@@ -103,22 +105,24 @@ impl<T> Requests<T> {
         admit(token, here, self.planted)
     }
 
-    /// A request waits; or there are too many.
+    /// A request of so many bytes waits; or there are too many.
     pub(crate) fn push(
         &mut self,
-        what: T,
+        (what, bytes): (T, usize),
         token: CausalToken,
         deadline: Duration,
         here: &Here,
     ) -> Result<(), T> {
-        if self.waiting.len() >= limits::CAUSAL_REQUESTS_WAITING_MAX {
+        let too_many = self.waiting.len() >= limits::CAUSAL_REQUESTS_WAITING_MAX;
+        if too_many || self.waiting_bytes + bytes > limits::WRITES_WAITING_BYTES_MAX {
             return Err(what);
         }
         if let Admission::Resolves(site, revision) = self.admit(&token, here) {
             self.asked.entry((site, revision)).or_default();
         }
         self.last_id += 1;
-        self.waiting.insert(self.last_id, Request { what, token, deadline });
+        self.waiting_bytes += bytes;
+        self.waiting.insert(self.last_id, Request { what, bytes, token, deadline });
         self.looked_at = None;
         Ok(())
     }
@@ -181,7 +185,10 @@ impl<T> Requests<T> {
     fn take_where(&mut self, is_taken: impl Fn(&Request<T>) -> bool) -> Vec<Request<T>> {
         let taken = self.waiting.iter().filter(|(_, one)| is_taken(one));
         let taken: Vec<u64> = taken.map(|(id, _)| *id).collect();
-        taken.iter().filter_map(|id| self.waiting.remove(id)).collect()
+        let taken = taken.iter().filter_map(|id| self.waiting.remove(id));
+        let taken: Vec<Request<T>> = taken.collect();
+        self.waiting_bytes -= taken.iter().map(|one| one.bytes).sum::<usize>();
+        taken
     }
 }
 
@@ -224,7 +231,7 @@ mod tests {
         let mut requests = Requests::new(Planted::none());
         let at = Duration::from_secs;
         let push = |requests: &mut Requests<u8>, what, token| {
-            requests.push(what, token, at(10), &here(5, 9)).unwrap();
+            requests.push((what, 1), token, at(10), &here(5, 9)).unwrap();
         };
         push(&mut requests, 1, token(7, None));
         push(&mut requests, 2, token(0, Some((2, 4))));
@@ -247,10 +254,23 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        let mut requests = Requests::new(Planted::none());
+        let mut push = |what: u8, bytes| {
+            let deadline = Duration::from_secs(u64::from(what));
+            requests.push((what, bytes), token(7, None), deadline, &here(5, 9))
+        };
+        assert_eq!(push(1, limits::WRITES_WAITING_BYTES_MAX - 9), Ok(()));
+        assert_eq!((push(2, 10), push(2, 9), push(3, 1)), (Err(2), Ok(()), Err(3)));
+        assert_eq!(requests.give_up(Duration::from_secs(1), &here(5, 9)).len(), 1);
+        assert_eq!(requests.waiting_bytes, 9);
+    }
+
+    #[test]
     fn a_question_is_repeated_and_ends_with_its_request() {
         let mut requests = Requests::new(Planted::none());
         let at = Duration::from_secs;
-        requests.push(1, token(0, Some((2, 4))), at(3), &here(5, 9)).unwrap();
+        requests.push((1, 1), token(0, Some((2, 4))), at(3), &here(5, 9)).unwrap();
         assert_eq!(requests.take_questions(at(0)).len(), 1);
         assert_eq!(requests.take_questions(at(1)).len(), 1);
         let late = requests.give_up(at(3), &here(5, 9));

@@ -394,7 +394,11 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Admission::Served => self.serve_session(origin, body, token, deadline),
             Admission::Refused(error) => self.settle(vec![(origin, Err(error.into()))]),
             Admission::Waits | Admission::Resolves(..) => {
-                let asked = Asked { origin, body, deadline };
+                let bytes = match &body {
+                    Body::Write(command) => command.properties().size_bytes,
+                    _ => 0,
+                };
+                let asked = (Asked { origin, body, deadline }, bytes);
                 if self.causal.requests.push(asked, token, deadline, &here).is_err() {
                     let failure = Failure::Overloaded { what: "requests of sessions" };
                     return self.settle(vec![(origin, Err(failure))]);
