@@ -105,6 +105,11 @@ impl<T> Requests<T> {
         admit(token, here, self.planted)
     }
 
+    /// Whether none waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// A request of so many bytes waits; or there are too many.
     pub(crate) fn push(
         &mut self,

@@ -452,5 +452,6 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             && self.global.routing.is_idle()
             && self.is_alone()
             && self.deployment.changes.is_idle()
+            && self.causal.is_idle()
     }
 }

@@ -59,6 +59,11 @@ impl Causal {
         let planted = of_causal(options.planted);
         Causal { requests: Requests::new(planted), questions: Questions::new(planted) }
     }
+
+    /// Whether no request waits, which ends at its deadline.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.is_idle()
+    }
 }
 
 // ---- the state -------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ use lab::random::Random;
 use lab::simulation::{Answered, Down, NodeIndex, Settings, Simulation};
 use model::{
     Answer, Body, Bytes, CausalToken, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
-    Failure, JobName, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Query, ReadConsistency,
-    RegistryChange, Request, SessionToken, SiteEntry, SiteId, SiteName, Step, Write,
+    Failure, JobName, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Position, Query,
+    ReadConsistency, RegionId, RegistryChange, Request, SessionToken, SiteEntry, SiteId, SiteName,
+    Step, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -527,6 +528,33 @@ fn what_was_written_at_a_site_that_its_root_does_not_list_yet_is_not_lost() {
         let answered = world.lab.answered.pop().unwrap();
         assert_eq!(counts(&answered.outcome.unwrap())[&1], 1, "after {wait_ms} ms");
     }
+}
+
+#[test]
+fn a_session_ends_its_wait_at_a_site_that_is_alone() {
+    let mut lab = Simulation::new(1, Settings::default());
+    lab.add_site(NAMES[0], Link::constant(1.0));
+    let node = lab.add_node(0, false);
+    assert!(lab.run_until(MS * 20_000, |lab| lab.is_whole(0)));
+    let (keyspace, random) = (KeyspaceId(0), Random::stream(1, "causal", 0));
+    let (clients, keys, served, refused) = (Vec::new(), 0, 0, 0);
+    let mut world = World { lab, keyspace, clients, keys, random, served, refused };
+    let site = world.lab.entry(0).unwrap();
+    let found = DeploymentCommand::Found { deployment: DeploymentId(7), site };
+    world.must(0, Body::Write(Command::Deployment(found)));
+    let spec = KeyspaceSpec::causal_region("carts", "cart:");
+    let Answer::Keyspace(made) = world.must(0, Body::Write(Command::CreateKeyspace(spec))) else {
+        panic!("not made")
+    };
+    world.lab.run(MS * 5_000);
+    // As after a restore: the site has lost what the session has seen.
+    let seen = Position::new(1, 1_000);
+    let token = CausalToken { region: RegionId(1), seen, written: None }.into_session();
+    let (token, deadline_ms) = (Some(token), Some(1_000));
+    let request = Request { token, deadline_ms, ..Request::new(get(made.id, 1)) };
+    let ticket = world.lab.ask(node, request).unwrap();
+    let is_there = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+    assert!(world.lab.run_until(MS * 2_000, is_there), "it waits for ever");
 }
 
 #[test]
