@@ -15,6 +15,8 @@ pub enum JobName {
     Register,
     /// Serves slots again that are frozen for a site which has left.
     Reclaim,
+    /// Confirms the slots of a restored site with the other sites.
+    Confirm,
     /// Asks the owners of slots whether copies may go.
     Release,
     /// Has others take over from a lost site.
@@ -31,13 +33,14 @@ pub enum JobName {
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 12] = [
+    pub const ALL: [JobName; 13] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
         JobName::Leave,
         JobName::Register,
         JobName::Reclaim,
+        JobName::Confirm,
         JobName::Release,
         JobName::Failover,
         JobName::Place,
@@ -55,6 +58,7 @@ impl JobName {
             JobName::Leave => "leave",
             JobName::Register => "register",
             JobName::Reclaim => "reclaim",
+            JobName::Confirm => "confirm",
             JobName::Release => "release",
             JobName::Failover => "failover",
             JobName::Place => "place",
@@ -69,7 +73,7 @@ impl JobName {
         match self {
             JobName::Handover | JobName::Reclaim | JobName::Release | JobName::Place => "slots",
             JobName::Mirror => "revisions",
-            JobName::Leave | JobName::Failover => "sites",
+            JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
             JobName::Distribute | JobName::Import => "writes",
             JobName::Balance | JobName::Register => "",
@@ -87,6 +91,9 @@ impl JobName {
                 "registers slots that an operator has moved, so that lookups find them"
             }
             JobName::Reclaim => "serves slots again that are frozen for a site which has left",
+            JobName::Confirm => {
+                "asks other sites which slots of this restored site they own by now"
+            }
             JobName::Release => "asks the owners of slots whether copies here may go",
             JobName::Failover => "has other sites take over from a lost one, as an operator asks",
             JobName::Place => {

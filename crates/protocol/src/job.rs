@@ -12,6 +12,7 @@
 //! | leave | has a site that owns nothing any more leave its deployment (`site::leaving`) |
 //! | register | registers slots that are not at home (`site::registering`) |
 //! | reclaim | serves slots again that are frozen for a site which has left (`site::stranded`) |
+//! | confirm | confirms the slots of a restored site with the other sites (`site::confirming`) |
 //! | release | asks the owners of slots whether copies may go (`site::release`) |
 //! | failover | has others take over from a lost site ([`crate::global::failover`]) |
 //! | place | finds slots that would be better at another site (`site::placing`) |

@@ -20,6 +20,9 @@ pub enum DeploymentCommand {
     LearnRegistry(Box<Registry>),
     /// Keeps the site's pointers of the ring, opaque here.
     SetRing(Bytes),
+    /// Every other site has stated what it owns, and this one's records agree: a site that was restored
+    /// from a backup serves its slots again.
+    Confirm,
     /// A step of this site as one that holds the registry, or as one that changes it.
     /// [`crate::Answer::Registrar`].
     Registrar(RegistrarStep),
@@ -53,6 +56,7 @@ impl DeploymentCommand {
             | DeploymentCommand::Enter { .. }
             | DeploymentCommand::LearnRegistry(_)
             | DeploymentCommand::SetRing(_)
+            | DeploymentCommand::Confirm
             | DeploymentCommand::Registrar(_) => Properties::new(true, false),
         }
     }
@@ -76,6 +80,7 @@ impl fmt::Display for DeploymentCommand {
                 RegistrarStep::Accept(ballot, _) => write!(f, "accept {ballot}"),
                 RegistrarStep::Adopt => f.write_str("adopt the registry"),
             },
+            DeploymentCommand::Confirm => f.write_str("confirm the slots of a restored site"),
             other @ DeploymentCommand::SetRing(_) => write!(f, "{other:?}"),
         }
     }

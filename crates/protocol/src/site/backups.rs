@@ -81,6 +81,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.global.backups.next_news = now + NEWS_INTERVAL;
         self.run_job(JobName::Release);
         self.run_job(JobName::Reclaim);
+        self.run_job(JobName::Confirm);
         let Some(progress) = self.jobs.mirror.progress(&self.machine, now) else { return };
         let Some(own) = self.machine.own_mirror() else { return };
         let news = MirrorNews { number: own.number, behind: progress.behind };

@@ -7,6 +7,7 @@
 //! [`Site::perform`], every outcome through [`Site::job_answered`].
 
 use super::balancing::Balancing;
+use super::confirming::Confirming;
 use super::counting::Counting;
 use super::leaving::Leaving;
 use super::placing::Placing;
@@ -82,6 +83,7 @@ pub(super) struct Jobs {
     leave: Leaving,
     register: Registering,
     reclaim: Stranded,
+    confirm: Confirming,
     release: Release,
     pub(super) failover: FailoverJobs,
     pub(super) place: Placing,
@@ -100,6 +102,7 @@ impl Jobs {
             leave: Leaving::default(),
             register: Registering::default(),
             reclaim: Stranded::default(),
+            confirm: Confirming::default(),
             release: Release::default(),
             failover: FailoverJobs::new(of_rules(options.planted)),
             place: Placing::new(Counting::new(options.seed, options.profiles_max)),
@@ -117,6 +120,7 @@ impl Jobs {
             JobName::Leave => &self.leave,
             JobName::Register => &self.register,
             JobName::Reclaim => &self.reclaim,
+            JobName::Confirm => &self.confirm,
             JobName::Release => &self.release,
             JobName::Failover => &self.failover,
             JobName::Place => &self.place,
@@ -134,6 +138,7 @@ impl Jobs {
             JobName::Leave => &mut self.leave,
             JobName::Register => &mut self.register,
             JobName::Reclaim => &mut self.reclaim,
+            JobName::Confirm => &mut self.confirm,
             JobName::Release => &mut self.release,
             JobName::Failover => &mut self.failover,
             JobName::Place => &mut self.place,

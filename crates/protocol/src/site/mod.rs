@@ -32,6 +32,7 @@ mod advance;
 mod backups;
 mod balancing;
 mod causal;
+pub(crate) mod confirming;
 mod copies;
 mod counting;
 mod deployment;

@@ -254,6 +254,7 @@ code_enum!(JobName as "job" {
     10 => Export,
     11 => Distribute,
     12 => Import,
+    13 => Confirm,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -21,6 +21,7 @@ code_enum!(DeploymentCommand as "command of the deployment" {
     12 => LearnRegistry(registry),
     13 => SetRing(pointers),
     100 => Registrar(step),
+    101 => Confirm,
 });
 
 code_enum!(GlobalCommand as "command of global keys" {
@@ -286,6 +287,7 @@ mod tests {
             ))),
             Command::Deployment(DeploymentCommand::LearnRegistry(Box::new(registry()))),
             Command::Deployment(DeploymentCommand::SetRing(Bytes::from_static(b"ring"))),
+            Command::Deployment(DeploymentCommand::Confirm),
             Command::Global(GlobalCommand::Register { holder: SiteId(2), slots: slots() }),
             Command::Global(GlobalCommand::Giving { number: 5, step: begin }),
             Command::Global(GlobalCommand::Giving {

@@ -10,12 +10,20 @@ pub struct Fences<'a> {
     own: SiteId,
     open: Option<&'a OpenFailover>,
     planted: Planted,
+    /// Whether the site was restored from a backup, and what it owns is not confirmed.
+    restored: bool,
 }
 
 impl<'a> Fences<'a> {
     /// The fences of a site with this open failover in its copy of the registry.
     pub fn new(own: SiteId, open: Option<&'a OpenFailover>, planted: Planted) -> Fences<'a> {
-        Fences { own, open, planted }
+        Fences { own, open, planted, restored: false }
+    }
+
+    /// The same, of a site that may have been restored from a backup and is not confirmed yet: its
+    /// records of what it owns are of former times.
+    pub fn restored(self, restored: bool) -> Fences<'a> {
+        Fences { restored, ..self }
     }
 
     /// Whether a failover is open.
@@ -31,9 +39,9 @@ impl<'a> Fences<'a> {
         }
     }
 
-    /// Whether this site is fenced: it serves nothing and hands nothing over.
+    /// Whether this site is fenced, by a failover or as a restored one: it serves nothing and hands nothing over.
     pub fn covers_own(&self) -> bool {
-        self.open.is_some_and(|open| open.fences(self.own))
+        self.restored || self.open.is_some_and(|open| open.fences(self.own))
     }
 
     /// Whether slots must not move between this site and another one.

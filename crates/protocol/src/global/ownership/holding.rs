@@ -124,7 +124,7 @@ impl Holding {
     /// whether it did.
     pub fn reclaim(&mut self, epoch: Epoch, fences: &Fences<'_>) -> bool {
         let Token::Frozen { epoch: frozen, .. } = self.token else { return false };
-        let may = epoch > frozen && !fences.are_up();
+        let may = epoch > frozen && !fences.are_up() && !fences.covers_own();
         if may {
             self.token = Token::Held(epoch);
         }

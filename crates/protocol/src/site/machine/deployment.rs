@@ -9,7 +9,8 @@
 //! d f     → nothing, if this site began the deployment
 //! d p     → ranges of slots (varints: first, last): they stay here whatever the hash says
 //! d r     → the ring's pointers (protocol::global::ring)
-//! d x     → nothing, if an open failover takes this site for lost
+//! d u     → nothing, if the site was restored from a backup and its slots are not confirmed
+//! d x     → nothing, if the site is fenced: an open failover takes it for lost, or it is restored
 //! Y bucket → (0 | 1 ‖ holder (varint) ‖ epoch) of each slot   (slot_rows.rs)
 //! ```
 
@@ -27,7 +28,7 @@ use model::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use storage::state::{Read, State};
+use storage::state::{Batch, Read, State};
 use wire::entry::{
     decode_registry, encode_registry, put_epoch, put_varint, take_epoch, take_varint,
 };
@@ -51,6 +52,8 @@ pub(super) struct Deployment {
     pub(super) member: Option<Membership>,
     pub(super) ring: Bytes,
     pub(super) pinned: SlotSet,
+    /// Whether the site was restored from a backup: other sites may own its slots by now.
+    pub(super) restored: bool,
     pub(super) registered: BySlot<(SiteId, Epoch)>,
     registered_rows: Stale,
     /// The sites whose mirrors are kept here.
@@ -83,9 +86,19 @@ impl Deployment {
             Some(row) => decode_pinned(&row).ok_or(MachineError::Damaged { table: 'd' })?,
             None => SlotSet::default(),
         };
+        let restored = state.get(tables::RESTORED)?.is_some();
         let backs_up = backs_up(member.as_ref());
         let acceptor = super::registrar::load(state, member.as_ref())?;
-        Ok(Deployment { member, ring, pinned, registered, registered_rows, backs_up, acceptor })
+        Ok(Deployment {
+            member,
+            ring,
+            pinned,
+            restored,
+            registered,
+            registered_rows,
+            backs_up,
+            acceptor,
+        })
     }
 }
 
@@ -94,7 +107,25 @@ pub(super) fn is_founder(state: &impl Read) -> Result<bool, MachineError> {
     Ok(state.get(tables::FOUNDER)?.is_some())
 }
 
-/// Whether a failover takes the site for lost, by the state.
+/// Marks a state that was restored from a backup: the site serves none of its slots until all other sites
+/// have stated what they own ([`DeploymentCommand::Confirm`]). A site without others is not marked. Returns
+/// whether it was.
+///
+/// [`DeploymentCommand::Confirm`]: model::DeploymentCommand::Confirm
+pub fn mark_restored(state: &impl State) -> Result<bool, MachineError> {
+    let is_other =
+        |member: &Membership| member.registry.sites.iter().any(|site| site.id != member.own);
+    let has_others = membership(state)?.as_ref().is_some_and(is_other);
+    if has_others {
+        let mut batch = Batch::default();
+        batch.put(tables::RESTORED, Bytes::new());
+        batch.put(tables::FENCED, Bytes::new());
+        state.commit(batch)?;
+    }
+    Ok(has_others)
+}
+
+/// Whether the site is fenced, by the state.
 pub(super) fn is_fenced(state: &impl Read) -> Result<bool, MachineError> {
     Ok(state.get(tables::FENCED)?.is_some())
 }
@@ -322,6 +353,19 @@ impl<S: State> Applying<'_, S> {
         deployment.member = Some(member);
         self.write_acceptor();
         self.note_backups();
+        self.follow_fence();
+    }
+
+    /// The slots of a restored site are its own, and those that are not are given up.
+    pub(super) fn confirm(&mut self) -> Answer {
+        if std::mem::take(&mut self.modes.deployment.restored) {
+            self.overlay.remove(tables::RESTORED);
+            self.follow_fence();
+        }
+        self.done_now()
+    }
+
+    fn follow_fence(&mut self) {
         let fenced = self.modes.is_fenced();
         if self.modes.slots.fence(fenced) {
             match fenced {

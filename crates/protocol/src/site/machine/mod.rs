@@ -76,6 +76,11 @@ impl<S: State> Machine<S> {
         self.modes.deployment.member.as_ref()
     }
 
+    /// Whether the site was restored from a backup and has not confirmed what it owns.
+    pub fn is_restored(&self) -> bool {
+        self.modes.deployment.restored
+    }
+
     /// The ring's pointers as they were last kept; empty: never.
     pub fn ring(&self) -> &Bytes {
         &self.modes.deployment.ring

@@ -236,6 +236,7 @@ impl<S: State> Applying<'_, S> {
             DeploymentCommand::ChangeRegistry(change) => self.change_registry(change),
             DeploymentCommand::LearnRegistry(registry) => self.learn_registry(registry),
             DeploymentCommand::SetRing(pointers) => Ok(self.set_ring(pointers)),
+            DeploymentCommand::Confirm => Ok(self.confirm()),
             DeploymentCommand::Registrar(step) => self.registrar(step),
         }
     }

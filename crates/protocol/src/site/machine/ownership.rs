@@ -6,6 +6,7 @@
 //! open failover fences sites, and what was decided meanwhile takes slots and gives them away.
 
 use super::Applying;
+use super::deployment::Membership;
 use super::lineage::Whose;
 use super::tokens::Token;
 use super::{Modes, Stopped};
@@ -56,10 +57,12 @@ impl Modes {
         member.is_some_and(|member| member.registry.failovers.open.is_some())
     }
 
-    /// Whether this site is taken for lost by a failover that is open: it serves nothing.
+    /// Whether this site serves nothing: a failover that is open takes it for lost, or it was restored
+    /// from a backup and is not confirmed.
     pub(super) fn is_fenced(&self) -> bool {
         let member = self.deployment.member.as_ref();
-        member.is_some_and(|member| member.registry.failovers.is_fenced(member.own))
+        let is_lost = |member: &Membership| member.registry.failovers.is_fenced(member.own);
+        self.deployment.restored || member.is_some_and(is_lost)
     }
 }
 
@@ -67,7 +70,8 @@ impl<S: State> Applying<'_, S> {
     /// Whether slots may pass between this site and another one.
     pub(super) fn is_parted_from(&self, site: SiteId) -> bool {
         let Some((own, registry)) = self.modes.place() else { return false };
-        Fences::new(own, registry.failovers.open.as_ref(), Planted::none()).part_from(site)
+        let fences = Fences::new(own, registry.failovers.open.as_ref(), Planted::none());
+        fences.restored(self.modes.deployment.restored).part_from(site)
     }
 
     /// These slots in runs of which this site has the same records, and of which one step is taken.
@@ -87,7 +91,8 @@ impl<S: State> Applying<'_, S> {
         let before = self.modes.holding(run.first);
         let mut after = before;
         let open = registry.failovers.open.as_ref();
-        let records = step(&mut after, &Fences::new(own, open, of_rules(self.modes.planted)));
+        let fences = Fences::new(own, open, of_rules(self.modes.planted));
+        let records = step(&mut after, &fences.restored(self.modes.deployment.restored));
         match records {
             Records::Stay | Records::Install => {}
             Records::Retain => {

@@ -12,6 +12,7 @@ mod orders;
 mod queries;
 mod registry;
 mod requests;
+mod restored;
 mod sameness;
 mod simple;
 mod strings;

@@ -1,0 +1,140 @@
+//! A site that was restored from a backup confirms its slots before it serves them.
+//!
+//! The backup may be old: other sites may own by now what the restored state takes for its own. If the
+//! site served that, it would read old values and acknowledge writes that are lost as soon as it reaches
+//! the owner. So its state is marked when it is restored, and a marked site is fenced as one that a
+//! failover takes for lost: it serves no slot and hands none over. Its leader asks all other listed sites
+//! for their inventories, registers each later owner that one reports, and confirms once none is newer
+//! than the site's own records.
+//!
+//! What a site has reported stays true: while this one is fenced, no site can become an owner of its slots
+//! but by a failover, which the registry states. So a site that has answered is not asked again under the
+//! same registry. A site that cannot be reached holds the restored one up; if it is lost for good, its
+//! failover takes it off the list.
+//!
+//! Left out on purpose: keyspaces of one site, which no other site has, and causal ones, whose order
+//! notices that revisions are missing (`machine::causal`).
+
+use super::machine::Machine;
+use crate::job::{Effect, Job, Progress, View};
+use model::{
+    Answer, Ballot, Command, DeploymentCommand, Failure, GlobalCommand, Inventory, SiteId,
+    SlotEpochs, SlotRun,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use storage::state::State;
+
+/// How long inventories are waited for before they are requested again.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// What other sites have reported to the leader of a restored one.
+#[derive(Debug, Default)]
+pub(crate) struct Confirming {
+    /// The registry by which they were asked.
+    version: Ballot,
+    not_before: Option<Duration>,
+    asked: BTreeMap<u64, SiteId>,
+    told: BTreeMap<SiteId, Inventory>,
+    last_id: u64,
+}
+
+/// The listed sites that have not reported by this registry; `None`: there is nothing to confirm.
+fn missing<S: State>(job: &Confirming, machine: &Machine<S>) -> Option<BTreeSet<SiteId>> {
+    let member = machine.membership().filter(|_| machine.is_restored())?;
+    let is_current = job.version == member.registry.version;
+    let others = member.registry.sites.iter().map(|site| site.id).filter(|id| *id != member.own);
+    Some(others.filter(|site| !is_current || !job.told.contains_key(site)).collect())
+}
+
+impl<S: State> Job<S> for Confirming {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(member) = view.machine.membership().filter(|_| view.machine.is_restored()) else {
+            return Job::<S>::stop(self);
+        };
+        if self.version != member.registry.version {
+            let (version, last_id) = (member.registry.version, self.last_id);
+            *self = Confirming { version, last_id, ..Confirming::default() };
+        }
+        if member.registry.failovers.open.is_some() {
+            return Vec::new();
+        }
+        let missing = missing(self, view.machine).unwrap_or_default();
+        if missing.is_empty() {
+            let mut effects: Vec<Effect> = self
+                .told
+                .values()
+                .flat_map(|inventory| registers(view.machine, inventory))
+                .collect();
+            if effects.is_empty() {
+                effects.push(Effect::Propose(Command::Deployment(DeploymentCommand::Confirm)));
+            }
+            return effects;
+        }
+        if self.not_before.is_some_and(|at| view.now < at) {
+            return Vec::new();
+        }
+        self.not_before = Some(view.now + PATIENCE);
+        self.asked.clear();
+        let ask = |to: SiteId| {
+            self.last_id += 1;
+            self.asked.insert(self.last_id, to);
+            let registry = Box::new((*member.registry).clone());
+            let lost = member.own;
+            let command =
+                Command::Global(GlobalCommand::Inventory { registry, lost, failover: None });
+            Effect::Ask { id: Some(self.last_id), to, command, patience: PATIENCE }
+        };
+        missing.into_iter().map(ask).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        _: &View<'_, S>,
+    ) -> Vec<Effect> {
+        if let Some(site) = self.asked.remove(&id)
+            && let Ok(Answer::Inventory(inventory)) = outcome
+        {
+            self.told.insert(site, *inventory);
+        }
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        *self = Confirming { last_id: self.last_id, ..Confirming::default() };
+        Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        let left = missing(self, view.machine).map_or(0, |missing| missing.len() as u64);
+        Progress { left, sent_bytes: 0 }
+    }
+
+    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
+        let missing = missing(self, view.machine)?;
+        let registry = &view.machine.membership()?.registry;
+        let name = |site: &SiteId| registry.site(*site).map(|one| one.name.to_string());
+        let names: Vec<String> = missing.iter().filter_map(name).collect();
+        Some(format!(
+            "the site was restored from a backup and serves no slot until {} have stated what they own",
+            names.join(", ")
+        ))
+        .filter(|_| !names.is_empty())
+    }
+}
+
+/// The later owners of slots that a site has reported.
+fn registers<S: State>(machine: &Machine<S>, inventory: &Inventory) -> Vec<Effect> {
+    let Some(own) = machine.membership().map(|member| member.own) else { return Vec::new() };
+    let others = inventory.owners.iter().filter(|(owner, _)| *owner != own);
+    let later = others.filter_map(|(owner, slots)| {
+        let alike = |run: SlotRun| run.cut(|slot| machine.token_run(slot).0);
+        let runs = slots.runs().flat_map(|(run, epoch)| alike(run).map(move |run| (run, epoch)));
+        let later = runs.filter(|(run, epoch)| machine.token(run.first).epoch() < *epoch);
+        let slots = SlotEpochs::of_runs(later);
+        (!slots.0.is_empty()).then(|| GlobalCommand::Register { holder: *owner, slots })
+    });
+    later.map(|command| Effect::Propose(Command::Global(command))).collect()
+}
