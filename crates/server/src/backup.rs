@@ -2,13 +2,15 @@
 //!
 //! A backup is a snapshot file like those the log is cut behind: a whole state as of one log entry,
 //! checksummed. Any data node can write one of what it has applied. Restoring makes the data
-//! directory of a new site of one node; more join as they would any site.
+//! directory of a new site of one node; more join as they would any site. In a deployment the new site
+//! confirms with the others what it owns before it serves it (`protocol::site::confirming`).
 
 use crate::handle::Shared;
 use crate::identity::{self, Identity, IdentityError};
 use crate::node::open_state;
 use model::{NodeId, Revision, SiteName};
 use protocol::replica::recovery::{self, RecoveryError};
+use protocol::site::machine::deployment::mark_restored;
 use protocol::site::machine::{self, Machine};
 use std::path::Path;
 use storage::disk::real::RealDisk;
@@ -66,6 +68,9 @@ pub struct Restored {
     pub revision: Revision,
     /// Rows that were loaded.
     pub rows: u64,
+    /// Whether the site belongs to a deployment with others, which it asks what they own before it
+    /// serves a slot.
+    pub confirms: bool,
 }
 
 /// Makes the data directory of a new site of one node from a backup, checking every block of it
@@ -89,6 +94,7 @@ pub fn restore(
     let head = snapshots.import(&file)?;
     let state = open_state(data, Options::default())?;
     snapshots.load(head.index, &state)?;
+    let confirms = mark_restored(&state)?;
 
     // One entry more than the backup has: the new site's membership.
     let incarnation = getrandom::u64().map_err(|error| RestoreError::System(error.to_string()))?;
@@ -110,5 +116,5 @@ pub fn restore(
     // Last of all, so that a directory half restored is never taken for a member's.
     let mut own = Identity::open(data, site, node, false, incarnation)?;
     own.became_member(data, &members)?;
-    Ok(Restored { revision: machine.revision(), rows: verified.rows })
+    Ok(Restored { revision: machine.revision(), rows: verified.rows, confirms })
 }

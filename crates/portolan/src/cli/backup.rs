@@ -150,6 +150,13 @@ impl Restore {
         progress.finish_and_clear();
         let restored = restored.map_err(Failed::cannot_serve)?;
         let (rows, data) = (restored.rows, self.data.display());
-        Ok(show::print(format_args!("{rows} rows as of {} in {data}", restored.revision))?)
+        show::print(format_args!("{rows} rows as of {} in {data}", restored.revision))?;
+        if restored.confirms {
+            show::print(format_args!(
+                "The site belongs to a deployment: it serves no slot of a global keyspace until all other sites have\n\
+                 stated which slots they own by now; `portolan job show confirm` names those that have not."
+            ))?;
+        }
+        Ok(())
     }
 }
