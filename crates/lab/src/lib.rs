@@ -19,12 +19,15 @@
 //! | [`measure`] | latencies by operation and by second, and what went wrong |
 //! | [`report`] | one HTML page that works offline, with CSV beside it |
 //! | [`paper`] | experiments of published papers, run again |
+//! | [`baselines`] | models of published stores, to compare with |
 //! | [`random`] | the only source of chance: one small generator, seeded |
 //!
 //! Everything here except [`relay`] is pure: time is a number that the caller passes in, and random
 //! numbers come from a generator that the caller seeds. [`simulation`] alone depends on how a site
 //! works inside, for it runs the cores; what judges a run reads histories and nothing else.
 
+#[cfg(feature = "simulation")]
+pub mod baselines;
 #[cfg(feature = "simulation")]
 pub mod clients;
 #[cfg(feature = "simulation")]

@@ -37,7 +37,7 @@ pub mod node;
 pub mod orders;
 pub mod promoted;
 mod proxy_reads;
-mod queue;
+pub(crate) mod queue;
 mod shell;
 pub mod site_lifecycle;
 mod text;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Events and when they are due.
 #[derive(Debug)]
-pub(super) struct Queue<E> {
+pub(crate) struct Queue<E> {
     heap: BinaryHeap<Entry<E>>,
     added: u64,
 }
@@ -47,17 +47,17 @@ impl<E> PartialEq for Entry<E> {
 impl<E> Eq for Entry<E> {}
 
 impl<E> Queue<E> {
-    pub(super) fn new() -> Queue<E> {
+    pub(crate) fn new() -> Queue<E> {
         Queue { heap: BinaryHeap::new(), added: 0 }
     }
 
-    pub(super) fn push(&mut self, at: Duration, event: E) {
+    pub(crate) fn push(&mut self, at: Duration, event: E) {
         self.added += 1;
         self.heap.push(Entry { at, number: self.added, event });
     }
 
     /// The soonest, if it is due by `until`.
-    pub(super) fn pop(&mut self, until: Duration) -> Option<(Duration, E)> {
+    pub(crate) fn pop(&mut self, until: Duration) -> Option<(Duration, E)> {
         if self.heap.peek()?.at > until {
             return None;
         }
