@@ -323,3 +323,24 @@ fn placement_strategies_are_compared_beside_their_paper() {
         &["--cabs <FILE>", "--large", "--quick"],
     );
 }
+
+#[test]
+fn causal_stores_are_compared_beside_gestos_paper() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (page, json) = (at("page.html"), at("all.json"));
+    let words = ["paper", "gesto", "--figure", "7", "--quick"];
+    let run = || lab(&[&words[..], &["--report", &page, "--json", &json]].concat()).out();
+    let out = run();
+    let title = "Figure 7: latency of moves";
+    assert_says(&out, &[title, "Saturn is the slowest", "It came out in shape", "written: "]);
+    let html = fs::read_to_string(&page).expect("a page");
+    assert_says(&html, &[title, "<svg", "Beside what was published", "Run it again: "]);
+    let all: Value =
+        serde_json::from_str(&fs::read_to_string(&json).expect("results")).expect("JSON");
+    assert_eq!(all["figures"][0]["figure"], 7);
+    assert_eq!(all["runs"].as_array().expect("runs").len(), 5, "five stores");
+    assert_eq!(run(), out, "the same again");
+    let other = lab(&["paper", "gesto", "--figure", "1"]).err(USAGE);
+    assert_says(&other, &["--figure is 2 to 7, or 0, is 1"]);
+}

@@ -2,7 +2,9 @@
 //! published.
 //!
 //! - [`edgekv`]: Sonbol and others, 2020.
+//! - [`gesto`]: Afonso, Bravo and Rodrigues, 2020.
 //! - [`portkey`]: Noor, Srivastava and Netravali, 2021.
 
 pub mod edgekv;
+pub mod gesto;
 pub mod portkey;

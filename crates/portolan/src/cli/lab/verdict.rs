@@ -62,7 +62,7 @@ impl Verdict {
             if self.json {
                 show::print_json(&json!({
                     "file": path.display().to_string(),
-                    "operations": history.operations.len(),
+                    "operations": history.operations.len() + history.requests.len(),
                     "verdicts": as_json(&history, &judged),
                 }))?;
                 continue;
@@ -70,7 +70,7 @@ impl Verdict {
             show::print(format_args!(
                 "{}: {} operations",
                 path.display(),
-                history.operations.len()
+                history.operations.len() + history.requests.len()
             ))?;
             if judged.is_empty() {
                 show::print("  nothing in it can be judged")?;
@@ -132,12 +132,18 @@ pub(super) fn as_json(history: &History, judged: &[Judged]) -> Value {
                 .iter()
                 .filter_map(|at| serde_json::to_value(history.operations.get(*at)?).ok())
                 .collect();
+            let requests: Vec<_> = violation
+                .requests
+                .iter()
+                .filter_map(|at| serde_json::to_value(history.requests.get(*at)?).ok())
+                .collect();
             json!({
                 "promise": promise.name(),
                 "verdict": "broken",
                 "what": violation.what,
                 "key": violation.key,
                 "operations": operations,
+                "requests": requests,
             })
         }
     };

@@ -1,5 +1,6 @@
 //! `lab paper`: the experiments of a published paper, run again.
 
+mod gesto;
 mod portkey;
 
 use super::super::super::failed::Failed;
@@ -22,6 +23,7 @@ use std::time::Instant;
 #[derive(Subcommand)]
 pub(crate) enum Paper {
     Edgekv(EdgeKv),
+    Gesto(gesto::Gesto),
     Portkey(portkey::Portkey),
 }
 
@@ -29,6 +31,7 @@ impl Paper {
     pub(super) fn run(self) -> Result<(), Failed> {
         match self {
             Paper::Edgekv(edgekv) => edgekv.run(),
+            Paper::Gesto(gesto) => gesto.run(),
             Paper::Portkey(portkey) => portkey.run(),
         }
     }

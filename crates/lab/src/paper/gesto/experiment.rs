@@ -1,0 +1,186 @@
+//! Which runs make which figure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::Size;
+use crate::baselines::cops::{Cops, Lists};
+use crate::baselines::eventual::Eventual;
+use crate::baselines::gesto::{Attach, Gesto};
+use crate::baselines::occult::Occult;
+use crate::baselines::play::{Load, Measured, play};
+use crate::baselines::saturn::Saturn;
+use crate::baselines::{Layout, Modelled, Store};
+
+/// The figures of the paper that come of its evaluation; 0 is metadata against the number of sites.
+pub const FIGURES: [u8; 7] = [2, 3, 4, 5, 6, 7, 0];
+/// Access patterns: reads before a write of a key that is everywhere.
+pub const PATTERNS: [u32; 5] = [1, 9, 45, 90, 180];
+/// The pattern where a figure has one only.
+pub const PATTERN: u32 = 45;
+/// Clients at each of the seven sites, from 14 to 553 in all.
+pub const CLIENTS: [usize; 8] = [2, 8, 14, 21, 36, 50, 64, 79];
+/// Sites of the deployments that metadata is counted in.
+pub const SITES: [usize; 5] = [7, 16, 32, 64, 128];
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum System {
+    /// Eventual consistency.
+    Eventual,
+    /// COPS, as Gesto's authors evaluated it.
+    Cops,
+    /// Occult.
+    Occult,
+    /// Saturn.
+    Saturn,
+    /// Gesto.
+    Gesto,
+}
+
+impl System {
+    /// All of them.
+    pub const ALL: [System; 5] =
+        [System::Eventual, System::Cops, System::Occult, System::Saturn, System::Gesto];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Eventual => "Eventual",
+            System::Cops => "COPS",
+            System::Occult => "Occult",
+            System::Saturn => "Saturn",
+            System::Gesto => "Gesto",
+        }
+    }
+
+    /// A store of it, at rest.
+    #[must_use]
+    pub fn store(self, layout: &Layout) -> Box<dyn Store> {
+        let all = layout.clone();
+        match self {
+            System::Eventual => Box::new(Modelled::new(all, Eventual::new(layout))),
+            System::Cops => Box::new(Modelled::new(all, Cops::new(layout, Lists::Direct))),
+            System::Occult => Box::new(Modelled::new(all, Occult::new(layout))),
+            System::Saturn => Box::new(Modelled::new(all, Saturn::new(layout))),
+            System::Gesto => Box::new(Modelled::new(all, Gesto::new(layout, Attach::Paper))),
+        }
+    }
+}
+
+/// What is varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scene {
+    /// W1 of two clients a site, with this access pattern.
+    Pattern(u32),
+    /// The same, and a write is of any key.
+    Free,
+    /// So many clients a site.
+    Clients(usize),
+    /// Two clients a site with W1 and two with W2.
+    Moves,
+    /// So many sites on a plane, with a client each.
+    Sites(usize),
+}
+
+/// A run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// What is varied.
+    pub scene: Scene,
+    /// Of which store.
+    pub system: System,
+    /// How long.
+    pub size: Size,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.system.name();
+        match self.scene {
+            Scene::Pattern(reads) => write!(f, "{name}, {reads} reads before a write"),
+            Scene::Free => write!(f, "{name}, writes of any key"),
+            Scene::Clients(clients) => write!(f, "{name}, {clients} clients a site"),
+            Scene::Moves => write!(f, "{name}, clients that move"),
+            Scene::Sites(sites) => write!(f, "{name}, {sites} sites"),
+        }
+    }
+}
+
+/// What each run came to.
+pub type Results = BTreeMap<Point, Measured>;
+
+impl Point {
+    fn layout(&self) -> Layout {
+        match self.scene {
+            Scene::Pattern(_) | Scene::Free => Layout::table_one(2),
+            Scene::Clients(clients) => Layout::table_one(clients),
+            Scene::Moves => Layout::table_one(4),
+            Scene::Sites(sites) => Layout::plane(sites, 1, 1),
+        }
+    }
+
+    fn load(&self) -> Load {
+        let (warm_us, measured_us) = match (self.scene, self.size) {
+            (Scene::Clients(_) | Scene::Sites(_), Size::Paper) => (300_000, 700_000),
+            (_, Size::Paper) => (500_000, 4_000_000),
+            (Scene::Clients(_) | Scene::Sites(_), Size::Quick) => (50_000, 50_000),
+            (_, Size::Quick) => (100_000, 200_000),
+        };
+        let reads_a_full_write = match self.scene {
+            Scene::Pattern(reads) => reads,
+            Scene::Free => 0,
+            _ => PATTERN,
+        };
+        let movers_every = if self.scene == Scene::Moves { 2 } else { 0 };
+        Load { movers_every, reads_a_full_write, warm_us, measured_us, seed: 1, has_history: false }
+    }
+
+    /// Runs it.
+    #[must_use]
+    pub fn run(&self) -> Measured {
+        let layout = self.layout();
+        play(&mut *self.system.store(&layout), &layout, self.load())
+    }
+}
+
+/// The scenes of a figure.
+#[must_use]
+pub fn scenes(figure: u8, size: Size) -> Vec<Scene> {
+    let few = |count: usize| if size == Size::Quick { 2 } else { count };
+    match figure {
+        2 => vec![Scene::Pattern(PATTERN)],
+        3 | 4 => PATTERNS.map(Scene::Pattern).to_vec(),
+        5 => vec![Scene::Free],
+        6 => CLIENTS[..few(CLIENTS.len())].iter().map(|clients| Scene::Clients(*clients)).collect(),
+        7 => vec![Scene::Moves],
+        _ => SITES[..few(SITES.len())].iter().map(|sites| Scene::Sites(*sites)).collect(),
+    }
+}
+
+/// All runs, each once, in a fixed order.
+#[must_use]
+pub fn points(figures: &[u8], size: Size) -> Vec<Point> {
+    let scenes = figures.iter().flat_map(|figure| scenes(*figure, size));
+    let points = scenes.flat_map(|scene| System::ALL.map(|system| Point { scene, system, size }));
+    // COPS has no bound without writes that compress its lists; the paper leaves it out there.
+    let mut points: Vec<Point> =
+        points.filter(|point| (point.scene, point.system) != (Scene::Free, System::Cops)).collect();
+    points.sort_unstable();
+    points.dedup();
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_share_their_runs() {
+        let count = |figures: &[u8]| points(figures, Size::Quick).len();
+        assert_eq!((count(&[2]), count(&[3]), count(&[3, 4]), count(&[2, 3])), (5, 25, 25, 25));
+        assert_eq!((count(&[5]), count(&[6]), count(&[7]), count(&[0])), (4, 10, 5, 10));
+        assert_eq!(points(&FIGURES, Size::Paper).len(), 25 + 4 + 40 + 5 + 25);
+    }
+}

@@ -1,0 +1,111 @@
+//! `lab paper gesto`: the evaluation of Gesto, run again on models of the stores that it compares.
+
+use super::super::super::super::failed::Failed;
+use super::super::super::super::show::{self, Table};
+use super::super::{quoted, shown};
+use super::{cannot_write, run_all};
+use clap::Args;
+use lab::paper::gesto::experiment::{FIGURES, points};
+use lab::paper::gesto::report::Outcome;
+use lab::paper::gesto::result::{self, Shown};
+use lab::paper::gesto::{Results, Size};
+use std::path::{Path, PathBuf};
+
+/// Gesto (Afonso, Bravo and Rodrigues, 2020): figures 2 to 7, and metadata by number of sites
+///
+/// Seven sites with the delays of its Table I, and its workloads W1 and W2, on models of eventual consistency,
+/// COPS, Occult, Saturn and Gesto. Time is virtual; what work costs is assumed. docs/lab.md describes what is
+/// modelled and what is not.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  portolan lab paper gesto --report gesto.html        everything; some minutes
+  portolan lab paper gesto --figure 5 --quick         one figure, little of it
+
+Exit codes: 0 everything ran, 2 there is no such figure")]
+pub(crate) struct Gesto {
+    /// Only this figure of the paper, 2 to 7; 0 is metadata by number of sites
+    #[arg(long, value_name = "N")]
+    figure: Option<u8>,
+
+    /// Write one page with all plots and tables
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Write all results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write the tables as CSV and the plots as pictures into this folder
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+
+    /// Short runs, few clients and sites: to see that it works
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Gesto {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let figures: Vec<u8> = match self.figure {
+            None => FIGURES.to_vec(),
+            Some(number) if FIGURES.contains(&number) => vec![number],
+            Some(number) => {
+                return Err(Failed::usage(format!("--figure is 2 to 7, or 0, is {number}")));
+            }
+        };
+        let size = if self.quick { Size::Quick } else { Size::Paper };
+        let points = points(&figures, size);
+        let results: Results = run_all(&points, |point| Ok(point.run()))?.into_iter().collect();
+        let of_figure = |figure: &u8| result::shown(*figure, &results, size);
+        let figures: Vec<Shown> = figures.iter().map(of_figure).collect();
+        let outcome = Outcome { figures: &figures, results: &results, size };
+        let study = outcome.study(&self.again());
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
+        };
+        if let Some(path) = &self.report {
+            write(path, &study.html())?;
+        }
+        if let Some(path) = &self.json {
+            write(path, &format!("{:#}\n", outcome.json()))?;
+        }
+        if let Some(folder) = &self.csv {
+            study.write_pieces(folder).map_err(|error| cannot_write(folder, &error))?;
+        }
+        figures.iter().try_for_each(print_figure)?;
+        for path in [self.report, self.json, self.csv].iter().flatten() {
+            show::print(format_args!("\nwritten: {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn again(&self) -> String {
+        let mut command = "portolan lab paper gesto".to_owned();
+        if let Some(number) = self.figure {
+            command.push_str(&format!(" --figure {number}"));
+        }
+        command.push_str(if self.quick { " --quick" } else { "" });
+        for (flag, path) in [("report", &self.report), ("json", &self.json)] {
+            if let Some(path) = path {
+                command.push_str(&format!(" --{flag} {}", quoted(&shown(path))));
+            }
+        }
+        command
+    }
+}
+
+fn print_figure(shown: &Shown) -> Result<(), Failed> {
+    let columns = shown.heads.iter().map(|head| format!(">{}", head.to_uppercase()));
+    let heads = std::iter::once(String::new()).chain(columns).collect();
+    let row = |(name, cells): &(String, Vec<String>)| {
+        std::iter::once(name).chain(cells).cloned().collect::<Vec<_>>()
+    };
+    let values = Table::of(heads, shown.rows.iter().map(row).collect());
+    show::print(format_args!("{}\n{}\n{values}\n", shown.title, shown.about))?;
+    let mut table = Table::new(["COMPARED", "PUBLISHED", "HERE", "CAME OUT"]);
+    for finding in &shown.findings {
+        let (what, published) = (finding.what.to_owned(), finding.published.to_owned());
+        table.row([what, published, finding.here.clone(), finding.sentence()]);
+    }
+    Ok(show::print(format_args!("{table}\n"))?)
+}
