@@ -46,14 +46,19 @@ const BUGS: [(Bug, &str, u64, u64); 33] = [
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
 const SCRIPTED: Bug = Bug::ForwardUnindexed;
 
-/// No world has causal keys yet: the exhaustive search of `protocol::causal`, and its simulation, find these.
-const ELSEWHERE: [Bug; 6] = [
+/// No world has causal keys yet: the exhaustive search of `protocol::causal`, its simulation, and the replicas of
+/// `protocol/tests/site/causal.rs` find these.
+const ELSEWHERE: [Bug; 10] = [
     Bug::AttachWithoutWritten,
     Bug::AttachWithoutSeen,
     Bug::OffersUnchained,
     Bug::PayloadSkipped,
     Bug::ResolvedEarly,
     Bug::ReadsUnmerged,
+    Bug::TrimmedUnimported,
+    Bug::ResyncUnordered,
+    Bug::ResyncSwitchedEarly,
+    Bug::ResyncKeepsDeleted,
 ];
 
 fn find(bug: Bug) {

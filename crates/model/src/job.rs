@@ -29,11 +29,13 @@ pub enum JobName {
     Distribute,
     /// Takes the region's order over.
     Import,
+    /// Trims the region's order, and sends sites that lack it their keys anew.
+    Resync,
 }
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 13] = [
+    pub const ALL: [JobName; 14] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -47,6 +49,7 @@ impl JobName {
         JobName::Export,
         JobName::Distribute,
         JobName::Import,
+        JobName::Resync,
     ];
 
     /// As people write it.
@@ -65,6 +68,7 @@ impl JobName {
             JobName::Export => "export",
             JobName::Distribute => "distribute",
             JobName::Import => "import",
+            JobName::Resync => "resync",
         }
     }
 
@@ -76,6 +80,7 @@ impl JobName {
             JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
             JobName::Distribute | JobName::Import => "writes",
+            JobName::Resync => "keys",
             JobName::Balance | JobName::Register => "",
         }
     }
@@ -101,6 +106,7 @@ impl JobName {
             }
             JobName::Export => "offers this site's causal writes to the root of its region",
             JobName::Distribute => "sends the region's order to its sites, at the root",
+            JobName::Resync => "sends sites that lack what is trimmed of the order their keys anew",
             JobName::Import => "takes the region's order over, once it has the writes",
         }
     }

@@ -91,7 +91,10 @@ pub const CAUSAL_UNORDERED_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of the region's order that its root keeps for sites that have not imported it; past it nothing
 /// more is ordered.
 pub const CAUSAL_ORDER_BYTES_MAX: u64 = 1 << 30;
-/// Entries of the order that one command trims.
+/// Bytes of the region's order that its root keeps for sites that are away; past it the order is trimmed, and
+/// such a site gets its keys anew.
+pub const CAUSAL_ORDER_KEPT_BYTES_MAX: u64 = 512 << 20;
+/// Entries of the order that one command trims; writes with a position that a command of a resync drops.
 pub const CAUSAL_TRIMMED_PER_COMMAND_MAX: usize = 4_096;
 /// Bytes of writes in one offer to the root of a region (the write that exceeds the limit ends it).
 pub const CAUSAL_OFFER_BYTES_MAX: usize = 256 << 10;
@@ -112,6 +115,11 @@ pub const CAUSAL_PAYLOAD_BYTES_MAX: usize = 256 << 10;
 pub const CAUSAL_PULLED_MAX: usize = 1_024;
 /// Bytes of writes in one import (the write that exceeds the limit ends it).
 pub const CAUSAL_IMPORT_BYTES_MAX: usize = 512 << 10;
+/// Bytes of the order in one piece of a resync, and of records (what exceeds the limit ends it).
+pub const CAUSAL_RESYNC_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a site's writes without a position that are made again on top of what a resync has brought, by one
+/// command; while there are more it goes on behind the order.
+pub const CAUSAL_RESYNC_UNORDERED_BYTES_MAX: u64 = COMMAND_BYTES_MAX as u64;
 /// Requests of sessions that wait in a node until it has what their sessions have seen.
 pub const CAUSAL_REQUESTS_WAITING_MAX: usize = 65_536;
 /// Questions for positions of other sites' writes that wait at a node of a root.
@@ -292,6 +300,9 @@ const _: () = {
     // A write of the longest value always has a place.
     assert!((COMMAND_BYTES_MAX as u64) < CAUSAL_UNORDERED_BYTES_MAX);
     assert!(CAUSAL_UNORDERED_BYTES_MAX <= CAUSAL_ORDER_BYTES_MAX);
+    // Trimming begins long before nothing more is ordered.
+    assert!(2 * CAUSAL_ORDER_KEPT_BYTES_MAX <= CAUSAL_ORDER_BYTES_MAX);
+    assert!(2 * CAUSAL_RESYNC_BYTES_MAX + COMMAND_BYTES_MAX < ENTRY_BYTES_MAX);
     assert!(ANSWER_BYTES_MAX < PEER_FRAME_BYTES_MAX);
     assert!(REQUESTS_REMEMBERED_PER_CLIENT_MAX <= REQUESTS_REMEMBERED_MAX);
     assert!(BATCH_BYTES_MAX <= APPEND_BYTES_MAX);

@@ -97,11 +97,19 @@ pub enum Bug {
     ResolvedEarly,
     /// The token of a session is after a read what it was before.
     ReadsUnmerged,
+    /// The order of causal keys is trimmed beyond what sites have imported, and they are sent what is left.
+    TrimmedUnimported,
+    /// A site that gets its causal keys anew does not get which of its own writes they contain.
+    ResyncUnordered,
+    /// A site that gets its causal keys anew shows them as soon as the last record has come.
+    ResyncSwitchedEarly,
+    /// A key that is deleted while a site gets its causal keys anew stays there.
+    ResyncKeepsDeleted,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 40] = [
+    pub const ALL: [Bug; 44] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -142,6 +150,10 @@ impl Bug {
         Bug::PayloadSkipped,
         Bug::ResolvedEarly,
         Bug::ReadsUnmerged,
+        Bug::TrimmedUnimported,
+        Bug::ResyncUnordered,
+        Bug::ResyncSwitchedEarly,
+        Bug::ResyncKeepsDeleted,
     ];
 
     /// Its name on a command line.
@@ -187,6 +199,10 @@ impl Bug {
             Bug::PayloadSkipped => "payload-skipped",
             Bug::ResolvedEarly => "resolved-early",
             Bug::ReadsUnmerged => "reads-unmerged",
+            Bug::TrimmedUnimported => "trimmed-unimported",
+            Bug::ResyncUnordered => "resync-unordered",
+            Bug::ResyncSwitchedEarly => "resync-switched-early",
+            Bug::ResyncKeepsDeleted => "resync-keeps-deleted",
         }
     }
 }
@@ -227,6 +243,9 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::PayloadSkipped, causal::Bug::PayloadSkipped),
         (Bug::ResolvedEarly, causal::Bug::ResolvedEarly),
         (Bug::ReadsUnmerged, causal::Bug::ReadsUnmerged),
+        (Bug::TrimmedUnimported, causal::Bug::TrimmedUnimported),
+        (Bug::ResyncUnordered, causal::Bug::ResyncUnordered),
+        (Bug::ResyncSwitchedEarly, causal::Bug::ResyncSwitchedEarly),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

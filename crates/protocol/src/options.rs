@@ -34,6 +34,8 @@ pub struct Options {
     pub cluster_address: String,
     /// Bytes a second that slots on their way to other sites may take; 0: as many as go.
     pub handover_bytes_per_s_max: u64,
+    /// Bytes of a region's order that are kept for sites that are away.
+    pub causal_kept_bytes_max: u64,
     /// Whether this site has its mirror kept by its backup.
     pub mirrors: bool,
     /// Groups of which the leader keeps a profile of their users.
@@ -61,6 +63,7 @@ impl Options {
             founding: None,
             cluster_address: String::new(),
             handover_bytes_per_s_max: 0,
+            causal_kept_bytes_max: limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             mirrors: true,
             profiles_max: limits::PROFILES_MAX,
             planted: Planted::default(),

@@ -237,6 +237,7 @@ impl<'w> Run<'w> {
             state_persist_permille: world.node.state_persist_permille,
             log_bytes_before_snapshot: world.node.log_bytes_before_snapshot,
             log_entries_kept: world.node.log_entries_kept,
+            causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             mirrors: world.node.mirrors,
             log: storage::log::Options {
                 segment_bytes: world.node.log_segment_bytes,

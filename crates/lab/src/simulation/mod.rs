@@ -166,6 +166,8 @@ pub struct Settings {
     pub log_entries_kept: u64,
     /// Sites of a deployment have their global keys mirrored by their backups.
     pub mirrors: bool,
+    /// Bytes of a region's order that are kept for sites that are away.
+    pub causal_kept_bytes_max: u64,
     /// The log's files.
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
@@ -188,6 +190,7 @@ impl Default for Settings {
             log_bytes_before_snapshot: 1 << 30,
             log_entries_kept: 10_000,
             mirrors: true,
+            causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
             // Small segments, so that a short run sees many.
             log: storage::log::Options {
                 segment_bytes: 8 << 10,

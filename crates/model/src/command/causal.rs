@@ -1,7 +1,7 @@
 //! Commands of the mode of causal keys: the order at its root, and the order as each site imports it.
 
 use super::Properties;
-use crate::{CausalWrite, Import, Offer, Position};
+use crate::{Bytes, CausalWrite, Import, KeyspaceId, Offer, Position, Revision, SiteId};
 use std::fmt;
 
 /// A command of the mode of causal keys.
@@ -25,11 +25,87 @@ pub enum CausalCommand {
         /// What lies between, of what this site holds, in order.
         entries: Vec<Import>,
     },
-    /// Every site has imported the order up to there: the root keeps no more of it. [`crate::Answer::Done`].
+    /// The root keeps no more of the order up to there. A site that has not imported so much has its keys
+    /// replaced ([`Resync`]). [`crate::Answer::Done`].
     Trim {
         /// The last position that goes.
         upto: Position,
     },
+    /// The causal keyspaces of a site that lacks what the root keeps no more, from the root.
+    Resync(Resync),
+}
+
+/// A step by which a site gets its causal keyspaces anew: the root's records while it goes on writing, with
+/// the order from before the first of them until behind the last. What has come is answered
+/// ([`crate::Answer::Staged`]), or that the site needs nothing ([`crate::Answer::Installed`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resync {
+    /// Begins, or goes on. Pieces are numbered anew.
+    Begin {
+        /// The epoch of the root.
+        epoch: u16,
+        /// The root keeps the order behind it only: what has come must reach as far, or is dropped.
+        floor: Position,
+        /// Of one that begins: the position from which on the order is going to come. It names the resync.
+        start: Position,
+        /// Of one that begins: the last revision of the importing site with a position up to `start`.
+        ordered: Revision,
+        /// Of one that begins: where the source goes on.
+        resume: Bytes,
+    },
+    /// Some of it.
+    Piece {
+        /// Which resync.
+        start: Position,
+        /// Its number.
+        sequence: u64,
+        /// Where the source goes on after it.
+        resume: Bytes,
+        /// What it brings, in order.
+        items: Vec<ResyncItem>,
+    },
+    /// All has come: it takes the place of the site's causal keyspaces.
+    Switch {
+        /// Which resync.
+        start: Position,
+        /// How many pieces there are.
+        pieces: u64,
+        /// The position of the order that it shows.
+        upto: Position,
+    },
+}
+
+/// What a piece of a resync brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResyncItem {
+    /// A record of the root.
+    Record {
+        /// Where.
+        keyspace: KeyspaceId,
+        /// Its key.
+        key: Bytes,
+        /// The record, with a position that is not before its own.
+        row: Bytes,
+    },
+    /// The next write of the order.
+    Entry {
+        /// Its place.
+        position: Position,
+        /// Its site.
+        site: SiteId,
+        /// The write.
+        write: CausalWrite,
+    },
+}
+
+impl ResyncItem {
+    /// How many bytes of keys, fields and values it carries.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            ResyncItem::Record { key, row, .. } => key.len() + row.len(),
+            ResyncItem::Entry { write, .. } => write.payload_bytes(),
+        }
+    }
 }
 
 impl CausalCommand {
@@ -47,6 +123,9 @@ impl CausalCommand {
                 Properties::new(true, false).carrying(entries.iter().map(of_entry).sum())
             }
             CausalCommand::Trim { .. } => Properties::new(true, false),
+            CausalCommand::Resync(Resync::Piece { items, .. }) => Properties::new(true, true)
+                .carrying(items.iter().map(ResyncItem::payload_bytes).sum()),
+            CausalCommand::Resync(_) => Properties::new(true, true),
         }
     }
 }
@@ -62,6 +141,15 @@ impl fmt::Display for CausalCommand {
                 write!(f, "import {from} to {upto}, {} entries", entries.len())
             }
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),
+            CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {
+                write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")
+            }
+            CausalCommand::Resync(Resync::Piece { start, sequence, items, .. }) => {
+                write!(f, "resync from {start}: piece {sequence}, {} items", items.len())
+            }
+            CausalCommand::Resync(Resync::Switch { start, pieces, upto }) => {
+                write!(f, "resync from {start}: switch to {upto} with {pieces} pieces")
+            }
         }
     }
 }

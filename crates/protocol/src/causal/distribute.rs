@@ -3,8 +3,10 @@
 //! The root's leader has a cursor for each site: where the site is, by its last report, and up to where places
 //! were sent. It sends what is new at once, so many places ahead of what the site has imported. A site that
 //! reports nothing for a second is asked where it is, and is sent places from there; so is every site when
-//! leadership begins. What a site reports with [`Reached::again`] is answered even if there is nothing new.
+//! leadership begins. A site that lacks what the root keeps no more is sent nothing, and asked, until it has its
+//! keys anew ([`super::resync`]). What a site reports with [`Reached::again`] is answered even if there is nothing new.
 
+use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
 use model::{NodeId, Position, SiteId, limits};
 use std::collections::BTreeMap;
@@ -39,11 +41,18 @@ struct Cursor {
 /// The cursors of a root's leader.
 #[derive(Debug, Default)]
 pub(crate) struct Distribute {
+    planted: Planted,
+    /// The trimmed part, when it was polled last.
+    trimmed: Position,
     epoch: u16,
     cursors: BTreeMap<SiteId, Cursor>,
 }
 
 impl Distribute {
+    pub(crate) fn new(planted: Planted) -> Distribute {
+        Distribute { planted, ..Distribute::default() }
+    }
+
     /// The next messages.
     pub(crate) fn poll(
         &mut self,
@@ -57,17 +66,21 @@ impl Distribute {
             return steps;
         }
         if self.epoch != region.epoch {
-            *self = Distribute { epoch: region.epoch, ..Distribute::default() };
+            *self = Distribute { epoch: region.epoch, ..Distribute::new(self.planted) };
         }
+        self.trimmed = state.trimmed_upto();
         self.cursors.retain(|site, _| region.sites.contains(site));
         let last = state.order_last();
         if last == Position::default() && self.cursors.values().all(|one| !one.wants_answer) {
             return steps;
         }
         let epoch = u32::from(region.epoch);
+        let is_blind = self.planted.is(Bug::TrimmedUnimported);
+        let trimmed = if is_blind { Position::default() } else { state.trimmed_upto() };
         for site in region.sites.iter().filter(|site| **site != region.own) {
             let cursor = self.cursors.entry(*site).or_default();
-            if cursor.applied < cursor.sent && cursor.since + AGAIN <= now {
+            let lacks = cursor.lacks(trimmed);
+            if (lacks || cursor.applied < cursor.sent) && cursor.since + AGAIN <= now {
                 cursor.node = None;
             }
             let Some(node) = cursor.node else {
@@ -77,6 +90,9 @@ impl Distribute {
                 }
                 continue;
             };
+            if lacks {
+                continue;
+            }
             while let Some(places) = cursor.next(state, last, epoch) {
                 if cursor.applied == cursor.sent {
                     cursor.since = now;
@@ -123,7 +139,10 @@ impl Distribute {
     /// When it must be polled at the latest. What is due by now was looked at just now.
     pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
         let due = |one: &Cursor| match one.node {
-            Some(_) => (one.applied < one.sent).then_some(one.since + AGAIN),
+            Some(_) => {
+                let waits = one.applied < one.sent || one.lacks(self.trimmed);
+                waits.then_some(one.since + AGAIN)
+            }
             None => one.asked.map(|at| at + AGAIN),
         };
         self.cursors.values().filter_map(due).filter(|at| *at > now).min()
@@ -137,6 +156,11 @@ impl Distribute {
 }
 
 impl Cursor {
+    /// Whether the site is known to be before what the root keeps.
+    fn lacks(&self, trimmed: Position) -> bool {
+        self.node.is_some() && self.applied.min(self.sent) < trimmed
+    }
+
     /// The next message, if there is one to send.
     fn next(&self, state: &impl Durable, last: Position, epoch: u32) -> Option<Places> {
         let after = self.sent.0;

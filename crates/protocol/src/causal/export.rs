@@ -3,7 +3,8 @@
 //! An offer names the write before its first: the root orders it only if that has its position, so no write
 //! overtakes another of its site. Several offers are under way at a time. An answer has the last write that
 //! the root has ordered; if that is before an offer's end, the offer came too early, and the offers begin anew
-//! from there, after a pause. So they do after a failure.
+//! from there, after a pause. So they do after a failure. If there is no gap between what is ordered and the offer,
+//! the root's order is full: the pause doubles with each such answer.
 //!
 //! A write's content leaves for the other sites when the write is first offered, and once more under each new
 //! leader. What is lost of it the other sites ask the root for.
@@ -16,7 +17,9 @@ use std::time::Duration;
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The pause after a gap. A root that takes nothing more, as its order is full, answers like that, too.
+/// The longest pause while the order of the root is full.
+const FULL_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// The pause after a gap.
 const GAP_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is to be done.
@@ -36,8 +39,10 @@ pub(crate) struct Export {
     to: Option<(SiteId, u16)>,
     /// The last write that was offered; before it, all were. `None`: nothing since the last failure.
     offered: Option<Revision>,
-    /// The last write of each offer that is not answered.
-    open: BTreeMap<u64, Revision>,
+    /// The write before the first of each offer that is not answered, and its last one.
+    open: BTreeMap<u64, (Revision, Revision)>,
+    /// How often in a row the root's order was full.
+    full: u32,
     last_id: u64,
     not_before: Duration,
     /// The last write whose content was sent.
@@ -80,7 +85,7 @@ impl Export {
             self.shared = self.shared.max(last);
             self.offered = Some(last);
             self.last_id += 1;
-            self.open.insert(self.last_id, last);
+            self.open.insert(self.last_id, (after, last));
             let bytes = writes.iter().map(CausalWrite::payload_bytes).sum::<usize>();
             self.sent_bytes += bytes as u64;
             let after = if self.planted.is(Bug::OffersUnchained) { Revision(0) } else { after };
@@ -98,9 +103,14 @@ impl Export {
 
     /// The root's answer to an offer.
     pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
-        let Some(last) = self.open.remove(&id) else { return };
+        let Some((after, last)) = self.open.remove(&id) else { return };
         match outcome {
-            Ok(Answer::Done(ordered)) if *ordered >= last => {}
+            Ok(Answer::Done(ordered)) if *ordered >= last => self.full = 0,
+            Ok(Answer::Done(ordered)) if *ordered >= after => {
+                let pause = PAUSE * (1 << self.full.min(5));
+                self.full += 1;
+                self.begin_again(now + pause.min(FULL_PAUSE_MAX), Some(*ordered));
+            }
             Ok(Answer::Done(ordered)) => self.begin_again(now + GAP_PAUSE, Some(*ordered)),
             _ => self.begin_again(now + PAUSE, None),
         }
@@ -122,6 +132,11 @@ impl Export {
     /// When it must be polled at the latest.
     pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
         (self.not_before > now).then_some(self.not_before)
+    }
+
+    /// Whether the root has no room for what is offered.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.full > 0
     }
 
     /// Bytes of writes that were offered.

@@ -80,6 +80,13 @@ impl Import {
             *self = Import { epoch: region.epoch, ..Import::new(self.planted) };
         }
         self.follow(state.applied(), now);
+        if state.is_resyncing() {
+            // What was on its way before lies behind the order that comes with the keys.
+            self.places.clear();
+            self.payloads.clear();
+            (self.payload_bytes, self.taken, self.proposed) = (0, state.applied(), None);
+            return self.next_report(now, state.applied()).into_iter().collect();
+        }
         if region.is_root() {
             self.take_own_order(now, state);
         }

@@ -27,6 +27,7 @@
 //! | [`distribute`] | the root's leader | sends places to each site, in a window, from where the site is |
 //! | [`import`] | each site's leader | joins places and writes, in order, to imports; asks for what is missing |
 //! | [`resolve`] | the root's nodes | answers which position a write has, once it has one |
+//! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
 //! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site before it;
@@ -52,11 +53,12 @@ mod exhaustive;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod resolve;
+pub(crate) mod resync;
 #[cfg(test)]
 mod simulation;
 pub mod trial;
 
-use model::{CausalWrite, Position, Revision, SiteId};
+use model::{Bytes, CausalWrite, KeyspaceId, Position, ResyncItem, Revision, SiteId};
 use std::time::Duration;
 
 /// What is not answered is asked for again after this.
@@ -77,6 +79,18 @@ pub(crate) trait Durable {
     fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)>;
     /// At the root, the order after this position: the first write, and as many more as these bytes allow.
     fn ordered(&self, after: Position, bytes_max: usize) -> Vec<(Position, SiteId, CausalWrite)>;
+    /// At the root, the position up to which the order is not kept, and the bytes of what is.
+    fn trimmed_upto(&self) -> Position;
+    fn order_bytes(&self) -> u64;
+    /// The last of this site's writes.
+    fn last_revision(&self) -> Revision;
+    /// Whether the keys are on their way anew, so that nothing is imported.
+    fn is_resyncing(&self) -> bool;
+    /// A piece of the records behind one, and the last of them; `None`: there are no more.
+    fn records(
+        &self,
+        after: Option<&(KeyspaceId, Bytes)>,
+    ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>);
 }
 
 /// Which region a site belongs to, and its part in it.

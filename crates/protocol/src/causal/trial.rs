@@ -15,17 +15,26 @@ pub enum Bug {
     ResolvedEarly,
     /// The token of a session is after a read what it was before.
     ReadsUnmerged,
+    /// The order is trimmed up to what the root has imported, and sites that lack it are sent what is left.
+    TrimmedUnimported,
+    /// A site that gets its keys anew does not get which of its own writes they contain.
+    ResyncUnordered,
+    /// It switches as soon as the last record has come.
+    ResyncSwitchedEarly,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 9] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
         Bug::PayloadSkipped,
         Bug::ResolvedEarly,
         Bug::ReadsUnmerged,
+        Bug::TrimmedUnimported,
+        Bug::ResyncUnordered,
+        Bug::ResyncSwitchedEarly,
     ];
 }
 

@@ -317,6 +317,22 @@ impl<S: State, M: ModeState> Applying<'_, S, M> {
         Ok(())
     }
 
+    /// A keyspace has other records from here on, which lie under a generation of their own. To watchers it
+    /// is cleared: they have to look at it anew.
+    pub(crate) fn replace_records(&mut self, id: KeyspaceId, generation: u64, count: u64) {
+        let revision = self.known.head.revision;
+        let keyspaces = &mut self.known.keyspaces;
+        let Some(space) = keyspaces.spaces.get_mut(&id) else { return };
+        let old = std::mem::replace(&mut space.generation, generation);
+        space.tally = Tally { count, created: revision, cleared: revision };
+        keyspaces.recounted.insert(id);
+        keyspaces.owners.remove(&old);
+        keyspaces.owners.insert(generation, id);
+        self.discard(old);
+        self.write_keyspace(id);
+        self.log_change(id, b"", ChangeKind::Clear);
+    }
+
     pub(crate) fn clear_all(&mut self) -> Result<(), Refusal> {
         let ids: Vec<_> = self.known.keyspaces.spaces.keys().copied().collect();
         // All are cleared, or none.

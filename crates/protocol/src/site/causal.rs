@@ -21,13 +21,15 @@ use crate::causal::distribute::{self, Distribute};
 use crate::causal::export::{self, Export};
 use crate::causal::import::{self, Import};
 use crate::causal::resolve::Questions;
+use crate::causal::resync::Resync;
 use crate::causal::{Durable, Region};
 use crate::job::{Effect, Job, Progress, View};
 use crate::replica::reads::WaitingRead;
 use crate::replica::writes::Settled;
 use model::{
-    Answer, Body, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName, KeyspaceId,
-    KeyspaceSpec, NodeId, Position, ReadConsistency, Revision, SessionError, SiteId, limits,
+    Answer, Body, Bytes, CausalCommand, CausalToken, CausalWrite, Command, Failure, JobName,
+    KeyspaceId, KeyspaceSpec, NodeId, Position, ReadConsistency, ResyncItem, Revision,
+    SessionError, SiteId, limits,
 };
 use std::cell::RefCell;
 use std::time::Duration;
@@ -120,6 +122,36 @@ impl<S: State> Durable for Shown<'_, S> {
     fn ordered(&self, after: Position, bytes_max: usize) -> Vec<(Position, SiteId, CausalWrite)> {
         self.read(self.machine.ordered(after, bytes_max))
     }
+
+    fn trimmed_upto(&self) -> Position {
+        self.machine.causal().trimmed_upto()
+    }
+
+    fn order_bytes(&self) -> u64 {
+        self.machine.causal().order_bytes()
+    }
+
+    fn last_revision(&self) -> Revision {
+        self.machine.causal().last_revision()
+    }
+
+    fn is_resyncing(&self) -> bool {
+        self.machine.causal().is_resyncing()
+    }
+
+    fn records(
+        &self,
+        after: Option<&(KeyspaceId, Bytes)>,
+    ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
+        let found = self.machine.causal_records(after, limits::CAUSAL_RESYNC_BYTES_MAX);
+        match found {
+            Ok(found) => (found.items, found.last),
+            Err(error) => {
+                *self.failed.borrow_mut() = Some(error.to_string());
+                (Vec::new(), after.cloned())
+            }
+        }
+    }
 }
 
 /// The region of a site; `None`: it has no causal keyspace.
@@ -172,6 +204,11 @@ impl<S: State> Job<S> for Export {
         Progress { left, sent_bytes: self.sent_bytes() }
     }
 
+    fn waits_for(&self, _: &View<'_, S>) -> Option<String> {
+        let why = "room in the order at the root: it is full";
+        self.is_refused().then(|| why.to_owned())
+    }
+
     fn next_due(&self, now: Duration) -> Option<Duration> {
         Export::next_due(self, now)
     }
@@ -218,6 +255,41 @@ impl<S: State> Job<S> for Distribute {
     }
 }
 
+impl<S: State> Job<S> for Resync {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+            return Vec::new();
+        };
+        let shown = Shown::of(view.machine);
+        let steps = Resync::poll(self, view.now, &shown, &region);
+        steps.into_iter().chain(shown.failure()).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        view: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Resync::answered(self, id, &outcome, &Shown::of(view.machine), view.now);
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Resync::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        let left = self.left(view.machine.causal_keys());
+        Progress { left, sent_bytes: self.sent_bytes() }
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Resync::next_due(self, now)
+    }
+}
+
 /// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
 fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
     match is_lost {
@@ -260,7 +332,7 @@ impl<S: State> Job<S> for Import {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Runs the jobs of causal keys.
     pub(super) fn run_causal_jobs(&mut self) {
-        for job in [JobName::Export, JobName::Distribute, JobName::Import] {
+        for job in [JobName::Export, JobName::Distribute, JobName::Import, JobName::Resync] {
             self.run_job(job);
         }
     }
@@ -292,6 +364,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             }
             CausalStep::Reached(report) => {
                 self.global.routing.learn_leader(site, node);
+                self.jobs.resync.reached(site, report, now);
                 self.jobs.distribute.reached((site, node), report, now);
             }
             CausalStep::Places(places) => {

@@ -19,6 +19,7 @@ use crate::bugs::{of_causal, of_rules};
 use crate::causal::distribute::Distribute;
 use crate::causal::export::Export;
 use crate::causal::import::Import;
+use crate::causal::resync::Resync;
 use crate::global::failover::FailoverJobs;
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
@@ -90,6 +91,7 @@ pub(super) struct Jobs {
     export: Export,
     pub(super) distribute: Distribute,
     pub(super) import: Import,
+    pub(super) resync: Resync,
 }
 
 impl Jobs {
@@ -107,8 +109,9 @@ impl Jobs {
             failover: FailoverJobs::new(of_rules(options.planted)),
             place: Placing::new(Counting::new(options.seed, options.profiles_max)),
             export: Export::new(of_causal(options.planted)),
-            distribute: Distribute::default(),
+            distribute: Distribute::new(of_causal(options.planted)),
             import: Import::new(of_causal(options.planted)),
+            resync: Resync::new(options.causal_kept_bytes_max, of_causal(options.planted)),
         }
     }
 
@@ -127,6 +130,7 @@ impl Jobs {
             JobName::Export => &self.export,
             JobName::Distribute => &self.distribute,
             JobName::Import => &self.import,
+            JobName::Resync => &self.resync,
         }
     }
 
@@ -145,6 +149,7 @@ impl Jobs {
             JobName::Export => &mut self.export,
             JobName::Distribute => &mut self.distribute,
             JobName::Import => &mut self.import,
+            JobName::Resync => &mut self.resync,
         }
     }
 

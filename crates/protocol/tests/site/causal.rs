@@ -250,6 +250,22 @@ impl World {
         Ok(())
     }
 
+    /// Something is written to one of a few keys, or one of them is deleted, in no session.
+    fn scratch(&mut self) {
+        let site = self.random.below(3) as usize;
+        let (node, number) = (self.node_of(site), SCRATCH + self.random.below(SCRATCHES));
+        let body = match self.random.below(2) {
+            0 => put(self.keyspace, number, &Counts::from([(number, self.random.below(1_000))])),
+            _ => {
+                let write = Write::Delete { keys: vec![key(number)] };
+                let keyspace = self.keyspace;
+                Body::Write(Command::Write { keyspace, write, request: None })
+            }
+        };
+        let token = SessionToken::new(Bytes::new());
+        self.lab.ask(node, Request { token, ..Request::new(body) });
+    }
+
     fn faults(&mut self, sites: u64) {
         let site = self.random.below(sites) as usize;
         match self.random.below(400) {
@@ -300,7 +316,8 @@ impl World {
         let mut all: Vec<Vec<Counts>> = Vec::new();
         for site in 0..sites {
             let read = |world: &mut World, key| counts(&world.must(site, get(world.keyspace, key)));
-            all.push((1..=self.keys).map(|key| read(self, key)).collect());
+            let keys = (1..=self.keys).chain(SCRATCH..SCRATCH + SCRATCHES);
+            all.push(keys.map(|key| read(self, key)).collect());
         }
         for (site, found) in all.iter().enumerate() {
             if *found != all[0] {
@@ -316,9 +333,88 @@ impl World {
         self.lab.trace = Some(String::new());
         self.lab.run(MS * 60_000);
         let trace = self.lab.trace.take().unwrap_or_default();
-        let steps = ["Writes of", "Where", "Reached", "Places after", "Pull", "Resolve", "LedBy"];
+        let steps =
+            ["Writes of", "Where", "Reached", "Places after", "Pull", "Resolve", "LedBy", "resync"];
         let sent = trace.lines().find(|line| steps.iter().any(|step| line.contains(step)));
         sent.map_or(Ok(()), |line| Err(format!("in a quiet minute: {line}")))
+    }
+}
+
+/// The first of the keys that belong to no client, and how many there are.
+const SCRATCH: u64 = 9_000;
+const SCRATCHES: u64 = 6;
+
+/// A site is away until the order is trimmed past it, comes back while all kinds of faults happen, and another
+/// one joins.
+fn run_away(seed: u64, nodes: u64, settings: Settings) -> Result<(u64, usize), String> {
+    let settings = Settings { causal_kept_bytes_max: 1_000, ..settings };
+    let mut world = World::new(seed, nodes, settings);
+    let run = |world: &mut World, rounds: u64, sites: u64, faults: bool| {
+        for _ in 0..rounds {
+            (0..4).for_each(|_| world.scratch());
+            world.run(10, sites, faults)?;
+        }
+        Ok::<(), String>(())
+    };
+    run(&mut world, 20, 3, false)?;
+    world.lab.trace = Some(String::new());
+    world.lab.part_site(2);
+    run(&mut world, 60, 3, false)?;
+    world.lab.rejoin_site(2);
+    run(&mut world, 5, 3, false)?;
+    run(&mut world, 60, 3, true)?;
+    (0..3).for_each(|site| world.lab.rejoin_site(site));
+    world.lab.heal();
+    world.lab.run(MS * 5_000);
+    world.take_answers()?;
+    world.join(3, nodes);
+    run(&mut world, 5, 4, false)?;
+    run(&mut world, 40, 4, true)?;
+    let trace = world.lab.trace.take().unwrap_or_default();
+    let switches = trace.lines().filter(|line| line.contains(": switch to")).count();
+    world.settle(4)?;
+    Ok((world.served, switches))
+}
+
+fn try_away(nodes: u64, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let (served, switches) = run_away(seed, nodes, Settings::default())
+            .unwrap_or_else(|error| panic!("{nodes} nodes a site, seed {seed}: {error}"));
+        eprintln!("{nodes} nodes, seed {seed}: {served} served, {switches} times to switch");
+        // The site that was away, and the one that joins.
+        assert!(switches >= 2, "{nodes} nodes a site, seed {seed}: {switches}");
+        assert!(served > 50, "{nodes} nodes a site, seed {seed}: {served}");
+    }
+}
+
+#[test]
+fn sites_that_were_away_or_are_new_get_their_keys_anew() {
+    try_away(1, 0..4);
+    try_away(3, 0..1);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn many_seeds_get_their_keys_anew() {
+    try_away(1, 4..200);
+    try_away(3, 1..60);
+}
+
+#[test]
+fn each_planted_bug_of_a_resync_is_found() {
+    if !Planted::is_possible() {
+        return;
+    }
+    for bug in [
+        Bug::TrimmedUnimported,
+        Bug::ResyncUnordered,
+        Bug::ResyncSwitchedEarly,
+        Bug::ResyncKeepsDeleted,
+    ] {
+        let settings = Settings { planted: Planted::of(bug), ..Settings::default() };
+        let found = (0..40).find(|seed| run_away(*seed, 1, settings.clone()).is_err());
+        eprintln!("{bug:?}: seed {found:?}");
+        assert!(found.is_some(), "{bug:?} is not found");
     }
 }
 

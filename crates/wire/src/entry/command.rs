@@ -255,6 +255,7 @@ code_enum!(JobName as "job" {
     11 => Distribute,
     12 => Import,
     13 => Confirm,
+    14 => Resync,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

@@ -20,7 +20,7 @@ const FOLDER: &str = "crates/protocol/src/";
 
 const ROOMS: &[Room] = &[
     ("admission", &["replica"]),
-    ("causal", &["trial"]),
+    ("causal", &["job", "stream", "trial"]),
     ("deployment", &["trial"]),
     ("global", GLOBAL),
     ("global/map", &["global/ring"]),

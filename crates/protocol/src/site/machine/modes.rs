@@ -203,6 +203,7 @@ impl ModeState for Modes {
     fn keyspace_ends<S: State>(at: &mut Applying<'_, S>, keyspace: KeyspaceId) {
         at.drop_stores(keyspace);
         at.drop_mirrored(keyspace);
+        at.drop_resynced(keyspace);
     }
 
     fn check_clear(&self, spec: &KeyspaceSpec) -> Result<(), Refusal> {

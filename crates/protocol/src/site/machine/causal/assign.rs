@@ -6,11 +6,12 @@
 //! than all, and a hash may have fields of several writes.
 
 use super::super::Applying;
-use super::super::keys::{Cell, Place, check_value};
-use super::super::records::{Field, fields, put_field};
-use super::{Pending, Stopped};
+use super::super::keys::{Place, check_value};
+use super::super::records::{Field, Record, fields, put_field};
+use super::{MachineError, Pending, Stopped};
 use crate::machine::hashes::merge;
 use model::{Bytes, ChangeKind, Effect, KeyspaceId, KeyspaceSpec, Kind, Position};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use storage::state::State;
 
@@ -45,72 +46,23 @@ impl<S: State> Applying<'_, S> {
             false => self.cell(place, key)?,
         };
         cell.position = position;
-        match effect {
-            Effect::Put { value, .. } if !pending.has_string() => {
-                self.store(cell, Kind::String, None, &[value], ChangeKind::Put);
-                Ok(0)
-            }
-            Effect::Delete { .. } if pending == Pending::default() => {
-                Ok(i64::from(self.erase(&mut cell, ChangeKind::Delete)))
-            }
-            Effect::Put { .. } | Effect::Delete { .. } => {
-                self.keep_fields(cell, ChangeKind::Delete, |name| pending.has_field(name))
-            }
-            Effect::SetFields { fields, .. } => {
-                let free = fields.iter().filter(|(name, _)| !pending.has_field(name));
-                let set = free.map(|(name, value)| (&name[..], &value[..])).collect();
-                let old = hash_of(&cell);
-                let merged = merge(&old, &set)?;
-                if merged.payload.is_empty() {
-                    self.erase(&mut cell, ChangeKind::Delete);
-                } else if !set.is_empty() {
-                    if source == Source::Own {
-                        check_value(merged.payload.len())?;
-                    }
-                    let payload = [&merged.payload[..]];
-                    self.store(cell, Kind::Hash, None, &payload, ChangeKind::HashSet);
+        let Assigned { counted, becomes } = assigned(cell.record.as_ref(), effect, &pending)?;
+        match becomes {
+            Becomes::Same => {}
+            Becomes::Absent(change) => drop(self.erase(&mut cell, change)),
+            Becomes::Record(kind, payload, change) => {
+                if source == Source::Own && kind == Kind::Hash {
+                    check_value(payload.len())?;
                 }
-                Ok(merged.made as i64)
-            }
-            Effect::DeleteFields { fields, .. } => {
-                if cell.record.as_ref().is_none_or(|record| record.kind != Kind::Hash) {
-                    return Ok(0);
-                }
-                let free = fields.iter().filter(|name| !pending.has_field(name));
-                let names: BTreeSet<&[u8]> = free.map(|name| &name[..]).collect();
-                self.keep_fields(cell, ChangeKind::HashDelete, |name| !names.contains(name))
+                self.store(cell, kind, None, &[&payload], change);
             }
         }
+        Ok(counted)
     }
 
     fn pending_of(&self, place: Place, key: &Bytes) -> Pending {
         let pending = self.modes.causal.pending.get(&(place.keyspace, key.clone()));
         pending.cloned().unwrap_or_default()
-    }
-
-    /// Of what the key holds only these fields stay. Answers with how many have gone.
-    fn keep_fields(
-        &mut self,
-        mut cell: Cell,
-        change: ChangeKind,
-        keeps: impl Fn(&[u8]) -> bool,
-    ) -> Result<i64, Stopped> {
-        let old = hash_of(&cell);
-        let mut payload = Vec::with_capacity(old.len());
-        let mut gone = 0;
-        for field in fields(&old) {
-            let field: Field<'_> = field?;
-            match keeps(field.name) {
-                true => put_field(field, &mut payload),
-                false => gone += 1,
-            }
-        }
-        if payload.is_empty() {
-            self.erase(&mut cell, ChangeKind::Delete);
-        } else if gone > 0 {
-            self.store(cell, Kind::Hash, None, &[&payload], change);
-        }
-        Ok(gone)
     }
 
     /// Where the keys of a causal keyspace lie; `None`: it was dropped here.
@@ -122,8 +74,89 @@ impl<S: State> Applying<'_, S> {
     }
 }
 
+/// What an assignment makes of a key.
+pub(super) struct Assigned<'a> {
+    /// How many keys or fields there are more or less, as clients count them.
+    pub(super) counted: i64,
+    pub(super) becomes: Becomes<'a>,
+}
+
+/// What becomes of a key's record.
+pub(super) enum Becomes<'a> {
+    Same,
+    Absent(ChangeKind),
+    Record(Kind, Cow<'a, [u8]>, ChangeKind),
+}
+
+/// What an assignment makes of a record, under what is pending on its key. Of what assigns the whole key only
+/// whether there is one is looked at, if nothing is pending.
+pub(super) fn assigned<'a>(
+    old: Option<&Record>,
+    effect: &'a Effect,
+    pending: &Pending,
+) -> Result<Assigned<'a>, MachineError> {
+    match effect {
+        Effect::Put { value, .. } if !pending.has_string() => {
+            let becomes = Becomes::Record(Kind::String, Cow::Borrowed(&value[..]), ChangeKind::Put);
+            Ok(Assigned { counted: 0, becomes })
+        }
+        Effect::Delete { .. } if *pending == Pending::default() => {
+            let becomes = Becomes::Absent(ChangeKind::Delete);
+            Ok(Assigned { counted: i64::from(old.is_some()), becomes })
+        }
+        Effect::Put { .. } | Effect::Delete { .. } => {
+            keep_fields(old, ChangeKind::Delete, |name| pending.has_field(name))
+        }
+        Effect::SetFields { fields, .. } => {
+            let free = fields.iter().filter(|(name, _)| !pending.has_field(name));
+            let set = free.map(|(name, value)| (&name[..], &value[..])).collect();
+            let merged = merge(&hash_of(old), &set)?;
+            let becomes = match (merged.payload.is_empty(), set.is_empty()) {
+                (true, _) => Becomes::Absent(ChangeKind::Delete),
+                (false, true) => Becomes::Same,
+                (false, false) => {
+                    Becomes::Record(Kind::Hash, merged.payload.into(), ChangeKind::HashSet)
+                }
+            };
+            Ok(Assigned { counted: merged.made as i64, becomes })
+        }
+        Effect::DeleteFields { fields, .. } => {
+            if old.is_none_or(|record| record.kind != Kind::Hash) {
+                return Ok(Assigned { counted: 0, becomes: Becomes::Same });
+            }
+            let free = fields.iter().filter(|name| !pending.has_field(name));
+            let names: BTreeSet<&[u8]> = free.map(|name| &name[..]).collect();
+            keep_fields(old, ChangeKind::HashDelete, |name| !names.contains(name))
+        }
+    }
+}
+
+/// Of what the key holds only these fields stay.
+fn keep_fields(
+    old: Option<&Record>,
+    change: ChangeKind,
+    keeps: impl Fn(&[u8]) -> bool,
+) -> Result<Assigned<'static>, MachineError> {
+    let old = hash_of(old);
+    let mut payload = Vec::with_capacity(old.len());
+    let mut gone = 0;
+    for field in fields(&old) {
+        let field: Field<'_> = field?;
+        match keeps(field.name) {
+            true => put_field(field, &mut payload),
+            false => gone += 1,
+        }
+    }
+    let becomes = match (payload.is_empty(), gone) {
+        (true, _) => Becomes::Absent(change),
+        (false, 0) => Becomes::Same,
+        (false, _) => Becomes::Record(Kind::Hash, payload.into(), change),
+    };
+    Ok(Assigned { counted: gone, becomes })
+}
+
 /// The payload of a hash; empty for anything else.
-fn hash_of(cell: &Cell) -> Bytes {
-    let hash = cell.record.as_ref().filter(|record| record.kind == Kind::Hash);
+fn hash_of(record: Option<&Record>) -> Bytes {
+    let hash = record.filter(|record| record.kind == Kind::Hash);
     hash.map(|record| record.payload.clone()).unwrap_or_default()
 }

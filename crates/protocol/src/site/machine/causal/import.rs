@@ -17,7 +17,8 @@ impl<S: State> Applying<'_, S> {
         upto: Position,
         entries: &[Import],
     ) -> Result<Answer, Stopped> {
-        if from != self.modes.causal.head.applied || !is_in_order(from, upto, entries) {
+        let is_here = from == self.modes.causal.head.applied && self.modes.causal.resync.is_none();
+        if !is_here || !is_in_order(from, upto, entries) {
             return Ok(self.done_now());
         }
         let own = entries.iter().filter(|entry| matches!(entry, Import::Own(_))).count();
@@ -65,10 +66,15 @@ impl<S: State> Applying<'_, S> {
         Ok(())
     }
 
-    /// An own write has a position.
+    /// An own write has a position that is imported.
     fn settle_own(&mut self, write: &CausalWrite, bytes: usize) {
+        self.modes.causal.head.own_ordered = write.revision;
+        self.drop_own(write, bytes);
+    }
+
+    /// An own write waits for the order no more.
+    pub(super) fn drop_own(&mut self, write: &CausalWrite, bytes: usize) {
         let causal = &mut self.modes.causal;
-        causal.head.own_ordered = write.revision;
         causal.unordered -= 1;
         causal.unordered_bytes -= bytes as u64;
         Pending::settle(&mut causal.pending, write);

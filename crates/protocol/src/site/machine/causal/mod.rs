@@ -18,6 +18,7 @@
 //! | `write` | a request of this site |
 //! | `order` | at the root: positions for the writes of all sites |
 //! | `import` | the order as it comes here |
+//! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows` | where it lies in the state |
 //! | [`session`] | what a reader's token becomes, and what a site lacks for one |
 //!
@@ -34,6 +35,7 @@ mod effects;
 mod import;
 mod order;
 mod registers;
+pub mod resync;
 mod rows;
 pub mod session;
 mod write;
@@ -41,11 +43,13 @@ mod write;
 pub(super) use write::owns_writes;
 
 use super::{Applying, Machine, MachineError, Stopped};
+use crate::machine::keyspaces::Keyspaces;
 use model::{
     Answer, Bytes, CausalCommand, CausalWrite, KeyspaceId, Position, Region, RegionId, Revision,
     SiteId,
 };
 use registers::Pending;
+use resync::Resync;
 use rows::Head;
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -62,6 +66,8 @@ pub struct Causal {
     unordered_bytes: u64,
     /// At the root: the last revision of each site that has a position, and that.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
+    /// What is to take the place of the keyspaces.
+    resync: Option<Resync>,
 }
 
 impl Causal {
@@ -92,6 +98,11 @@ impl Causal {
     /// Bytes of the own writes whose positions this site has not imported.
     pub fn unordered_bytes(&self) -> u64 {
         self.unordered_bytes
+    }
+
+    /// Whether the keyspaces are on their way anew: until they are here nothing is imported.
+    pub fn is_resyncing(&self) -> bool {
+        self.resync.is_some()
     }
 
     /// At the root: the last position given.
@@ -160,6 +171,12 @@ impl<S: State> Machine<S> {
     }
 }
 
+/// The keyspaces of this mode, ordered by id.
+fn causals(keyspaces: &Keyspaces) -> Vec<KeyspaceId> {
+    let made = keyspaces.made().into_iter();
+    made.filter(|one| one.spec.is_causal()).map(|one| one.id).collect()
+}
+
 impl<S: State> Applying<'_, S> {
     pub(super) fn causal(&mut self, command: &CausalCommand) -> Result<Answer, Stopped> {
         self.member()?;
@@ -168,6 +185,7 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Order { epoch, offer } => self.order_offer(*epoch, offer),
             CausalCommand::Import { from, upto, entries } => self.import(*from, *upto, entries),
             CausalCommand::Trim { upto } => self.trim_order(*upto),
+            CausalCommand::Resync(step) => self.resync(step),
         }
     }
 }

@@ -11,7 +11,7 @@ use storage::state::State;
 
 impl<S: State> Applying<'_, S> {
     /// The region of this site, by its registry.
-    fn region(&self) -> Result<&Region, Refusal> {
+    pub(super) fn region(&self) -> Result<&Region, Refusal> {
         let member = self.member()?;
         member.registry.region_of(member.own).ok_or(Refusal::NoDeployment)
     }
@@ -59,7 +59,8 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn trim_order(&mut self, upto: Position) -> Result<Answer, Stopped> {
         let upto = upto.min(self.modes.causal.head.order_last);
         let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
-        let found = rows::ordered_upto(&self.overlay, upto, max)?;
+        let from = self.modes.causal.head.trimmed_upto;
+        let found = rows::ordered_between(&self.overlay, from, upto, max)?;
         let head = &mut self.modes.causal.head;
         let is_all = found.len() < max;
         let last = found.last().map_or(Position(0), |(position, ..)| *position);
@@ -78,6 +79,7 @@ impl<S: State> Applying<'_, S> {
         if id == self.modes.causal.head.region {
             return Ok(());
         }
+        self.drop_resync();
         for key in rows::all(&self.overlay)? {
             self.overlay.remove(key);
         }

@@ -6,13 +6,18 @@
 //! K u revision  → an own write without a position (wire::entry)
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
 //! K s site      → its last revision with a position ‖ that (varints)  at the root
+//! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ pieces (varints) ‖ resume   of a resync
+//! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
 //! ```
 //!
 //! Revisions, positions and sites in keys are big-endian, so that byte order is their order.
 
+use super::super::stores::Store;
 use super::super::tables::CAUSAL;
+use super::resync::Resync;
 use super::{Causal, MachineError, Pending};
-use model::{Bytes, CausalWrite, Position, RegionId, Revision, SiteId};
+use model::{Bytes, CausalWrite, KeyspaceId, Position, RegionId, Revision, SiteId};
+use std::collections::BTreeMap;
 use storage::state::Read;
 use wire::entry::{decode_causal_write, encode_causal_write, put_varint, take_varint};
 
@@ -24,6 +29,9 @@ pub(super) const HEAD: [u8; 2] = [CAUSAL, b'h'];
 const UNORDERED: u8 = b'u';
 const ORDER: u8 = b'o';
 const SITES: u8 = b's';
+/// The key of a resync under way.
+pub(super) const RESYNC: [u8; 2] = [CAUSAL, b'r'];
+const STAGED: u8 = b't';
 
 /// What is kept in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +138,72 @@ fn decode_site(key: &[u8], row: &[u8]) -> Option<(SiteId, (Revision, Position))>
     Some((site, (Revision(revision), Position(position))))
 }
 
+/// The key of where a resync has a keyspace's records.
+pub(super) fn of_staged(keyspace: KeyspaceId) -> Vec<u8> {
+    let mut key = vec![CAUSAL, STAGED];
+    key.extend_from_slice(&keyspace.0.to_be_bytes());
+    key
+}
+
+/// The row of that.
+pub(super) fn encode_staged(store: Store) -> Vec<u8> {
+    let mut row = Vec::new();
+    put_varint(store.generation, &mut row);
+    put_varint(store.count, &mut row);
+    row
+}
+
+fn decode_staged(key: &[u8], row: &[u8]) -> Option<(KeyspaceId, Store)> {
+    let keyspace = KeyspaceId(u32::from_be_bytes(key.get(2..)?.try_into().ok()?));
+    let (generation, len) = take_varint(row)?;
+    let (count, _) = take_varint(&row[len..])?;
+    Some((keyspace, Store { generation, count }))
+}
+
+/// The row of a resync under way, without what it has brought.
+pub(super) fn encode_resync(resync: &Resync) -> Vec<u8> {
+    let Resync { start, upto, ordered, pieces, resume, .. } = resync;
+    let mut row = vec![FORMAT];
+    for number in [start.0, upto.0, ordered.0, *pieces] {
+        put_varint(number, &mut row);
+    }
+    row.extend_from_slice(resume);
+    row
+}
+
+fn decode_resync(row: &[u8]) -> Option<Resync> {
+    let (&format, mut rest) = row.split_first()?;
+    let mut numbers = [0; 4];
+    for number in &mut numbers {
+        let (read, len) = take_varint(rest)?;
+        *number = read;
+        rest = &rest[len..];
+    }
+    let [start, upto, ordered, pieces] = numbers;
+    (format == FORMAT).then(|| Resync {
+        start: Position(start),
+        upto: Position(upto),
+        ordered: Revision(ordered),
+        pieces,
+        resume: Bytes::copy_from_slice(rest),
+        stores: BTreeMap::new(),
+    })
+}
+
+fn load_resync(read: &impl Read) -> Result<Option<Resync>, MachineError> {
+    let Some(row) = read.get(&RESYNC)? else { return Ok(None) };
+    let mut resync = decode_resync(&row).ok_or(DAMAGED)?;
+    let mut is_damaged = false;
+    read.scan(&[CAUSAL, STAGED], Some(&[CAUSAL, STAGED + 1]), &mut |key, row| {
+        match decode_staged(&key, &row) {
+            Some((keyspace, store)) => drop(resync.stores.insert(keyspace, store)),
+            None => is_damaged = true,
+        }
+        !is_damaged
+    })?;
+    if is_damaged { Err(DAMAGED) } else { Ok(Some(resync)) }
+}
+
 fn number_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(2..)?.try_into().ok()?))
 }
@@ -193,15 +267,20 @@ pub(super) fn ordered(
     rows.map(|(key, row)| decode_ordered(&key, row).ok_or(DAMAGED)).collect()
 }
 
-/// The keys of the entries of the order up to a position, the first `max` of them, with the bytes of their rows.
-pub(super) fn ordered_upto(
+/// The keys of the entries of the order after a position up to another, the first `max` of them, with the bytes of their rows.
+pub(super) fn ordered_between(
     read: &impl Read,
+    after: Position,
     upto: Position,
     max: usize,
 ) -> Result<Vec<(Position, Bytes, usize)>, MachineError> {
     let mut found = Vec::new();
     let until = numbered(ORDER, upto.0.saturating_add(1));
-    read.scan(&numbered(ORDER, 0), Some(&until), &mut |key, row| {
+    let first = numbered(ORDER, after.0.saturating_add(1));
+    if first >= until {
+        return Ok(found);
+    }
+    read.scan(&first, Some(&until), &mut |key, row| {
         let position = Position(number_of(&key).unwrap_or(0));
         found.push((position, key, row.len()));
         found.len() < max
@@ -229,7 +308,7 @@ pub(super) fn head(read: &impl Read) -> Result<Head, MachineError> {
 
 /// What a state has of it.
 pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
-    let mut causal = Causal { head: head(read)?, ..Causal::default() };
+    let mut causal = Causal { head: head(read)?, resync: load_resync(read)?, ..Causal::default() };
     let mut is_damaged = false;
     read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |_, row| {
         causal.unordered_bytes += row.len() as u64;
@@ -253,7 +332,7 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Effect, KeyspaceId};
+    use model::Effect;
 
     #[test]
     fn format_1_stays_as_it_is() {
@@ -283,6 +362,21 @@ mod tests {
         };
         let row = encode_ordered(SiteId(2), &write);
         assert_eq!(row, b"\x02\x01\x09\x08\x07\x01\x02\x01k");
+        let resync = Resync {
+            start: Position(300),
+            upto: Position(301),
+            ordered: Revision(2),
+            pieces: 3,
+            resume: "r".into(),
+            stores: BTreeMap::new(),
+        };
+        let staged = encode_resync(&resync);
+        assert_eq!(staged, b"\x01\xac\x02\xad\x02\x02\x03r");
+        assert_eq!(decode_resync(&staged), Some(resync));
+        let store = Store { generation: 300, count: 1 };
+        let (key, staged) = (of_staged(KeyspaceId(2)), encode_staged(store));
+        assert_eq!((&key[..], &staged[..]), (&b"Kt\0\0\0\x02"[..], &b"\xac\x02\x01"[..]));
+        assert_eq!(decode_staged(&key, &staged), Some((KeyspaceId(2), store)));
         let position = Position(5);
         let decoded = decode_ordered(&of_position(position), row.into());
         assert_eq!(decoded, Some((position, SiteId(2), write)));

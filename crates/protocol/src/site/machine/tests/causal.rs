@@ -6,6 +6,7 @@ use model::{
     CausalCommand, CausalToken, CausalWrite, DeploymentId, Effect, Guard, Import, KeyspaceSpec,
     Kind, Offer, Position, Region, RegionId, Registry, RegistryChange, RegistryError, Step, limits,
 };
+use model::{Resync, ResyncItem};
 use std::sync::Arc;
 
 pub(super) const CARTS: KeyspaceId = KeyspaceId(1);
@@ -528,4 +529,138 @@ fn records_have_a_position_if_others_wrote_them() {
     };
     assert_eq!((record("x").position, record("x").kind), (at(1).0, Kind::String));
     assert_eq!(record("y").position, 0);
+}
+
+fn import_own(root: &mut Site) {
+    let from = root.machine.causal().applied();
+    let upto = root.machine.causal().order_last();
+    let entries = root.machine.ordered(from, usize::MAX).unwrap().into_iter();
+    let entries = entries.map(|(position, site, write)| match site == A {
+        true => Import::Own(position),
+        false => Import::Other { position, site, write },
+    });
+    let entries = entries.collect();
+    root.causal(CausalCommand::Import { from, upto, entries }).unwrap();
+}
+
+fn cart(site: &Site, key: &'static str) -> Option<Bytes> {
+    match site.ask_in(CARTS, Query::Get { key: key.into() }).unwrap() {
+        Answer::Value(value) => value.map(|found| found.value),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All of a resync but its switch: the root's records, and the order after its start.
+fn resync(root: &Site, to: &mut Site, start: Position, floor: Position) -> Result<u64, Refusal> {
+    let ordered = root.machine.causal().ordered_of(to.own()).unwrap_or_default().0;
+    let begin = Resync::Begin { epoch: 1, floor, start, ordered, resume: "r".into() };
+    let Answer::Staged { pieces, .. } = to.causal(CausalCommand::Resync(begin))? else {
+        panic!("it needs nothing")
+    };
+    let items = root.machine.causal_records(None, usize::MAX).unwrap().items;
+    let entries = root.machine.ordered(start, usize::MAX).unwrap().into_iter();
+    let entries =
+        entries.map(|(position, site, write)| ResyncItem::Entry { position, site, write });
+    let items = items.into_iter().chain(entries).collect();
+    let piece = Resync::Piece { start, sequence: pieces, resume: "s".into(), items };
+    // It may come twice.
+    to.causal(CausalCommand::Resync(piece.clone()))?;
+    let answer = to.causal(CausalCommand::Resync(piece))?;
+    assert_eq!(answer, Answer::Staged { pieces: pieces + 1, resume: "s".into() });
+    Ok(pieces + 1)
+}
+
+#[test]
+fn a_resync_takes_the_place_of_a_prefix_at_once() {
+    let [mut a, mut b, mut c] = three_sites();
+    c.put_cart("gone", "1");
+    c.put_cart("kept", "1");
+    order(&mut a, &c);
+    import_own(&mut a);
+    c.import_from(&a).unwrap();
+    c.put_cart("mine", "ordered");
+    order(&mut a, &c);
+    c.put_cart("mine", "pending");
+    let pending = c.machine.revision();
+    b.write_in(CARTS, Write::Delete { keys: vec!["gone".into()] }).unwrap();
+    b.put_cart("kept", "2");
+    order(&mut a, &b);
+    // The root shows a write of its own that has no position yet.
+    import_own(&mut a);
+    let start = a.machine.causal().order_last();
+    a.causal(CausalCommand::Trim { upto: start }).unwrap();
+    a.put_cart("root", "1");
+    order_own(&mut a);
+    let end = a.machine.causal().order_last();
+    let pieces = resync(&a, &mut c, start, start).unwrap();
+    // The old prefix, and nothing is imported.
+    assert_eq!(cart(&c, "kept"), Some("1".into()));
+    assert_eq!(c.point().applied, at(2));
+    let other = CausalCommand::Import { from: at(2), upto: end, entries: vec![] };
+    c.causal(other).unwrap();
+    assert_eq!(c.point().applied, at(2));
+    let switch = |pieces, upto| CausalCommand::Resync(Resync::Switch { start, pieces, upto });
+    for early in [switch(pieces, start), switch(pieces - 1, end)] {
+        assert!(matches!(c.causal(early), Ok(Answer::Staged { .. })));
+    }
+    assert_eq!(c.causal(switch(pieces, end)), Ok(Answer::Installed));
+    let found = ["gone", "kept", "mine", "root"].map(|key| cart(&c, key));
+    let wanted = [None, Some("2".into()), Some("pending".into()), Some("1".into())];
+    assert_eq!(found, wanted);
+    assert_eq!((c.point().applied, c.point().last_revision), (end, pending));
+    assert_eq!(c.offer().writes.len(), 1, "the one without a position");
+    let count = c.ask_in(CARTS, Query::Count).unwrap();
+    assert_eq!(count, Answer::Integer(3));
+    // What comes late does nothing, and the order goes on.
+    assert!(matches!(c.causal(switch(pieces, end)), Err(Refusal::NotCausal(_))));
+    let late =
+        Resync::Begin { epoch: 1, floor: start, start, ordered: Revision(0), resume: Bytes::new() };
+    assert_eq!(c.causal(CausalCommand::Resync(late)), Ok(Answer::Installed));
+    order(&mut a, &c);
+    c.import_from(&a).unwrap();
+    assert_eq!(c.machine.causal().unordered_bytes(), 0);
+    import_own(&mut a);
+    assert_eq!(cart(&a, "mine"), Some("pending".into()));
+}
+
+#[test]
+fn a_resync_goes_on_or_begins_anew() {
+    let [mut a, mut b, mut c] = three_sites();
+    b.put_cart("x", "1");
+    order(&mut a, &b);
+    import_own(&mut a);
+    a.causal(CausalCommand::Trim { upto: at(1) }).unwrap();
+    resync(&a, &mut c, at(1), at(1)).unwrap();
+    let begin = |floor, start| {
+        CausalCommand::Resync(Resync::Begin {
+            epoch: 1,
+            floor,
+            start,
+            ordered: Revision(0),
+            resume: "r".into(),
+        })
+    };
+    // Another leader goes on, with other numbers.
+    let Ok(Answer::Staged { pieces, resume }) = c.causal(begin(at(1), at(7))) else { panic!() };
+    assert_eq!(&resume[..], b"s");
+    let late = Resync::Piece { start: at(1), sequence: 1, resume: "x".into(), items: vec![] };
+    let unmoved = Answer::Staged { pieces, resume };
+    assert_eq!(c.causal(CausalCommand::Resync(late)), Ok(unmoved));
+    // The order behind what has come is gone.
+    let Ok(Answer::Staged { resume, .. }) = c.causal(begin(at(5), at(7))) else { panic!() };
+    assert_eq!(&resume[..], b"r");
+    // A keyspace that ends takes along what has come of it.
+    resync(&a, &mut c, at(8), at(8)).unwrap();
+    a.run(change(RegistryChange::DropKeyspace("carts".into()))).unwrap();
+    c.learn(&a.copy_of_registry());
+    assert!(c.machine.causal().is_resyncing());
+    // A state from before a restore lacks writes that are ordered.
+    let ahead = Resync::Begin {
+        epoch: 1,
+        floor: at(9),
+        start: at(9),
+        ordered: Revision(900),
+        resume: Bytes::new(),
+    };
+    assert!(matches!(c.causal(CausalCommand::Resync(ahead)), Err(Refusal::NotCausal(_))));
 }

@@ -1,0 +1,444 @@
+//! The order, as long as a site needs it, and new keys for sites that need what is gone; at the root's leader.
+//!
+//! *Trimming.* The root drops what every site has imported. How far each is its leader reports, again after each
+//! change of leaders ([`wire::causal::Reached`]): what a site has imported is durable there and never less, so
+//! that an old report does no harm and nothing of it has to be kept. A site that has not reported yet is
+//! waited for. Past a limit of bytes ([`limits::CAUSAL_ORDER_KEPT_BYTES_MAX`]) the order is trimmed whatever
+//! sites lack, so that one that stays away does not stop all. A site that lacks what is gone holds nothing up:
+//! it gets its keys anew. The root itself has imported all that goes.
+//!
+//! *Resync.* A site that reports a position below the trimmed part is sent the root's records, key by key, and
+//! the order from the beginning on, a piece of each in turn, as a stream ([`crate::stream`]); what the site
+//! does with them is in `site::machine::causal::resync`. Three rules make what it has in the end the order up
+//! to one position:
+//!
+//! - no record is read that is older than the order sent before it: while there are records to send, the order
+//!   goes no further than the root has imported;
+//! - the order goes at least as far as the root had imported when the last record was read;
+//! - it goes as far as the last write that the root itself had made by then, as a record shows it before it has
+//!   a position.
+//!
+//! The site keeps where the source goes on beside what it has, so that another leader of the root goes on
+//! there. If the order was trimmed beyond, the site drops what it has, and it begins anew. What is sent of a
+//! resync counts as imported for trimming.
+//!
+//! Idle when every site has imported what there is.
+
+use super::trial::{Bug, Planted};
+use super::{AGAIN, Durable, Region};
+use crate::job::Effect;
+use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage};
+use model::{
+    Answer, Bytes, CausalCommand, Command, Failure, KeyspaceId, Position, Resync as Step,
+    ResyncItem, Revision, SiteId, limits,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::causal::Reached;
+use wire::entry::{put_varint, take_varint};
+
+const FORMAT: u8 = 1;
+/// So many places at least are trimmed at once, or what there is after this time.
+const TRIMMED_MIN: u64 = 4_096;
+const TRIM_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of the order that are looked at when more of it is kept than may be.
+const TRIM_BYTES: usize = 1 << 20;
+/// A site that has reported nothing for so long is away.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// Where a source goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Place {
+    start: Position,
+    /// The order was sent up to there.
+    sent: Position,
+    /// The order must be sent so far: what the root had imported, and had written, at its last record.
+    upto: Position,
+    written: Revision,
+    records: Left,
+}
+
+/// Which records are left to send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Left {
+    #[default]
+    All,
+    After(KeyspaceId, Bytes),
+    None,
+}
+
+impl Place {
+    fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        for number in [self.start.0, self.sent.0, self.upto.0, self.written.0] {
+            put_varint(number, &mut out);
+        }
+        match &self.records {
+            Left::All => out.push(0),
+            Left::After(keyspace, key) => {
+                out.push(1);
+                put_varint(u64::from(keyspace.0), &mut out);
+                out.extend_from_slice(key);
+            }
+            Left::None => out.push(2),
+        }
+        out.into()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Place> {
+        let (&format, mut rest) = bytes.split_first()?;
+        let mut numbers = [0; 4];
+        for number in &mut numbers {
+            let (read, len) = take_varint(rest)?;
+            *number = read;
+            rest = &rest[len..];
+        }
+        let [start, sent, upto, written] = numbers;
+        let (&left, rest) = rest.split_first()?;
+        let records = match left {
+            0 => Left::All,
+            1 => {
+                let (keyspace, len) = take_varint(rest)?;
+                let keyspace = KeyspaceId(u32::try_from(keyspace).ok()?);
+                Left::After(keyspace, Bytes::copy_from_slice(&rest[len..]))
+            }
+            2 => Left::None,
+            _ => return None,
+        };
+        let (start, sent, upto) = (Position(start), Position(sent), Position(upto));
+        (format == FORMAT).then_some(Place {
+            start,
+            sent,
+            upto,
+            written: Revision(written),
+            records,
+        })
+    }
+}
+
+/// A site that is brought up.
+#[derive(Debug)]
+struct Transfer {
+    sender: Sender<Position>,
+    place: Place,
+    /// What the site has for sure of the order.
+    acknowledged: Position,
+    /// How far the order must go, once it is known which position the root's last write has.
+    end: Option<Position>,
+    /// How many records were sent.
+    records: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Report {
+    applied: Position,
+    at: Duration,
+}
+
+/// What a root's leader knows of the sites, for trimming and resyncs.
+#[derive(Debug)]
+pub(crate) struct Resync {
+    planted: Planted,
+    /// The order kept for sites that are away.
+    kept_bytes_max: u64,
+    epoch: u16,
+    reports: BTreeMap<SiteId, Report>,
+    transfers: BTreeMap<SiteId, Transfer>,
+    last_id: u64,
+    trimmed: Duration,
+    sent_bytes: u64,
+}
+
+impl Resync {
+    pub(crate) fn new(kept_bytes_max: u64, planted: Planted) -> Resync {
+        Resync {
+            planted,
+            kept_bytes_max,
+            epoch: 0,
+            reports: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            last_id: 0,
+            trimmed: Duration::ZERO,
+            sent_bytes: 0,
+        }
+    }
+
+    /// The next steps.
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+    ) -> Vec<Effect> {
+        if !region.is_root() || self.epoch != region.epoch {
+            self.stop();
+            self.epoch = region.epoch;
+        }
+        let mut effects = Vec::new();
+        if !region.is_root() {
+            return effects;
+        }
+        self.reports.retain(|site, _| region.sites.contains(site));
+        let trimmed = state.trimmed_upto();
+        for (site, report) in &self.reports {
+            if report.applied < trimmed && report.at + AWAY > now {
+                let new = || Transfer::new(now);
+                self.transfers.entry(*site).or_insert_with(new);
+            }
+        }
+        let reports = &self.reports;
+        self.transfers.retain(|site, _| {
+            let lacks = |report: &Report| report.applied < trimmed && report.at + AWAY > now;
+            reports.get(site).is_some_and(lacks)
+        });
+        for (to, transfer) in &mut self.transfers {
+            let mut out =
+                Outbox { now, to: *to, last_id: &mut self.last_id, effects: &mut effects };
+            let before = transfer.sender.sent_bytes();
+            transfer.poll(&mut out, state, region, self.planted);
+            self.sent_bytes += transfer.sender.sent_bytes() - before;
+        }
+        effects.extend(self.trim(now, state, region));
+        effects
+    }
+
+    fn trim(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Effect> {
+        let (trimmed, own) = (state.trimmed_upto(), state.applied());
+        let is_full = state.order_bytes() > self.kept_bytes_max;
+        let others = region.sites.iter().filter(|site| **site != region.own);
+        let of_site = |site: &SiteId| {
+            let Some(report) = self.reports.get(site) else { return Position::default() };
+            if report.applied >= trimmed {
+                return report.applied;
+            }
+            let transfer = self.transfers.get(site).filter(|one| one.acknowledged >= trimmed);
+            transfer.map_or(own, |transfer| transfer.acknowledged)
+        };
+        let mut upto = others.map(of_site).min().unwrap_or(own).min(own);
+        if self.planted.is(Bug::TrimmedUnimported) {
+            upto = own;
+        }
+        if is_full && upto <= trimmed {
+            let page = state.ordered(trimmed, TRIM_BYTES);
+            upto = page.last().map_or(trimmed, |(position, ..)| *position).min(own);
+        }
+        let is_much = is_full || upto.count() >= trimmed.count() + TRIMMED_MIN;
+        let pause = if is_much { AGAIN / 50 } else { TRIM_PAUSE };
+        if upto <= trimmed || now < self.trimmed + pause {
+            return None;
+        }
+        self.trimmed = now;
+        Some(Effect::Propose(Command::Causal(CausalCommand::Trim { upto })))
+    }
+
+    /// A site's leader reports.
+    pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
+        if say.epoch == u32::from(self.epoch) {
+            let report = self.reports.entry(site).or_default();
+            let applied = report.applied.max(Position(say.applied));
+            *report = Report { applied, at: now };
+        }
+    }
+
+    /// A site's answer to a step.
+    pub(crate) fn answered(
+        &mut self,
+        id: u64,
+        outcome: &Result<Answer, Failure>,
+        state: &impl Durable,
+        now: Duration,
+    ) {
+        let found = self.transfers.iter_mut().find(|(_, transfer)| transfer.sender.has(id));
+        let Some((site, transfer)) = found else { return };
+        match outcome {
+            Ok(Answer::Staged { pieces, resume }) => transfer.taken(id, *pieces, resume, now),
+            Ok(Answer::Installed) => {
+                let report = self.reports.entry(*site).or_default();
+                report.applied = report.applied.max(transfer.place.sent).max(state.trimmed_upto());
+                let site = *site;
+                self.transfers.remove(&site);
+            }
+            _ => {
+                transfer.sender.failed(id, now);
+            }
+        }
+    }
+
+    /// This node leads no more.
+    pub(crate) fn stop(&mut self) {
+        // A late answer must not be taken for one to a later step.
+        let Resync { last_id, kept_bytes_max, planted, epoch, sent_bytes, .. } = *self;
+        *self = Resync { last_id, epoch, sent_bytes, ..Resync::new(kept_bytes_max, planted) };
+    }
+
+    /// When it must be polled at the latest.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+        self.transfers.values().filter_map(|transfer| transfer.sender.next_due(now)).min()
+    }
+
+    /// How many records are still to be sent, of so many that each site needs.
+    pub(crate) fn left(&self, records: u64) -> u64 {
+        self.transfers.values().map(|transfer| records.saturating_sub(transfer.records)).sum()
+    }
+
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+}
+
+impl Transfer {
+    fn new(now: Duration) -> Transfer {
+        Transfer {
+            sender: Sender::new(now),
+            place: Place::default(),
+            acknowledged: Position::default(),
+            end: None,
+            records: 0,
+        }
+    }
+
+    fn poll(
+        &mut self,
+        out: &mut Outbox<'_>,
+        state: &impl Durable,
+        region: &Region,
+        planted: Planted,
+    ) {
+        match self.sender.stage(out.now) {
+            None | Some(Stage::Asked) => {}
+            Some(Stage::Ask) => {
+                let start = state.order_last();
+                let ordered = state.ordered_of(out.to).unwrap_or_default().0;
+                let ordered =
+                    if planted.is(Bug::ResyncUnordered) { Revision::default() } else { ordered };
+                let new = Place { start, sent: start, upto: start, ..Place::default() };
+                let (epoch, floor) = (region.epoch, state.trimmed_upto());
+                let step = Step::Begin { epoch, floor, start, ordered, resume: new.encode() };
+                self.sender.begin(out, command(step));
+            }
+            Some(Stage::Sending) if self.place.sent < state.trimmed_upto() => {
+                self.sender.restart(out.now);
+            }
+            Some(Stage::Sending) => {
+                let (place, end, records) = (&mut self.place, &mut self.end, &mut self.records);
+                let sent = self.sender.send(out, 0, |sequence| {
+                    let Some(items) = place.next(state, planted) else { return Ok(None) };
+                    let is_record = |item: &&ResyncItem| matches!(item, ResyncItem::Record { .. });
+                    *records += items.iter().filter(is_record).count() as u64;
+                    let bytes = items.iter().map(ResyncItem::payload_bytes).sum();
+                    let (start, resume, mark) = (place.start, place.encode(), place.sent);
+                    let command = command(Step::Piece { start, sequence, resume, items });
+                    Ok::<_, ()>(Some(Chunk { command, bytes, mark, pause: Duration::ZERO }))
+                });
+                if sent != Ok(true) || !place.is_complete(state, region.own, end, planted) {
+                    return;
+                }
+                if self.sender.is_acknowledged() && !self.sender.has_gap() {
+                    let (start, upto) = (place.start, place.sent);
+                    let pieces = self.sender.chunks();
+                    self.sender.ask(out, command(Step::Switch { start, pieces, upto }));
+                }
+            }
+        }
+    }
+
+    fn taken(&mut self, id: u64, pieces: u64, resume: &Bytes, now: Duration) {
+        let is_switch = self.sender.stage(now) == Some(Stage::Asked);
+        match self.sender.acknowledged(id, pieces, now) {
+            (Event::Begun, _) => match Place::decode(resume) {
+                Some(place) => {
+                    self.acknowledged = place.sent;
+                    (self.place, self.end) = (place, None);
+                    self.sender.resume(pieces);
+                }
+                None => self.sender.restart(now + AGAIN),
+            },
+            (Event::Gap, _) => self.sender.restart(now),
+            (Event::Acknowledged, mark) => {
+                self.acknowledged = self.acknowledged.max(mark.unwrap_or_default());
+            }
+            // The site is not ready to switch yet: the order goes on, and it is asked once more.
+            (Event::Nothing, _) if is_switch => self.sender.restart(now),
+            (Event::Nothing, _) => {}
+        }
+    }
+}
+
+fn command(step: Step) -> Command {
+    Command::Causal(CausalCommand::Resync(step))
+}
+
+impl Place {
+    /// The next items, if there are any.
+    fn next(&mut self, state: &impl Durable, planted: Planted) -> Option<Vec<ResyncItem>> {
+        let has_all = self.records == Left::None;
+        let last = if has_all { state.order_last() } else { state.applied() };
+        let mut items = Vec::new();
+        if self.sent < last && self.sent >= state.trimmed_upto() {
+            let all = state.ordered(self.sent, limits::CAUSAL_RESYNC_BYTES_MAX);
+            for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
+                self.sent = position;
+                items.push(ResyncItem::Entry { position, site, write });
+            }
+        }
+        let bytes: usize = items.iter().map(ResyncItem::payload_bytes).sum();
+        // A record must not be older than the order before it.
+        let is_there = self.sent <= state.applied() || planted.is(Bug::ResyncSwitchedEarly);
+        if !has_all && is_there && bytes <= limits::CAUSAL_RESYNC_BYTES_MAX {
+            let after = match &self.records {
+                Left::After(keyspace, key) => Some((*keyspace, key.clone())),
+                Left::All | Left::None => None,
+            };
+            let (records, last) = state.records(after.as_ref());
+            self.upto = self.upto.max(state.applied());
+            self.written = self.written.max(state.last_revision());
+            self.records = last.map_or(Left::None, |(keyspace, key)| Left::After(keyspace, key));
+            items.extend(records);
+            // That there are no more is something to be kept, too.
+            return Some(items);
+        }
+        (!items.is_empty()).then_some(items)
+    }
+
+    /// Whether what was sent is the order up to a position.
+    fn is_complete(
+        &self,
+        state: &impl Durable,
+        own: SiteId,
+        end: &mut Option<Position>,
+        planted: Planted,
+    ) -> bool {
+        if self.records != Left::None {
+            return false;
+        }
+        if planted.is(Bug::ResyncSwitchedEarly) {
+            return true;
+        }
+        let (written, position) = state.ordered_of(own).unwrap_or_default();
+        if end.is_none() && written >= self.written {
+            *end = Some(position.max(self.upto));
+        }
+        end.is_some_and(|end| self.sent >= end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_1_of_a_place_stays_as_it_is() {
+        let (start, sent, upto) = (Position(300), Position(301), Position(2));
+        let records = Left::After(KeyspaceId(3), "key".into());
+        let place = Place { start, sent, upto, written: Revision(4), records };
+        let bytes = place.encode();
+        assert_eq!(&bytes[..], b"\x01\xac\x02\xad\x02\x02\x04\x01\x03key");
+        assert_eq!(Place::decode(&bytes), Some(place.clone()));
+        for records in [Left::All, Left::None] {
+            let place = Place { records, ..place.clone() };
+            assert_eq!(Place::decode(&place.encode()), Some(place));
+        }
+        assert_eq!(Place::decode(b"\x02\x01\x01\x01\x01\x00"), None);
+        assert_eq!(Place::decode(b"\x01\x01\x01\x01\x01\x03"), None);
+    }
+}

@@ -1,0 +1,361 @@
+//! A site's causal keyspaces anew, from the root: when the site has been away, or is new, and the root keeps no
+//! more of the order that it lacks.
+//!
+//! What comes is *staged* under generations that no keyspace has, while the site goes on to show the prefix
+//! that it has imported, under its own writes. It is the root's records, read while the root goes on, and the
+//! order from before the first of them until behind the last:
+//!
+//! > staged(register) = the last assignment in the order from `start` to `upto`, else what its record showed.
+//!
+//! A record shows all that the root had imported when it was read, and no piece has a record that is older
+//! than the order before it. So an assignment is missing for a moment at most, until the order comes that
+//! has it. Of the root's own writes without a position a record may show some: the source switches behind
+//! them. Then what is staged is the order up to `upto`, and nothing else.
+//!
+//! Own writes are staged by their positions like those of others. Those which have one go from the list of
+//! writes without a position, some with each command; the *switch* makes the rest again on top, with their
+//! revisions, and has the keyspaces hold what is staged, all in one command. A keyspace of which nothing came is
+//! empty then. No position of an absent key is kept, as a read of nothing counts as all that the site shows.
+//!
+//! What has come is numbered like pieces of a handover (`receiving`): the leader that asks what there is
+//! sends the rest. A resync is named by its start, so that nothing late of an earlier one is taken. If the
+//! order was trimmed beyond what has come, it begins anew. Nothing is imported meanwhile.
+
+use super::super::receiving::ANEW;
+use super::super::records::Record;
+use super::super::stores::Store;
+use super::super::{Applying, Machine, tables};
+use super::assign::{Becomes, assigned};
+use super::registers::Pending;
+use super::{MachineError, Stopped, causals, rows};
+use crate::bugs::Bug;
+use model::{
+    Answer, Bytes, Effect, KeyspaceId, Position, Refusal, Resync as Step, ResyncItem, Revision,
+    limits,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use storage::state::{Read as _, State};
+
+/// A resync under way at its destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resync {
+    /// Its name: the order has come from here on …
+    pub(super) start: Position,
+    /// … up to here.
+    pub(super) upto: Position,
+    /// The last own write with a position up to there.
+    pub(super) ordered: Revision,
+    /// The number that the next piece must have.
+    pub(super) pieces: u64,
+    pub(super) resume: Bytes,
+    pub(super) stores: BTreeMap<KeyspaceId, Store>,
+}
+
+impl Resync {
+    fn staged(&self) -> Answer {
+        Answer::Staged { pieces: self.pieces, resume: self.resume.clone() }
+    }
+}
+
+/// A part of the records of all causal keyspaces.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// The records, with positions that are not before their own.
+    pub items: Vec<ResyncItem>,
+    /// The last of them; `None`: there are no more.
+    pub last: Option<(KeyspaceId, Bytes)>,
+}
+
+impl<S: State> Machine<S> {
+    /// At the root: the records of causal keyspaces behind one, as many as fit so many bytes, and the first one
+    /// whatever it takes.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn causal_records(
+        &self,
+        after: Option<&(KeyspaceId, Bytes)>,
+        bytes_max: usize,
+    ) -> Result<Records, MachineError> {
+        let first = after.map_or(KeyspaceId(0), |(keyspace, _)| *keyspace);
+        let (mut found, mut bytes) = (Records::default(), 0_usize);
+        for keyspace in causals(&self.known.keyspaces).into_iter().filter(|id| *id >= first) {
+            let Some(generation) = self.known.keyspaces.generation(keyspace) else { continue };
+            let (mut from, until) = tables::records(generation);
+            if let Some((_, key)) = after.filter(|(of, _)| *of == keyspace) {
+                from = tables::record(generation, key).to_vec();
+                from.push(0);
+            }
+            let prefix = tables::record_prefix_bytes(generation);
+            let (mut rows, mut is_full) = (Vec::new(), false);
+            self.state.scan(&from, Some(&until), &mut |key, row| {
+                is_full = bytes > 0 && bytes + row.len() > bytes_max;
+                if !is_full {
+                    bytes += key.len() + row.len();
+                    rows.push((key.slice(prefix..), row));
+                }
+                !is_full
+            })?;
+            for (key, row) in rows {
+                let row = self.with_position(row)?;
+                found.last = Some((keyspace, key.clone()));
+                found.items.push(ResyncItem::Record { keyspace, key, row });
+            }
+            if is_full {
+                return Ok(found);
+            }
+        }
+        found.last = None;
+        Ok(found)
+    }
+
+    /// A record with a position that is not before its own: an own write's is up to what is imported, or
+    /// comes with the order.
+    fn with_position(&self, row: Bytes) -> Result<Bytes, MachineError> {
+        let record = Record::decode(row)?;
+        let position = match record.position {
+            0 => self.causal().applied().0,
+            position => position,
+        };
+        let payload = [&record.payload[..]];
+        Ok(Record::encode_at(record.kind, record.version, None, position, &payload))
+    }
+
+    /// How many keys the causal keyspaces hold.
+    pub fn causal_keys(&self) -> u64 {
+        let keyspaces = &self.known.keyspaces;
+        causals(keyspaces).into_iter().map(|id| keyspaces.count(id)).sum()
+    }
+}
+
+impl<S: State> Applying<'_, S> {
+    pub(super) fn resync(&mut self, step: &Step) -> Result<Answer, Stopped> {
+        if let Step::Begin { epoch, floor, start, ordered, resume } = step {
+            let new = Resync {
+                start: *start,
+                upto: *start,
+                ordered: *ordered,
+                resume: resume.clone(),
+                ..Resync::default()
+            };
+            return self.begin_resync(*epoch, *floor, new);
+        }
+        let Some(mut resync) = self.modes.causal.resync.take() else {
+            return Err(Refusal::NotCausal("take what was not begun").into());
+        };
+        let outcome = match step {
+            Step::Piece { start, sequence, resume, items }
+                if (*start, *sequence) == (resync.start, resync.pieces) =>
+            {
+                self.take_resynced(&mut resync, items).map(|()| {
+                    resync.pieces += 1;
+                    resync.resume = resume.clone();
+                    self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
+                    resync.staged()
+                })
+            }
+            Step::Switch { start, pieces, upto }
+                if (*start, *pieces, *upto) == (resync.start, resync.pieces, resync.upto) =>
+            {
+                match self.may_switch(&resync) {
+                    Ok(true) => return self.switch(resync),
+                    Ok(false) => Ok(resync.staged()),
+                    Err(stopped) => Err(stopped),
+                }
+            }
+            // It came before, or one before it is missing.
+            _ => Ok(resync.staged()),
+        };
+        self.modes.causal.resync = Some(resync);
+        outcome
+    }
+
+    fn begin_resync(
+        &mut self,
+        epoch: u16,
+        floor: Position,
+        new: Resync,
+    ) -> Result<Answer, Stopped> {
+        let (region, own) = (*self.region()?, self.member()?.own);
+        if region.epoch != epoch || region.root == own {
+            let what = "get its keys from another site: it is the root, or in another epoch";
+            return Err(Refusal::NotCausal(what).into());
+        }
+        let head = &self.modes.causal.head;
+        if head.applied >= floor {
+            return Ok(Answer::Installed);
+        }
+        if new.ordered > head.last {
+            let what =
+                "go on from a state that lacks writes of this site which its region has ordered";
+            return Err(Refusal::NotCausal(what).into());
+        }
+        let under_way = self.modes.causal.resync.take();
+        let mut resync = match under_way {
+            Some(resync) if resync.upto >= floor => resync,
+            old => {
+                self.modes.causal.resync = old;
+                self.drop_resync();
+                new
+            }
+        };
+        resync.pieces = (resync.pieces / ANEW + 1) * ANEW;
+        self.drop_ordered(resync.ordered)?;
+        self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
+        let answer = resync.staged();
+        self.modes.causal.resync = Some(resync);
+        Ok(answer)
+    }
+
+    /// All of a piece, or nothing of it.
+    fn take_resynced(&mut self, resync: &mut Resync, items: &[ResyncItem]) -> Result<(), Stopped> {
+        let own = self.member()?.own;
+        let next = self.known.head.keyspace_next;
+        for item in items {
+            let (ResyncItem::Record { keyspace, .. }
+            | ResyncItem::Entry { write: model::CausalWrite { keyspace, .. }, .. }) = item;
+            if keyspace.0 >= next {
+                // The registry that has it is on its way.
+                return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
+            }
+        }
+        self.next_revision();
+        let mut touched = BTreeSet::new();
+        for item in items {
+            let keyspace = match item {
+                ResyncItem::Record { keyspace, .. } => *keyspace,
+                ResyncItem::Entry { write, .. } => write.keyspace,
+            };
+            if let ResyncItem::Entry { position, site, write } = item {
+                resync.upto = resync.upto.max(*position);
+                if *site == own {
+                    resync.ordered = resync.ordered.max(write.revision);
+                }
+            }
+            // It was dropped in the meantime.
+            if self.causal_place(keyspace).is_none() {
+                continue;
+            }
+            let mut store = self.store_of(resync, keyspace);
+            let version = self.known.head.revision;
+            match item {
+                ResyncItem::Record { key, row, .. } => {
+                    let record = Record::decode(row.clone())?;
+                    let payload = [&record.payload[..]];
+                    let row =
+                        Record::encode_at(record.kind, version, None, record.position, &payload);
+                    store.count = self.stage(store, key, Some(&row))?;
+                }
+                ResyncItem::Entry { position, write, .. } => {
+                    for effect in &write.effects {
+                        store.count = self.stage_effect(store, effect, version, position.0)?;
+                    }
+                }
+            }
+            resync.stores.insert(keyspace, store);
+            touched.insert(keyspace);
+        }
+        for keyspace in touched {
+            let row = rows::encode_staged(resync.stores[&keyspace]);
+            self.overlay.put(rows::of_staged(keyspace), row);
+        }
+        self.drop_ordered(resync.ordered)?;
+        Ok(())
+    }
+
+    fn store_of(&mut self, resync: &Resync, keyspace: KeyspaceId) -> Store {
+        let store = resync.stores.get(&keyspace).copied();
+        store.unwrap_or_else(|| Store { generation: self.next_generation(), count: 0 })
+    }
+
+    /// An assignment to what is staged. How many records there are then.
+    fn stage_effect(
+        &mut self,
+        store: Store,
+        effect: &Effect,
+        version: Revision,
+        position: u64,
+    ) -> Result<u64, Stopped> {
+        let key = effect.key();
+        let row = self.overlay.get(&tables::record(store.generation, key));
+        let old = row.map_err(MachineError::from)?.map(Record::decode).transpose()?;
+        let becomes = assigned(old.as_ref(), effect, &Pending::default())?.becomes;
+        match becomes {
+            Becomes::Same => Ok(store.count),
+            Becomes::Absent(_) if self.modes.planted.is(Bug::ResyncKeepsDeleted) => Ok(store.count),
+            Becomes::Absent(_) => self.stage(store, key, None),
+            Becomes::Record(kind, payload, _) => {
+                let row = Record::encode_at(kind, version, None, position, &[&payload]);
+                self.stage(store, key, Some(&row))
+            }
+        }
+    }
+
+    /// Own writes up to one have positions: they wait no more, a part of them if they are many. Whether none
+    /// of them is left.
+    fn drop_ordered(&mut self, upto: Revision) -> Result<bool, MachineError> {
+        let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
+        if self.modes.causal.unordered == 0 {
+            return Ok(true);
+        }
+        let found = rows::first_unordered(&self.overlay, max)?;
+        let is_all = found.len() < max || found.last().is_none_or(|(one, _)| one.revision > upto);
+        for (write, bytes) in found.iter().filter(|(write, _)| write.revision <= upto) {
+            self.drop_own(write, *bytes);
+        }
+        Ok(is_all)
+    }
+
+    fn may_switch(&mut self, resync: &Resync) -> Result<bool, Stopped> {
+        let is_dropped = self.drop_ordered(resync.ordered)?;
+        let left = self.modes.causal.unordered_bytes;
+        Ok(is_dropped && left <= limits::CAUSAL_RESYNC_UNORDERED_BYTES_MAX)
+    }
+
+    fn switch(&mut self, mut resync: Resync) -> Result<Answer, Stopped> {
+        self.next_revision();
+        for write in rows::unordered(&self.overlay, resync.ordered, usize::MAX)? {
+            if self.causal_place(write.keyspace).is_none() {
+                continue;
+            }
+            let mut store = self.store_of(&resync, write.keyspace);
+            for effect in &write.effects {
+                store.count = self.stage_effect(store, effect, write.revision, 0)?;
+            }
+            resync.stores.insert(write.keyspace, store);
+        }
+        for keyspace in causals(&self.known.keyspaces) {
+            let store = self.store_of(&resync, keyspace);
+            resync.stores.remove(&keyspace);
+            self.replace_records(keyspace, store.generation, store.count);
+            self.overlay.remove(rows::of_staged(keyspace));
+        }
+        let (upto, ordered) = (resync.upto, resync.ordered);
+        self.modes.causal.resync = Some(resync);
+        self.drop_resync();
+        let causal = &mut self.modes.causal;
+        causal.head.applied = upto;
+        causal.head.own_ordered = causal.head.own_ordered.max(ordered);
+        causal.is_dirty = true;
+        Ok(Answer::Installed)
+    }
+
+    /// Throws away what a resync has brought.
+    pub(super) fn drop_resync(&mut self) {
+        let Some(resync) = self.modes.causal.resync.take() else { return };
+        for (keyspace, store) in resync.stores {
+            self.overlay.remove(rows::of_staged(keyspace));
+            self.discard(store.generation);
+        }
+        self.overlay.remove(rows::RESYNC.to_vec());
+    }
+
+    /// A keyspace ends here: so does what a resync has brought of it.
+    pub(in crate::site::machine) fn drop_resynced(&mut self, keyspace: KeyspaceId) {
+        let Some(resync) = &mut self.modes.causal.resync else { return };
+        if let Some(store) = resync.stores.remove(&keyspace) {
+            self.overlay.remove(rows::of_staged(keyspace));
+            self.discard(store.generation);
+        }
+    }
+}
