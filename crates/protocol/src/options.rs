@@ -36,6 +36,8 @@ pub struct Options {
     pub handover_bytes_per_s_max: u64,
     /// Bytes of a region's order that are kept for sites that are away.
     pub causal_kept_bytes_max: u64,
+    /// About how much a piece of causal keyspaces takes that a site gets anew.
+    pub causal_resync_bytes_max: usize,
     /// Whether this site has its mirror kept by its backup.
     pub mirrors: bool,
     /// Groups of which the leader keeps a profile of their users.
@@ -64,6 +66,7 @@ impl Options {
             cluster_address: String::new(),
             handover_bytes_per_s_max: 0,
             causal_kept_bytes_max: limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
+            causal_resync_bytes_max: limits::CAUSAL_RESYNC_BYTES_MAX,
             mirrors: true,
             profiles_max: limits::PROFILES_MAX,
             planted: Planted::default(),

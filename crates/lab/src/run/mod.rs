@@ -238,6 +238,7 @@ impl<'w> Run<'w> {
             log_bytes_before_snapshot: world.node.log_bytes_before_snapshot,
             log_entries_kept: world.node.log_entries_kept,
             causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
+            causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
             mirrors: world.node.mirrors,
             log: storage::log::Options {
                 segment_bytes: world.node.log_segment_bytes,

@@ -168,6 +168,8 @@ pub struct Settings {
     pub mirrors: bool,
     /// Bytes of a region's order that are kept for sites that are away.
     pub causal_kept_bytes_max: u64,
+    /// About how much a piece of causal keyspaces takes that a site gets anew.
+    pub causal_resync_bytes_max: usize,
     /// The log's files.
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
@@ -191,6 +193,7 @@ impl Default for Settings {
             log_entries_kept: 10_000,
             mirrors: true,
             causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
+            causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
             // Small segments, so that a short run sees many.
             log: storage::log::Options {
                 segment_bytes: 8 << 10,

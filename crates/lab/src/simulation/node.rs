@@ -224,6 +224,7 @@ impl Node {
             log_bytes_before_snapshot: settings.log_bytes_before_snapshot,
             log_entries_kept: settings.log_entries_kept,
             causal_kept_bytes_max: settings.causal_kept_bytes_max,
+            causal_resync_bytes_max: settings.causal_resync_bytes_max,
             mirrors: settings.mirrors,
             profiles_max: PROFILES_MAX,
             planted: settings.planted,

@@ -86,10 +86,11 @@ pub(crate) trait Durable {
     fn last_revision(&self) -> Revision;
     /// Whether the keys are on their way anew, so that nothing is imported.
     fn is_resyncing(&self) -> bool;
-    /// A piece of the records behind one, and the last of them; `None`: there are no more.
+    /// A piece of about so many bytes of the records behind one, and the last of them; `None`: there are no more.
     fn records(
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
+        bytes_max: usize,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>);
 }
 

@@ -3,7 +3,7 @@
 //! *Trimming.* The root drops what every site has imported. How far each is its leader reports, again after each
 //! change of leaders ([`wire::causal::Reached`]): what a site has imported is durable there and never less, so
 //! that an old report does no harm and nothing of it has to be kept. A site that has not reported yet is
-//! waited for. Past a limit of bytes ([`limits::CAUSAL_ORDER_KEPT_BYTES_MAX`]) the order is trimmed whatever
+//! waited for. Past a limit of bytes ([`model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX`]) the order is trimmed whatever
 //! sites lack, so that one that stays away does not stop all. A site that lacks what is gone holds nothing up:
 //! it gets its keys anew. The root itself has imported all that goes.
 //!
@@ -30,7 +30,7 @@ use crate::job::Effect;
 use crate::stream::sender::{Chunk, Event, Outbox, Sender, Stage};
 use model::{
     Answer, Bytes, CausalCommand, Command, Failure, KeyspaceId, Position, Resync as Step,
-    ResyncItem, Revision, SiteId, limits,
+    ResyncItem, Revision, SiteId,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -135,12 +135,20 @@ struct Report {
     at: Duration,
 }
 
+/// How much is kept, and sent at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Of the order, for sites that are away.
+    pub(crate) kept_bytes_max: u64,
+    /// Of the records and of the order in a piece, each, about.
+    pub(crate) piece_bytes_max: usize,
+}
+
 /// What a root's leader knows of the sites, for trimming and resyncs.
 #[derive(Debug)]
 pub(crate) struct Resync {
     planted: Planted,
-    /// The order kept for sites that are away.
-    kept_bytes_max: u64,
+    sizes: Sizes,
     epoch: u16,
     reports: BTreeMap<SiteId, Report>,
     transfers: BTreeMap<SiteId, Transfer>,
@@ -150,10 +158,10 @@ pub(crate) struct Resync {
 }
 
 impl Resync {
-    pub(crate) fn new(kept_bytes_max: u64, planted: Planted) -> Resync {
+    pub(crate) fn new(sizes: Sizes, planted: Planted) -> Resync {
         Resync {
             planted,
-            kept_bytes_max,
+            sizes,
             epoch: 0,
             reports: BTreeMap::new(),
             transfers: BTreeMap::new(),
@@ -195,7 +203,7 @@ impl Resync {
             let mut out =
                 Outbox { now, to: *to, last_id: &mut self.last_id, effects: &mut effects };
             let before = transfer.sender.sent_bytes();
-            transfer.poll(&mut out, state, region, self.planted);
+            transfer.poll(&mut out, state, region, self.sizes.piece_bytes_max, self.planted);
             self.sent_bytes += transfer.sender.sent_bytes() - before;
         }
         effects.extend(self.trim(now, state, region));
@@ -204,7 +212,7 @@ impl Resync {
 
     fn trim(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Effect> {
         let (trimmed, own) = (state.trimmed_upto(), state.applied());
-        let is_full = state.order_bytes() > self.kept_bytes_max;
+        let is_full = state.order_bytes() > self.sizes.kept_bytes_max;
         let others = region.sites.iter().filter(|site| **site != region.own);
         let of_site = |site: &SiteId| {
             let Some(report) = self.reports.get(site) else { return Position::default() };
@@ -267,8 +275,8 @@ impl Resync {
     /// This node leads no more.
     pub(crate) fn stop(&mut self) {
         // A late answer must not be taken for one to a later step.
-        let Resync { last_id, kept_bytes_max, planted, epoch, sent_bytes, .. } = *self;
-        *self = Resync { last_id, epoch, sent_bytes, ..Resync::new(kept_bytes_max, planted) };
+        let Resync { last_id, sizes, planted, epoch, sent_bytes, .. } = *self;
+        *self = Resync { last_id, epoch, sent_bytes, ..Resync::new(sizes, planted) };
     }
 
     /// When it must be polled at the latest.
@@ -302,6 +310,7 @@ impl Transfer {
         out: &mut Outbox<'_>,
         state: &impl Durable,
         region: &Region,
+        bytes_max: usize,
         planted: Planted,
     ) {
         match self.sender.stage(out.now) {
@@ -322,7 +331,9 @@ impl Transfer {
             Some(Stage::Sending) => {
                 let (place, end, records) = (&mut self.place, &mut self.end, &mut self.records);
                 let sent = self.sender.send(out, 0, |sequence| {
-                    let Some(items) = place.next(state, planted) else { return Ok(None) };
+                    let Some(items) = place.next(state, bytes_max, planted) else {
+                        return Ok(None);
+                    };
                     let is_record = |item: &&ResyncItem| matches!(item, ResyncItem::Record { .. });
                     *records += items.iter().filter(is_record).count() as u64;
                     let bytes = items.iter().map(ResyncItem::payload_bytes).sum();
@@ -370,12 +381,17 @@ fn command(step: Step) -> Command {
 
 impl Place {
     /// The next items, if there are any.
-    fn next(&mut self, state: &impl Durable, planted: Planted) -> Option<Vec<ResyncItem>> {
+    fn next(
+        &mut self,
+        state: &impl Durable,
+        bytes_max: usize,
+        planted: Planted,
+    ) -> Option<Vec<ResyncItem>> {
         let has_all = self.records == Left::None;
         let last = if has_all { state.order_last() } else { state.applied() };
         let mut items = Vec::new();
         if self.sent < last && self.sent >= state.trimmed_upto() {
-            let all = state.ordered(self.sent, limits::CAUSAL_RESYNC_BYTES_MAX);
+            let all = state.ordered(self.sent, bytes_max);
             for (position, site, write) in all.into_iter().filter(|(at, ..)| *at <= last) {
                 self.sent = position;
                 items.push(ResyncItem::Entry { position, site, write });
@@ -384,12 +400,12 @@ impl Place {
         let bytes: usize = items.iter().map(ResyncItem::payload_bytes).sum();
         // A record must not be older than the order before it.
         let is_there = self.sent <= state.applied() || planted.is(Bug::ResyncSwitchedEarly);
-        if !has_all && is_there && bytes <= limits::CAUSAL_RESYNC_BYTES_MAX {
+        if !has_all && is_there && bytes <= bytes_max {
             let after = match &self.records {
                 Left::After(keyspace, key) => Some((*keyspace, key.clone())),
                 Left::All | Left::None => None,
             };
-            let (records, last) = state.records(after.as_ref());
+            let (records, last) = state.records(after.as_ref(), bytes_max);
             self.upto = self.upto.max(state.applied());
             self.written = self.written.max(state.last_revision());
             self.records = last.map_or(Left::None, |(keyspace, key)| Left::After(keyspace, key));

@@ -149,6 +149,7 @@ impl Durable for Store {
     fn records(
         &self,
         _: Option<&(KeyspaceId, Bytes)>,
+        _: usize,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
         (Vec::new(), None)
     }

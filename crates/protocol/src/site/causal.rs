@@ -142,8 +142,9 @@ impl<S: State> Durable for Shown<'_, S> {
     fn records(
         &self,
         after: Option<&(KeyspaceId, Bytes)>,
+        bytes_max: usize,
     ) -> (Vec<ResyncItem>, Option<(KeyspaceId, Bytes)>) {
-        let found = self.machine.causal_records(after, limits::CAUSAL_RESYNC_BYTES_MAX);
+        let found = self.machine.causal_records(after, bytes_max);
         match found {
             Ok(found) => (found.items, found.last),
             Err(error) => {

@@ -19,7 +19,7 @@ use crate::bugs::{of_causal, of_rules};
 use crate::causal::distribute::Distribute;
 use crate::causal::export::Export;
 use crate::causal::import::Import;
-use crate::causal::resync::Resync;
+use crate::causal::resync::{Resync, Sizes};
 use crate::global::failover::FailoverJobs;
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
@@ -96,6 +96,10 @@ pub(super) struct Jobs {
 
 impl Jobs {
     pub(super) fn new(options: &super::Options) -> Jobs {
+        let kept = Sizes {
+            kept_bytes_max: options.causal_kept_bytes_max,
+            piece_bytes_max: options.causal_resync_bytes_max,
+        };
         Jobs {
             meters: BTreeMap::new(),
             handover: Handovers::new(options.handover_bytes_per_s_max, options.planted),
@@ -111,7 +115,7 @@ impl Jobs {
             export: Export::new(of_causal(options.planted)),
             distribute: Distribute::new(of_causal(options.planted)),
             import: Import::new(of_causal(options.planted)),
-            resync: Resync::new(options.causal_kept_bytes_max, of_causal(options.planted)),
+            resync: Resync::new(kept, of_causal(options.planted)),
         }
     }
 

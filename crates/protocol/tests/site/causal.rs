@@ -347,8 +347,8 @@ const SCRATCHES: u64 = 6;
 /// A site is away until the order is trimmed past it, comes back while all kinds of faults happen, and another
 /// one joins.
 fn run_away(seed: u64, nodes: u64, settings: Settings) -> Result<(u64, usize), String> {
-    let settings = Settings { causal_kept_bytes_max: 1_000, ..settings };
-    let mut world = World::new(seed, nodes, settings);
+    let small = Settings { causal_kept_bytes_max: 1_000, causal_resync_bytes_max: 60, ..settings };
+    let mut world = World::new(seed, nodes, small);
     let run = |world: &mut World, rounds: u64, sites: u64, faults: bool| {
         for _ in 0..rounds {
             (0..4).for_each(|_| world.scratch());

@@ -40,6 +40,8 @@ mod rows;
 pub mod session;
 mod write;
 
+#[cfg(test)]
+pub(super) use rows::STAGED_ROWS;
 pub(super) use write::owns_writes;
 
 use super::{Applying, Machine, MachineError, Stopped};

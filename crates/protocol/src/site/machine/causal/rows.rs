@@ -32,6 +32,9 @@ const SITES: u8 = b's';
 /// The key of a resync under way.
 pub(super) const RESYNC: [u8; 2] = [CAUSAL, b'r'];
 const STAGED: u8 = b't';
+/// What the keys begin with of where a resync has the records of keyspaces.
+#[cfg(test)]
+pub(in crate::site::machine) const STAGED_ROWS: [u8; 2] = [CAUSAL, STAGED];
 
 /// What is kept in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -223,7 +223,8 @@ fn check_state(state: &impl Read) {
         assert_eq!(keyspaces.count(id), count, "the count of {id}");
     }
     let stores = [tables::STORES, tables::STAGED, tables::MIRRORED, tables::COPIED];
-    for (key, row) in stores.into_iter().flat_map(table) {
+    let resynced = rows.iter().filter(|(key, _)| key.starts_with(&super::causal::STAGED_ROWS));
+    for (key, row) in stores.into_iter().flat_map(table).chain(resynced) {
         let (generation, len) = take_varint(row).unwrap();
         let (count, _) = take_varint(&row[len..]).unwrap();
         assert_eq!(counted.remove(&generation).unwrap_or(0), count, "the count of {key:?}");
