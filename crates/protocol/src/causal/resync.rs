@@ -121,6 +121,8 @@ impl Place {
 struct Transfer {
     sender: Sender<Position>,
     place: Place,
+    /// How far the site must get at least: the root keeps the order from there on.
+    floor: Position,
     /// What the site has for sure of the order.
     acknowledged: Position,
     /// How far the order must go, once it is known which position the root's last write has.
@@ -249,20 +251,15 @@ impl Resync {
     }
 
     /// A site's answer to a step.
-    pub(crate) fn answered(
-        &mut self,
-        id: u64,
-        outcome: &Result<Answer, Failure>,
-        state: &impl Durable,
-        now: Duration,
-    ) {
+    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>, now: Duration) {
         let found = self.transfers.iter_mut().find(|(_, transfer)| transfer.sender.has(id));
         let Some((site, transfer)) = found else { return };
         match outcome {
             Ok(Answer::Staged { pieces, resume }) => transfer.taken(id, *pieces, resume, now),
             Ok(Answer::Installed) => {
                 let report = self.reports.entry(*site).or_default();
-                report.applied = report.applied.max(transfer.place.sent).max(state.trimmed_upto());
+                // That is for sure. What it has beyond, it reports itself.
+                report.applied = report.applied.max(transfer.floor);
                 let site = *site;
                 self.transfers.remove(&site);
             }
@@ -299,6 +296,7 @@ impl Transfer {
         Transfer {
             sender: Sender::new(now),
             place: Place::default(),
+            floor: Position::default(),
             acknowledged: Position::default(),
             end: None,
             records: 0,
@@ -322,6 +320,7 @@ impl Transfer {
                     if planted.is(Bug::ResyncUnordered) { Revision::default() } else { ordered };
                 let new = Place { start, sent: start, upto: start, ..Place::default() };
                 let (epoch, floor) = (region.epoch, state.trimmed_upto());
+                self.floor = floor;
                 let step = Step::Begin { epoch, floor, start, ordered, resume: new.encode() };
                 self.sender.begin(out, command(step));
             }

@@ -272,7 +272,7 @@ impl<S: State> Job<S> for Resync {
         outcome: Result<Answer, Failure>,
         view: &View<'_, S>,
     ) -> Vec<Effect> {
-        Resync::answered(self, id, &outcome, &Shown::of(view.machine), view.now);
+        Resync::answered(self, id, &outcome, view.now);
         Vec::new()
     }
 
