@@ -41,6 +41,8 @@ const FORMAT: u8 = 1;
 /// So many places at least are trimmed at once, or what there is after this time.
 const TRIMMED_MIN: u64 = 4_096;
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
+/// … while there is much of it. What is kept is not read more often either.
+const TRIM_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Bytes of the order that are looked at when more of it is kept than may be.
 const TRIM_BYTES: usize = 1 << 20;
 /// A site that has reported nothing for so long is away.
@@ -213,6 +215,9 @@ impl Resync {
     }
 
     fn trim(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Effect> {
+        if now < self.trimmed + TRIM_PAUSE_MIN {
+            return None;
+        }
         let (trimmed, own) = (state.trimmed_upto(), state.applied());
         let is_full = state.order_bytes() > self.sizes.kept_bytes_max;
         let others = region.sites.iter().filter(|site| **site != region.own);
@@ -233,7 +238,7 @@ impl Resync {
             upto = page.last().map_or(trimmed, |(position, ..)| *position).min(own);
         }
         let is_much = is_full || upto.count() >= trimmed.count() + TRIMMED_MIN;
-        let pause = if is_much { AGAIN / 50 } else { TRIM_PAUSE };
+        let pause = if is_much { TRIM_PAUSE_MIN } else { TRIM_PAUSE };
         if upto <= trimmed || now < self.trimmed + pause {
             return None;
         }
