@@ -1,7 +1,25 @@
-"""Redis Cluster clients of redis-py that tell `portolan place` which keys they use, and how long each
-server takes to answer them. `portolan_redis.asyncio` has the one for asyncio."""
+"""Clients of redis-py for Portolan: `Session`, with causal keyspaces at whatever site is near, and a
+`RedisCluster` that reports to `portolan place`. `portolan_redis.asyncio` has that one for asyncio."""
 
 from .cluster import RedisCluster
+from .errors import BadToken, Behind, Lost, NoSite, SessionError, UnknownOutcome, Unordered
 from .placement import Placement, Stats
+from .roaming import Roaming, Sites
+from .session import Session, SessionStats
 
-__all__ = ["Placement", "RedisCluster", "Stats"]
+__all__ = [
+    "BadToken",
+    "Behind",
+    "Lost",
+    "NoSite",
+    "Placement",
+    "RedisCluster",
+    "Roaming",
+    "Session",
+    "SessionError",
+    "SessionStats",
+    "Sites",
+    "Stats",
+    "UnknownOutcome",
+    "Unordered",
+]

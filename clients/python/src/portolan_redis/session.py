@@ -1,0 +1,382 @@
+"""Sessions with causal keyspaces that move among sites by themselves.
+
+A session takes its token along unseen. Each request, each pipeline and each transaction is sent with a
+PORTOLAN.TOKEN behind it, in the same packet: the answer brings the token, and no round trip is added.
+An answer is not given to the application before its token is here, so a site that fails at any moment
+takes nothing along that the application has seen.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+import redis.client
+from redis.connection import ConnectionPool
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    RedisError,
+    ResponseError,
+)
+from redis.maint_notifications import MaintNotificationsConfig
+
+from .errors import BadToken, Lost, NoSite, SessionError, UnknownOutcome, named
+from .roaming import READS, Address, Addresses, Sites, log
+
+ASK_TOKEN = b"*1\r\n$14\r\nPORTOLAN.TOKEN\r\n"
+#: What a site may wait at once for what it lacks, before the next one is asked.
+ATTACH_S = 0.5
+#: Between two rounds over all sites.
+PAUSE_S = 0.05
+#: Between two looks whether another site is nearer.
+LOOK_S = 1.0
+
+_LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
+_REFUSED = (AuthenticationError, AuthorizationError)
+
+
+class Carrier:
+    """What both sides of a session share: its token, as the last answer brought it."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: bytes | None) -> None:
+        self.token = token
+
+
+class Carries:
+    """A connection that asks for the token behind each request, once the site has admitted the session."""
+
+    _read: Callable[..., Any]
+    _carrier: Carrier | None = None
+    #: Answers to come before the token.
+    _awaited = 0
+
+    def carry(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+
+    def send_command(self, *args: Any, **kwargs: Any) -> None:
+        if self._carrier is None:
+            super().send_command(*args, **kwargs)  # type: ignore[misc]
+            return
+        packed = with_token(self._command_packer.pack(*args))  # type: ignore[attr-defined]
+        self._awaited = 1
+        super().send_packed_command(packed, check_health=False)  # type: ignore[misc]
+
+    def pack_commands(self, commands: Iterable[Sequence[Any]]) -> Any:
+        commands = list(commands)
+        packed = super().pack_commands(commands)  # type: ignore[misc]
+        if self._carrier is None or not commands:
+            return packed
+        self._awaited = len(commands)
+        return with_token(packed)
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        self._carrier, self._awaited = None, 0
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        if self._awaited != 1:
+            if self._awaited:
+                self._awaited -= 1
+            return self._read(*args, **kwargs)
+        self._awaited = 0
+        try:
+            answer = self._read(*args, **kwargs)
+        except ResponseError:
+            self._take_token()
+            raise
+        self._take_token()
+        return answer
+
+    def _take_token(self) -> None:
+        carrier = self._carrier
+        token = self._read(disable_decoding=True)
+        if carrier is not None:
+            carrier.token = token
+
+
+def with_token(packed: list[Any]) -> list[Any]:
+    """The same request with the question for the token: in one piece, or it would be a packet of its own."""
+    last = packed[-1]
+    return [*packed[:-1], last + ASK_TOKEN] if isinstance(last, bytes) else [*packed, ASK_TOKEN]
+
+
+def carrying(kind: Any) -> Any:
+    """A class of connections that carries tokens, made of the one that a client would use."""
+    return type(f"Carrying{kind.__name__}", (Carries, kind), {"_read": kind.read_response})
+
+
+@dataclass
+class SessionStats:
+    """How a session has moved."""
+
+    #: To another site or node, also to come back to one that had failed.
+    attaches: int = 0
+    #: Moves to a nearer site, or by `move_to`.
+    moves: int = 0
+    #: What attaching took, together and at most.
+    attach_s: float = 0.0
+    attach_s_max: float = 0.0
+    #: Reads that were sent again, and writes that were refused without effect and sent again.
+    repeats: int = 0
+
+
+class _OneConnection(ConnectionPool):
+    """A pool with the session's one connection, which is at the session's site whenever one asks for it."""
+
+    def __init__(self, sites: Sites, token: bytes | None) -> None:
+        quiet = MaintNotificationsConfig(enabled=False)
+        kind = carrying(sites.connection_class)
+        super().__init__(connection_class=kind, maint_notifications_config=quiet, **sites.options)
+        self.sites = sites
+        self.carrier = Carrier(token)
+        self.stats = SessionStats()
+        self.site: str | None = None
+        self.deadline = 0.0
+        #: A site that did not answer in time in this call: it comes last.
+        self.silent: str | None = None
+        self._here: Any = None
+        self._stay_until = 0.0
+        self._look_at = 0.0
+
+    def get_connection(self, *_: Any, **__: Any) -> Any:
+        here = self._here
+        if here is not None and is_quiet(here):
+            now = time.monotonic()
+            return here if now < self._look_at else self._look(now)
+        if here is not None:
+            # Closed by the other side, or with an answer that was given up.
+            self.leave()
+        return self._open()
+
+    def release(self, connection: Any) -> None:
+        """It stays the session's."""
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        here, self._here = self._here, None
+        if here is not None:
+            here.disconnect()
+
+    def _look(self, now: float) -> Any:
+        self._look_at = now + LOOK_S
+        self.sites.watch()
+        if self.site is not None and now >= self._stay_until:
+            nearer = self.sites.nearer_than(self.site)
+            if nearer is not None:
+                try:
+                    self.move_to(nearer, self.sites.roaming.wait_s)
+                except (RedisError, OSError) as error:
+                    log.debug("%s is nearer and does not take the session: %s", nearer, error)
+                    self._stay_until = now + self.sites.roaming.stay_s
+        return self._here
+
+    def move_to(self, site: str, within_s: float) -> None:
+        """Goes on at another site; if that is not possible, the session stays where it is."""
+        ends = time.monotonic() + within_s
+        error: Exception | None = None
+        for node in self.sites.nodes[site]:
+            try:
+                there = self._attach(site, node, ends - time.monotonic())
+            except (RedisError, OSError) as why:
+                error = error or why
+                continue
+            self.leave()
+            self._settle(site, there)
+            self.stats.moves += 1
+            return
+        assert error is not None
+        raise error
+
+    def _open(self) -> Any:
+        lack: SessionError | None = None
+        why: Exception | None = None
+        self.sites.watch()
+        while True:
+            for site, node in self.sites.in_turn(self.site, self.silent):
+                left = self.deadline - time.monotonic()
+                if left <= 0:
+                    break
+                try:
+                    self._settle(site, self._attach(site, node, min(left, ATTACH_S)))
+                    return self._here
+                except (Lost, BadToken, *_REFUSED):
+                    raise
+                except SessionError as error:
+                    lack = error
+                except (RedisError, OSError) as error:
+                    why = error
+            if time.monotonic() + PAUSE_S >= self.deadline:
+                raise lack or NoSite(f"no site takes the session within the deadline: {why}")
+            time.sleep(PAUSE_S)
+
+    def _settle(self, site: str, there: Any) -> None:
+        now = time.monotonic()
+        self.site, self._here = site, there
+        self._stay_until, self._look_at = now + self.sites.roaming.stay_s, now + LOOK_S
+
+    def _attach(self, site: str, node: Address, within_s: float) -> Any:
+        """A connection to a node that has all that the session has seen."""
+        there = self.connection_class(host=node[0], port=node[1], **self.connection_kwargs)
+        began = time.monotonic()
+        try:
+            there.connect()
+            token = self.carrier.token
+            if token is not None:
+                within_ms = max(1, int(within_s * 1000))
+                there.send_command("PORTOLAN.ATTACH", token, "WITHIN", within_ms, check_health=False)
+                try:
+                    there.read_response()
+                except ResponseError as error:
+                    raise named(error) from None
+                stats, took = self.stats, time.monotonic() - began
+                stats.attaches += 1
+                stats.attach_s += took
+                stats.attach_s_max = max(stats.attach_s_max, took)
+        except BaseException:
+            there.disconnect()
+            raise
+        there.carry(self.carrier)
+        return there
+
+
+def is_quiet(connection: Any) -> bool:
+    """Whether a connection is open and nothing has come on it that no request has asked for."""
+    try:
+        return connection.is_connected and not connection.can_read()
+    except RedisError:
+        return False
+
+
+class Session(redis.Redis):
+    """A `redis.Redis` that is one session with the causal keyspaces of a deployment, at whatever site it is.
+
+    It reads what it has written and never less than it has read, also when its site fails or it moves to a
+    nearer one. Its calls follow one another, also those of several threads. `token`: of the session to go on with.
+    """
+
+    connection_pool: _OneConnection
+
+    def __init__(
+        self, sites: Sites | Addresses, *, token: str | bytes | None = None, deadline_s: float = 5.0
+    ) -> None:
+        sites = sites if isinstance(sites, Sites) else Sites(sites)
+        carried = token.encode() if isinstance(token, str) else token
+        self._turn = threading.RLock()
+        self.deadline_s = deadline_s
+        super().__init__(connection_pool=_OneConnection(sites, carried))
+        self.auto_close_connection_pool = True
+
+    @property
+    def token(self) -> str | None:
+        """What the session has seen, for another process or site; None: nothing."""
+        token = self.connection_pool.carrier.token
+        return None if token is None else token.decode()
+
+    @property
+    def site(self) -> str | None:
+        """The name of the site in use."""
+        return self.connection_pool.site
+
+    @property
+    def session_stats(self) -> SessionStats:
+        """How the session has moved."""
+        return self.connection_pool.stats
+
+    def move_to(self, site: str, within_s: float = 2.0) -> None:
+        """Goes on at this site, and stays where it is if that raises."""
+        with self._turn:
+            self.connection_pool.move_to(site, within_s)
+
+    def begin_anew(self) -> None:
+        """Forgets what the session has seen: a new one begins."""
+        with self._turn:
+            self.connection_pool.leave()
+            self.connection_pool.carrier.token = None
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        return self._repeat(
+            lambda: self._execute_command(*args, **options), is_read(args), refused_whole=True
+        )
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> SessionPipeline:
+        return SessionPipeline(self, transaction, shard_hint)
+
+    def pubsub(self, **kwargs: Any) -> Any:
+        raise NotImplementedError("subscriptions belong to no session: use a redis.Redis")
+
+    def monitor(self) -> Any:
+        raise NotImplementedError("MONITOR belongs to no session: use a redis.Redis")
+
+    def _repeat(self, work: Callable[[], Any], reads: bool, refused_whole: bool) -> Any:
+        """Does work, again elsewhere where that does no harm. `refused_whole`: an error of the site means
+        that nothing of it was done."""
+        with self._turn:
+            pool = self.connection_pool
+            pool.deadline, pool.silent = time.monotonic() + self.deadline_s, None
+            while True:
+                try:
+                    return work()
+                except (NoSite, SessionError, UnknownOutcome, *_REFUSED):
+                    raise
+                except (ClusterDownError, BusyLoadingError) as error:
+                    # The site does not serve now: nothing was done.
+                    repeats, why = reads or refused_whole, error
+                except ResponseError as error:
+                    raise named(error) from None
+                except _LOST as error:
+                    repeats, why = reads, error
+                self._site_failed(isinstance(why, redis.TimeoutError))
+                if not repeats:
+                    raise UnknownOutcome(f"the answer is lost: {why}") from why
+                if time.monotonic() >= pool.deadline:
+                    raise why
+                pool.stats.repeats += 1
+
+    def _site_failed(self, silently: bool) -> None:
+        pool = self.connection_pool
+        if pool.site is not None:
+            pool.sites.failed(pool.site)
+        if silently:
+            pool.silent = pool.site
+        pool.leave()
+
+
+class SessionPipeline(redis.client.Pipeline):
+    """A pipeline or transaction of a session: sent to one site, as one packet."""
+
+    def __init__(self, session: Session, transaction: bool, shard_hint: str | None) -> None:
+        super().__init__(session.connection_pool, session.response_callbacks, transaction, shard_hint)
+        self._session = session
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        stack, explicit = list(self.command_stack), self.explicit_transaction
+        is_transaction = bool(self.transaction or explicit)
+
+        def work() -> list[Any]:
+            self.command_stack, self.explicit_transaction = list(stack), explicit
+            return super(SessionPipeline, self).execute(raise_on_error)
+
+        reads = all(is_read(args) for args, _ in stack)
+        answers = self._session._repeat(work, reads, refused_whole=is_transaction)
+        return [named(one) if isinstance(one, ResponseError) else one for one in answers]
+
+
+def is_read(args: Sequence[Any]) -> bool:
+    """Whether a request changes nothing and means the same at another node."""
+    name = args[0].decode() if isinstance(args[0], bytes) else str(args[0])
+    if name not in READS and name.upper() not in READS:
+        return False
+    # A cursor is a node's.
+    cursor = args[1:2] if name.upper() == "SCAN" else args[2:3] if name.upper() == "HSCAN" else ()
+    return all(str(one) in ("0", "b'0'") for one in cursor)
