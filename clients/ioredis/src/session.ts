@@ -1,0 +1,390 @@
+// Sessions with causal keyspaces that move among sites by themselves.
+//
+// A session takes its token along unseen. What is asked in one turn of the event loop is sent with one
+// PORTOLAN.TOKEN behind it, in the same packet: the answers bring the token, and no round trip is added. An
+// answer is not given to the application before its token is here, so a site that fails at any moment takes
+// nothing along that the application has seen.
+
+import { Command, Redis, type RedisOptions } from "ioredis";
+import { NoSite, named, SessionError, UnknownOutcome } from "./errors.js";
+import { type Addresses, type Node, Sites, socketOf } from "./roaming.js";
+
+export interface SessionOptions {
+  /** Of the session to go on with. */
+  token?: string;
+  /** What a call may take with all its attempts, at any site. Default: 5,000. */
+  deadlineMs?: number;
+}
+
+/** How a session has moved. */
+export interface SessionStats {
+  /** To another site or node, also to come back to one that had failed. */
+  attaches: number;
+  /** Moves to a nearer site, or by `moveTo`. */
+  moves: number;
+  /** What attaching took, together and at most. */
+  attachMs: number;
+  attachMsMax: number;
+  /** Reads that were sent again, and requests that were refused without effect and sent again. */
+  repeats: number;
+}
+
+/** Names of commands that change nothing, so that they may be sent again, to another site too. */
+const READS = new Set(
+  (
+    "get mget exists strlen getrange substr type ttl pttl expiretime pexpiretime keys scan dbsize" +
+    " randomkey hget hmget hgetall hkeys hvals hlen hexists hstrlen hscan hrandfield" +
+    " ping echo time portolan.token portolan.attach"
+  ).split(" "),
+);
+const UNSUITED = new Set("subscribe psubscribe ssubscribe monitor watch".split(" "));
+/** A site that does not serve now has done nothing. */
+const NOT_SERVING = /^(CLUSTERDOWN|LOADING) /;
+/** What a site may wait at once for what it lacks, before the next one is asked. */
+const ATTACH_MS = 500;
+/** Between two rounds over all sites. */
+const PAUSE_MS = 50;
+/** Between two looks whether another site is nearer. */
+const LOOK_MS = 1_000;
+
+/** What was asked in one turn. */
+interface Batch {
+  commands: Command[];
+  endsAt: number;
+}
+
+/** A connection in use, and how many batches are on their way on it. */
+interface Link {
+  redis: Redis;
+  site: string;
+  batches: number;
+  /** Called once none is. */
+  drained?: (() => void) | undefined;
+}
+
+/**
+ * A `Redis` of ioredis that is one session with the causal keyspaces of a deployment, at whatever site it is.
+ *
+ * It reads what it has written and never less than it has read, also when its site fails or it moves to a
+ * nearer one.
+ */
+export class Session extends Redis {
+  readonly sessionStats: SessionStats = { attaches: 0, moves: 0, attachMs: 0, attachMsMax: 0, repeats: 0 };
+  readonly #sites: Sites;
+  readonly #deadlineMs: number;
+  #token: string | undefined;
+  #link: Link | undefined;
+  #site: string | undefined;
+  /** A site that did not answer in time: it comes last. */
+  #silent: string | undefined;
+  #turn: Command[] = [];
+  #waiting: Batch[] = [];
+  #isOpening = false;
+  #isMoving = false;
+  /** The session is between two sites: nothing is sent. */
+  #isHeld = false;
+  #isClosed = false;
+  #stayUntil = 0;
+  #lookAt = 0;
+
+  constructor(sites: Sites | Addresses, options: SessionOptions = {}) {
+    // The base makes commands and pipelines; it never connects.
+    super({ lazyConnect: true } satisfies RedisOptions);
+    this.#sites = sites instanceof Sites ? sites : new Sites(sites);
+    this.#deadlineMs = options.deadlineMs ?? 5_000;
+    this.#token = options.token;
+    this.#sites.begin();
+  }
+
+  /** What the session has seen, for another process or site; undefined: nothing. */
+  get token(): string | undefined {
+    return this.#token;
+  }
+
+  /** The name of the site in use. */
+  get site(): string | undefined {
+    return this.#site;
+  }
+
+  /** Forgets what the session has seen: a new one begins. Not while requests are on their way. */
+  beginAnew(): void {
+    this.#leave();
+    this.#token = undefined;
+  }
+
+  /** Goes on at this site, and stays where it is if that fails. */
+  async moveTo(site: string, withinMs = 2_000): Promise<void> {
+    if (this.#isMoving || this.#isClosed) throw new Error("the session moves already, or is closed");
+    this.#isMoving = true;
+    let there: Redis | undefined;
+    try {
+      const before = this.#token;
+      there = await this.#attachAny(site, withinMs);
+      this.#isHeld = true;
+      await this.#drained();
+      // What came meanwhile.
+      if (this.#token !== undefined && this.#token !== before) await this.#admit(there, this.#token, withinMs);
+      this.#leave();
+      this.#settle(site, there);
+      this.sessionStats.moves += 1;
+    } catch (error) {
+      there?.disconnect();
+      throw error;
+    } finally {
+      this.#isMoving = this.#isHeld = false;
+      this.#go();
+    }
+  }
+
+  override async connect(): Promise<void> {
+    await this.ping();
+  }
+
+  override disconnect(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#leave();
+    this.#sites.end();
+    this.#fail(new Error("Connection is closed."));
+    super.disconnect();
+  }
+
+  override async quit(): Promise<"OK"> {
+    if (this.#link) await this.#drained();
+    this.disconnect();
+    return "OK";
+  }
+
+  override duplicate(): Redis {
+    throw new Error("a session is one: make another Session of the same Sites");
+  }
+
+  override sendCommand(command: Command): unknown {
+    if (this.#isClosed) {
+      command.reject(new Error("Connection is closed."));
+    } else if (UNSUITED.has(command.name) || (command.name === "multi" && !command.inTransaction)) {
+      const why = command.name === "multi" ? "use multi() with exec()" : "use a Redis of its own";
+      command.reject(new Error(`${command.name} belongs to no session: ${why}`));
+    } else {
+      this.#turn.push(command);
+      if (this.#turn.length === 1) queueMicrotask(() => this.#asked());
+    }
+    return command.promise;
+  }
+
+  #asked(): void {
+    const commands = this.#turn;
+    this.#turn = [];
+    this.#waiting.push({ commands, endsAt: performance.now() + this.#deadlineMs });
+    this.#go();
+  }
+
+  /** Sends what waits, if the session is at a site. */
+  #go(): void {
+    if (this.#isHeld || this.#waiting.length === 0) return;
+    const link = this.#link;
+    if (link?.redis.status !== "ready") {
+      void this.#open();
+      return;
+    }
+    const batches = this.#waiting;
+    this.#waiting = [];
+    const socket = socketOf(link.redis);
+    socket?.cork();
+    for (const batch of batches) this.#send(link, batch);
+    socket?.uncork();
+    if (performance.now() >= this.#lookAt) this.#look();
+  }
+
+  #send(link: Link, batch: Batch): void {
+    link.batches += 1;
+    const { commands } = batch;
+    const settled = commands.map((command) => {
+      const { resolve, reject } = command;
+      const outcome: { value?: unknown; error?: Error; settle: () => void } = {
+        settle: () => {
+          [command.resolve, command.reject] = [resolve, reject];
+        },
+      };
+      command.resolve = (value: unknown) => void (outcome.value = value);
+      command.reject = (error: Error) => void (outcome.error = error);
+      link.redis.sendCommand(command);
+      return outcome;
+    });
+    const ask = new Command("portolan.token", [], { replyEncoding: "utf8" });
+    const ends = (token: string | undefined, why?: Error) => {
+      for (const { settle } of settled) settle();
+      link.batches -= 1;
+      if (token !== undefined) this.#token = token;
+      this.#answered(link, batch, settled, token === undefined ? why : undefined);
+      if (link.batches === 0) link.drained?.();
+    };
+    ask.promise.then((token: string) => ends(token), (why: Error) => ends(undefined, why));
+    link.redis.sendCommand(ask);
+  }
+
+  /** Gives answers to the application, and sends again what may be. `lost`: no token came behind them. */
+  #answered(link: Link, batch: Batch, outcomes: { value?: unknown; error?: Error }[], lost?: Error): void {
+    const again: Command[] = [];
+    let isFailed = lost !== undefined && lost.name !== "ReplyError";
+    batch.commands.forEach((command, nth) => {
+      const { value, error } = outcomes[nth]!;
+      if (error?.name === "ReplyError") {
+        if (!command.inTransaction && NOT_SERVING.test(error.message)) {
+          isFailed = true;
+          again.push(command);
+        } else command.reject(named(error));
+      } else if (lost === undefined && error === undefined) {
+        command.resolve(value);
+      } else if (lost?.name === "ReplyError") {
+        command.reject(lost);
+      } else if (isRead(command)) {
+        again.push(command);
+      } else {
+        const why = lost ?? error;
+        command.reject(new UnknownOutcome(`the answer is lost: ${why?.message}`));
+      }
+    });
+    if (isFailed) this.#failed(link, lost);
+    if (again.length === 0) return;
+    if (performance.now() >= batch.endsAt) {
+      for (const command of again) command.reject(lost ?? new NoSite("no site serves within the deadline"));
+      return;
+    }
+    this.sessionStats.repeats += 1;
+    // Batches of a connection fail in their order.
+    this.#waiting.push({ commands: again, endsAt: batch.endsAt });
+    this.#waiting.sort((a, b) => a.endsAt - b.endsAt);
+    this.#go();
+  }
+
+  #failed(link: Link, why: Error | undefined): void {
+    this.#sites.failed(link.site);
+    if (this.#link !== link) return;
+    this.#silent = why && "isSilent" in link.redis ? link.site : undefined;
+    this.#leave();
+  }
+
+  #leave(): void {
+    this.#link?.redis.disconnect();
+    this.#link = undefined;
+  }
+
+  #settle(site: string, redis: Redis): void {
+    const now = performance.now();
+    this.#link = { redis, site, batches: 0 };
+    [this.#site, this.#silent] = [site, undefined];
+    [this.#stayUntil, this.#lookAt] = [now + this.#sites.roaming.stayMs, now + LOOK_MS];
+  }
+
+  #look(): void {
+    const now = performance.now();
+    this.#lookAt = now + LOOK_MS;
+    if (now < this.#stayUntil || this.#isMoving || this.#site === undefined) return;
+    const nearer = this.#sites.nearerThan(this.#site);
+    if (nearer === undefined) return;
+    this.moveTo(nearer, this.#sites.roaming.waitMs).catch(() => {
+      // It is nearer and does not take the session: later, perhaps.
+      this.#stayUntil = performance.now() + this.#sites.roaming.stayMs;
+    });
+  }
+
+  async #drained(): Promise<void> {
+    const link = this.#link;
+    if (link && link.batches > 0) await new Promise<void>((resolve) => void (link.drained = resolve));
+  }
+
+  async #open(): Promise<void> {
+    if (this.#isOpening || this.#isMoving) return;
+    this.#isOpening = true;
+    this.#leave();
+    try {
+      await this.#attachFirst();
+    } catch (error) {
+      this.#fail(error as Error);
+    } finally {
+      this.#isOpening = false;
+    }
+    this.#go();
+  }
+
+  #fail(error: Error): void {
+    const failed = this.#waiting;
+    this.#waiting = [];
+    for (const { commands } of failed) for (const command of commands) command.reject(error);
+  }
+
+  /** At the first site that takes the session before the deadline of what waits longest. */
+  async #attachFirst(): Promise<void> {
+    let lack: SessionError | undefined;
+    let why: unknown;
+    for (;;) {
+      const endsAt = this.#waiting[0]?.endsAt ?? 0;
+      for (const node of this.#sites.inTurn(this.#site, this.#silent)) {
+        const left = endsAt - performance.now();
+        if (left <= 0) break;
+        try {
+          const there = await this.#attach(node, Math.min(left, ATTACH_MS));
+          if (this.#isClosed) return there.disconnect();
+          return this.#settle(node.site, there);
+        } catch (error) {
+          if (!(error instanceof SessionError)) why = error;
+          else if (error.code === "LOST" || error.code === "BADTOKEN") throw error;
+          else lack = error;
+        }
+      }
+      if (this.#isClosed || performance.now() + PAUSE_MS >= endsAt) {
+        throw lack ?? new NoSite(`no site takes the session within the deadline: ${why}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+
+  async #attachAny(site: string, withinMs: number): Promise<Redis> {
+    let first: unknown;
+    for (const node of this.#sites.nodes(site)) {
+      try {
+        return await this.#attach(node, withinMs);
+      } catch (error) {
+        first ??= error;
+      }
+    }
+    throw first;
+  }
+
+  /** A connection to a node that has all that the session has seen. */
+  async #attach(node: Node, withinMs: number): Promise<Redis> {
+    const redis = this.#sites.link(node);
+    redis.on("error", (error: Error) => {
+      if (/timeout/i.test(error.message)) Object.assign(redis, { isSilent: true });
+    });
+    try {
+      await redis.connect();
+      if (this.#token !== undefined) await this.#admit(redis, this.#token, withinMs);
+      return redis;
+    } catch (error) {
+      redis.disconnect();
+      throw error;
+    }
+  }
+
+  async #admit(redis: Redis, token: string, withinMs: number): Promise<void> {
+    const began = performance.now();
+    const within = Math.min(10_000, Math.max(1, Math.floor(withinMs)));
+    await redis.call("PORTOLAN.ATTACH", token, "WITHIN", within).catch((error: Error) => {
+      throw named(error);
+    });
+    const [stats, tookMs] = [this.sessionStats, performance.now() - began];
+    stats.attaches += 1;
+    stats.attachMs += tookMs;
+    stats.attachMsMax = Math.max(stats.attachMsMax, tookMs);
+  }
+}
+
+/** Whether a request changes nothing and means the same at another node. */
+export function isRead({ name, args, inTransaction }: Pick<Command, "name" | "args" | "inTransaction">): boolean {
+  if (inTransaction || !READS.has(name.toLowerCase())) return false;
+  // A cursor is a node's.
+  const cursor = name === "scan" ? args[0] : name === "hscan" ? args[1] : "0";
+  return String(cursor) === "0";
+}

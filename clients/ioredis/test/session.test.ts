@@ -1,0 +1,241 @@
+// Sessions over three real sites, which are killed, suspended and cut off; without PORTOLAN_BIN, the rules alone.
+
+import assert from "node:assert/strict";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Command, Redis } from "ioredis";
+import { NoSite, Session, SessionError, type SessionOptions, Sites, UnknownOutcome } from "../src/index.js";
+import { named } from "../src/errors.js";
+import { isRead } from "../src/session.js";
+import { BIN, Deployment, eventually, type Site } from "./deployment.js";
+
+const FAR = { nearer: false };
+const code = (wanted: string) => (error: unknown) => error instanceof SessionError && error.code === wanted;
+
+test("a nearer site is clearly nearer", () => {
+  const sites = new Sites(["a:1", "b:2", "c:3"]);
+  const answers = (site: string, ...all: number[]) => all.forEach((ms) => sites.answered(site, ms));
+  answers("a:1", 10, 10, 10, 10, 10);
+  answers("b:2", 7.5, 7.5, 7.5, 7.5, 7.5);
+  assert.equal(sites.nearerThan("a:1"), undefined, "not by enough");
+  answers("b:2", 6, 90, 6, 6);
+  assert.equal(sites.nearerThan("a:1"), "b:2", "one slow PING changes no median");
+  assert.equal(sites.nearerThan("b:2"), undefined);
+  assert.equal(sites.nearerThan("c:3"), undefined, "its own distance is unknown");
+  const order = (last: string, silent?: string) => sites.inTurn(last, silent).map(({ site }) => site);
+  assert.deepEqual(order("c:3"), ["c:3", "b:2", "a:1"]);
+  assert.deepEqual(order("b:2", "b:2"), ["a:1", "c:3", "b:2"]);
+  sites.failed("b:2");
+  assert.equal(sites.nearerThan("a:1"), undefined);
+});
+
+test("reads are repeated, and cursors are not", () => {
+  const read = (name: string, ...args: string[]) => isRead(new Command(name, args));
+  assert.ok(read("get", "k") && read("scan", "0") && read("hscan", "h", "0"));
+  assert.ok(!read("set", "k", "v") && !read("scan", "17") && !read("hscan", "h", "17"));
+});
+
+test("errors are named by their code", () => {
+  for (const one of ["BEHIND", "UNORDERED", "LOST", "BADTOKEN"]) assert.ok(code(one)(named(new Error(`${one} why`))));
+  assert.ok(named(new Error("UNKNOWN why")) instanceof UnknownOutcome);
+  const plain = new Error("ERR BEHIND");
+  assert.equal(named(plain), plain);
+});
+
+test("addresses may be wrong", () => {
+  assert.deepEqual(new Sites({ x: ["[::1]:7"] }).nodes("x"), [{ site: "x", host: "::1", port: 7 }]);
+  for (const wrong of [[], ["host"], ["host:port"], { x: [] }]) assert.throws(() => new Sites(wrong), RangeError);
+});
+
+test("no site answers", async () => {
+  const session = new Session(["127.0.0.1:1", "127.0.0.1:2"], { deadlineMs: 300 });
+  await assert.rejects(session.set("car:1", "x"), NoSite);
+  session.disconnect();
+});
+
+test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, async (t) => {
+  let all: Deployment;
+  let [a, b, c]: Site[] = [];
+  before(async () => {
+    all = await Deployment.start();
+    [a, b, c] = all.sites;
+  });
+  after(() => all.stop());
+
+  const open: Session[] = [];
+  const session = (sites: Site[], options: SessionOptions = {}) => {
+    const names = Object.fromEntries(sites.map((site) => [site.name, site.address]));
+    const one = new Session(new Sites(names, {}, FAR), { deadlineMs: 20_000, ...options });
+    open.push(one);
+    return one;
+  };
+  t.afterEach(() => open.splice(0).forEach((one) => one.disconnect()));
+
+  await t.test("commands, pipelines and transactions bring tokens", async () => {
+    const one = session(all.sites);
+    assert.equal(one.token, undefined);
+    const tokens = new Set<string>();
+    await one.set("car:1", "Pier 39");
+    tokens.add(one.token!);
+    assert.deepEqual(await one.pipeline().set("car:2", "x").get("car:1").exec(), [[null, "OK"], [null, "Pier 39"]]);
+    tokens.add(one.token!);
+    assert.deepEqual(await one.multi().set("car:3", "x").get("car:1").exec(), [[null, "OK"], [null, "Pier 39"]]);
+    tokens.add(one.token!);
+    assert.deepEqual([tokens.size, one.token!.length], [3, 71]);
+    const [got, refused] = await Promise.allSettled([one.get("car:1"), one.incr("car:1")]);
+    assert.deepEqual([got.status, refused.status], ["fulfilled", "rejected"]);
+    assert.deepEqual(await one.getBuffer("car:1"), Buffer.from("Pier 39"));
+    await assert.rejects(one.subscribe("x"), /belongs to no session/);
+    await assert.rejects(one.watch("car:1"), /belongs to no session/);
+    assert.equal(one.sessionStats.attaches, 0);
+  });
+
+  await t.test("a session moves and finds its own", async () => {
+    const one = session(all.sites);
+    for (let turn = 0; turn < 30; turn++) {
+      const site = "abc"[turn % 3]!;
+      // What is asked meanwhile is answered by the old site, or waits.
+      await Promise.all([one.moveTo(site), one.set("car:moves", turn)]);
+      assert.deepEqual([one.site, await one.get("car:moves")], [site, `${turn}`]);
+    }
+    assert.equal(one.sessionStats.moves, 30);
+    assert.equal(await session([c!], { token: one.token! }).get("car:moves"), "29");
+  });
+
+  await t.test("the site is killed in the middle", async () => {
+    const one = session([b!, c!, a!]);
+    await one.set("car:killed", 0);
+    assert.equal(one.site, "b");
+    let possible = [0];
+    let [unknown, killed]: [number, Promise<void> | undefined] = [0, undefined];
+    let victim: Site | undefined;
+    for (let count = 1; count < 400; count++) {
+      if (count === 100 || count === 250) {
+        victim = all.sites.find(({ name }) => name === one.site)!;
+        const { kill } = victim;
+        killed = sleep(10).then(() => kill.call(victim));
+      }
+      if (count === 200 || count === 350) {
+        await killed;
+        victim!.start();
+      }
+      try {
+        await one.set("car:killed", count);
+        possible = [count];
+      } catch (error) {
+        if (error instanceof UnknownOutcome) {
+          possible.push(count);
+          unknown += 1;
+        } else {
+          // What the session wrote waits at the site that is away: this application begins anew.
+          assert.ok(code("BEHIND")(error) || code("UNORDERED")(error), String(error));
+          one.beginAnew();
+          possible = Array.from({ length: count + 1 }, (_, n) => n);
+        }
+      }
+      const seen = Number(await one.get("car:killed"));
+      assert.ok(possible.includes(seen), `${seen} of ${possible}`);
+      possible = possible.filter((n) => n >= seen);
+    }
+    assert.deepEqual(possible, [399]);
+    assert.ok(unknown <= 2, "one for each death");
+    assert.ok(one.sessionStats.attaches >= 2);
+    for (const site of all.sites) await eventually(() => site.cli("region", "show"));
+  });
+
+  await t.test("a site that answers no more is left, and a write there is unknown", async () => {
+    // Not the root: it alone has the places of what was written last.
+    const one = session([b!, c!]);
+    await one.set("car:silent", "before");
+    await eventually(() => b!.ordered());
+    await b!.suspend();
+    try {
+      const [written, read] = await Promise.allSettled([one.set("car:silent", "after"), one.get("car:silent")]);
+      assert.ok(written.status === "rejected" && written.reason instanceof UnknownOutcome, String(written));
+      assert.deepEqual(read, { status: "fulfilled", value: "before" }, "it was not repeated elsewhere");
+      assert.deepEqual([one.site, one.sessionStats.repeats], ["c", 1]);
+    } finally {
+      b!.resume();
+    }
+    await eventually(async () => assert.equal(await one.get("car:silent"), "after"));
+  });
+
+  await t.test("a site that is cut off lacks what was seen", async () => {
+    await c!.kill();
+    const one = session([b!]);
+    await one.set("car:cut", "seen");
+    await eventually(() => b!.ordered());
+    assert.equal(await one.get("car:cut"), "seen");
+    await Promise.all([a!.kill(), b!.kill()]);
+    c!.start();
+    const plain = new Redis(c!.redis, { retryStrategy: () => 50, maxRetriesPerRequest: null });
+    plain.on("error", () => {});
+    await plain.ping();
+    plain.disconnect();
+    const moved = session([c!], { token: one.token!, deadlineMs: 1_000 });
+    const began = performance.now();
+    await assert.rejects(moved.get("car:cut"), code("BEHIND"));
+    assert.ok(performance.now() - began < 6_000);
+    // Wait: the session is kept, and goes on once the others are back.
+    a!.start(), b!.start();
+    assert.equal(await eventually(() => moved.get("car:cut")), "seen");
+  });
+
+  await t.test("a token of elsewhere is refused until the session begins anew", async () => {
+    const one = session(all.sites, { token: "AgUFBQ" });
+    for (let turn = 0; turn < 2; turn++) await assert.rejects(one.get("car:1"), code("BADTOKEN"));
+    one.beginAnew();
+    await one.get("car:1");
+    assert.equal(one.token!.length, 71);
+  });
+
+  await t.test("a nearer site takes over, and no swing follows", async () => {
+    const ways = await Promise.all(all.sites.map((site) => wayTo(site.redis)));
+    const names = Object.fromEntries(all.sites.map(({ name }, nth) => [name, ways[nth]!.address]));
+    const roaming = { pingEveryMs: 50, stayMs: 1_000 };
+    const one = new Session(new Sites(names, {}, roaming), { deadlineMs: 20_000 });
+    open.push(one);
+    const delays = (...all: number[]) => all.forEach((ms, nth) => (ways[nth]!.delayMs = ms));
+    let turn = 0;
+    const drivesUntil = (site: string) =>
+      eventually(async () => {
+        turn += 1;
+        await one.set("car:near", turn);
+        assert.equal(await one.get("car:near"), String(turn));
+        assert.equal(one.site, site);
+      }, 30_000);
+    delays(0, 30, 35);
+    await drivesUntil("a");
+    delays(40, 0, 35);
+    await drivesUntil("b");
+    const { moves } = one.sessionStats;
+    // Like distances: it stays.
+    delays(30, 30, 30);
+    for (const ends = performance.now() + 4_000; performance.now() < ends; ) await one.get("car:near");
+    assert.deepEqual([one.site, one.sessionStats.moves], ["b", moves]);
+    one.disconnect();
+    for (const way of ways) way.server.close();
+  });
+});
+
+/** A way to a port that takes time. */
+async function wayTo(port: number): Promise<{ delayMs: number; address: string; server: Server }> {
+  const way = { delayMs: 0, address: "", server: createServer() };
+  const carry = (from: Socket, to: Socket, delays: boolean) => {
+    from.setNoDelay(true);
+    // Of equal delays the timers go off in their order.
+    from.on("data", (data) => {
+      setTimeout(() => to.writable && to.write(data), delays ? way.delayMs : 0);
+    });
+    from.on("close", () => to.destroy()).on("error", () => {});
+  };
+  way.server.on("connection", (near) => {
+    const far = connect(port, "127.0.0.1");
+    carry(near, far, true);
+    carry(far, near, false);
+  });
+  await new Promise<void>((resolve) => void way.server.listen(0, "127.0.0.1", resolve));
+  way.address = `127.0.0.1:${(way.server.address() as { port: number }).port}`;
+  return way;
+}
