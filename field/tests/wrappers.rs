@@ -1,5 +1,5 @@
-//! The clients that send sketches (`clients`): their own tests, and both over real clusters whose slots
-//! move meanwhile.
+//! The packages in other languages (`clients`): their own tests, with sessions over three sites that are killed
+//! meanwhile, and those that send sketches over real clusters whose slots move meanwhile.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -25,17 +25,19 @@ fn python(program: &str) -> Command {
 #[test]
 fn their_own_tests_pass() {
     if toolchain::present("python3", "--version") {
-        let tests = toolchain::wrapper("python/tests/test_sketch.py");
         // The tests instead of that program.
         let interpreter = python("cluster.py").get_program().to_owned();
         let mut command = Command::new(interpreter);
-        command.env("PYTHONPATH", toolchain::wrapper("python/src")).arg(tests);
+        command.env("PYTHONPATH", toolchain::wrapper("python/src"));
+        command.args(["-m", "unittest", "discover", "-s"]).arg(toolchain::wrapper("python/tests"));
+        command.env("PORTOLAN_BIN", binary::portolan());
         toolchain::run(command.env("PORTOLAN_VECTORS", vectors()));
     }
     if toolchain::present("node", "--version") {
         let home = toolchain::ioredis_wrapper();
         let mut command = Command::new("node");
         command.args(["--expose-gc", "--test", "dist/test/"]).current_dir(home);
+        command.env("PORTOLAN_BIN", binary::portolan());
         toolchain::run(command.env("PORTOLAN_VECTORS", vectors()));
     }
 }
