@@ -63,7 +63,9 @@ export class Site {
     return `127.0.0.1:${this.redis}`;
   }
 
+  /** Starts it, unless it runs. */
   start(): void {
+    if (this.#process) return;
     const flags = ["--redis", this.redis, "--grpc", this.grpc, "--peer", this.peer].map((word) =>
       typeof word === "number" ? `127.0.0.1:${word}` : word,
     );
@@ -137,6 +139,14 @@ export class Deployment {
       });
     }
     return all;
+  }
+
+  /** After a test, also one that has failed: all sites run. */
+  async startAll(): Promise<void> {
+    for (const site of this.sites) {
+      site.start();
+      await eventually(() => site.cli("region", "show"));
+    }
   }
 
   async stop(): Promise<void> {

@@ -67,6 +67,9 @@ class Site:
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
+        """Starts it, unless it runs."""
+        if self._process is not None:
+            return
         ports = [("--redis", self.redis), ("--grpc", self.grpc), ("--peer", self.peer)]
         flags = [word for flag, port in ports for word in (flag, f"127.0.0.1:{port}")]
         with open(self.folder / f"{self.name}.log", "ab") as out:
@@ -128,6 +131,12 @@ class Deployment:
         listed, region = site.cli("keyspace", "list"), site.cli("region", "show", "--json")
         if "causal" not in listed or '"a"' not in region:
             raise RuntimeError(f"{site.name} does not have the keyspace: {listed} {region}")
+
+    def start_all(self) -> None:
+        """After a test, also one that has failed: all sites run."""
+        for site in self.sites:
+            site.start()
+            eventually(lambda: site.cli("region", "show"))
 
     def stop(self) -> None:
         for site in self.sites:

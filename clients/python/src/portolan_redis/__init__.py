@@ -1,5 +1,5 @@
 """Clients of redis-py for Portolan: `Session`, with causal keyspaces at whatever site is near, and a
-`RedisCluster` that reports to `portolan place`. `portolan_redis.asyncio` has that one for asyncio."""
+`RedisCluster` that reports to `portolan place`. `portolan_redis.asyncio` has both for asyncio."""
 
 from .cluster import RedisCluster
 from .errors import BadToken, Behind, Lost, NoSite, SessionError, UnknownOutcome, Unordered

@@ -1,4 +1,4 @@
-"""The `RedisCluster` of `redis.asyncio`, with the same interface, that reports to `portolan place`."""
+"""For asyncio: `Session`, and the `RedisCluster` of `redis.asyncio` that reports to `portolan place`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from redis.asyncio.connection import Connection
 from .cluster import remembering
 from .connection import Counter, counting
 from .placement import Outbox, Placement, Stats, log
+from .session_asyncio import Session
+
+__all__ = ["RedisCluster", "Session"]
 
 
 class RedisCluster(redis.asyncio.cluster.RedisCluster):

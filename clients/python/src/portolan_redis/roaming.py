@@ -78,7 +78,8 @@ class Sites:
         if not self.nodes or not all(self.nodes.values()):
             raise ValueError("at least one site, each with an address")
         self.roaming = roaming
-        self.connection_class = SSLConnection if options.pop("ssl", False) else Connection
+        self.has_tls = bool(options.pop("ssl", False))
+        self.connection_class = SSLConnection if self.has_tls else Connection
         # The session repeats by itself what may be repeated.
         self.options: dict[str, Any] = {
             "socket_timeout": 2.0,

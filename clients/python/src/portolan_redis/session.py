@@ -38,8 +38,8 @@ PAUSE_S = 0.05
 #: Between two looks whether another site is nearer.
 LOOK_S = 1.0
 
-_LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
-_REFUSED = (AuthenticationError, AuthorizationError)
+FAILURES = (RedisError, OSError)
+REFUSED = (AuthenticationError, AuthorizationError)
 
 
 class Carrier:
@@ -129,13 +129,10 @@ class SessionStats:
     repeats: int = 0
 
 
-class _OneConnection(ConnectionPool):
-    """A pool with the session's one connection, which is at the session's site whenever one asks for it."""
+class Place:
+    """Where a session is, and when it looks for a nearer site: the same with asyncio and without."""
 
     def __init__(self, sites: Sites, token: bytes | None) -> None:
-        quiet = MaintNotificationsConfig(enabled=False)
-        kind = carrying(sites.connection_class)
-        super().__init__(connection_class=kind, maint_notifications_config=quiet, **sites.options)
         self.sites = sites
         self.carrier = Carrier(token)
         self.stats = SessionStats()
@@ -143,18 +140,92 @@ class _OneConnection(ConnectionPool):
         self.deadline = 0.0
         #: A site that did not answer in time in this call: it comes last.
         self.silent: str | None = None
-        self._here: Any = None
         self._stay_until = 0.0
         self._look_at = 0.0
 
+    def begins(self, deadline_s: float) -> None:
+        """A call begins."""
+        self.deadline, self.silent = time.monotonic() + deadline_s, None
+
+    def nodes_in_turn(self) -> list[tuple[str, Address]]:
+        return self.sites.in_turn(self.site, self.silent)
+
+    def left_s(self) -> float:
+        """What is left of the call, at most what one site is given at once."""
+        return min(self.deadline - time.monotonic(), ATTACH_S)
+
+    def is_over(self) -> bool:
+        """Whether the call has no time for another round over the sites."""
+        return time.monotonic() + PAUSE_S >= self.deadline
+
+    def should_look(self) -> bool:
+        return time.monotonic() >= self._look_at
+
+    def nearer(self) -> str | None:
+        """A site to move to now."""
+        now = time.monotonic()
+        self._look_at = now + LOOK_S
+        self.sites.watch()
+        return None if self.site is None or now < self._stay_until else self.sites.nearer_than(self.site)
+
+    def stays(self, site: str) -> None:
+        """The session is at this site, and stays there for a while."""
+        now = time.monotonic()
+        self.site = site
+        self._stay_until, self._look_at = now + self.sites.roaming.stay_s, now + LOOK_S
+
+    def attached(self, began: float) -> None:
+        stats, took = self.stats, time.monotonic() - began
+        stats.attaches += 1
+        stats.attach_s += took
+        stats.attach_s_max = max(stats.attach_s_max, took)
+
+    def failed(self, why: Exception) -> None:
+        """The site did not answer, or does not serve."""
+        if self.site is not None:
+            self.sites.failed(self.site)
+        if isinstance(why, redis.TimeoutError):
+            self.silent = self.site
+
+
+def attach_request(token: bytes, within_s: float) -> tuple[Any, ...]:
+    return "PORTOLAN.ATTACH", token, "WITHIN", min(10_000, max(1, int(within_s * 1000)))
+
+
+def judged(error: Exception, reads: bool, refused_whole: bool) -> tuple[bool, Exception | None]:
+    """Whether the site failed by this error, and what the application has to see; None: what was asked may be
+    done again elsewhere."""
+    if isinstance(error, (NoSite, SessionError, UnknownOutcome, *REFUSED)):
+        return False, error
+    if isinstance(error, (ClusterDownError, BusyLoadingError)):
+        # The site does not serve now: nothing was done.
+        repeats = reads or refused_whole
+    elif isinstance(error, ResponseError):
+        return False, named(error)
+    elif isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
+        repeats = reads
+    else:
+        return False, error
+    return True, None if repeats else UnknownOutcome(f"the answer is lost: {error}")
+
+
+class _OneConnection(ConnectionPool):
+    """A pool with the session's one connection, which is at the session's site whenever one asks for it."""
+
+    def __init__(self, sites: Sites, token: bytes | None) -> None:
+        quiet = MaintNotificationsConfig(enabled=False)
+        kind = carrying(sites.connection_class)
+        super().__init__(connection_class=kind, maint_notifications_config=quiet, **sites.options)
+        self.place = Place(sites, token)
+        self._here: Any = None
+
     def get_connection(self, *_: Any, **__: Any) -> Any:
-        here = self._here
-        if here is not None and is_quiet(here):
-            now = time.monotonic()
-            return here if now < self._look_at else self._look(now)
-        if here is not None:
-            # Closed by the other side, or with an answer that was given up.
-            self.leave()
+        if self._here is not None and is_quiet(self._here):
+            if self.place.should_look():
+                self._look()
+            return self._here
+        # Closed by the other side, or with an answer that was given up.
+        self.leave()
         return self._open()
 
     def release(self, connection: Any) -> None:
@@ -168,32 +239,30 @@ class _OneConnection(ConnectionPool):
         if here is not None:
             here.disconnect()
 
-    def _look(self, now: float) -> Any:
-        self._look_at = now + LOOK_S
-        self.sites.watch()
-        if self.site is not None and now >= self._stay_until:
-            nearer = self.sites.nearer_than(self.site)
-            if nearer is not None:
-                try:
-                    self.move_to(nearer, self.sites.roaming.wait_s)
-                except (RedisError, OSError) as error:
-                    log.debug("%s is nearer and does not take the session: %s", nearer, error)
-                    self._stay_until = now + self.sites.roaming.stay_s
-        return self._here
+    def _look(self) -> None:
+        place = self.place
+        if (nearer := place.nearer()) is not None:
+            try:
+                self.move_to(nearer, place.sites.roaming.wait_s)
+            except (RedisError, OSError) as error:
+                log.debug("%s is nearer and does not take the session: %s", nearer, error)
+                assert place.site is not None
+                place.stays(place.site)
 
     def move_to(self, site: str, within_s: float) -> None:
         """Goes on at another site; if that is not possible, the session stays where it is."""
         ends = time.monotonic() + within_s
         error: Exception | None = None
-        for node in self.sites.nodes[site]:
+        for node in self.place.sites.nodes[site]:
             try:
-                there = self._attach(site, node, ends - time.monotonic())
+                there = self._attach(node, ends - time.monotonic())
             except (RedisError, OSError) as why:
                 error = error or why
                 continue
             self.leave()
-            self._settle(site, there)
-            self.stats.moves += 1
+            self._here = there
+            self.place.stays(site)
+            self.place.stats.moves += 1
             return
         assert error is not None
         raise error
@@ -201,52 +270,43 @@ class _OneConnection(ConnectionPool):
     def _open(self) -> Any:
         lack: SessionError | None = None
         why: Exception | None = None
-        self.sites.watch()
+        place = self.place
+        place.sites.watch()
         while True:
-            for site, node in self.sites.in_turn(self.site, self.silent):
-                left = self.deadline - time.monotonic()
-                if left <= 0:
+            for site, node in place.nodes_in_turn():
+                if (left := place.left_s()) <= 0:
                     break
                 try:
-                    self._settle(site, self._attach(site, node, min(left, ATTACH_S)))
+                    self._here = self._attach(node, left)
+                    place.stays(site)
                     return self._here
-                except (Lost, BadToken, *_REFUSED):
+                except (Lost, BadToken, *REFUSED):
                     raise
                 except SessionError as error:
                     lack = error
                 except (RedisError, OSError) as error:
                     why = error
-            if time.monotonic() + PAUSE_S >= self.deadline:
+            if place.is_over():
                 raise lack or NoSite(f"no site takes the session within the deadline: {why}")
             time.sleep(PAUSE_S)
 
-    def _settle(self, site: str, there: Any) -> None:
-        now = time.monotonic()
-        self.site, self._here = site, there
-        self._stay_until, self._look_at = now + self.sites.roaming.stay_s, now + LOOK_S
-
-    def _attach(self, site: str, node: Address, within_s: float) -> Any:
+    def _attach(self, node: Address, within_s: float) -> Any:
         """A connection to a node that has all that the session has seen."""
         there = self.connection_class(host=node[0], port=node[1], **self.connection_kwargs)
         began = time.monotonic()
         try:
             there.connect()
-            token = self.carrier.token
-            if token is not None:
-                within_ms = max(1, int(within_s * 1000))
-                there.send_command("PORTOLAN.ATTACH", token, "WITHIN", within_ms, check_health=False)
+            if (token := self.place.carrier.token) is not None:
+                there.send_command(*attach_request(token, within_s), check_health=False)
                 try:
                     there.read_response()
                 except ResponseError as error:
                     raise named(error) from None
-                stats, took = self.stats, time.monotonic() - began
-                stats.attaches += 1
-                stats.attach_s += took
-                stats.attach_s_max = max(stats.attach_s_max, took)
+                self.place.attached(began)
         except BaseException:
             there.disconnect()
             raise
-        there.carry(self.carrier)
+        there.carry(self.place.carrier)
         return there
 
 
@@ -280,18 +340,18 @@ class Session(redis.Redis):
     @property
     def token(self) -> str | None:
         """What the session has seen, for another process or site; None: nothing."""
-        token = self.connection_pool.carrier.token
+        token = self.connection_pool.place.carrier.token
         return None if token is None else token.decode()
 
     @property
     def site(self) -> str | None:
         """The name of the site in use."""
-        return self.connection_pool.site
+        return self.connection_pool.place.site
 
     @property
     def session_stats(self) -> SessionStats:
         """How the session has moved."""
-        return self.connection_pool.stats
+        return self.connection_pool.place.stats
 
     def move_to(self, site: str, within_s: float = 2.0) -> None:
         """Goes on at this site, and stays where it is if that raises."""
@@ -302,7 +362,7 @@ class Session(redis.Redis):
         """Forgets what the session has seen: a new one begins."""
         with self._turn:
             self.connection_pool.leave()
-            self.connection_pool.carrier.token = None
+            self.connection_pool.place.carrier.token = None
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         return self._repeat(
@@ -323,33 +383,20 @@ class Session(redis.Redis):
         that nothing of it was done."""
         with self._turn:
             pool = self.connection_pool
-            pool.deadline, pool.silent = time.monotonic() + self.deadline_s, None
+            pool.place.begins(self.deadline_s)
             while True:
                 try:
                     return work()
-                except (NoSite, SessionError, UnknownOutcome, *_REFUSED):
-                    raise
-                except (ClusterDownError, BusyLoadingError) as error:
-                    # The site does not serve now: nothing was done.
-                    repeats, why = reads or refused_whole, error
-                except ResponseError as error:
-                    raise named(error) from None
-                except _LOST as error:
-                    repeats, why = reads, error
-                self._site_failed(isinstance(why, redis.TimeoutError))
-                if not repeats:
-                    raise UnknownOutcome(f"the answer is lost: {why}") from why
-                if time.monotonic() >= pool.deadline:
-                    raise why
-                pool.stats.repeats += 1
-
-    def _site_failed(self, silently: bool) -> None:
-        pool = self.connection_pool
-        if pool.site is not None:
-            pool.sites.failed(pool.site)
-        if silently:
-            pool.silent = pool.site
-        pool.leave()
+                except FAILURES as error:
+                    failed, shown = judged(error, reads, refused_whole)
+                    if failed:
+                        pool.place.failed(error)
+                        pool.leave()
+                    if shown is None and time.monotonic() >= pool.place.deadline:
+                        shown = error
+                    if shown is not None:
+                        raise shown from (None if shown is error else error)
+                    pool.place.stats.repeats += 1
 
 
 class SessionPipeline(redis.client.Pipeline):
