@@ -2,13 +2,14 @@
 //!
 //! Pure values, without records: a [`Holding`] is what a site records of one slot; a step changes
 //! it and returns what happens to the slot's records at that site ([`Records`]). The state machine
-//! applies that to real records; the model checker in `tests/ownership` applies it to sets of bits,
-//! for three sites and every order of steps.
+//! applies that to real records; the model checkers in `tests/ownership` and `tests/lending` apply it to
+//! sets of bits, for three sites and every order of steps.
 //!
 //! - [`holding`]: tokens and copies, and every step that changes them;
 //! - [`fences`]: what a site's copy of the registry forbids;
 //! - [`takeover`]: the reports of sites in a failover, and the site that takes a slot;
 //! - [`leaving`]: whether a site may leave;
+//! - [`lending`]: a group of a slot that another site serves; nothing lends yet;
 //! - [`trial`]: planted bugs.
 //!
 //! # The rules
@@ -29,6 +30,7 @@
 pub mod fences;
 pub mod holding;
 pub mod leaving;
+pub mod lending;
 pub mod takeover;
 pub mod trial;
 

@@ -33,10 +33,38 @@ pub enum Bug {
     LateFence,
     /// What is frozen for a site that has left is served again, whichever site owns it.
     ReclaimedUnasked,
+    /// A row stays although its borrower was failed over.
+    RowToFailedStays,
+    /// A failover adopts no claims of borrowers.
+    ClaimsNotAdopted,
+    /// A borrower serves on after a failover of the slot without asking the taker.
+    BorrowerNotAsked,
+    /// A borrower drops its records as soon as the owner has no row.
+    RetainedDroppedAtRelease,
+    /// A borrower drops its records before the slot is safe beyond the loan.
+    RetainedDroppedEarly,
+    /// A borrower that was failed over drops its records when it returns.
+    RetainedDroppedOnReturn,
+    /// A loan is taken from an owner that is known to be a former one.
+    LentUnderOldEpoch,
+    /// A claim is adopted that was confirmed before the copy's failover.
+    LowerTermAdopted,
+    /// A claim is not adopted that was confirmed after the copy's failover.
+    HigherTermNotAdopted,
+    /// A frozen source settles its rows.
+    FrozenSourceSettles,
+    /// A claim has the failover under which it was lent, not the one that confirmed it last.
+    TermWhenLent,
+    /// A claim is compared with a count that the claim to another group has raised.
+    CountRaisedByClaims,
+    /// A row of a site's own lowers the number of a loan that the site has refused.
+    NumberLowered,
+    /// A site leaves with the records of a group that it has given back.
+    LeftWithRecords,
 }
 
 impl Bug {
-    /// All of them.
+    /// All of them but those of lending.
     pub const ALL: [Bug; 15] = [
         Bug::ForgottenOnReturn,
         Bug::ForgottenOnceTaken,
@@ -53,6 +81,24 @@ impl Bug {
         Bug::OlderPositionCounts,
         Bug::LateFence,
         Bug::ReclaimedUnasked,
+    ];
+
+    /// Those of lending.
+    pub const LENDING: [Bug; 14] = [
+        Bug::RowToFailedStays,
+        Bug::ClaimsNotAdopted,
+        Bug::BorrowerNotAsked,
+        Bug::RetainedDroppedAtRelease,
+        Bug::RetainedDroppedEarly,
+        Bug::RetainedDroppedOnReturn,
+        Bug::LentUnderOldEpoch,
+        Bug::LowerTermAdopted,
+        Bug::HigherTermNotAdopted,
+        Bug::FrozenSourceSettles,
+        Bug::TermWhenLent,
+        Bug::CountRaisedByClaims,
+        Bug::NumberLowered,
+        Bug::LeftWithRecords,
     ];
 }
 
