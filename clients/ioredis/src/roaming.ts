@@ -25,8 +25,8 @@ export interface Roaming {
 /** `["pier:7379", …]`, or by site's name, with one address or several nodes' each. */
 export type Addresses = readonly string[] | Readonly<Record<string, string | readonly string[]>>;
 
-/** As for a `Redis`, without address and retries: `username`, `password`, `tls`, …. */
-export type LinkOptions = Omit<RedisOptions, "replyMapping">;
+/** As for a `Redis`, without address, retries and prefix: `username`, `password`, `tls`, …. */
+export type LinkOptions = Omit<RedisOptions, "replyMapping" | "keyPrefix">;
 
 export interface Node {
   site: string;

@@ -230,10 +230,10 @@ export class Session extends Redis {
     batch.commands.forEach((command, nth) => {
       const { value, error } = outcomes[nth]!;
       if (error?.name === "ReplyError") {
-        if (!command.inTransaction && NOT_SERVING.test(error.message)) {
-          isFailed = true;
-          again.push(command);
-        } else command.reject(named(error));
+        const isRefusal = NOT_SERVING.test(error.message);
+        isFailed ||= isRefusal;
+        if (isRefusal && !command.inTransaction) again.push(command);
+        else command.reject(named(error));
       } else if (lost === undefined && error === undefined) {
         command.resolve(value);
       } else if (lost?.name === "ReplyError") {
@@ -371,9 +371,16 @@ export class Session extends Redis {
   async #admit(redis: Redis, token: string, withinMs: number): Promise<void> {
     const began = performance.now();
     const within = Math.min(10_000, Math.max(1, Math.floor(withinMs)));
-    await redis.call("PORTOLAN.ATTACH", token, "WITHIN", within).catch((error: Error) => {
-      throw named(error);
-    });
+    // A site answers at the end of what it was given, not before.
+    const { socketTimeout } = redis.options;
+    if (socketTimeout) redis.options.socketTimeout = socketTimeout + within;
+    try {
+      await redis.call("PORTOLAN.ATTACH", token, "WITHIN", within);
+    } catch (error) {
+      throw named(error as Error);
+    } finally {
+      if (socketTimeout) redis.options.socketTimeout = socketTimeout;
+    }
     const [stats, tookMs] = [this.sessionStats, performance.now() - began];
     stats.attaches += 1;
     stats.attachMs += tookMs;

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import threading
 import time
@@ -194,6 +195,9 @@ class OverSites(unittest.TestCase):
         with self.assertRaises(Behind):
             moved.get("car:cut")
         self.assertLess(time.monotonic() - began, 6.0)
+        # One that is given more time than an answer may take otherwise.
+        with self.assertRaises(Behind):
+            moved.move_to("c", 2.5)
         token = moved.token
         # Wait: the session is kept, and goes on once the others are back.
         self.all.a.start(), self.all.b.start()
@@ -267,6 +271,23 @@ class OverSites(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+    def test_a_forked_process_has_a_connection_of_its_own(self):
+        session = self.session(deadline_s=3.0)
+        session.mset({"car:parent": "parent", "car:child": "child"})
+        link = session.client_id()
+        child = os.fork()
+        name, wrong = ("parent" if child else "child"), 1
+        try:
+            is_shared = child == 0 and session.client_id() == link
+            found = {session.get(f"car:{name}") for _ in range(300)}
+            wrong = int(is_shared or found != {name})
+        finally:
+            if child == 0:
+                # The parent's test framework has no part in this process.
+                os._exit(wrong)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        self.assertEqual(found, {"parent"})
 
     def test_asyncio_does_the_same(self):
         asyncio.run(self._asyncio())

@@ -8,6 +8,7 @@ takes nothing along that the application has seen.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -218,8 +219,13 @@ class _OneConnection(ConnectionPool):
         super().__init__(connection_class=kind, maint_notifications_config=quiet, **sites.options)
         self.place = Place(sites, token)
         self._here: Any = None
+        self._process = os.getpid()
 
     def get_connection(self, *_: Any, **__: Any) -> Any:
+        if self._process != os.getpid():
+            # Forked: the connection is the parent's, and the session branches.
+            self._process = os.getpid()
+            self.leave()
         if self._here is not None and is_quiet(self._here):
             if self.place.should_look():
                 self._look()
@@ -299,7 +305,8 @@ class _OneConnection(ConnectionPool):
             if (token := self.place.carrier.token) is not None:
                 there.send_command(*attach_request(token, within_s), check_health=False)
                 try:
-                    there.read_response()
+                    # A site answers at the end of what it was given, not before.
+                    there.read_response(timeout=within_s + (there.socket_timeout or 0.0))
                 except ResponseError as error:
                     raise named(error) from None
                 self.place.attached(began)

@@ -177,7 +177,8 @@ class _OneConnection(ConnectionPool):
             if (token := self.place.carrier.token) is not None:
                 await there.send_command(*attach_request(token, within_s), check_health=False)
                 try:
-                    await there.read_response()
+                    # A site answers at the end of what it was given, not before.
+                    await there.read_response(timeout=within_s + (there.socket_timeout or 0.0))
                 except ResponseError as error:
                     raise named(error) from None
                 self.place.attached(began)
