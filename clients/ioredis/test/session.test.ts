@@ -110,8 +110,10 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
     const one = session([b!, c!, a!], { deadlineMs: 5_000 });
     await one.set("car:killed", 0);
     assert.equal(one.site, "b");
-    // What the session may read: what it has read or written last, and what came later perhaps.
-    let possible = [0];
+    // What the session may read: what it has written last. A write without an answer takes its place when the
+    // site that has it is back: at any time, over newer ones.
+    let last = 0;
+    const late = new Set<number>();
     let [unknown, killed]: [number, Promise<void> | undefined] = [0, undefined];
     let victim: Site | undefined;
     for (let count = 1; count < 400; count++) {
@@ -127,30 +129,27 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
       let seen: number | undefined;
       while (seen === undefined) {
         try {
-          if (!possible.includes(count)) {
+          if (last !== count && !late.has(count)) {
             await one.set("car:killed", count);
-            possible = [count];
+            last = count;
           }
           seen = Number(await one.get("car:killed"));
         } catch (error) {
           if (error instanceof UnknownOutcome) {
-            possible.push(count);
+            late.add(count);
             unknown += 1;
           } else {
             // What the session wrote is at the site that is away: this application begins anew.
             assert.ok(code("BEHIND")(error) || code("UNORDERED")(error), String(error));
             one.beginAnew();
-            possible = Array.from({ length: count + 1 }, (_, n) => n);
+            for (let n = 0; n <= count; n++) late.add(n);
           }
         }
       }
-      assert.ok(possible.includes(seen), `${seen} of ${possible}`);
-      possible = possible.filter((n) => n >= seen);
+      assert.ok(seen === last || late.has(seen), `${seen}, not ${last}`);
     }
     assert.ok(unknown <= 2, "one for each death");
     assert.ok(one.sessionStats.attaches >= 1);
-    await one.set("car:killed", "last");
-    assert.equal(await one.get("car:killed"), "last");
   });
 
   await t.test("a site that answers no more is left, and a write there is unknown", async () => {
@@ -204,8 +203,9 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
 
   await t.test("a nearer site takes over, and no swing follows", async () => {
     const ways = await Promise.all(all.sites.map((site) => wayTo(site.redis)));
+    t.after(() => ways.forEach((way) => way.server.close()));
     const names = Object.fromEntries(all.sites.map(({ name }, nth) => [name, ways[nth]!.address]));
-    const roaming = { pingEveryMs: 50, stayMs: 1_000 };
+    const roaming = { pingEveryMs: 50, stayMs: 1_000, share: 0.5 };
     const one = new Session(new Sites(names, {}, roaming), { deadlineMs: 20_000 });
     open.push(one);
     const delays = (...all: number[]) => all.forEach((ms, nth) => (ways[nth]!.delayMs = ms));
@@ -217,23 +217,22 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
         assert.equal(await one.get("car:near"), String(turn));
         assert.equal(one.site, site);
       }, 30_000);
-    delays(0, 30, 35);
+    delays(0, 60, 70);
     await drivesUntil("a");
-    delays(40, 0, 35);
+    delays(80, 0, 70);
     await drivesUntil("b");
     const { moves } = one.sessionStats;
     // Like distances: it stays.
-    delays(30, 30, 30);
+    delays(100, 100, 100);
     for (const ends = performance.now() + 4_000; performance.now() < ends; ) await one.get("car:near");
     assert.deepEqual([one.site, one.sessionStats.moves], ["b", moves]);
     one.disconnect();
-    for (const way of ways) way.server.close();
   });
 });
 
 /** A way to a port that takes time. */
 async function wayTo(port: number): Promise<{ delayMs: number; address: string; server: Server }> {
-  const way = { delayMs: 0, address: "", server: createServer() };
+  const way = { delayMs: 0, address: "", server: createServer().unref() };
   const carry = (from: Socket, to: Socket, delays: boolean) => {
     from.setNoDelay(true);
     // Of equal delays the timers go off in their order.

@@ -121,8 +121,9 @@ class OverSites(unittest.TestCase):
         session = self.session(self.all.b, self.all.c, self.all.a, deadline_s=5.0)
         session.set("car:killed", "0")
         self.assertEqual(session.site, "b")
-        # What the session may read: what it has read or written last, and what came later perhaps.
-        possible, unknown = {0}, 0
+        # What the session may read: what it has written last. A write without an answer takes its place when
+        # the site that has it is back: at any time, over newer ones.
+        last, late, unknown = 0, set(), 0
         for count in range(1, 400):
             if count in (100, 250):
                 victim = next(site for site in self.all.sites if site.name == session.site)
@@ -134,23 +135,20 @@ class OverSites(unittest.TestCase):
             seen = None
             while seen is None:
                 try:
-                    if count not in possible:
+                    if last != count and count not in late:
                         session.set("car:killed", str(count))
-                        possible = {count}
+                        last = count
                     seen = int(session.get("car:killed"))
                 except UnknownOutcome:
-                    possible.add(count)
+                    late.add(count)
                     unknown += 1
                 except (Behind, Unordered):
                     # What the session wrote is at the site that is away: this application begins anew.
                     session.begin_anew()
-                    possible = set(range(count + 1))
-            self.assertIn(seen, possible)
-            possible = {one for one in possible if one >= seen}
+                    late |= set(range(count + 1))
+            self.assertIn(seen, {last} | late)
         self.assertLessEqual(unknown, 2, "one for each death")
         self.assertGreaterEqual(session.session_stats.attaches, 1)
-        session.set("car:killed", "last")
-        self.assertEqual(session.get("car:killed"), "last")
 
     def test_a_site_that_answers_no_more_is_left(self):
         # Not the root: it alone has the places of what was written last.
@@ -222,8 +220,8 @@ class OverSites(unittest.TestCase):
         ways = [Way(site.redis) for site in self.all.sites]
         for way in ways:
             self.addCleanup(way.close)
-        ways[0].delay_s, ways[1].delay_s, ways[2].delay_s = 0.0, 0.02, 0.025
-        roaming = Roaming(ping_every_s=0.05, stay_s=1.0)
+        ways[0].delay_s, ways[1].delay_s, ways[2].delay_s = 0.0, 0.06, 0.07
+        roaming = Roaming(ping_every_s=0.05, stay_s=1.0, share=0.5)
         names = {site.name: way.address for site, way in zip(self.all.sites, ways, strict=True)}
         session = Session(Sites(names, roaming=roaming, decode_responses=True), deadline_s=20.0)
         self.addCleanup(session.close)
@@ -243,11 +241,11 @@ class OverSites(unittest.TestCase):
             eventually(drive, 30.0)
 
         drives_until("a")
-        ways[0].delay_s, ways[1].delay_s = 0.03, 0.0
+        ways[0].delay_s, ways[1].delay_s = 0.08, 0.0
         drives_until("b")
         moves = session.session_stats.moves
         # Like distances: it stays.
-        ways[0].delay_s = ways[1].delay_s = ways[2].delay_s = 0.01
+        ways[0].delay_s = ways[1].delay_s = ways[2].delay_s = 0.1
         ends = time.monotonic() + 4.0
         while time.monotonic() < ends:
             session.get("car:near")
