@@ -137,19 +137,18 @@ impl Rules {
         let row = lent.row.filter(|row| row.to == id(to))?;
         let fences = self.fences(owner, at);
         let mut y = *x;
-        if other.parts[group].loan < row.loan {
-            let offer = lent.offer(token, &fences)?;
-            y.send(Sent {
-                group: group as u8,
-                offer,
-                writes: owner.own.writes & x.global.of(group),
-            });
-            return (y != *x).then_some((y, ("offer", at, to, Some(group))));
-        }
         let mut cleared = lent;
-        let goes = !self.parts(x, at, to) && cleared.clear(token, &other.parts[group], &fences);
-        y.sites[at].own.change(|own| own.set(group, cleared));
-        goes.then_some((y, ("clear", at, to, Some(group))))
+        if !self.parts(x, at, to) && cleared.clear(token, &other.parts[group], &fences) {
+            y.sites[at].own.change(|own| own.set(group, cleared));
+            return Some((y, ("clear", at, to, Some(group))));
+        }
+        if other.parts[group].loan >= row.loan {
+            return None;
+        }
+        let offer = lent.offer(token, &fences)?;
+        let writes = owner.own.writes & x.global.of(group);
+        y.send(Sent { group: group as u8, offer, writes });
+        (y != *x).then_some((y, ("offer", at, to, Some(group))))
     }
 
     fn from_borrower(site: &Site, at: usize, group: usize) -> FromBorrower {
@@ -163,7 +162,7 @@ impl Rules {
         let (message, of) = (Self::from_borrower(borrower, at, group), x.global.of(group));
         let (token, part) = (owner.holding.token, message.borrowed.part);
         let Token::Held(epoch) = token else { return None };
-        if self.parts(x, at, to) || epoch < message.slot || part == Part::Never {
+        if self.parts(x, at, to) || part == Part::Never {
             return None;
         }
         let fences = self.fences(owner, to);
@@ -184,6 +183,9 @@ impl Rules {
         if part == Part::Unconfirmed && lent.may_stream(token, message, &fences) {
             site.parts[group].confirm(epoch);
             return Some((y, ("confirm", at, to, Some(group))));
+        }
+        if epoch < message.slot {
+            return None;
         }
         let ends = site.parts[group].release((&lent, epoch), &self.fences(borrower, at));
         Self::tidy(site, x.global.second);
