@@ -61,7 +61,7 @@ pub struct Request {
     /// What it assigned, all as one write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<Assigned>,
-    /// The identity of that write.
+    /// The identity of that write; of one that was not answered, where it is known from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<WriteId>,
     /// What came back.

@@ -8,7 +8,7 @@
 //! sooner than that after the call, that is the writer's fault: histories should be written until the
 //! last answer is there or overdue.
 //!
-//! Counted are the operations after the mark. Stale reads count too: they are asked and answered.
+//! Counted are the operations after the mark, and the requests about causal keys. Stale reads count too: they are asked and answered.
 
 use super::{Options, Verdict, Violation, answered, told};
 use crate::history::{History, MarkKind, Promise};
@@ -44,6 +44,29 @@ pub fn judge(history: &History, options: &Options) -> Verdict {
             operations: vec![index],
             requests: Vec::new(),
             at_us: Some(operation.call_us.saturating_add(options.live_within_us)),
+        });
+    }
+    for (index, request) in history.requests.iter().enumerate() {
+        if request.call_us < from_us {
+            continue;
+        }
+        examined += 1;
+        let late = request.return_us.unwrap_or(u64::MAX).saturating_sub(request.call_us);
+        if request.is_done() && late <= options.live_within_us {
+            continue;
+        }
+        return Verdict::Broken(Violation {
+            promise: Promise::Live,
+            key: None,
+            what: format!(
+                "all faults had ended at {healed_us} µs, but a request called {} µs later was not \
+                 answered within {} µs: {request}.",
+                request.call_us - healed_us,
+                options.live_within_us,
+            ),
+            operations: Vec::new(),
+            requests: vec![index],
+            at_us: Some(request.call_us.saturating_add(options.live_within_us)),
         });
     }
     match examined {

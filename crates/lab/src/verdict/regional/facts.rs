@@ -216,7 +216,17 @@ impl<'h> Facts<'h> {
             return Ok(());
         }
         if !request.is_done() {
-            let may = !matches!(request.got, crate::history::Got::Failed { .. });
+            let may = !is_failed(request);
+            if may
+                && let Some(id) = &request.write
+                && let Some(position) = self.place(id)
+            {
+                let write = self.stranger(id, Some(position));
+                for assigned in &request.writes {
+                    self.assign(write, &assigned.register, assigned.deletes);
+                }
+                return Ok(());
+            }
             for assigned in request.writes.iter().filter(|assigned| may && assigned.deletes) {
                 let register = self.register(&assigned.register);
                 self.loose_delete[register] = true;

@@ -134,9 +134,11 @@ impl Judge<'_, '_> {
             (Found::Unclear, _) | (_, None) => true,
             (Found::Version(_, rank), Some(need)) => rank >= need,
             (Found::Nothing, Some(need)) => {
-                let delete = facts.delete_from(register, need);
+                // One that was not answered may have come before all others.
+                let is_loose = facts.is_loosely_deleted(register);
+                let delete = facts.delete_from(register, need).filter(|_| !is_loose);
                 self.floors.extend(delete.map(|delete| ((session, register), delete)));
-                delete.is_some() || facts.is_loosely_deleted(register)
+                delete.is_some() || is_loose
             }
         };
         if kept {

@@ -196,11 +196,14 @@ impl<'f, 'h> Past<'f, 'h> {
             Found::Nothing => {
                 let need = last.map(|last| last.rank).max(floor.map(|(floor, _)| floor));
                 let Some(need) = need else { return Ok(()) };
-                if let Some(delete) = self.facts.delete_from(register, need) {
+                let delete = self.facts.delete_from(register, need);
+                // One that was not answered may have come before it.
+                if self.facts.is_loosely_deleted(register) {
+                    return Ok(());
+                }
+                if let Some(delete) = delete {
                     self.floors.insert((session, register), (delete, index));
-                } else if let Some(last) = last
-                    && !self.facts.is_loosely_deleted(register)
-                {
+                } else if let Some(last) = last {
                     return Err(self.older((session, index), read, None, last, before));
                 }
             }

@@ -344,6 +344,27 @@ fn region(seed: u64, count: usize, skips: u64) -> History {
     history
 }
 
+/// What was not answered may have been done before all that was, unless its place is known.
+#[test]
+fn a_delete_without_an_answer_may_have_come_at_any_time() {
+    let lines = "w@A put x=A1\n d@B del x=?\n r@B get x=A1\n r@B get x=none\n w@A put x=A3\n r@B get x=A3\n \
+         e@A del x=A5\n A1 @ 1\n A3 @ 3\n B2 @ 2\n A5 @ 5";
+    holds(lines);
+    let mut history = made::history(lines);
+    let id = WriteId { site: "B".to_owned(), revision: 2 };
+    history.requests[1].write = Some(id.clone());
+    for promise in SESSIONS.into_iter().chain([CAUSAL]) {
+        let verdict = judge(&history, promise);
+        assert!(matches!(verdict, Verdict::Holds { .. }), "{promise}: {verdict:?}");
+    }
+    // It came after the write that was found again.
+    let place = history.positions.iter_mut().find(|place| place.site == id.site).unwrap();
+    place.position = Some(4);
+    for promise in [MR, CAUSAL] {
+        assert!(matches!(judge(&history, promise), Verdict::Broken(_)), "{promise}");
+    }
+}
+
 #[test]
 fn a_region_that_is_right_passes_and_one_that_does_not_wait_fails() {
     let mut broken = 0;
