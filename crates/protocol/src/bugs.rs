@@ -97,6 +97,12 @@ pub enum Bug {
     ResolvedEarly,
     /// The token of a session is after a read what it was before.
     ReadsUnmerged,
+    /// A read that finds nothing leaves the token of its session as it was.
+    AbsenceUnseen,
+    /// What is imported is put over a site's own writes that have no position yet.
+    ImportOverPending,
+    /// A leader carries out what another node passes on, whatever the session of it has seen.
+    ForwardUnadmitted,
     /// The order of causal keys is trimmed beyond what sites have imported, and they are sent what is left.
     TrimmedUnimported,
     /// A site that gets its causal keys anew does not get which of its own writes they contain.
@@ -109,7 +115,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 44] = [
+    pub const ALL: [Bug; 47] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -150,6 +156,9 @@ impl Bug {
         Bug::PayloadSkipped,
         Bug::ResolvedEarly,
         Bug::ReadsUnmerged,
+        Bug::AbsenceUnseen,
+        Bug::ImportOverPending,
+        Bug::ForwardUnadmitted,
         Bug::TrimmedUnimported,
         Bug::ResyncUnordered,
         Bug::ResyncSwitchedEarly,
@@ -199,6 +208,9 @@ impl Bug {
             Bug::PayloadSkipped => "payload-skipped",
             Bug::ResolvedEarly => "resolved-early",
             Bug::ReadsUnmerged => "reads-unmerged",
+            Bug::AbsenceUnseen => "absence-unseen",
+            Bug::ImportOverPending => "import-over-pending",
+            Bug::ForwardUnadmitted => "forward-unadmitted",
             Bug::TrimmedUnimported => "trimmed-unimported",
             Bug::ResyncUnordered => "resync-unordered",
             Bug::ResyncSwitchedEarly => "resync-switched-early",

@@ -227,6 +227,11 @@ impl Client {
         Some((due - now, patience))
     }
 
+    /// How long a request of so many bytes travels.
+    pub(super) fn delay_up(&mut self, now: Duration, bytes: usize) -> Duration {
+        self.up.due(now, bytes, &self.link, &mut self.random) - now
+    }
+
     /// How long an answer of so many bytes travels.
     pub(super) fn delay_down(&mut self, now: Duration, bytes: usize) -> Duration {
         self.down.due(now, bytes, &self.link, &mut self.random) - now

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | `asking` | one operation, from a step of the workload to a line of the history |
 //! | `client` | one client: where it is, what it is doing, what it has seen |
+//! | [`sessions`] | clients of causal keys |
 //! | [`gateways`] | the way of a request as EdgeKV sends it |
 //! | [`arithmetic`] | what an operation's latency should be, and what it was |
 //!
@@ -24,6 +25,7 @@ pub mod arithmetic;
 mod asking;
 mod client;
 pub mod gateways;
+pub mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -56,7 +58,16 @@ const STALL: Duration = Duration::from_millis(500);
 pub const OPERATIONS_MAX: usize = 5_000_000;
 
 /// What operations are called, in the order in which they are measured.
-pub const OPERATIONS: [&str; 6] = ["get", "put", "delete", "add", "compare-and-set", "scan"];
+pub const OPERATIONS: [&str; 8] = [
+    "get",
+    "put",
+    "delete",
+    "add",
+    "compare-and-set",
+    "scan",
+    "read-in-session",
+    "write-in-session",
+];
 
 /// A client's own events.
 #[derive(Debug)]
@@ -134,9 +145,14 @@ impl<'w> Clients<'w> {
     #[must_use]
     pub fn new(world: &'w World, seed: u64, duration: Duration, ids: Ids) -> Clients<'w> {
         let mut clients = Vec::with_capacity(world.client_count());
+        let mut overall = 0;
         for (place, group) in world.clients.iter().enumerate() {
             for number in 0..group.count {
-                clients.push(Client::new(world, place, number, seed, duration, clients.len()));
+                // Those of causal keys are `Sessions`.
+                if !world.is_causal(group.keyspace) {
+                    clients.push(Client::new(world, place, number, seed, duration, overall));
+                }
+                overall += 1;
             }
         }
         Clients {

@@ -9,7 +9,7 @@
 //! judge       the history, by the promises of the world's keyspaces
 //! ```
 //!
-//! `form` is the first of these, `audit` the last but one; what they ask of sites goes through `ask`.
+//! `form` is the first of these, `audit` (and `region`, of causal keys) the last but one, `judge` the last; what they ask of sites goes through `ask`.
 //!
 //! Two runs of one world, seed and plan are the same to the byte: [`Ran::digest`] shows it.
 
@@ -17,10 +17,12 @@ mod ask;
 mod audit;
 mod deployment;
 mod form;
+mod judge;
 mod lost;
 mod maps;
 mod owners;
 mod pointers;
+mod region;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,14 +33,15 @@ pub use protocol::bugs::Bug;
 use protocol::bugs::Planted;
 
 use self::form::PATIENCE;
-use crate::clients::{self, Clients, Ids, Trail, arithmetic::Compared, gateways::Gateways};
+use crate::clients::sessions::{self, Sessions, Told};
+use crate::clients::{self, Clients, Trail, arithmetic::Compared, gateways::Gateways};
 use crate::faults::apply::{self, Begun};
 use crate::faults::{Fault, plan};
-use crate::history::{Action, Header, History, Mark, MarkKind, Owner, Promise};
+use crate::history::{History, Mark, MarkKind, Owner};
 use crate::measure::Measure;
 use crate::simulation::site_lifecycle::{self, SiteLifecycle};
 use crate::simulation::{Settings, Simulation, Stepped};
-use crate::verdict::{self, Judged, Verdict};
+use crate::verdict::{Judged, Verdict};
 use crate::world::World;
 
 /// How long clients go on after all faults have ended: the verdict about liveness gives sites ten
@@ -52,6 +55,8 @@ const TEND: Duration = Duration::from_millis(500);
 pub enum Call {
     /// Something of a client's is due.
     Client(clients::Due),
+    /// Something of a session's is due.
+    Session(sessions::Due),
     /// A fault of the plan begins.
     Fault(usize),
     /// A fault of the plan goes on or ends; it began then.
@@ -205,6 +210,9 @@ struct Run<'w> {
     duration: Duration,
     lab: Lab,
     clients: Option<Clients<'w>>,
+    sessions: Option<Sessions<'w>>,
+    /// Audits of causal keys.
+    told: Vec<Told>,
     plan: Vec<Fault>,
     done: Vec<bool>,
     history: History,
@@ -237,8 +245,8 @@ impl<'w> Run<'w> {
             state_persist_permille: world.node.state_persist_permille,
             log_bytes_before_snapshot: world.node.log_bytes_before_snapshot,
             log_entries_kept: world.node.log_entries_kept,
-            causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
-            causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
+            causal_kept_bytes_max: world.node.causal_kept_bytes_max,
+            causal_resync_bytes_max: world.node.causal_resync_bytes_max,
             mirrors: world.node.mirrors,
             log: storage::log::Options {
                 segment_bytes: world.node.log_segment_bytes,
@@ -246,6 +254,7 @@ impl<'w> Run<'w> {
                 reserve_bytes: 0,
             },
             answer_at_front: true,
+            notes_order: world.has_causal_keys(),
             answers_token: None,
             planted: options.bug.map_or_else(Planted::default, Planted::of),
             rare_permille: if options.random_faults { world.rare_permille } else { 0 },
@@ -260,6 +269,8 @@ impl<'w> Run<'w> {
             duration: options.duration.unwrap_or(world.duration),
             lab,
             clients: None,
+            sessions: None,
+            told: Vec::new(),
             done: vec![false; plan.len()],
             plan,
             history: History::default(),
@@ -291,12 +302,14 @@ impl<'w> Run<'w> {
             Ok(ids) => ids,
             Err(why) => return self.fail(why),
         };
+        let mut sessions = Sessions::new(self.world, self.seed, self.duration, ids.clone());
         let mut clients = Clients::new(self.world, self.seed, self.duration, ids);
         if let Some(gateways) = self.options.gateways {
             clients.go_over(gateways, self.holder_of_each_slot());
         }
         clients.begin(&mut self.lab);
-        self.clients = Some(clients);
+        sessions.begin(&mut self.lab);
+        (self.clients, self.sessions) = (Some(clients), Some(sessions));
         for fault in &self.plan {
             let asked = self.options.only.as_ref().is_none_or(|only| only.contains(&fault.number));
             if asked && fault.at < self.duration {
@@ -323,6 +336,9 @@ impl<'w> Run<'w> {
         }
         if !self.failed() {
             self.look_at_maps();
+        }
+        if !self.failed() {
+            self.audit_region();
         }
         if !self.failed() {
             self.audit();
@@ -359,6 +375,11 @@ impl<'w> Run<'w> {
                 Stepped::Nothing => break,
                 Stepped::Something => {}
                 Stepped::Call(Call::Client(due)) => clients.take(&mut self.lab, due),
+                Stepped::Call(Call::Session(due)) => {
+                    if let Some(sessions) = &mut self.sessions {
+                        sessions.take(&mut self.lab, due, &mut clients.measure);
+                    }
+                }
                 Stepped::Call(Call::Fault(number)) => self.begin_fault(number),
                 Stepped::Call(Call::GoOn(number, began)) => {
                     let since = self.lab.now() - began;
@@ -379,6 +400,9 @@ impl<'w> Run<'w> {
                 }
             }
             let has_answers = !self.lab.answered.is_empty() || !self.lab.lost.is_empty();
+            if has_answers && let Some(sessions) = &mut self.sessions {
+                sessions.take_answers(&mut self.lab);
+            }
             if has_answers && let Some(clients) = &mut self.clients {
                 clients.take_answers(&mut self.lab);
             }
@@ -441,20 +465,23 @@ impl<'w> Run<'w> {
     // ---- rest ------------------------------------------------------------------------------------
 
     fn finish_clients(&mut self) {
-        if let Some(clients) = &mut self.clients {
+        if let (Some(clients), Some(sessions)) = (&mut self.clients, &mut self.sessions) {
             clients.stop();
+            sessions.stop();
         }
         let until = self.lab.now() + 2 * clients::OPERATION_MAX;
-        while self.clients.as_ref().is_some_and(|clients| !clients.is_idle())
-            && self.lab.now() < until
-            && self.lab.failure.is_none()
-        {
+        while !self.are_clients_idle() && self.lab.now() < until && self.lab.failure.is_none() {
             self.pass(TEND);
         }
-        if self.clients.as_ref().is_some_and(|clients| !clients.is_idle()) {
+        if !self.are_clients_idle() {
             self.failed();
             self.fail("a client was left without an answer past its deadline".to_owned());
         }
+    }
+
+    fn are_clients_idle(&self) -> bool {
+        self.clients.as_ref().is_none_or(Clients::is_idle)
+            && self.sessions.as_ref().is_none_or(Sessions::is_idle)
     }
 
     fn wait_until_whole(&mut self) {
@@ -506,77 +533,6 @@ impl<'w> Run<'w> {
             }
         });
         nodes.collect::<Vec<_>>().join("; ")
-    }
-
-    // ---- judge -----------------------------------------------------------------------------------
-
-    fn finish(mut self) -> Ran {
-        self.failed();
-        let mut clients = self
-            .clients
-            .take()
-            .unwrap_or_else(|| Clients::new(self.world, self.seed, self.duration, Ids::default()));
-        let mut history = std::mem::take(&mut self.history);
-        let audited = history.operations.split_off(
-            history.operations.iter().take_while(|one| one.client.starts_with("loader-")).count(),
-        );
-        history.operations.append(&mut clients.history.operations);
-        history.operations.extend(audited);
-        self.declare_lost(&mut history);
-        let mut promises = vec![Promise::Linearizable, Promise::OneOwner];
-        // Copies there are where more than one node of a site holds data.
-        let copies = |site: &crate::world::Site| site.nodes - usize::from(site.witness);
-        if self.world.sites.iter().any(|site| copies(site) > 1) {
-            promises.push(Promise::Convergent);
-        }
-        let has_writes = history.operations.iter().any(|one| one.action != Action::Get);
-        if has_writes {
-            promises.push(Promise::Durable);
-        }
-        if !history.rings.is_empty() {
-            promises.push(Promise::Ring);
-        }
-        if !self.plan.is_empty() {
-            promises.push(Promise::Live);
-        }
-        history.header = Header {
-            source: "lab".to_owned(),
-            world: Some(self.world.name.to_string()),
-            seed: Some(self.seed),
-            promises,
-            ..Header::default()
-        };
-        let judged = match &self.failure {
-            // What was broken off is not judged by what it did not come to.
-            Some(_) => Vec::new(),
-            None => verdict::judge_patiently(&history),
-        };
-        clients.measure.advance(self.duration);
-        // Faults are bands in a report; what is marked is their end.
-        for mark in history.marks.iter().filter(|mark| mark.kind != MarkKind::Fault) {
-            clients.measure.mark(clients.since_begin(mark.at_us), mark.text.clone());
-        }
-        Ran {
-            seed: self.seed,
-            judged,
-            failure: self.failure,
-            figures: Figures {
-                virtual_time: self.lab.now(),
-                events: self.lab.events,
-                operations: history.operations.len() as u64,
-                faults: self.done.iter().filter(|done| **done).count() as u64,
-                elections: self.elections,
-                across_bytes: self.across_bytes,
-            },
-            faults: self.plan.into_iter().zip(self.done).collect(),
-            compared: clients.arithmetic.compare(self.world),
-            by_site: clients.arithmetic.by_site(self.world),
-            answered_by_site: std::mem::take(&mut clients.answered_by_site),
-            trails: clients.trails(),
-            measure: clients.measure,
-            history,
-            trace: self.lab.trace,
-        }
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `between` | links between sites |
 //! | [`site_lifecycle`] | sites that come and go |
 //! | [`node`] | a disk, clocks, and a process that comes and goes |
+//! | [`region`] | reads of sessions at fronts, and the order of causal keys |
 //! | [`promoted`] | failovers that any node has learned of |
 //! | `lifecycle` | what is done to nodes and links from outside |
 //! | `shell` | the outputs of a core, performed |
@@ -38,6 +39,7 @@ pub mod orders;
 pub mod promoted;
 mod proxy_reads;
 pub(crate) mod queue;
+pub mod region;
 mod shell;
 pub mod site_lifecycle;
 mod text;
@@ -174,6 +176,8 @@ pub struct Settings {
     pub log: storage::log::Options,
     /// Reads that need no question are answered by the front, as `server` does.
     pub answer_at_front: bool,
+    /// The order of causal keys is noted as its root gives it: [`Simulation::order`].
+    pub notes_order: bool,
     /// The token beside each answer from node to node, as a mode that has sessions gives it.
     pub answers_token: Option<&'static str>,
     /// The bug that every node has, in a trial.
@@ -201,6 +205,7 @@ impl Default for Settings {
                 reserve_bytes: 0,
             },
             answer_at_front: false,
+            notes_order: false,
             answers_token: None,
             planted: Planted::default(),
             rare_permille: 0,
@@ -250,6 +255,8 @@ pub struct Simulation<C = ()> {
     pub led: Vec<Led>,
     /// Sites that were seen to own slots since this was last taken.
     pub held: Vec<Held>,
+    /// The order of causal keys so far, if it is noted.
+    pub order: Vec<region::Ordered>,
     /// Whether any site's pointers on the ring have changed since the last look.
     pub ring_changed: bool,
     /// Whether all faults have ended: none begins anything new.
@@ -294,6 +301,7 @@ impl<C> Simulation<C> {
             lost: Vec::new(),
             led: Vec::new(),
             held: Vec::new(),
+            order: Vec::new(),
             ring_changed: false,
             faults_ended: false,
             promoted: Vec::new(),
@@ -717,7 +725,16 @@ impl<C> Simulation<C> {
     fn take(&mut self, node: NodeIndex, ticket: Ticket, request: Request) {
         let now = self.time(node);
         let Some(process) = &mut self.nodes[node].process else { return };
+        // Whatever has a token is of a session of causal keys, which counts before the gate does.
         if self.settings.answer_at_front
+            && let (model::Body::Read { keyspace, query, .. }, Some(token)) =
+                (&request.body, &request.token)
+        {
+            if let Some((outcome, token)) = self.answer_session_here(node, *keyspace, query, token)
+            {
+                return self.answer(node, ticket, (outcome, Some(token)));
+            }
+        } else if self.settings.answer_at_front
             && let model::Body::Read { keyspace, query, consistency } = &request.body
             && let Some(outcome) = process.answer_here(now, *keyspace, query, *consistency, None)
         {

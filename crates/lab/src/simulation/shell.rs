@@ -46,6 +46,9 @@ impl<C> Simulation<C> {
 
     /// Performs a core's effects, and wakes the core in time.
     pub(super) fn perform_all(&mut self, node: NodeIndex) {
+        if self.settings.notes_order {
+            self.note_order(node);
+        }
         while let Some(output) = self.process(node).and_then(|process| process.site.poll()) {
             self.outputs += 1;
             let performed = self.outputs;
@@ -213,7 +216,11 @@ impl<C> Simulation<C> {
         ticket: Ticket,
         (outcome, token): (Result<Answer, Failure>, Option<SessionToken>),
     ) {
-        self.note_of(node, || format!("answers #{} {}", ticket.0, text::outcome(&outcome)));
+        self.note_of(node, || {
+            let of_session = token.as_ref().map(|token| format!(", {}", text::session(token)));
+            let of_session = of_session.unwrap_or_default();
+            format!("answers #{} {}{of_session}", ticket.0, text::outcome(&outcome))
+        });
         let expected = self.process(node).is_some_and(|process| process.tickets.remove(&ticket));
         if !expected {
             return self.fail(format!("{} answers #{} twice", self.name(node), ticket.0));

@@ -202,11 +202,12 @@ impl<C> Simulation<C> {
 
     fn leave_on(&mut self, site: usize, heard: Option<Result<Answer, Failure>>) {
         let Some(id) = self.sites[site].id else { return };
-        let last = |heard: &Result<Answer, Failure>| {
-            let refusal = heard.as_ref().err();
-            matches!(refusal, Some(Failure::Refused(Refusal::Registry(RegistryError::LastSite(_)))))
+        let must_stay = |heard: &Result<Answer, Failure>| {
+            let Err(Failure::Refused(Refusal::Registry(error))) = heard else { return false };
+            // The root of causal keys stays, too.
+            matches!(error, RegistryError::LastSite(_) | RegistryError::Root(_))
         };
-        if heard.is_some_and(|heard| last(&heard)) {
+        if heard.is_some_and(|heard| must_stay(&heard)) {
             self.sites[site].lifecycle = SiteLifecycle::Inside;
             return;
         }

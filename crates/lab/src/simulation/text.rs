@@ -1,7 +1,8 @@
 //! Messages, requests and answers as one reads them in a trace.
 
 use model::{
-    Answer, Body, Failure, Held, Ordered, Query, RegistrarAnswer, Request, SlotEpochs, excerpt,
+    Answer, Body, CausalToken, Failure, Held, Ordered, Query, RegistrarAnswer, Request,
+    SessionToken, SlotEpochs, excerpt,
 };
 use protocol::replica::raft::Persist;
 use wire::across::{Across, AcrossSay};
@@ -177,6 +178,25 @@ fn payload(kind: u32, payload: &model::Bytes) -> String {
 
 /// A request as a short text.
 pub(super) fn request(request: &Request) -> String {
+    let asked = asked(request);
+    match &request.token {
+        Some(token) => format!("{asked} in {}", session(token)),
+        None => asked,
+    }
+}
+
+/// The token of a session.
+pub(super) fn session(token: &SessionToken) -> String {
+    match CausalToken::of_session(token) {
+        Some(CausalToken { seen, written: Some((site, revision)), .. }) => {
+            format!("a session at {seen} and {revision} of {site}")
+        }
+        Some(CausalToken { seen, written: None, .. }) => format!("a session at {seen}"),
+        None => "a session".to_owned(),
+    }
+}
+
+fn asked(request: &Request) -> String {
     match &request.body {
         Body::Read { query: Query::Get { key }, .. } => format!("get {}", excerpt(key)),
         Body::Write(one) => one.to_string(),

@@ -223,17 +223,17 @@ pub fn one(history: &History, promise: Promise, options: &Options) -> Verdict {
     }
     match promise {
         Promise::Linearizable => linearizable::judge(history, options),
-        Promise::Causal => regional::joined(history, promise, causal::judge(history, options)),
+        Promise::Causal => regional::joined(history, promise, || causal::judge(history, options)),
         Promise::ReadYourWrites
         | Promise::MonotonicReads
         | Promise::MonotonicWrites
         | Promise::WritesFollowReads => {
-            regional::joined(history, promise, session::judge(history, promise))
+            regional::joined(history, promise, || session::judge(history, promise))
         }
         Promise::Convergent => convergent::judge(history),
         Promise::OneOwner => one_owner::judge(history),
         Promise::Ring => ring::judge(history),
-        Promise::Durable => regional::joined(history, promise, durable::judge(history)),
+        Promise::Durable => regional::joined(history, promise, || durable::judge(history)),
         Promise::Live => live::judge(history, options),
     }
 }

@@ -12,6 +12,7 @@
 //! | [`portkey`] | six workloads of clients that move, whose keys are theirs, a region's, a group's, or shared by all |
 //! | [`gesto`] | reads, writes and migrations between replicas |
 //! | [`check`] | a few hot keys and every operation: meant to find bugs, not to be fast |
+//! | [`causal`] | sessions of causal keys, which read and write several at once and move between sites |
 //!
 //! [`pace`] decides when: in a closed loop with think times, or in an open one at a rate.
 //!
@@ -26,6 +27,7 @@
 //! assert!(step.key.starts_with("user"));
 //! ```
 
+pub mod causal;
 pub mod check;
 pub mod choice;
 pub mod gesto;
@@ -36,7 +38,7 @@ pub mod ycsb;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::{check::Check, gesto::Gesto, portkey::Portkey, ycsb::Ycsb};
+use self::{causal::Causal, check::Check, gesto::Gesto, portkey::Portkey, ycsb::Ycsb};
 use crate::random::Random;
 
 /// Most keys of one workload.
@@ -114,6 +116,8 @@ pub enum Spec {
     Gesto(Gesto),
     /// A few hot keys and every operation, to find bugs.
     Check(Check),
+    /// Sessions of causal keys.
+    Causal(Causal),
 }
 
 impl Spec {
@@ -127,6 +131,7 @@ impl Spec {
             Spec::Portkey(_) => Ok(()),
             Spec::Gesto(gesto) => gesto.check(),
             Spec::Check(check) => check.check(),
+            Spec::Causal(causal) => causal.check(),
         }
     }
 
@@ -139,7 +144,7 @@ impl Spec {
             Spec::Portkey(portkey) => Box::new(portkey.keys_to_load()),
             Spec::Gesto(gesto) => Box::new(gesto.keys_to_load()),
             // A key that was never written is one of the cases to look at.
-            Spec::Check(_) => Box::new(std::iter::empty()),
+            Spec::Check(_) | Spec::Causal(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -151,6 +156,7 @@ impl Spec {
             Spec::Portkey(_) => portkey::VALUE_BYTES,
             Spec::Gesto(gesto) => gesto.value_bytes,
             Spec::Check(check) => check.value_bytes,
+            Spec::Causal(causal) => causal.value_bytes,
         }
     }
 }
@@ -165,6 +171,8 @@ enum Kind {
     Portkey(Portkey),
     Gesto(Gesto),
     Check(check::Running),
+    /// Its steps are of another form: [`Causal::next`].
+    Causal,
 }
 
 impl Workload {
@@ -176,6 +184,7 @@ impl Workload {
             Spec::Portkey(portkey) => Kind::Portkey(*portkey),
             Spec::Gesto(gesto) => Kind::Gesto(*gesto),
             Spec::Check(check) => Kind::Check(check::Running::new(check)),
+            Spec::Causal(_) => Kind::Causal,
         })
     }
 
@@ -186,6 +195,7 @@ impl Workload {
             Kind::Portkey(portkey) => portkey.next(place, random),
             Kind::Gesto(gesto) => gesto.next(random),
             Kind::Check(check) => check.next(random),
+            Kind::Causal => Step { key: String::new(), operation: Operation::Move },
         }
     }
 }

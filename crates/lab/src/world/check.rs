@@ -14,6 +14,7 @@ use crate::{
     faults::{Fault, Kind, plan::Chances},
     geo::{Bounds, Point},
     mobility::{Mobility, Track, trace},
+    workload::Spec,
 };
 
 /// Most keyspaces in one world, besides the default one.
@@ -141,6 +142,11 @@ fn check_node(node: &NodeFile) -> Result<(), Wrong> {
         let message = format!("node: request_ms is 0 to 60000, is {}", node.request_ms);
         return Err(Wrong::at("request_ms", message));
     }
+    if !(1..=model::limits::CAUSAL_RESYNC_BYTES_MAX).contains(&node.causal_resync_bytes_max) {
+        let most = model::limits::CAUSAL_RESYNC_BYTES_MAX;
+        let message = format!("node: causal_resync_bytes_max is 1 to {most}");
+        return Err(Wrong::at("causal_resync_bytes_max", message));
+    }
     if node.state_persist_permille > 1_000 {
         let message = "node: state_persist_permille is 0 to 1000";
         return Err(Wrong::at("state_persist_permille", message));
@@ -195,19 +201,27 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
         return Err(Wrong::at("keyspace", format!("at most {KEYSPACES_MAX} keyspaces")));
     }
     each("keyspace", &written.keyspace, |keyspace| {
-        let served = ["site", "global"].contains(&keyspace.scope.as_str());
-        if keyspace.consistency != "linearizable" || !served {
+        let is_causal = keyspace.consistency == "causal";
+        let served = match keyspace.consistency.as_str() {
+            "causal" => keyspace.scope == "region",
+            "linearizable" => ["site", "global"].contains(&keyspace.scope.as_str()),
+            _ => false,
+        };
+        if !served {
             return Err(Wrong::at(
                 "consistency",
                 format!(
                     "keyspace \"{}\" asks for {}/{}; the lab runs what a site serves today: \
-                     linearizable/site and linearizable/global",
+                     linearizable/site, linearizable/global and causal/region",
                     keyspace.name, keyspace.consistency, keyspace.scope
                 ),
             ));
         }
         let prefix = keyspace.prefix.clone().into_bytes();
-        let mut spec = KeyspaceSpec::linearizable_site(keyspace.name.clone(), prefix);
+        let mut spec = match is_causal {
+            true => KeyspaceSpec::causal_region(keyspace.name.clone(), prefix),
+            false => KeyspaceSpec::linearizable_site(keyspace.name.clone(), prefix),
+        };
         spec.lease_reads = keyspace.lease_reads;
         if keyspace.scope == "global" {
             spec.scope = Scope::Global;
@@ -261,6 +275,19 @@ fn check_clients(
         Ok(Also { keyspace, share: also.share, stale_reads: also.stale_reads })
     };
     let also = group.also.as_ref().map(also).transpose();
+    let is_causal = |name: &String| {
+        let mut all = written.keyspace.iter();
+        all.any(|keyspace| keyspace.name == *name && keyspace.consistency == "causal")
+    };
+    let of_sessions = matches!(group.workload, Spec::Causal(_));
+    if group.keyspace.as_ref().is_some_and(is_causal) != of_sessions {
+        let message = "workload: kind \"causal\" is for causal keyspaces, and these take no other";
+        return Err(Wrong::at("workload", message));
+    }
+    if group.also.as_ref().is_some_and(|also| of_sessions || is_causal(&also.keyspace)) {
+        let message = "also: causal keyspaces have clients of their own";
+        return Err(Wrong::at("keyspace", message).under("also"));
+    }
     if group.expires_s.is_some_and(|seconds| !(600.0..=DURATION_MAX_S).contains(&seconds)) {
         let message = "expires_s is 600 or more: what a run sees must not have expired";
         return Err(Wrong::at("expires_s", message));

@@ -196,6 +196,10 @@ pub struct NodeFile {
     pub request_ms: f64,
     /// Whether the sites of a deployment have their global keys mirrored by their backups.
     pub mirrors: bool,
+    /// Bytes of the order of causal keys that its root keeps for sites that are away.
+    pub causal_kept_bytes_max: u64,
+    /// Bytes of one piece of the causal keys that a site gets anew.
+    pub causal_resync_bytes_max: usize,
 }
 
 impl Default for NodeFile {
@@ -209,6 +213,8 @@ impl Default for NodeFile {
             state_persist_permille: 0,
             request_ms: 0.0,
             mirrors: true,
+            causal_kept_bytes_max: model::limits::CAUSAL_ORDER_KEPT_BYTES_MAX,
+            causal_resync_bytes_max: model::limits::CAUSAL_RESYNC_BYTES_MAX,
         }
     }
 }
@@ -221,10 +227,11 @@ pub struct KeyspaceFile {
     pub name: String,
     /// What its clients' keys begin with.
     pub prefix: String,
-    /// What it promises: `linearizable`.
+    /// What it promises: `linearizable`, or `causal` with scope `region`.
     #[serde(default = "linearizable")]
     pub consistency: String,
-    /// For which sites: `site`, each for itself, or `global`, all of them together.
+    /// For which sites: `site`, each for itself; `global`, all of them together; `region`, all of them, each
+    /// from its own disk.
     #[serde(default = "site")]
     pub scope: String,
     /// Whether a leader may answer reads by its lease.

@@ -289,13 +289,25 @@ impl World {
     /// Whether its sites form a deployment: some keyspace has the same keys at all of them.
     #[must_use]
     pub fn is_deployment(&self) -> bool {
-        self.keyspaces.iter().any(model::KeyspaceSpec::is_global)
+        self.keyspaces.iter().any(|spec| spec.is_global() || spec.is_causal())
+    }
+
+    /// Whether some keyspace is causal.
+    #[must_use]
+    pub fn has_causal_keys(&self) -> bool {
+        self.keyspaces.iter().any(model::KeyspaceSpec::is_causal)
     }
 
     /// Whether the keys of a keyspace, by its place, are the same at every site.
     #[must_use]
     pub fn is_global(&self, keyspace: Option<usize>) -> bool {
         keyspace.is_some_and(|place| self.keyspaces[place].is_global())
+    }
+
+    /// Whether a keyspace, by its place, is causal.
+    #[must_use]
+    pub fn is_causal(&self, keyspace: Option<usize>) -> bool {
+        keyspace.is_some_and(|place| self.keyspaces[place].is_causal())
     }
 
     /// What the keys of a keyspace, by its place, begin with.

@@ -487,6 +487,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// Whether a request that another node passes on is of a session, so that its token counts here.
+    pub(super) fn is_of_session(&self, origin: Origin, body: &Body) -> bool {
+        let is_planted = self.options.planted.is(Bug::ForwardUnadmitted);
+        !is_planted && self.sessions.asked(origin).is_some() && self.causal_keyspace(body).is_some()
+    }
+
     /// The node has what a request's session has seen.
     fn serve_session(
         &mut self,
@@ -574,6 +580,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// Whether requests are admitted that must not be: by a planted bug.
+    fn attaches_blindly(&self) -> bool {
+        let planted = self.options.planted;
+        planted.is(Bug::AttachWithoutSeen) || planted.is(Bug::AttachWithoutWritten)
+    }
+
     /// The answer to a read of a session, from the state as it is. `None`: it is of none.
     pub(super) fn answer_in_session(&mut self, read: &WaitingRead) -> Option<Outcome> {
         let asked = self.sessions.asked(read.origin)?;
@@ -586,8 +598,12 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Ok(SessionRead::Lacks(Lacks::Region)) => {
                 return Some(Err(SessionError::Foreign.into()));
             }
+            Ok(SessionRead::Lacks(_)) if !self.attaches_blindly() => {
+                // Its node had no state yet when it came, and did not look at its token.
+                return Some(Err(Failure::NotServing("it had no state when the request came")));
+            }
             Ok(SessionRead::Lacks(_)) => {
-                // It was admitted, so a bug is planted: it is served as one of no session is.
+                // It is served as one of no session is.
                 let outcome = self.machine.reader().query(read.keyspace, &read.query);
                 let point = self.machine.reader().causal();
                 let none = CausalToken::default();
@@ -598,7 +614,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 return Some(Err(Failure::NotServing("its state cannot be read")));
             }
         };
-        let is_unmerged = self.options.planted.is(Bug::ReadsUnmerged);
+        let planted = self.options.planted;
+        let is_unmerged = planted.is(Bug::ReadsUnmerged)
+            || (planted.is(Bug::AbsenceUnseen) && matches!(told.0, Ok(Answer::Value(None))));
         let token =
             if is_unmerged { CausalToken { region: told.1.region, ..token } } else { told.1 };
         self.sessions.answered(read.origin, Some(token.into_session()));

@@ -31,7 +31,8 @@
 //! - A *lost* write comes after all that was ordered, in the order of its site.
 //! - Where *nothing* was found and no delete is named, some delete must come after what is in the past.
 //!   The earliest that does is what the session has seen from then on.
-//! - An *unanswered* write that was read happened; it is caused by nothing and causes what read it.
+//! - An *unanswered* write that was read, or whose identity is known, happened; it is caused by nothing and
+//!   causes what read it.
 //! - A position or an identity that is missing leaves everything undecided, unless the rest is broken.
 //!
 //! Left out: more regions than one, and an order that was rebuilt after losses.
@@ -75,16 +76,21 @@ pub fn judge(history: &History, promise: Promise) -> Verdict {
     }
 }
 
-/// Joins the verdict on operations with that on requests, for a history that has both.
-pub(super) fn joined(history: &History, promise: Promise, of_operations: Verdict) -> Verdict {
+/// The verdict on operations, that on requests, or both joined. Where there are requests, operations are of keys
+/// that are not causal, and of what both promise only durability is asked.
+pub(super) fn joined(
+    history: &History,
+    promise: Promise,
+    of_operations: impl Fn() -> Verdict,
+) -> Verdict {
     if history.requests.is_empty() {
-        return of_operations;
+        return of_operations();
     }
     let of_requests = judge(history, promise);
-    if history.operations.is_empty() {
+    if history.operations.is_empty() || promise != Promise::Durable {
         return of_requests;
     }
-    match (of_operations, of_requests) {
+    match (of_operations(), of_requests) {
         (Verdict::Holds { examined }, Verdict::Holds { examined: more }) => {
             Verdict::Holds { examined: examined + more }
         }

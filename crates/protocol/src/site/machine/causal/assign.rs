@@ -9,6 +9,7 @@ use super::super::Applying;
 use super::super::keys::{Place, check_value};
 use super::super::records::{Field, Record, fields, put_field};
 use super::{MachineError, Pending, Stopped};
+use crate::bugs::Bug;
 use crate::machine::hashes::merge;
 use model::{Bytes, ChangeKind, Effect, KeyspaceId, KeyspaceSpec, Kind, Position};
 use std::borrow::Cow;
@@ -35,6 +36,9 @@ impl<S: State> Applying<'_, S> {
         let key = effect.key();
         let (pending, position) = match source {
             Source::Own => (Pending::default(), 0),
+            Source::Other(position) if self.modes.planted.is(Bug::ImportOverPending) => {
+                (Pending::default(), position.0)
+            }
             Source::Other(position) => (self.pending_of(place, key), position.0),
         };
         if pending.has_all() {

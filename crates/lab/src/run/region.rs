@@ -1,0 +1,131 @@
+//! The causal keys of a run in the end: every site has imported the whole order, holds what it says, and what
+//! sessions did is told with the places of the writes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use model::KeyspaceId;
+
+use super::form::PATIENCE;
+use super::{Run, digest};
+use crate::clients::sessions::{Audit, Ordering, Told, audits, folded};
+use crate::faults::Kind;
+use crate::history::{History, ReplicaState};
+
+impl Run<'_> {
+    /// Waits until every site has the whole order, reads all causal keys there, and compares what is found with
+    /// what the order makes of the writes.
+    pub(super) fn audit_region(&mut self) {
+        if !self.world.has_causal_keys() {
+            return;
+        }
+        if let Err(why) = self.wait_for_order() {
+            return self.fail(why);
+        }
+        let Some(sessions) = &self.sessions else { return };
+        let all: VecDeque<Audit> = audits(self.world, sessions.ids()).into();
+        let mut left: Vec<VecDeque<Audit>> = self.world.sites.iter().map(|_| all.clone()).collect();
+        let told = self.ask_all(|site| {
+            let audit = left[site].pop_front()?;
+            let body = audit.body();
+            Some((audit, body))
+        });
+        let told = match told {
+            Ok(told) => told,
+            Err(why) => return self.fail(why),
+        };
+        // By keyspace and site, what was found.
+        let mut found: BTreeMap<(KeyspaceId, String), BTreeMap<String, String>> = BTreeMap::new();
+        for one in told {
+            let site = self.lab.label(one.site);
+            let at = (one.call_us, one.return_us);
+            let keyspace = one.about.keyspace();
+            let Some((line, marks)) = one.about.told(&site, at, &one.answer) else {
+                return self.fail(format!("{site} answers an audit by {:?}", one.answer));
+            };
+            found.entry((keyspace, site)).or_default().extend(marks);
+            self.told.push(line);
+        }
+        let at_us = self.now_us();
+        let folded = folded(&self.lab.order);
+        let state = |keyspace: KeyspaceId, replica: String, keys: &BTreeMap<String, String>| {
+            let text: Vec<String> =
+                keys.iter().map(|(key, mark)| format!("{key}={mark}")).collect();
+            let digest = digest(text.join("\n").as_bytes());
+            ReplicaState { at_us, group: format!("causal keyspace {keyspace}"), replica, digest }
+        };
+        let empty = BTreeMap::new();
+        let mut wrong = None;
+        for ((keyspace, site), keys) in &found {
+            let expected = folded.get(keyspace).unwrap_or(&empty);
+            if let Some(key) =
+                expected.keys().chain(keys.keys()).find(|key| expected.get(*key) != keys.get(*key))
+            {
+                let shown = |of: Option<&String>| of.map_or("nothing", String::as_str).to_owned();
+                wrong.get_or_insert(format!(
+                    "{site} holds {} at {key}, and the order ends with {}",
+                    shown(keys.get(key)),
+                    shown(expected.get(key)),
+                ));
+            }
+            let of_order = state(*keyspace, "the order".to_owned(), expected);
+            if self.history.states.last().is_none_or(|last| last.replica != of_order.replica) {
+                self.history.states.push(of_order);
+            }
+            let of_site = state(*keyspace, site.clone(), keys);
+            self.history.states.push(of_site);
+        }
+        if let Some(wrong) = wrong {
+            self.lab.note(|| wrong);
+        }
+    }
+
+    fn wait_for_order(&mut self) -> Result<(), String> {
+        let sites = self.sites_inside();
+        let standings = |lab: &super::Lab| -> Option<Vec<_>> {
+            sites.iter().map(|site| lab.region_standing(lab.leader(*site)?)).collect()
+        };
+        let is_at_rest = |lab: &super::Lab| {
+            let Some(all) = standings(lab) else { return false };
+            let Some(root) = all.iter().find(|one| one.is_root) else { return false };
+            all.iter().all(|one| {
+                one.applied == root.order_last && one.unordered_bytes == 0 && !one.is_resyncing
+            })
+        };
+        if self.lab.run_until(PATIENCE, is_at_rest) {
+            return Ok(());
+        }
+        if let Some(why) = self.lab.failure.take() {
+            return Err(why);
+        }
+        let each = sites.iter().map(|site| {
+            let leader = self.lab.leader(*site);
+            let standing = leader.and_then(|leader| self.lab.region_standing(leader));
+            format!("{}: {standing:?}", self.lab.label(*site))
+        });
+        let each: Vec<String> = each.collect();
+        Err(format!("sites did not import the whole order after all faults: {}", each.join("; ")))
+    }
+
+    /// What sessions did goes into the history.
+    pub(super) fn tell_sessions(&mut self, history: &mut History) {
+        let Some(sessions) = &mut self.sessions else { return };
+        if let Some(refused) = sessions.refused.take().filter(|_| !self.loses_sites()) {
+            self.fail(refused);
+        }
+        let Some(sessions) = &mut self.sessions else { return };
+        let mut ordering = Ordering::of(&self.lab.order);
+        let told = sessions.take_told().into_iter().chain(std::mem::take(&mut self.told));
+        let told: Vec<Told> = told.collect();
+        history.requests = told.into_iter().map(|one| ordering.request(one)).collect();
+        history.positions = ordering.positions;
+        if let Some(wrong) = ordering.wrong {
+            self.fail(wrong);
+        }
+    }
+
+    /// Whether a session may lose what it wrote, with a site.
+    fn loses_sites(&self) -> bool {
+        let loses = |kind: Kind| matches!(kind, Kind::LoseSite | Kind::PromoteSite);
+        self.plan.iter().zip(&self.done).any(|(fault, done)| *done && loses(fault.kind))
+    }
+}

@@ -1,0 +1,77 @@
+//! Causal keys in virtual time, over the whole of a site: sessions that move, and all that goes wrong meanwhile.
+
+use lab::explore::{Totals, one};
+use lab::faults::Kind;
+use lab::history::Promise;
+use lab::run::{self, Options, Ran};
+use lab::verdict::Verdict;
+use lab::world::{World, ready};
+use std::time::Duration;
+
+fn causal() -> World {
+    ready::load("causal", None).unwrap()
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn examined(ran: &Ran, promise: Promise) -> u64 {
+    let judged = ran.judged.iter().find(|judged| judged.promise == promise);
+    match judged.map(|judged| &judged.verdict) {
+        Some(Verdict::Holds { examined }) => *examined,
+        other => panic!("{promise}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_calm_run_is_answered_and_keeps_its_promises() {
+    let duration = Some(Duration::from_secs(20));
+    let ran = run::run(&causal(), &Options { duration, ..Options::default() });
+    assert_eq!(ran.wrongs(), [""; 0]);
+    let requests = &ran.history.requests;
+    assert!(requests.len() > 1_000, "{}", requests.len());
+    assert!(requests.iter().all(|one| one.is_done()));
+    for promise in [
+        Promise::Causal,
+        Promise::ReadYourWrites,
+        Promise::MonotonicReads,
+        Promise::MonotonicWrites,
+        Promise::WritesFollowReads,
+    ] {
+        assert_eq!(examined(&ran, promise), requests.len() as u64);
+    }
+    // Each site and the order, for two keyspaces, beside the nodes of each site.
+    assert!(examined(&ran, Promise::Convergent) >= 8);
+    // Sessions were at more than one site, and read what was written at others.
+    let sites = |client: &str| {
+        let of = requests.iter().filter(|one| one.client == client);
+        of.map(|one| one.site.as_str()).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert!(sites("walker-1") > 1);
+}
+
+#[test]
+fn promises_are_kept_under_every_kind_of_fault() {
+    let world = causal();
+    let from = number("PORTOLAN_SEEDS_FROM").unwrap_or(1);
+    let mut totals = Totals::default();
+    let mut wrongs = Vec::new();
+    for seed in from..from + number("PORTOLAN_SEEDS").unwrap_or(8) {
+        let options = Options { seed: Some(seed), random_faults: true, ..Options::default() };
+        let tried = one(&world, &options);
+        if !tried.wrongs.is_empty() {
+            eprintln!("seed {seed}: {}", tried.wrongs.join("\n"));
+            wrongs.push(seed);
+        }
+        totals.add(&tried);
+    }
+    let hours = totals.virtual_s / 3_600.0;
+    eprintln!("causal: {hours:.2} simulated hours, {} operations", totals.operations);
+    assert_eq!(wrongs, [0; 0]);
+    if totals.seeds >= 8 {
+        for kind in [Kind::PartSite, Kind::PartSites, Kind::LeaveSite, Kind::JoinSite] {
+            assert!(totals.faults.contains_key(kind.name()), "{kind}: {:?}", totals.faults);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Orders of events that break causality if one rule is left out, on the cores as they are: each passes, and fails
+//! with the bug that leaves the rule out.
+//!
+//! Three sites, of one node if nothing else is said: `root` orders, at `a` the client begins, at `c` it must find what it has seen. Links
+//! between sites are cut in one direction to hold up what the rule is about.
+
+use lab::link::Link;
+use lab::simulation::{Down, NodeIndex, Settings, Simulation};
+use model::{
+    Answer, Body, Bytes, Command, Condition, DeploymentCommand, DeploymentId, Expiry, Failure,
+    KeyspaceId, KeyspaceSpec, Query, ReadConsistency, RegistryChange, Request, SessionToken, Write,
+};
+use protocol::bugs::{Bug, Planted};
+use protocol::site::Ticket;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const ROOT: usize = 0;
+const A: usize = 1;
+const C: usize = 2;
+
+struct Script {
+    lab: Simulation,
+    /// Two keyspaces, `p` and `q`.
+    keyspaces: [KeyspaceId; 2],
+}
+
+/// A client's session.
+#[derive(Clone)]
+struct Session(SessionToken);
+
+impl Session {
+    fn begins() -> Session {
+        Session(SessionToken::new(Bytes::new()).unwrap())
+    }
+}
+
+/// What a read found.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Value(String),
+    Nothing,
+    /// Not served in time.
+    Waits,
+}
+
+fn value(text: &str) -> Found {
+    Found::Value(text.to_owned())
+}
+
+impl Script {
+    fn new(bug: Option<Bug>, nodes: usize) -> Script {
+        let planted = bug.map_or_else(Planted::default, Planted::of);
+        let settings =
+            Settings { answer_at_front: true, notes_order: true, planted, ..Settings::default() };
+        let mut lab = Simulation::new(1, settings);
+        for name in ["root", "a", "c"] {
+            let site = lab.add_site(name, Link::constant(1.0));
+            (0..nodes).for_each(|_| {
+                lab.add_node(site, false);
+            });
+        }
+        lab.set_site_links(|_, _| Link::constant(5.0));
+        assert!(lab.run_until(MS * 20_000, |lab| (0..3).all(|site| lab.is_whole(site))));
+        let mut script = Script { lab, keyspaces: [KeyspaceId(0); 2] };
+        let entry = |script: &Script, site| script.lab.entry(site).unwrap();
+        let site = entry(&script, ROOT);
+        let found = DeploymentCommand::Found { deployment: DeploymentId(7), site };
+        script.order(ROOT, Command::Deployment(found));
+        for site in [A, C] {
+            let join = RegistryChange::Join(entry(&script, site));
+            let join = Command::Deployment(DeploymentCommand::ChangeRegistry(join));
+            let Answer::Registered { site: id, registry } = script.order(ROOT, join) else {
+                panic!("not registered")
+            };
+            let enter = DeploymentCommand::Enter { site: id, registry };
+            script.order(site, Command::Deployment(enter));
+        }
+        for (place, name) in ["p", "q"].into_iter().enumerate() {
+            let spec = KeyspaceSpec::causal_region(name, format!("{name}:"));
+            let Answer::Keyspace(made) = script.order(ROOT, Command::CreateKeyspace(spec)) else {
+                panic!("not made")
+            };
+            script.keyspaces[place] = made.id;
+        }
+        script.pass(5_000);
+        script
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.lab.run(MS * ms as u32);
+        assert_eq!(self.lab.failure, None);
+    }
+
+    fn ask(&mut self, site: usize, body: Body, token: Option<SessionToken>, ms: u64) -> Ticket {
+        let node = self.lab.leader(site).unwrap_or(self.lab.sites[site].nodes[0]);
+        self.ask_node(node, body, token, ms)
+    }
+
+    fn ask_node(
+        &mut self,
+        node: NodeIndex,
+        body: Body,
+        token: Option<SessionToken>,
+        ms: u64,
+    ) -> Ticket {
+        let request = Request { token, deadline_ms: Some(ms), ..Request::new(body) };
+        self.lab.ask(node, request).unwrap()
+    }
+
+    /// Runs until an answer is there.
+    fn answer(
+        &mut self,
+        ticket: Ticket,
+        ms: u64,
+    ) -> (Result<Answer, Failure>, Option<SessionToken>) {
+        let is_there = |lab: &Simulation| lab.answered.iter().any(|one| one.ticket == ticket);
+        assert!(self.lab.run_until(MS * (ms as u32 + 5_000), is_there), "{:?}", self.lab.failure);
+        let at = self.lab.answered.iter().position(|one| one.ticket == ticket).unwrap();
+        let answered = self.lab.answered.remove(at);
+        (answered.outcome, answered.token)
+    }
+
+    fn order(&mut self, site: usize, command: Command) -> Answer {
+        for _ in 0..50 {
+            let ticket = self.ask(site, Body::Write(command.clone()), None, 5_000);
+            match self.answer(ticket, 5_000).0 {
+                Ok(answer) => return answer,
+                Err(Failure::Refused(refusal)) => panic!("{refusal}"),
+                Err(_) => self.pass(100),
+            }
+        }
+        panic!("no answer")
+    }
+
+    /// A write in a session, answered by the site alone.
+    fn write(&mut self, session: &mut Session, site: usize, keyspace: usize, write: Write) {
+        let keyspace = self.keyspaces[keyspace];
+        let body = Body::Write(Command::Write { keyspace, write, request: None });
+        let ticket = self.ask(site, body, Some(session.0.clone()), 2_000);
+        let (outcome, token) = self.answer(ticket, 2_000);
+        outcome.unwrap();
+        session.0 = token.unwrap();
+    }
+
+    fn put(&mut self, session: &mut Session, site: usize, key: &str, text: &str) {
+        let keyspace = usize::from(key.starts_with('q'));
+        let write = Write::Put {
+            key: key.to_owned().into(),
+            value: text.to_owned().into(),
+            condition: Condition::Always,
+            expiry: Expiry::Never,
+            return_old: false,
+        };
+        self.write(session, site, keyspace, write);
+    }
+
+    fn delete(&mut self, session: &mut Session, site: usize, key: &str) {
+        let keys = vec![key.to_owned().into()];
+        let keyspace = usize::from(key.starts_with('q'));
+        self.write(session, site, keyspace, Write::Delete { keys });
+    }
+
+    /// A read in a session; it is waited for that long.
+    fn get(&mut self, session: &mut Session, site: usize, key: &str) -> Found {
+        let keyspace = self.keyspaces[usize::from(key.starts_with('q'))];
+        let query = Query::Get { key: key.to_owned().into() };
+        let consistency = ReadConsistency::Linearizable;
+        let body = Body::Read { keyspace, query, consistency };
+        let ticket = self.ask(site, body, Some(session.0.clone()), 300);
+        let (outcome, token) = self.answer(ticket, 300);
+        match outcome {
+            Ok(Answer::Value(found)) => {
+                session.0 = token.unwrap();
+                found.map_or(Found::Nothing, |found| value(&String::from_utf8_lossy(&found.value)))
+            }
+            Err(Failure::Session(_) | Failure::Unknown { .. } | Failure::NoLeader) => Found::Waits,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All is delivered from now on.
+    fn mend(&mut self) {
+        for (one, other) in [(ROOT, A), (ROOT, C), (A, C)] {
+            self.lab.mend_sites(one, other);
+        }
+        self.pass(10_000);
+    }
+}
+
+/// A script passes as it is, and fails with each of these bugs.
+fn golden(script: impl Fn(&mut Script) -> Result<(), String>, bugs: &[Bug]) {
+    golden_of(1, script, bugs);
+}
+
+/// The same with so many nodes a site.
+fn golden_of(nodes: usize, script: impl Fn(&mut Script) -> Result<(), String>, bugs: &[Bug]) {
+    script(&mut Script::new(None, nodes)).unwrap();
+    for bug in bugs {
+        let found = script(&mut Script::new(Some(*bug), nodes));
+        eprintln!("{}: {found:?}", bug.name());
+        assert!(found.is_err(), "{} is not found", bug.name());
+    }
+}
+
+fn expect(found: &Found, allowed: &[Found], what: &str) -> Result<(), String> {
+    match allowed.contains(found) {
+        true => Ok(()),
+        false => Err(format!("{what}: {found:?}")),
+    }
+}
+
+/// The highest position that a session has seen is of the target's own write. That does not mean that the target
+/// has what lies before it.
+#[test]
+fn a_sites_own_write_does_not_show_that_it_has_what_came_before() {
+    golden(
+        |script| {
+            script.lab.part_sites_one_way(ROOT, C);
+            script.lab.part_sites_one_way(A, C);
+            script.put(&mut Session::begins(), ROOT, "p:x", "1");
+            script.pass(500);
+            script.put(&mut Session::begins(), C, "p:y", "1");
+            script.pass(3_000);
+            let mut client = Session::begins();
+            expect(&script.get(&mut client, A, "p:x"), &[value("1")], "x at a")?;
+            expect(&script.get(&mut client, A, "p:y"), &[value("1")], "y at a")?;
+            let x = script.get(&mut client.clone(), C, "p:x");
+            expect(&x, &[Found::Waits], "x at c, which has its own y and not x")?;
+            script.mend();
+            expect(&script.get(&mut client, C, "p:x"), &[value("1")], "x at c in the end")
+        },
+        &[Bug::AttachWithoutSeen],
+    );
+}
+
+/// What a session wrote at the site that it left becomes a position that it takes along.
+#[test]
+fn what_was_written_elsewhere_is_taken_along_as_a_position() {
+    golden(
+        |script| {
+            script.lab.part_sites_one_way(A, ROOT);
+            script.lab.part_sites_one_way(A, C);
+            let mut client = Session::begins();
+            script.put(&mut client, A, "p:x", "1");
+            // It only passes by at the root, which does not have the write.
+            script.get(&mut client, ROOT, "p:other");
+            script.pass(500);
+            let x = script.get(&mut client.clone(), C, "p:x");
+            expect(&x, &[Found::Waits], "x at c, which has nothing")?;
+            script.mend();
+            expect(&script.get(&mut client, C, "p:x"), &[value("1")], "x at c in the end")
+        },
+        &[Bug::AttachWithoutWritten],
+    );
+}
+
+/// A pending write stays on top until its own position is known.
+#[test]
+fn a_pending_write_is_not_overtaken_and_restored() {
+    golden(
+        |script| {
+            script.lab.part_sites_one_way(A, ROOT);
+            script.put(&mut Session::begins(), A, "p:x", "a");
+            script.put(&mut Session::begins(), ROOT, "p:x", "r");
+            let mut reader = Session::begins();
+            for _ in 0..20 {
+                let x = script.get(&mut reader, A, "p:x");
+                expect(&x, &[value("a")], "x at a, where a is pending")?;
+                script.pass(100);
+            }
+            script.mend();
+            for site in [ROOT, A, C] {
+                let x = script.get(&mut Session::begins(), site, "p:x");
+                expect(&x, &[value("a")], "x in the end: a was ordered last")?;
+            }
+            Ok(())
+        },
+        &[Bug::ImportOverPending],
+    );
+}
+
+/// That nothing was found is something that a session has seen.
+#[test]
+fn an_absent_key_has_a_position() {
+    golden(
+        |script| {
+            let mut writer = Session::begins();
+            script.put(&mut writer, ROOT, "p:x", "1");
+            script.pass(3_000);
+            script.lab.part_sites_one_way(ROOT, C);
+            script.delete(&mut writer, ROOT, "p:x");
+            script.pass(500);
+            let mut client = Session::begins();
+            // Twice: the second one has a token.
+            for _ in 0..2 {
+                expect(&script.get(&mut client, A, "p:x"), &[Found::Nothing], "x at a")?;
+            }
+            let x = script.get(&mut client.clone(), C, "p:x");
+            expect(&x, &[Found::Waits], "x at c, which has not seen the removal")?;
+            script.mend();
+            expect(&script.get(&mut client, C, "p:x"), &[Found::Nothing], "x at c in the end")
+        },
+        &[Bug::AbsenceUnseen, Bug::ReadsUnmerged],
+    );
+}
+
+/// Two keyspaces of a site have one order.
+#[test]
+fn a_keyspace_does_not_overtake_another() {
+    golden(
+        |script| {
+            let mut client = Session::begins();
+            // The offer of the first write is lost; that of the second comes at once.
+            script.lab.part_sites_one_way(A, ROOT);
+            script.put(&mut client, A, "p:x", "1");
+            script.pass(20);
+            script.lab.mend_sites(A, ROOT);
+            script.put(&mut client, A, "q:y", "1");
+            for _ in 0..100 {
+                let mut reader = Session::begins();
+                let y = script.get(&mut reader, C, "q:y");
+                let x = script.get(&mut reader, C, "p:x");
+                if y == value("1") {
+                    expect(&x, &[value("1")], "x at c, where y is there")?;
+                }
+                script.pass(20);
+            }
+            script.mend();
+            expect(&script.get(&mut client, C, "q:y"), &[value("1")], "y at c in the end")
+        },
+        &[Bug::OffersUnchained],
+    );
+}
+
+/// The root has the content of what it has ordered, whatever becomes of the site that it comes from.
+#[test]
+fn what_is_ordered_has_its_content_at_the_root() {
+    golden(
+        |script| {
+            script.lab.part_sites_one_way(A, C);
+            script.put(&mut Session::begins(), A, "p:x", "1");
+            script.pass(12);
+            script.lab.part_site(A);
+            script.put(&mut Session::begins(), ROOT, "p:y", "1");
+            script.pass(8_000);
+            expect(&script.get(&mut Session::begins(), C, "p:y"), &[value("1")], "y at c")?;
+            expect(&script.get(&mut Session::begins(), C, "p:x"), &[value("1")], "x at c")
+        },
+        &[Bug::PayloadSkipped],
+    );
+}
+
+/// A node on an empty disk has no keyspaces yet: it passes on what its leader must not carry out.
+#[test]
+fn a_node_without_a_state_does_not_admit_a_session() {
+    golden_of(
+        3,
+        |script| {
+            script.lab.part_sites_one_way(A, ROOT);
+            let mut client = Session::begins();
+            script.put(&mut client, A, "p:x", "1");
+            let leader = script.lab.leader(ROOT).unwrap();
+            let nodes = script.lab.sites[ROOT].nodes.clone();
+            let node = nodes.into_iter().find(|node| *node != leader).unwrap();
+            script.lab.crash(node, &Down::Killed);
+            script.lab.replace_disk(node);
+            let is_empty = |lab: &Simulation| {
+                let status = lab.status(node);
+                status.is_some_and(|one| one.applied_index == 0 && one.leader.is_some())
+            };
+            assert!(script.lab.run_until(MS * 20_000, is_empty), "it has its state at once");
+            let keyspace = script.keyspaces[0];
+            let write = Write::Put {
+                key: "p:y".into(),
+                value: "1".into(),
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                return_old: false,
+            };
+            let body = Body::Write(Command::Write { keyspace, write, request: None });
+            let ticket = script.ask_node(node, body, Some(client.0.clone()), 500);
+            match script.answer(ticket, 500).0 {
+                Ok(answer) => Err(format!("y is written before x is ordered: {answer:?}")),
+                Err(_) => Ok(()),
+            }
+        },
+        &[Bug::ForwardUnadmitted],
+    );
+}

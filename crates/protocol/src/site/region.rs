@@ -1,0 +1,43 @@
+//! What can be seen of a region's order from outside, at one of its nodes: for simulations, which judge by
+//! it what clients were answered.
+
+use super::Site;
+use model::{CausalWrite, Position, SiteId};
+use storage::log::LogReader;
+use storage::snapshot::Snapshots;
+use storage::state::State;
+
+/// How far a node's site is in its region's order, as the node has applied it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionStanding {
+    /// Whether the site is the root, by its registry.
+    pub is_root: bool,
+    /// The last position that it has imported.
+    pub applied: Position,
+    /// The last position of the order, at the root.
+    pub order_last: Position,
+    /// Bytes of its writes that have no position yet.
+    pub unordered_bytes: u64,
+    /// Whether it gets its causal keys anew.
+    pub is_resyncing: bool,
+}
+
+impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
+    /// How far this node's site is in its region's order; `None`: it is in no region.
+    pub fn region_standing(&self) -> Option<RegionStanding> {
+        self.machine.region()?;
+        let causal = self.machine.causal();
+        Some(RegionStanding {
+            is_root: self.machine.is_root(),
+            applied: causal.applied(),
+            order_last: causal.order_last(),
+            unordered_bytes: causal.unordered_bytes(),
+            is_resyncing: causal.is_resyncing(),
+        })
+    }
+
+    /// At the root: the whole order after a position, of what it still has.
+    pub fn region_order(&self, after: Position) -> Vec<(Position, SiteId, CausalWrite)> {
+        self.machine.ordered(after, usize::MAX).unwrap_or_default()
+    }
+}
