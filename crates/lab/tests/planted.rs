@@ -55,12 +55,16 @@ const BUGS: [(Bug, &str, u64, u64); 44] = [
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 3] = [
+const SCRIPTED: [Bug; 6] = [
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,
     // 20 seeds of `causal` do not find it: `golden.rs` does.
     Bug::AbsenceUnseen,
+    // No world moves the root of a region yet: `protocol/tests/site/causal.rs` does.
+    Bug::RootUndrained,
+    Bug::RootOrdersOn,
+    Bug::RootForgetsOrdered,
 ];
 
 fn find(bug: Bug) {

@@ -72,6 +72,23 @@ pub struct Region {
     pub epoch: u16,
     /// The site that orders.
     pub root: SiteId,
+    /// The last position of the epoch before, which the root goes on from; `None`: the root is the first one.
+    pub cut: Option<Position>,
+    /// The site that an operator wants as the root.
+    pub next: Option<SiteId>,
+}
+
+impl Region {
+    /// A new one.
+    pub fn new(id: RegionId, epoch: u16, root: SiteId) -> Region {
+        Region { id, epoch, root, cut: None, next: None }
+    }
+
+    /// Where the root goes on: what has the order of the epoch before up to its end is here. `None`: at the
+    /// beginning.
+    pub fn begin(&self) -> Option<Position> {
+        self.cut.map(|cut| Position::new(self.epoch, cut.count()))
+    }
 }
 
 /// What a session has seen, and where it wrote: two positions of two logs, 24 bytes at any scale.

@@ -4,8 +4,8 @@ use crate::backup::{BackupChoice, Backups, Promotion};
 use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
-    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Refusal, Region, RegionId,
-    RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
+    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position, Refusal, Region,
+    RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
@@ -154,6 +154,20 @@ pub enum RegistryChange {
     Returned(SiteId),
     /// A site that is up would hold the registry, in the place of one that leaves, or as one more.
     Registrar(SiteId),
+    /// A site is to become the root of the region, as an operator wants it. The present root: it is to stay.
+    MoveRoot(SiteId),
+    /// The root of a region has stopped ordering for good in its epoch: another one goes on, or the same one,
+    /// in the next epoch. Nothing is changed if that epoch is over.
+    ChangeRoot {
+        /// The region.
+        region: RegionId,
+        /// The epoch that ends.
+        epoch: u16,
+        /// The site that goes on.
+        to: SiteId,
+        /// The last position of that epoch.
+        cut: Position,
+    },
 }
 
 /// Why the registry cannot be changed so.
@@ -214,9 +228,15 @@ pub enum RegistryError {
     NoFailover,
     /// The order of causal keyspaces would go with it.
     #[error(
-        "{0} is the root of the region: it orders the writes of causal keyspaces, and cannot leave while there is one"
+        "{0} is the root of the region: it orders the writes of causal keyspaces, until another site is the root"
     )]
     Root(SiteName),
+    /// There is no region.
+    #[error("there is no region: there was never a causal keyspace")]
+    NoRegion,
+    /// The site cannot be the root.
+    #[error("{0} is to leave, and cannot become the root of the region; name a site that stays")]
+    RootLeaves(SiteName),
     /// It would be its own.
     #[error("{0} cannot be its own backup; name another site")]
     OwnBackup(SiteName),
@@ -309,7 +329,9 @@ impl Registry {
     fn make_region(&mut self) -> Result<(), RegistryError> {
         debug_assert!(!self.is_of_before(), "the form without registrars has no regions");
         let before = self.regions.last();
-        if before.is_some_and(|region| self.site(region.root).is_some_and(|site| !site.leaving)) {
+        let is_needed = self.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
+        let stays = |region: &Region| self.site(region.root).is_some_and(|site| !site.leaving);
+        if before.is_some_and(|region| is_needed || stays(region)) {
             return Ok(());
         }
         let id = RegionId(before.map_or(0, |region| region.id.0) + 1);
@@ -317,8 +339,52 @@ impl Registry {
         let root = root.ok_or_else(|| RegistryError::NoSite("that stays".to_owned()))?;
         // No position is of two regions.
         let epoch = before.map_or(0, |region| region.epoch) + 1;
-        self.regions = vec![Region { id, epoch, root }];
+        self.regions = vec![Region::new(id, epoch, root)];
         Ok(())
+    }
+
+    /// A site that cannot be a root any more is not wanted as one.
+    fn forget_next_root(&mut self, id: SiteId) {
+        for region in self.regions.iter_mut().filter(|region| region.next == Some(id)) {
+            region.next = None;
+        }
+    }
+
+    fn move_root(&mut self, to: SiteId) -> Result<Changed, RegistryError> {
+        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
+        if site.leaving {
+            return Err(RegistryError::RootLeaves(site.name.clone()));
+        }
+        let region = self.regions.last_mut().ok_or(RegistryError::NoRegion)?;
+        let next = Some(to).filter(|to| *to != region.root);
+        if std::mem::replace(&mut region.next, next) != next {
+            self.changes += 1;
+        }
+        Ok(Changed::Site(to))
+    }
+
+    fn change_root(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        to: SiteId,
+        cut: Position,
+    ) -> Result<Changed, RegistryError> {
+        let is_it = |region: &&Region| (region.id, region.epoch) == (id, epoch);
+        let Some(region) = self.regions.iter().find(is_it) else { return Ok(Changed::Site(to)) };
+        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
+        // The present root may go on whatever it is to do: nobody else may.
+        if site.leaving && to != region.root {
+            return Err(RegistryError::RootLeaves(site.name.clone()));
+        }
+        // 65,535 changes of roots: there are no more positions than that.
+        let next = epoch.checked_add(1).ok_or(RegistryError::NoRegion)?;
+        let wanted = region.next.filter(|next| *next != to);
+        let changed = Region { epoch: next, root: to, cut: Some(cut), next: wanted, ..*region };
+        for region in self.regions.iter_mut().filter(|region| region.id == id) {
+            *region = changed;
+        }
+        self.changes += 1;
+        Ok(Changed::Site(to))
     }
 
     /// How many registrars are missing.
@@ -427,7 +493,6 @@ impl Registry {
                 Ok(site(*id))
             }
             RegistryChange::Leave(id) => {
-                self.check_no_root(*id)?;
                 let others_stay = self.sites.iter().any(|site| site.id != *id && !site.leaving);
                 let leaver = self.site_mut(*id)?;
                 if !others_stay {
@@ -435,6 +500,7 @@ impl Registry {
                 }
                 if !std::mem::replace(&mut leaver.leaving, true) {
                     self.changes += 1;
+                    self.forget_next_root(*id);
                 }
                 Ok(site(*id))
             }
@@ -447,6 +513,7 @@ impl Registry {
                     self.sites.remove(at);
                     self.backups.forget(*id);
                     self.failovers.site_gone(*id);
+                    self.forget_next_root(*id);
                     let others = |site: &SiteId| *site != *id;
                     let set = self.registrars.set.sites().iter().copied().filter(others);
                     self.registrars.set = set.collect();
@@ -519,6 +586,10 @@ impl Registry {
                 is_news |= self.backups.forget_promotions(*id);
                 self.changes += u64::from(is_news);
                 Ok(site(*id))
+            }
+            RegistryChange::MoveRoot(to) => self.move_root(*to),
+            RegistryChange::ChangeRoot { region, epoch, to, cut } => {
+                self.change_root((*region, *epoch), *to, *cut)
             }
             RegistryChange::CreateKeyspace(spec) => self.create_keyspace(spec),
             RegistryChange::DropKeyspace(name) => self.drop_keyspace(name),

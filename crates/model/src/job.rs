@@ -31,11 +31,13 @@ pub enum JobName {
     Import,
     /// Trims the region's order, and sends sites that lack it their keys anew.
     Resync,
+    /// Brings the order of the region to another root.
+    Root,
 }
 
 impl JobName {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [JobName; 14] = [
+    pub const ALL: [JobName; 15] = [
         JobName::Handover,
         JobName::Mirror,
         JobName::Balance,
@@ -50,6 +52,7 @@ impl JobName {
         JobName::Distribute,
         JobName::Import,
         JobName::Resync,
+        JobName::Root,
     ];
 
     /// As people write it.
@@ -69,6 +72,7 @@ impl JobName {
             JobName::Distribute => "distribute",
             JobName::Import => "import",
             JobName::Resync => "resync",
+            JobName::Root => "root",
         }
     }
 
@@ -79,7 +83,7 @@ impl JobName {
             JobName::Mirror => "revisions",
             JobName::Leave | JobName::Confirm | JobName::Failover => "sites",
             JobName::Export => "bytes",
-            JobName::Distribute | JobName::Import => "writes",
+            JobName::Distribute | JobName::Import | JobName::Root => "writes",
             JobName::Resync => "keys",
             JobName::Balance | JobName::Register => "",
         }
@@ -107,6 +111,9 @@ impl JobName {
             JobName::Export => "offers this site's causal writes to the root of its region",
             JobName::Distribute => "sends the region's order to its sites, at the root",
             JobName::Resync => "sends sites that lack what is trimmed of the order their keys anew",
+            JobName::Root => {
+                "has another site order the region, as an operator asks or before this one leaves"
+            }
             JobName::Import => "takes the region's order over, once it has the writes",
         }
     }

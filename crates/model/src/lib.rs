@@ -51,8 +51,8 @@ pub use causal::{CausalToken, CausalWrite, Effect, Import, Offer, Position, Regi
 pub use change::{Change, ChangeKind};
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
-    GlobalCommand, Guard, Properties, ReadPoint, RegistrarStep, Resync, ResyncItem, Step, Write,
-    excerpt,
+    GlobalCommand, Guard, Properties, ReadPoint, RegistrarStep, Resync, ResyncItem, RootStep, Step,
+    Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,

@@ -111,11 +111,17 @@ pub enum Bug {
     ResyncSwitchedEarly,
     /// A key that is deleted while a site gets its causal keys anew stays there.
     ResyncKeepsDeleted,
+    /// The root of causal keys gives the order away before the next one has all of it.
+    RootUndrained,
+    /// The root of causal keys orders on after it has given the order away.
+    RootOrdersOn,
+    /// A site that becomes the root of causal keys does not have which writes were ordered before.
+    RootForgetsOrdered,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 47] = [
+    pub const ALL: [Bug; 50] = [
         Bug::SkipSync,
         Bug::AnswerBeforeSync,
         Bug::AcknowledgeBeforeQuorum,
@@ -163,6 +169,9 @@ impl Bug {
         Bug::ResyncUnordered,
         Bug::ResyncSwitchedEarly,
         Bug::ResyncKeepsDeleted,
+        Bug::RootUndrained,
+        Bug::RootOrdersOn,
+        Bug::RootForgetsOrdered,
     ];
 
     /// Its name on a command line.
@@ -215,6 +224,9 @@ impl Bug {
             Bug::ResyncUnordered => "resync-unordered",
             Bug::ResyncSwitchedEarly => "resync-switched-early",
             Bug::ResyncKeepsDeleted => "resync-keeps-deleted",
+            Bug::RootUndrained => "root-undrained",
+            Bug::RootOrdersOn => "root-orders-on",
+            Bug::RootForgetsOrdered => "root-forgets-ordered",
         }
     }
 }
@@ -258,6 +270,7 @@ pub(crate) fn of_causal(planted: Planted) -> causal::Planted {
         (Bug::TrimmedUnimported, causal::Bug::TrimmedUnimported),
         (Bug::ResyncUnordered, causal::Bug::ResyncUnordered),
         (Bug::ResyncSwitchedEarly, causal::Bug::ResyncSwitchedEarly),
+        (Bug::RootUndrained, causal::Bug::RootUndrained),
     ];
     let found = pairs.into_iter().find(|(bug, _)| planted.is(*bug));
     found.map_or(causal::Planted::none(), |(_, bug)| causal::Planted::of(bug))

@@ -19,6 +19,7 @@
 //! | export | offers this site's causal writes to the root of its region ([`crate::causal::export`]) |
 //! | distribute | sends the region's order to its sites, at the root ([`crate::causal::distribute`]) |
 //! | import | takes the region's order over ([`crate::causal::import`]) |
+//! | root | has another site go on with the region's order ([`crate::causal::roots`]) |
 //! | resync | trims the region's order, and sends sites that lack it their keys anew ([`crate::causal::resync`]) |
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is

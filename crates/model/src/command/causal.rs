@@ -33,6 +33,24 @@ pub enum CausalCommand {
     },
     /// The causal keyspaces of a site that lacks what the root keeps no more, from the root.
     Resync(Resync),
+    /// The root stops ordering, so that another site can go on. [`crate::Answer::Done`].
+    Root {
+        /// The epoch in which it is the root: in another one it refuses.
+        epoch: u16,
+        /// What it does.
+        step: RootStep,
+    },
+}
+
+/// What a root does that another site is to take the place of. In each state only some steps are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootStep {
+    /// It orders nothing more.
+    Stop,
+    /// It goes on, as nothing was given.
+    Resume,
+    /// It orders nothing more in this epoch, whatever comes: what it has ordered may be the end of it.
+    Give,
 }
 
 /// A step by which a site gets its causal keyspaces anew: the root's records while it goes on writing, with
@@ -96,6 +114,15 @@ pub enum ResyncItem {
         /// The write.
         write: CausalWrite,
     },
+    /// What the root has ordered of a site, at a position that the resync comes to.
+    Ordered {
+        /// The site.
+        site: SiteId,
+        /// Its last revision with a position.
+        revision: Revision,
+        /// That.
+        position: Position,
+    },
 }
 
 impl ResyncItem {
@@ -104,6 +131,7 @@ impl ResyncItem {
         match self {
             ResyncItem::Record { key, row, .. } => key.len() + row.len(),
             ResyncItem::Entry { write, .. } => write.payload_bytes(),
+            ResyncItem::Ordered { .. } => 0,
         }
     }
 }
@@ -122,7 +150,7 @@ impl CausalCommand {
                 };
                 Properties::new(true, false).carrying(entries.iter().map(of_entry).sum())
             }
-            CausalCommand::Trim { .. } => Properties::new(true, false),
+            CausalCommand::Trim { .. } | CausalCommand::Root { .. } => Properties::new(true, false),
             CausalCommand::Resync(Resync::Piece { items, .. }) => Properties::new(true, true)
                 .carrying(items.iter().map(ResyncItem::payload_bytes).sum()),
             CausalCommand::Resync(_) => Properties::new(true, true),
@@ -140,6 +168,7 @@ impl fmt::Display for CausalCommand {
             CausalCommand::Import { from, upto, entries } => {
                 write!(f, "import {from} to {upto}, {} entries", entries.len())
             }
+            CausalCommand::Root { epoch, step } => write!(f, "root of epoch {epoch}: {step:?}"),
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),
             CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {
                 write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")

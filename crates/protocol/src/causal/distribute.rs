@@ -61,7 +61,7 @@ impl Distribute {
         region: &Region,
     ) -> Vec<Step> {
         let mut steps = Vec::new();
-        if !region.is_root() {
+        if !region.orders() {
             self.stop();
             return steps;
         }

@@ -66,6 +66,8 @@ impl Export {
         let to = Some((region.root, region.epoch));
         if self.to != to {
             self.to = to;
+            // The root before has what it was offered only.
+            self.shared = Revision::default();
             self.begin_again(now, None);
         }
         if now < self.not_before {

@@ -28,6 +28,7 @@
 //! | [`import`] | each site's leader | joins places and writes, in order, to imports; asks for what is missing |
 //! | [`resolve`] | the root's nodes | answers which position a write has, once it has one |
 //! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
+//! | [`roots`] | the root's leader | has another site go on with the order |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
 //! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site before it;
@@ -40,7 +41,7 @@
 //! again once a second.
 //!
 //! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
-//! send to. There is one root and no other takes its place; a site that holds only some of the keys, and the
+//! send to. No site takes the place of a root that is lost; a site that holds only some of the keys, and the
 //! retry of a write at another site, come later.
 //!
 //! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
@@ -54,11 +55,12 @@ pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod resolve;
 pub(crate) mod resync;
+pub(crate) mod roots;
 #[cfg(test)]
 mod simulation;
 pub mod trial;
 
-use model::{Bytes, CausalWrite, KeyspaceId, Position, ResyncItem, Revision, SiteId};
+use model::{Bytes, CausalWrite, KeyspaceId, Position, RegionId, ResyncItem, Revision, SiteId};
 use std::time::Duration;
 
 /// What is not answered is asked for again after this.
@@ -82,6 +84,10 @@ pub(crate) trait Durable {
     /// At the root, the position up to which the order is not kept, and the bytes of what is.
     fn trimmed_upto(&self) -> Position;
     fn order_bytes(&self) -> u64;
+    /// Whether this site has stopped to be the root in this epoch, and whether the order is given away.
+    fn stopped_in(&self, epoch: u16) -> Option<bool>;
+    /// Of each site the last write that has a position, and that.
+    fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)>;
     /// The last of this site's writes.
     fn last_revision(&self) -> Revision;
     /// Whether the keys are on their way anew, so that nothing is imported.
@@ -97,19 +103,28 @@ pub(crate) trait Durable {
 /// Which region a site belongs to, and its part in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
+    /// Which one.
+    pub(crate) id: RegionId,
     /// This site.
     pub(crate) own: SiteId,
     /// The site that orders.
     pub(crate) root: SiteId,
     /// The epoch of the root.
     pub(crate) epoch: u16,
+    /// Whether this site, if it is the root, has all that it needs for that.
+    pub(crate) has_begun: bool,
     /// All sites.
     pub(crate) sites: Vec<SiteId>,
 }
 
 impl Region {
-    /// Whether this site orders.
+    /// Whether this site is the root.
     pub(crate) fn is_root(&self) -> bool {
         self.own == self.root
+    }
+
+    /// Whether it can order.
+    pub(crate) fn orders(&self) -> bool {
+        self.is_root() && self.has_begun
     }
 }

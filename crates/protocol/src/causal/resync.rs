@@ -43,6 +43,8 @@ const TRIMMED_MIN: u64 = 4_096;
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
 /// … while there is much of it. What is kept is not read more often either.
 const TRIM_PAUSE_MIN: Duration = Duration::from_millis(20);
+/// A part of an order that goes on elsewhere is dropped so often.
+const CLEAR_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of the order that are looked at when more of it is kept than may be.
 const TRIM_BYTES: usize = 1 << 20;
 /// A site that has reported nothing for so long is away.
@@ -182,12 +184,15 @@ impl Resync {
         state: &impl Durable,
         region: &Region,
     ) -> Vec<Effect> {
-        if !region.is_root() || self.epoch != region.epoch {
+        if !region.orders() || self.epoch != region.epoch {
             self.stop();
             self.epoch = region.epoch;
         }
         let mut effects = Vec::new();
         if !region.is_root() {
+            return self.clear(now, state).into_iter().collect();
+        }
+        if !region.has_begun {
             return effects;
         }
         self.reports.retain(|site, _| region.sites.contains(site));
@@ -212,6 +217,16 @@ impl Resync {
         }
         effects.extend(self.trim(now, state, region));
         effects
+    }
+
+    /// What is left of an order that another site goes on with.
+    fn clear(&mut self, now: Duration, state: &impl Durable) -> Option<Effect> {
+        if state.order_bytes() == 0 || now < self.trimmed + CLEAR_PAUSE {
+            return None;
+        }
+        self.trimmed = now;
+        let upto = state.order_last();
+        Some(Effect::Propose(Command::Causal(CausalCommand::Trim { upto })))
     }
 
     fn trim(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Effect> {
@@ -277,8 +292,8 @@ impl Resync {
     /// This node leads no more.
     pub(crate) fn stop(&mut self) {
         // A late answer must not be taken for one to a later step.
-        let Resync { last_id, sizes, planted, epoch, sent_bytes, .. } = *self;
-        *self = Resync { last_id, epoch, sent_bytes, ..Resync::new(sizes, planted) };
+        let Resync { last_id, sizes, planted, epoch, sent_bytes, trimmed, .. } = *self;
+        *self = Resync { last_id, epoch, sent_bytes, trimmed, ..Resync::new(sizes, planted) };
     }
 
     /// When it must be polled at the latest.
@@ -379,6 +394,10 @@ impl Transfer {
     }
 }
 
+fn ordered_item((site, revision, position): (SiteId, Revision, Position)) -> ResyncItem {
+    ResyncItem::Ordered { site, revision, position }
+}
+
 fn command(step: Step) -> Command {
     Command::Causal(CausalCommand::Resync(step))
 }
@@ -409,6 +428,11 @@ impl Place {
                 Left::After(keyspace, key) => Some((*keyspace, key.clone())),
                 Left::All | Left::None => None,
             };
+            if self.records == Left::All {
+                // All of that lies before the end, as the order goes at least so far.
+                self.upto = self.upto.max(state.order_last());
+                items.extend(state.ordered_all().into_iter().map(ordered_item));
+            }
             let (records, last) = state.records(after.as_ref(), bytes_max);
             self.upto = self.upto.max(state.applied());
             self.written = self.written.max(state.last_revision());

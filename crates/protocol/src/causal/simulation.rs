@@ -32,6 +32,8 @@ pub(super) struct Store {
     pub(super) own_ordered: Revision,
     /// Whether each answer has one write only.
     pub(super) one_each: bool,
+    /// Whether it has stopped to be the root, and given the order away.
+    pub(super) stopped: Option<bool>,
     revision: Revision,
     unordered: BTreeMap<Revision, CausalWrite>,
     order: Vec<(Position, SiteId, CausalWrite)>,
@@ -43,7 +45,8 @@ pub(super) struct Store {
 /// This site in a region of three, with site 1 as the root.
 pub(super) fn region(own: u32) -> Region {
     let sites = (1..=SITES).map(SiteId).collect();
-    Region { own: SiteId(own), root: SiteId(1), epoch: 1, sites }
+    let (id, root) = (RegionId(1), SiteId(1));
+    Region { id, own: SiteId(own), root, epoch: 1, has_begun: true, sites }
 }
 
 /// A write of a site's key.
@@ -140,6 +143,15 @@ impl Durable for Store {
 
     fn last_revision(&self) -> Revision {
         self.revision
+    }
+
+    fn stopped_in(&self, _: u16) -> Option<bool> {
+        self.stopped
+    }
+
+    fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)> {
+        let all = self.ordered_of.iter();
+        all.map(|(site, (revision, position))| (*site, *revision, *position)).collect()
     }
 
     fn is_resyncing(&self) -> bool {

@@ -21,11 +21,13 @@ pub enum Bug {
     ResyncUnordered,
     /// It switches as soon as the last record has come.
     ResyncSwitchedEarly,
+    /// A root gives the order away before the next one has all of it.
+    RootUndrained,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 9] = [
+    pub const ALL: [Bug; 10] = [
         Bug::WrittenIgnored,
         Bug::SeenIgnored,
         Bug::OffersUnchained,
@@ -35,6 +37,7 @@ impl Bug {
         Bug::TrimmedUnimported,
         Bug::ResyncUnordered,
         Bug::ResyncSwitchedEarly,
+        Bug::RootUndrained,
     ];
 }
 

@@ -22,6 +22,7 @@ use crate::causal::export::{self, Export};
 use crate::causal::import::{self, Import};
 use crate::causal::resolve::Questions;
 use crate::causal::resync::Resync;
+use crate::causal::roots::{self, Roots};
 use crate::causal::{Durable, Region};
 use crate::job::{Effect, Job, Progress, View};
 use crate::replica::reads::WaitingRead;
@@ -41,6 +42,9 @@ use wire::causal::{CausalSay, CausalStep, Pull, Resolved, Writes};
 use wire::entry::{decode_writes, encode_writes};
 
 type Outcome = Result<Answer, Failure>;
+
+/// How long a change of the registry is tried.
+const CHANGE_HAS: Duration = Duration::from_secs(5);
 
 /// What a node holds of causal keys beside the state and its leader's jobs.
 pub(super) struct Causal {
@@ -131,6 +135,14 @@ impl<S: State> Durable for Shown<'_, S> {
         self.machine.causal().order_bytes()
     }
 
+    fn stopped_in(&self, epoch: u16) -> Option<bool> {
+        self.machine.causal().stopped_in(epoch)
+    }
+
+    fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)> {
+        self.machine.causal().ordered_all().collect()
+    }
+
     fn last_revision(&self) -> Revision {
         self.machine.causal().last_revision()
     }
@@ -159,7 +171,9 @@ impl<S: State> Durable for Shown<'_, S> {
 fn region_of<S: State>(machine: &Machine<S>) -> Option<Region> {
     let (member, region) = (machine.membership()?, machine.region()?);
     let sites = member.registry.sites.iter().map(|site| site.id).collect();
-    Some(Region { own: member.own, root: region.root, epoch: region.epoch, sites })
+    let (id, epoch, root) = (region.id, region.epoch, region.root);
+    let has_begun = machine.causal().has_begun(region);
+    Some(Region { id, own: member.own, root, epoch, has_begun, sites })
 }
 
 fn say(step: CausalStep) -> AcrossSay {
@@ -291,6 +305,53 @@ impl<S: State> Job<S> for Resync {
     }
 }
 
+impl<S: State> Job<S> for Roots {
+    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let Some(region) = region_of(view.machine).filter(|_| !view.disk_is_full) else {
+            return Vec::new();
+        };
+        let effect = |step| match step {
+            roots::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
+            roots::Step::Ask { to, say, again } => sent(to, CausalStep::Where(say), again),
+            roots::Step::Change(change) => Effect::change(change, CHANGE_HAS),
+        };
+        let shown = Shown::of(view.machine);
+        let steps = Roots::poll(self, view.now, &shown, &region, next_root(view));
+        steps.into_iter().map(effect).chain(shown.failure()).collect()
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        Roots::stop(self);
+        Vec::new()
+    }
+
+    fn progress(&self, view: &View<'_, S>) -> Progress {
+        Progress { left: self.left(&Shown::of(view.machine)), sent_bytes: 0 }
+    }
+
+    fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
+        Roots::waits_for(self, view.now, &Shown::of(view.machine)).map(str::to_owned)
+    }
+
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        Roots::next_due(self, now)
+    }
+}
+
+/// The site that is to be the root in the place of this one: by an operator, or as this one leaves.
+fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
+    let (member, region) = (view.machine.membership()?, view.machine.region()?);
+    let registry = &member.registry;
+    let leaves = registry.site(member.own).is_some_and(|site| site.leaving);
+    if region.root != member.own || region.next.is_some() || !leaves {
+        return region.next;
+    }
+    let is_needed = registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
+    let lost = view.reach.lost(view.now);
+    let others = registry.staying().map(|site| site.id);
+    others.filter(|site| is_needed && !lost.contains(site)).min()
+}
+
 /// A message for a site's leader. `is_lost`: nothing came of the last one, so that all nodes are asked.
 fn sent(to: SiteId, step: CausalStep, is_lost: bool) -> Effect {
     match is_lost {
@@ -333,7 +394,9 @@ impl<S: State> Job<S> for Import {
 impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// Runs the jobs of causal keys.
     pub(super) fn run_causal_jobs(&mut self) {
-        for job in [JobName::Export, JobName::Distribute, JobName::Import, JobName::Resync] {
+        for job in
+            [JobName::Export, JobName::Distribute, JobName::Import, JobName::Resync, JobName::Root]
+        {
             self.run_job(job);
         }
     }
@@ -366,6 +429,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             CausalStep::Reached(report) => {
                 self.global.routing.learn_leader(site, node);
                 self.jobs.resync.reached(site, report, now);
+                self.jobs.roots.reached(site, report, now);
                 self.jobs.distribute.reached((site, node), report, now);
             }
             CausalStep::Places(places) => {
@@ -378,6 +442,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 let of = SiteId(question.site);
                 // One that has just joined is not listed here yet.
                 let has_left = registry.is_some_and(|registry| registry.has_left(of));
+                // Only the root knows that nothing more is on its way.
+                let orders = region_of(&self.machine).is_some_and(|region| region.orders());
+                let has_left = has_left && orders;
                 let questions = &mut self.causal.questions;
                 let shown = Shown::of(&self.machine);
                 let answer = questions.asked((site, node), question, (now, has_left), &shown);

@@ -20,6 +20,7 @@ use crate::causal::distribute::Distribute;
 use crate::causal::export::Export;
 use crate::causal::import::Import;
 use crate::causal::resync::{Resync, Sizes};
+use crate::causal::roots::Roots;
 use crate::global::failover::FailoverJobs;
 use crate::global::handover::Handovers;
 use crate::global::map::{Fact, RunFact, Source};
@@ -92,6 +93,7 @@ pub(super) struct Jobs {
     pub(super) distribute: Distribute,
     pub(super) import: Import,
     pub(super) resync: Resync,
+    pub(super) roots: Roots,
 }
 
 impl Jobs {
@@ -116,6 +118,7 @@ impl Jobs {
             distribute: Distribute::new(of_causal(options.planted)),
             import: Import::new(of_causal(options.planted)),
             resync: Resync::new(kept, of_causal(options.planted)),
+            roots: Roots::new(of_causal(options.planted)),
         }
     }
 
@@ -135,6 +138,7 @@ impl Jobs {
             JobName::Distribute => &self.distribute,
             JobName::Import => &self.import,
             JobName::Resync => &self.resync,
+            JobName::Root => &self.roots,
         }
     }
 
@@ -154,6 +158,7 @@ impl Jobs {
             JobName::Distribute => &mut self.distribute,
             JobName::Import => &mut self.import,
             JobName::Resync => &mut self.resync,
+            JobName::Root => &mut self.roots,
         }
     }
 

@@ -100,6 +100,9 @@ impl<S: State> Job<S> for Leaving {
         if view.disk_is_full || view.machine.tokens(std::iter::once(SlotRun::ALL)).any(holds) {
             return effects;
         }
+        if is_needed_as_root(member) {
+            return effects;
+        }
         // Its causal writes are in the region's order before it goes.
         let causal = view.machine.causal();
         if causal.own_ordered() < causal.last_revision() {
@@ -180,6 +183,11 @@ impl<S: State> Job<S> for Leaving {
 
     fn waits_for(&self, view: &View<'_, S>) -> Option<String> {
         let member = view.machine.membership().filter(|member| is_leaving(member))?;
+        if is_needed_as_root(member) {
+            let why =
+                "waits until another site is the root of the region (`portolan job show root`)";
+            return Some(why.to_owned());
+        }
         if self.is_alone {
             return Some("waits: no other site can be reached".to_owned());
         }
@@ -277,6 +285,13 @@ impl Leaving {
 fn is_leaving(member: &Membership) -> bool {
     member.registry.sites.len() > 1
         && member.registry.site(member.own).is_some_and(|site| site.leaving)
+}
+
+/// Whether it orders the writes of causal keyspaces.
+fn is_needed_as_root(member: &Membership) -> bool {
+    let registry = &member.registry;
+    let is_root = registry.region_of(member.own).is_some_and(|region| region.root == member.own);
+    is_root && registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal())
 }
 
 /// Refuses the moves that bring slots here: a source that has taken one back does not end it, and may

@@ -673,3 +673,132 @@ fn each_planted_bug_is_found() {
         assert!(found.is_some(), "{bug:?} is not found");
     }
 }
+
+fn change(change: RegistryChange) -> Body {
+    Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change)))
+}
+
+impl World {
+    /// The region, by the newest registry that a site has.
+    fn region(&self) -> model::Region {
+        let nodes = self.lab.sites.iter().flat_map(|site| site.nodes.iter());
+        let all = nodes.filter_map(|node| self.lab.registry(*node));
+        let regions = all.filter_map(|registry| registry.regions.last().copied());
+        regions.max_by_key(|region| region.epoch).unwrap()
+    }
+
+    /// An operator wants another root, if somebody takes the command.
+    fn move_root(&mut self, to: usize) {
+        let (by, to) = (self.random.below(3) as usize, self.lab.sites[to].id.unwrap());
+        if let Some(node) = self.lab.leader(by) {
+            self.lab.ask(node, Request::new(change(RegistryChange::MoveRoot(to))));
+        }
+    }
+
+    /// Faults end: whatever was wanted is done.
+    fn wait_for_root(&mut self) -> Result<(), String> {
+        (0..3).for_each(|site| self.lab.rejoin_site(site));
+        self.lab.heal();
+        let registries = |lab: &Simulation| -> Vec<_> {
+            let nodes = lab.sites.iter().flat_map(|site| site.nodes.iter());
+            nodes.filter_map(|node| lab.registry(*node)).collect()
+        };
+        let is_done = move |lab: &Simulation| {
+            registries(lab).iter().all(|one| one.regions.last().is_some_and(|of| of.next.is_none()))
+        };
+        match self.lab.run_until(MS * 180_000, is_done) {
+            true => Ok(()),
+            false => Err(format!("{:?} is not done", self.region())),
+        }
+    }
+}
+
+/// The root moves from site to site while all kinds of faults happen. How many were served, and the epochs.
+fn run_roots(seed: u64, nodes: u64, settings: Settings) -> Result<(u64, u16), String> {
+    let mut world = World::new(seed, nodes, settings);
+    world.run(100, 3, false)?;
+    for round in 0..12 {
+        let to = world.random.below(3) as usize;
+        world.move_root(to);
+        (0..4).for_each(|_| world.scratch());
+        world.run(150, 3, round > 1)?;
+        if round % 3 == 2 {
+            world.wait_for_root()?;
+            world.take_answers()?;
+        }
+    }
+    world.wait_for_root()?;
+    world.settle(3)?;
+    Ok((world.served, world.region().epoch))
+}
+
+fn try_roots(nodes: u64, seeds: std::ops::Range<u64>) {
+    let mut epochs = 0;
+    for seed in seeds.clone() {
+        let (served, epoch) = run_roots(seed, nodes, Settings::default())
+            .unwrap_or_else(|error| panic!("{nodes} nodes a site, seed {seed}: {error}"));
+        eprintln!("{nodes} nodes, seed {seed}: {served} served, epoch {epoch}");
+        epochs += u64::from(epoch) - 1;
+    }
+    assert!(epochs >= 2 * (seeds.end - seeds.start), "{epochs} changes of the root");
+}
+
+#[test]
+fn the_root_moves_while_clients_write_and_sessions_never_go_back() {
+    try_roots(1, 0..6);
+    try_roots(3, 0..2);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn many_seeds_move_the_root() {
+    try_roots(1, 6..300);
+    try_roots(3, 2..100);
+}
+
+#[test]
+fn each_planted_bug_of_a_change_of_the_root_is_found() {
+    if !Planted::is_possible() {
+        return;
+    }
+    for bug in [Bug::RootUndrained, Bug::RootOrdersOn, Bug::RootForgetsOrdered] {
+        let settings = Settings { planted: Planted::of(bug), ..Settings::default() };
+        let found = (0..20).find(|seed| run_roots(*seed, 1, settings.clone()).is_err());
+        eprintln!("{bug:?}: seed {found:?}");
+        assert!(found.is_some(), "{bug:?} is not found");
+    }
+}
+
+#[test]
+fn a_planned_change_of_the_root_refuses_no_session() {
+    let mut world = World::new(1, 1, Settings::default());
+    world.run(100, 3, false).unwrap();
+    for to in [1, 2, 0] {
+        world.move_root(to);
+        world.run(300, 3, false).unwrap();
+        assert_eq!(world.region().root, world.lab.sites[to].id.unwrap());
+    }
+    assert_eq!((world.refused, world.region().epoch), (0, 4));
+    world.settle(3).unwrap();
+}
+
+#[test]
+fn the_root_leaves_and_another_site_goes_on() {
+    for nodes in [1, 3] {
+        let mut world = World::new(1, nodes, Settings::default());
+        world.run(200, 3, false).unwrap();
+        let leave = RegistryChange::Leave(world.lab.sites[0].id.unwrap());
+        world.must(1, change(leave));
+        for client in world.clients.iter_mut().filter(|client| client.site == 0) {
+            client.site = 1;
+        }
+        assert!(world.lab.run_until(MS * 120_000, |lab| lab.sites[0].has_left));
+        let region = world.region();
+        assert_eq!((region.epoch, region.root), (2, world.lab.sites[1].id.unwrap()));
+        world.lab.run(MS * 5_000);
+        let keyspace = world.keyspace;
+        world.must(2, put(keyspace, 1, &Counts::from([(1, 1_000_000)])));
+        world.lab.run(MS * 5_000);
+        assert_eq!(counts(&world.must(1, get(keyspace, 1)))[&1], 1_000_000);
+    }
+}

@@ -13,7 +13,7 @@
 //! In the first two, of before there were registrars, the version counts changes. The third one is of
 //! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
 //! failovers at its end, with 230 also the sites that have handed their join in. With 240 it has all of that, and the
-//! ids that terms assign.
+//! ids that terms assign, with 250 also regions whose roots are their first ones, and with 251 any regions.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -24,6 +24,7 @@
 //! ```
 
 use super::EntryError;
+use super::causal::FirstRegion;
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
@@ -116,16 +117,19 @@ const FORM_WITH_HANDED_IN: u8 = 230;
 const FORM_WITH_IDS: u8 = 240;
 /// The same, with the regions of causal keyspaces at its end; all other parts may be empty.
 const FORM_WITH_REGIONS: u8 = 250;
-const FORMS: [u8; 6] = [
+/// The same, with regions whose root has changed, or is to change.
+const FORM_WITH_ROOTS: u8 = 251;
+const FORMS: [u8; 7] = [
     FORM,
     FORM_WITH_TERMS,
     FORM_WITH_FAILOVERS,
     FORM_WITH_HANDED_IN,
     FORM_WITH_IDS,
     FORM_WITH_REGIONS,
+    FORM_WITH_ROOTS,
 ];
 /// The forms with all parts of earlier ones, whether empty or not.
-const LONG_FORMS: [u8; 2] = [FORM_WITH_IDS, FORM_WITH_REGIONS];
+const LONG_FORMS: [u8; 3] = [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS];
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -149,6 +153,7 @@ impl Code for Registry {
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if !regions.iter().all(FirstRegion::is) => FORM_WITH_ROOTS,
             (false, ..) if !regions.is_empty() => FORM_WITH_REGIONS,
             (false, ..) if has_ids => FORM_WITH_IDS,
             (false, false, _, _) => FORM_WITH_HANDED_IN,
@@ -190,8 +195,12 @@ impl Code for Registry {
         if is_long || form == FORM_WITH_HANDED_IN {
             handed_in.put(out);
         }
-        if form == FORM_WITH_REGIONS {
-            regions.put(out);
+        match form {
+            FORM_WITH_REGIONS => {
+                regions.iter().copied().map(FirstRegion).collect::<Vec<_>>().put(out)
+            }
+            FORM_WITH_ROOTS => regions.put(out),
+            _ => {}
         }
     }
 
@@ -254,9 +263,13 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if form == FORM_WITH_REGIONS {
-            registry.regions = Code::take(from)?;
-            if registry.regions.is_empty() {
+        if [FORM_WITH_REGIONS, FORM_WITH_ROOTS].contains(&form) {
+            registry.regions = match form {
+                FORM_WITH_ROOTS => Code::take(from)?,
+                _ => <Vec<FirstRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect(),
+            };
+            let is_short = registry.regions.iter().all(FirstRegion::is);
+            if registry.regions.is_empty() || (form == FORM_WITH_ROOTS && is_short) {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -423,12 +436,23 @@ mod tests {
             assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
         }
         // With regions: all parts before them as in the form before.
-        longer.regions = vec![Region { id: RegionId(1), epoch: 300, root: SiteId(7) }];
+        longer.regions = vec![Region::new(RegionId(1), 300, SiteId(7))];
         let before = bytes;
         let bytes = encode_registry(&longer);
         assert_eq!(bytes[13], 250);
         assert_eq!(bytes[14..before.len()], before[14..]);
         assert_eq!(bytes[before.len()..], *b"\x01\x01\xac\x02\x07");
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer.clone()));
+        for cut in 0..bytes.len() {
+            assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        // With another root than the first one, or one that is to be it.
+        longer.regions[0].cut = Some(model::Position(5));
+        longer.regions[0].next = Some(SiteId(8));
+        let bytes = encode_registry(&longer);
+        assert_eq!(bytes[13], 251);
+        assert_eq!(bytes[14..before.len()], before[14..]);
+        assert_eq!(bytes[before.len()..], *b"\x01\x01\xac\x02\x07\x01\x05\x01\x08");
         assert_eq!(decode_registry(bytes.clone()), Ok(longer));
         for cut in 0..bytes.len() {
             assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");

@@ -4,12 +4,36 @@ use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
     CausalCommand, CausalWrite, Effect, Import, Offer, Position, Region, RegionId, Resync,
-    ResyncItem,
+    ResyncItem, RootStep,
 };
 
 code_newtype!(Position, RegionId);
 
-code_struct!(Region { id, epoch, root });
+/// A region whose root is the first one, and is to stay.
+pub(super) struct FirstRegion(pub(super) Region);
+
+impl Code for FirstRegion {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Region { id, epoch, root, .. } = &self.0;
+        id.put(out);
+        epoch.put(out);
+        root.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<FirstRegion, EntryError> {
+        let (id, epoch) = (Code::take(from)?, Code::take(from)?);
+        Ok(FirstRegion(Region::new(id, epoch, Code::take(from)?)))
+    }
+}
+
+impl FirstRegion {
+    /// Whether a region is written as one.
+    pub(super) fn is(region: &Region) -> bool {
+        *region == Region::new(region.id, region.epoch, region.root)
+    }
+}
+
+code_struct!(Region { id, epoch, root, cut, next });
 
 // The bytes of all families of commands are of one table, with those of `command`.
 code_enum!(CausalCommand as "command of causal keys" {
@@ -17,6 +41,7 @@ code_enum!(CausalCommand as "command of causal keys" {
     141 => Import { from, upto, entries },
     142 => Trim { upto },
     143 => Resync(step),
+    144 => Root { epoch, step },
 });
 
 code_enum!(Resync as "step of a resync" {
@@ -28,6 +53,13 @@ code_enum!(Resync as "step of a resync" {
 code_enum!(ResyncItem as "item of a resync" {
     1 => Record { keyspace, key, row },
     2 => Entry { position, site, write },
+    3 => Ordered { site, revision, position },
+});
+
+code_enum!(RootStep as "step of a root that stops" {
+    1 => Stop,
+    2 => Resume,
+    3 => Give,
 });
 
 code_struct!(Offer { site, after, writes });
@@ -61,6 +93,7 @@ mod tests {
         let items = vec![
             ResyncItem::Record { keyspace: KeyspaceId(2), key: "k".into(), row: "r".into() },
             ResyncItem::Entry { position: Position(4), site: SiteId(3), write },
+            ResyncItem::Ordered { site: SiteId(3), revision: Revision(300), position: Position(4) },
         ];
         let (start, ordered, resume) = (Position(6), Revision(7), "z".into());
         let cases = [
@@ -70,7 +103,7 @@ mod tests {
             ),
             (
                 Resync::Piece { start, sequence: 8, resume: "z".into(), items },
-                b"\x8f\x02\x06\x08\x01z\x02\x01\x02\x01k\x01r\x02\x04\x03\x05\x03\x02\x01\x02\x01k",
+                b"\x8f\x02\x06\x08\x01z\x03\x01\x02\x01k\x01r\x02\x04\x03\x05\x03\x02\x01\x02\x01k\x03\x03\xac\x02\x04",
             ),
             (Resync::Switch { start, pieces: 9, upto: Position(10) }, b"\x8f\x03\x06\x09\x0a"),
         ];
@@ -79,6 +112,15 @@ mod tests {
             let command = CausalCommand::Resync(step);
             command.put(&mut out);
             assert_eq!(out, bytes, "{command}");
+        }
+    }
+
+    #[test]
+    fn the_steps_of_a_root_that_stops_stay_as_they_are() {
+        for (step, byte) in [(RootStep::Stop, 1), (RootStep::Resume, 2), (RootStep::Give, 3)] {
+            let (command, mut out) = (CausalCommand::Root { epoch: 300, step }, Vec::new());
+            command.put(&mut out);
+            assert_eq!(out, [0x90, 0xac, 0x02, byte], "{command}");
         }
     }
 }

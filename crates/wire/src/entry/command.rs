@@ -256,6 +256,7 @@ code_enum!(JobName as "job" {
     12 => Import,
     13 => Confirm,
     14 => Resync,
+    16 => Root,
 });
 
 code_enum!(ReadConsistency as "consistency of a read" {

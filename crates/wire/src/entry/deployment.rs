@@ -55,6 +55,8 @@ code_enum!(RegistryChange as "change of the registry" {
     100 => CreateKeyspace(spec),
     101 => DropKeyspace(name),
     102 => Registrar(site),
+    120 => MoveRoot(to),
+    121 => ChangeRoot { region, epoch, to, cut },
 });
 
 code_enum!(RegistryError as "registry error" {
@@ -75,6 +77,8 @@ code_enum!(RegistryError as "registry error" {
     106 => Answers(name),
     107 => Silent(names),
     108 => Root(name),
+    120 => NoRegion,
+    121 => RootLeaves(name),
 });
 
 code_enum!(MoveError as "move error" {

@@ -8,6 +8,7 @@ use super::assign::Source;
 use super::registers::Pending;
 use super::{Stopped, rows};
 use model::{Answer, CausalWrite, Import, Position, Refusal};
+use std::collections::BTreeMap;
 use storage::state::State;
 
 impl<S: State> Applying<'_, S> {
@@ -21,6 +22,14 @@ impl<S: State> Applying<'_, S> {
         if !is_here || !is_in_order(from, upto, entries) {
             return Ok(self.done_now());
         }
+        let region = *self.region()?;
+        let is_over = upto.epoch() < region.epoch && region.cut.is_some_and(|cut| cut < upto);
+        if is_over {
+            // Its epoch has ended before.
+            return Ok(self.done_now());
+        }
+        let own_site = self.member()?.own;
+        let mut ordered = BTreeMap::new();
         let own = entries.iter().filter(|entry| matches!(entry, Import::Own(_))).count();
         self.check_import(own, entries)?;
         if own < entries.len() {
@@ -29,11 +38,13 @@ impl<S: State> Applying<'_, S> {
         let mut own = rows::first_unordered(&self.overlay, own)?.into_iter();
         for entry in entries {
             match entry {
-                Import::Own(_) => {
+                Import::Own(position) => {
                     let (write, bytes) = own.next().ok_or(rows::DAMAGED)?;
+                    ordered.insert(own_site, (write.revision, *position));
                     self.settle_own(&write, bytes);
                 }
-                Import::Other { position, write, .. } => {
+                Import::Other { position, site, write } => {
+                    ordered.insert(*site, (write.revision, *position));
                     let Some(place) = self.causal_place(write.keyspace) else { continue };
                     for effect in &write.effects {
                         self.assign(place, effect, Source::Other(*position))?;
@@ -41,9 +52,13 @@ impl<S: State> Applying<'_, S> {
                 }
             }
         }
+        for (site, (last, at)) in ordered {
+            self.note_ordered(site, last, at);
+        }
         let causal = &mut self.modes.causal;
         causal.head.applied = upto;
         causal.is_dirty = true;
+        self.follow_root();
         Ok(self.done_now())
     }
 

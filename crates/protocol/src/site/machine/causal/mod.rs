@@ -17,6 +17,7 @@
 //! | `assign` | an assignment to a key's record, for own writes and others' alike |
 //! | `write` | a request of this site |
 //! | `order` | at the root: positions for the writes of all sites |
+//! | `roots` | another root: where an order ends, and goes on |
 //! | `import` | the order as it comes here |
 //! | [`resync`] | the keyspaces anew, when the root keeps no more of what this site lacks |
 //! | `rows` | where it lies in the state |
@@ -36,6 +37,7 @@ mod import;
 mod order;
 mod registers;
 pub mod resync;
+mod roots;
 mod rows;
 pub mod session;
 mod write;
@@ -52,6 +54,7 @@ use model::{
 };
 use registers::Pending;
 use resync::Resync;
+use roots::Root;
 use rows::Head;
 use std::collections::BTreeMap;
 use storage::state::{Read, State};
@@ -66,7 +69,9 @@ pub struct Causal {
     /// How many own writes have no position here, and the bytes of their rows.
     unordered: u64,
     unordered_bytes: u64,
-    /// At the root: the last revision of each site that has a position, and that.
+    root: Root,
+    /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
+    /// is imported of it.
     ordered: BTreeMap<SiteId, (Revision, Position)>,
     /// What is to take the place of the keyspaces.
     resync: Option<Resync>,
@@ -114,7 +119,7 @@ impl Causal {
 
     /// At the root: the last position of which it keeps no more than the number.
     pub fn trimmed_upto(&self) -> Position {
-        self.head.trimmed_upto
+        self.head.trimmed_upto.max(self.root.begun)
     }
 
     /// At the root: bytes of the order that it keeps.
@@ -122,9 +127,25 @@ impl Causal {
         self.head.order_bytes
     }
 
-    /// At the root: the last revision of a site that has a position, and that position.
+    /// The last revision of a site that has a position, and that position: at the root in its order, elsewhere
+    /// in what is imported of it.
     pub fn ordered_of(&self, site: SiteId) -> Option<(Revision, Position)> {
         self.ordered.get(&site).copied()
+    }
+
+    /// The same of all sites.
+    pub fn ordered_all(&self) -> impl Iterator<Item = (SiteId, Revision, Position)> + '_ {
+        self.ordered.iter().map(|(site, (revision, position))| (*site, *revision, *position))
+    }
+
+    /// Whether this site, the root in this epoch, has all that it needs to order.
+    pub fn has_begun(&self, region: &Region) -> bool {
+        region.begin().is_none_or(|begin| begin == self.root.begun)
+    }
+
+    /// Whether this site has stopped to be the root in this epoch, and whether it has given the order away.
+    pub fn stopped_in(&self, epoch: u16) -> Option<bool> {
+        (self.root.stopped == epoch && epoch != 0).then_some(self.root.given)
     }
 }
 
@@ -188,6 +209,7 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Import { from, upto, entries } => self.import(*from, *upto, entries),
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
+            CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),
         }
     }
 }

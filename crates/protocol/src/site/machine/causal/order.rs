@@ -17,12 +17,8 @@ impl<S: State> Applying<'_, S> {
     }
 
     pub(super) fn order_offer(&mut self, epoch: u16, offer: &Offer) -> Result<Answer, Stopped> {
-        let region = *self.region()?;
+        self.check_orders(epoch)?;
         let member = self.member()?;
-        if (region.root, region.epoch) != (member.own, epoch) {
-            let what = "be ordered here: another site is the region's root, or in another epoch";
-            return Err(Refusal::NotCausal(what).into());
-        }
         if member.registry.site(offer.site).is_none() {
             let what = "take what a site has written that has left the deployment";
             return Err(Refusal::NotCausal(what).into());
@@ -49,8 +45,7 @@ impl<S: State> Applying<'_, S> {
         }
         if last > before {
             causal.is_dirty = true;
-            causal.ordered.insert(offer.site, (last, at));
-            self.overlay.put(rows::of_site(offer.site), rows::encode_site(last, at));
+            self.note_ordered(offer.site, last, at);
         }
         Ok(Answer::Done(last))
     }
@@ -73,10 +68,12 @@ impl<S: State> Applying<'_, S> {
         Ok(Answer::Done(self.known.head.revision))
     }
 
-    /// Begins anew when the registry has another region: what was of the one before has no place in it.
+    /// Goes on when the registry has another root, and begins anew when it has another region: what was of the
+    /// one before has no place in it.
     pub(in crate::site::machine) fn follow_region(&mut self) -> Result<(), Stopped> {
         let Ok(Region { id, .. }) = self.region().copied() else { return Ok(()) };
         if id == self.modes.causal.head.region {
+            self.follow_root();
             return Ok(());
         }
         self.drop_resync();

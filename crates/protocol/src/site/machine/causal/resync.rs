@@ -31,7 +31,7 @@ use super::{MachineError, Stopped, causals, rows};
 use crate::bugs::Bug;
 use model::{
     Answer, Bytes, Effect, KeyspaceId, Position, Refusal, Resync as Step, ResyncItem, Revision,
-    limits,
+    SiteId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use storage::state::{Read as _, State};
@@ -49,6 +49,8 @@ pub(super) struct Resync {
     pub(super) pieces: u64,
     pub(super) resume: Bytes,
     pub(super) stores: BTreeMap<KeyspaceId, Store>,
+    /// The last revision of each site with a position up to there, and that, of what was brought.
+    pub(super) sites: BTreeMap<SiteId, (Revision, Position)>,
 }
 
 impl Resync {
@@ -213,7 +215,10 @@ impl<S: State> Applying<'_, S> {
         let next = self.known.head.keyspace_next;
         for item in items {
             let (ResyncItem::Record { keyspace, .. }
-            | ResyncItem::Entry { write: model::CausalWrite { keyspace, .. }, .. }) = item;
+            | ResyncItem::Entry { write: model::CausalWrite { keyspace, .. }, .. }) = item
+            else {
+                continue;
+            };
             if keyspace.0 >= next {
                 // The registry that has it is on its way.
                 return Err(Refusal::NoKeyspace(keyspace.to_string()).into());
@@ -225,9 +230,14 @@ impl<S: State> Applying<'_, S> {
             let keyspace = match item {
                 ResyncItem::Record { keyspace, .. } => *keyspace,
                 ResyncItem::Entry { write, .. } => write.keyspace,
+                ResyncItem::Ordered { site, revision, position } => {
+                    self.stage_ordered(resync, *site, (*revision, *position));
+                    continue;
+                }
             };
             if let ResyncItem::Entry { position, site, write } = item {
                 resync.upto = resync.upto.max(*position);
+                self.stage_ordered(resync, *site, (write.revision, *position));
                 if *site == own {
                     resync.ordered = resync.ordered.max(write.revision);
                 }
@@ -251,6 +261,7 @@ impl<S: State> Applying<'_, S> {
                         store.count = self.stage_effect(store, effect, version, position.0)?;
                     }
                 }
+                ResyncItem::Ordered { .. } => {}
             }
             resync.stores.insert(keyspace, store);
             touched.insert(keyspace);
@@ -261,6 +272,13 @@ impl<S: State> Applying<'_, S> {
         }
         self.drop_ordered(resync.ordered)?;
         Ok(())
+    }
+
+    fn stage_ordered(&mut self, resync: &mut Resync, site: SiteId, to: (Revision, Position)) {
+        if resync.sites.get(&site).is_none_or(|known| known.0 < to.0) {
+            resync.sites.insert(site, to);
+            self.overlay.put(rows::of_staged_site(site), rows::encode_site(to.0, to.1));
+        }
     }
 
     fn store_of(&mut self, resync: &Resync, keyspace: KeyspaceId) -> Store {
@@ -331,18 +349,34 @@ impl<S: State> Applying<'_, S> {
             self.overlay.remove(rows::of_staged(keyspace));
         }
         let (upto, ordered) = (resync.upto, resync.ordered);
+        let sites = resync.sites.clone();
+        self.replace_ordered(sites);
         self.modes.causal.resync = Some(resync);
         self.drop_resync();
         let causal = &mut self.modes.causal;
         causal.head.applied = upto;
-        causal.head.own_ordered = causal.head.own_ordered.max(ordered);
+        causal.head.own_ordered = ordered;
         causal.is_dirty = true;
+        self.follow_root();
         Ok(Answer::Installed)
+    }
+
+    /// What the order has of each site, from here on.
+    fn replace_ordered(&mut self, sites: BTreeMap<SiteId, (Revision, Position)>) {
+        for site in std::mem::take(&mut self.modes.causal.ordered).into_keys() {
+            self.overlay.remove(rows::of_site(site));
+        }
+        for (site, (last, at)) in sites {
+            self.note_ordered(site, last, at);
+        }
     }
 
     /// Throws away what a resync has brought.
     pub(super) fn drop_resync(&mut self) {
         let Some(resync) = self.modes.causal.resync.take() else { return };
+        for site in resync.sites.into_keys() {
+            self.overlay.remove(rows::of_staged_site(site));
+        }
         for (keyspace, store) in resync.stores {
             self.overlay.remove(rows::of_staged(keyspace));
             self.discard(store.generation);

@@ -5,8 +5,10 @@
 //!                 ‖ order's last position ‖ trimmed up to ‖ bytes of the order (varints)
 //! K u revision  → an own write without a position (wire::entry)
 //! K o position  → site (varint) ‖ its write (wire::entry)            at the root
-//! K s site      → its last revision with a position ‖ that (varints)  at the root
+//! K s site      → its last revision with a position ‖ that (varints)
 //! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ pieces (varints) ‖ resume   of a resync
+//! K m            → format 1 ‖ where it began as another root ‖ epoch in which it stopped ‖ given (varints)
+//! K w site       → as K s: what a resync has brought of that
 //! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
 //! ```
 //!
@@ -15,6 +17,7 @@
 use super::super::stores::Store;
 use super::super::tables::CAUSAL;
 use super::resync::Resync;
+use super::roots::Root;
 use super::{Causal, MachineError, Pending};
 use model::{Bytes, CausalWrite, KeyspaceId, Position, RegionId, Revision, SiteId};
 use std::collections::BTreeMap;
@@ -32,6 +35,9 @@ const SITES: u8 = b's';
 /// The key of a resync under way.
 pub(super) const RESYNC: [u8; 2] = [CAUSAL, b'r'];
 const STAGED: u8 = b't';
+/// The key of what a site keeps of being the root.
+pub(super) const ROOT: [u8; 2] = [CAUSAL, b'm'];
+const STAGED_SITES: u8 = b'w';
 /// What the keys begin with of where a resync has the records of keyspaces.
 #[cfg(test)]
 pub(in crate::site::machine) const STAGED_ROWS: [u8; 2] = [CAUSAL, STAGED];
@@ -190,7 +196,54 @@ fn decode_resync(row: &[u8]) -> Option<Resync> {
         pieces,
         resume: Bytes::copy_from_slice(rest),
         stores: BTreeMap::new(),
+        sites: BTreeMap::new(),
     })
+}
+
+/// The key of what a resync has brought of a site.
+pub(super) fn of_staged_site(site: SiteId) -> Vec<u8> {
+    let mut key = vec![CAUSAL, STAGED_SITES];
+    key.extend_from_slice(&site.0.to_be_bytes());
+    key
+}
+
+/// The row of what a site keeps of being the root.
+pub(super) fn encode_root(root: &Root) -> Vec<u8> {
+    let mut row = vec![FORMAT];
+    for number in [root.begun.0, u64::from(root.stopped), u64::from(root.given)] {
+        put_varint(number, &mut row);
+    }
+    row
+}
+
+fn decode_root(row: &[u8]) -> Option<Root> {
+    let (&format, mut rest) = row.split_first()?;
+    let mut numbers = [0; 3];
+    for number in &mut numbers {
+        let (read, len) = take_varint(rest)?;
+        *number = read;
+        rest = &rest[len..];
+    }
+    let [begun, stopped, given] = numbers;
+    let root =
+        Root { begun: Position(begun), stopped: u16::try_from(stopped).ok()?, given: given == 1 };
+    (format == FORMAT && rest.is_empty() && given <= 1).then_some(root)
+}
+
+/// The last revisions of sites with a position, of this part.
+fn load_sites(
+    read: &impl Read,
+    part: u8,
+) -> Result<BTreeMap<SiteId, (Revision, Position)>, MachineError> {
+    let (mut sites, mut is_damaged) = (BTreeMap::new(), false);
+    read.scan(&[CAUSAL, part], Some(&[CAUSAL, part + 1]), &mut |key, row| {
+        match decode_site(&key, &row) {
+            Some((site, ordered)) => drop(sites.insert(site, ordered)),
+            None => is_damaged = true,
+        }
+        !is_damaged
+    })?;
+    if is_damaged { Err(DAMAGED) } else { Ok(sites) }
 }
 
 fn load_resync(read: &impl Read) -> Result<Option<Resync>, MachineError> {
@@ -204,6 +257,7 @@ fn load_resync(read: &impl Read) -> Result<Option<Resync>, MachineError> {
         }
         !is_damaged
     })?;
+    resync.sites = load_sites(read, STAGED_SITES)?;
     if is_damaged { Err(DAMAGED) } else { Ok(Some(resync)) }
 }
 
@@ -322,13 +376,10 @@ pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
         }
         !is_damaged
     })?;
-    read.scan(&[CAUSAL, SITES], Some(&[CAUSAL, SITES + 1]), &mut |key, row| {
-        match decode_site(&key, &row) {
-            Some((site, ordered)) => drop(causal.ordered.insert(site, ordered)),
-            None => is_damaged = true,
-        }
-        !is_damaged
-    })?;
+    causal.ordered = load_sites(read, SITES)?;
+    if let Some(row) = read.get(&ROOT)? {
+        causal.root = decode_root(&row).ok_or(DAMAGED)?;
+    }
     if is_damaged { Err(DAMAGED) } else { Ok(causal) }
 }
 
@@ -372,10 +423,17 @@ mod tests {
             pieces: 3,
             resume: "r".into(),
             stores: BTreeMap::new(),
+            sites: BTreeMap::new(),
         };
         let staged = encode_resync(&resync);
         assert_eq!(staged, b"\x01\xac\x02\xad\x02\x02\x03r");
         assert_eq!(decode_resync(&staged), Some(resync));
+        let root = Root { begun: Position(300), stopped: 7, given: true };
+        let row_of_root = encode_root(&root);
+        assert_eq!((&ROOT[..], &row_of_root[..]), (&b"Km"[..], &b"\x01\xac\x02\x07\x01"[..]));
+        assert_eq!(decode_root(&row_of_root), Some(root));
+        assert_eq!(decode_root(b"\x02\x01\x01\x01"), None);
+        assert_eq!(of_staged_site(SiteId(3)), b"Kw\0\0\0\x03");
         let store = Store { generation: 300, count: 1 };
         let (key, staged) = (of_staged(KeyspaceId(2)), encode_staged(store));
         assert_eq!((&key[..], &staged[..]), (&b"Kt\0\0\0\x02"[..], &b"\xac\x02\x01"[..]));

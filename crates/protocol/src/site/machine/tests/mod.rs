@@ -3,6 +3,7 @@
 mod backups;
 mod causal;
 mod causal_orders;
+mod causal_roots;
 mod changes;
 mod expiry;
 mod hashes;

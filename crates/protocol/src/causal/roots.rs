@@ -1,0 +1,322 @@
+//! Another root: when the present one stops, and which site goes on.
+//!
+//! An operator names the site that is to be the root; a root that is to leave takes the site with the lowest id that
+//! answers. The root's leader brings it about, by commands of its own site ([`model::RootStep`]) and one change of the
+//! registry:
+//!
+//! ```text
+//! orders ── the other site is near ──▶ stopped ── it has all, and so has this one ──▶ given ──▶ next epoch
+//!    ▲                                   │                                             the other site, or this
+//!    └──────────── 10 seconds ───────────┘                                             one again
+//! ```
+//!
+//! While the root has stopped, sites serve their clients, and what they write waits. So it stops only when the other
+//! site lacks little. It waits a moment for the rest of the sites, too: one that is at the end goes on with the next
+//! epoch, and one that is not gets its keys anew.
+//!
+//! Whatever fails, one of two things is left to do, and both are right. Before the order is given, the root goes on, as
+//! nobody else has been asked anything. Afterwards only the registry can say who goes on: the change names the epoch
+//! that ends, so that the first one counts and all others do nothing. If the other site cannot be the root any more
+//! (it leaves, or has not reported that it has all), the root takes the next epoch itself.
+//!
+//! A leader that takes over finds all of it in the state, and asks the sites how far they are.
+
+use super::trial::{Bug, Planted};
+use super::{AGAIN, Durable, Region};
+use model::{CausalCommand, Position, RegistryChange, RootStep, SiteId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::causal::{Reached, Where};
+
+/// The root stops when the next one lacks no more places than this.
+const NEAR: u64 = 4_096;
+/// A report is of now for so long.
+const FRESH: Duration = Duration::from_secs(5);
+/// The other sites have so long to come to the end.
+const OTHERS_HAVE: Duration = Duration::from_secs(3);
+/// The root has stopped for so long at most, in vain.
+const STOPPED_MAX: Duration = Duration::from_secs(10);
+/// After that it orders for so long at least.
+const PAUSE: Duration = Duration::from_secs(30);
+/// What has no effect is done again after this.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// A command of this site.
+    Propose(CausalCommand),
+    /// A site is asked where it is.
+    Ask { to: SiteId, say: Where, again: bool },
+    /// A change of the registry.
+    Change(RegistryChange),
+}
+
+/// What a root's leader knows, to let another site go on.
+#[derive(Debug, Default)]
+pub(crate) struct Roots {
+    planted: Planted,
+    epoch: u16,
+    /// How far each site is, and since when that is known.
+    reports: BTreeMap<SiteId, (Position, Duration)>,
+    asked: BTreeMap<SiteId, Duration>,
+    /// Since when it is stopped, and since when the order is given, as far as this leader has seen.
+    stopped: Option<Duration>,
+    given: Option<Duration>,
+    /// When something was done last.
+    done: Option<(RootStep, Duration)>,
+    not_before: Duration,
+    /// The site that is to be the root, when it was polled last.
+    next: Option<SiteId>,
+}
+
+impl Roots {
+    pub(crate) fn new(planted: Planted) -> Roots {
+        Roots { planted, ..Roots::default() }
+    }
+
+    /// The next steps. `next`: the site that is to be the root.
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        state: &impl Durable,
+        region: &Region,
+        next: Option<SiteId>,
+    ) -> Vec<Step> {
+        if self.epoch != region.epoch {
+            *self = Roots { epoch: region.epoch, ..Roots::new(self.planted) };
+        }
+        self.next = next;
+        let stopped = state.stopped_in(region.epoch);
+        if !region.orders() || (next.is_none() && stopped.is_none()) {
+            (self.stopped, self.given) = (None, None);
+            return Vec::new();
+        }
+        let mut steps = self.ask(now, region);
+        let step = match stopped {
+            None => {
+                self.stopped = None;
+                self.may_stop(now, state).then_some(RootStep::Stop)
+            }
+            Some(false) => {
+                let since = *self.stopped.get_or_insert(now);
+                if self.is_drained(now, state, region) {
+                    Some(RootStep::Give)
+                } else if next.is_none() || since + STOPPED_MAX <= now {
+                    self.not_before = now + PAUSE;
+                    Some(RootStep::Resume)
+                } else {
+                    None
+                }
+            }
+            Some(true) => {
+                let since = *self.given.get_or_insert(now);
+                let to = next.filter(|site| self.has(*site, state.order_last()));
+                let is_late = next.is_none() || since + STOPPED_MAX <= now;
+                let to = to.or(Some(region.own).filter(|_| is_late));
+                if let Some(to) = to.filter(|_| self.is_due(RootStep::Give, now)) {
+                    self.done = Some((RootStep::Give, now));
+                    let (epoch, cut) = (region.epoch, state.order_last());
+                    let change = RegistryChange::ChangeRoot { region: region.id, epoch, to, cut };
+                    steps.push(Step::Change(change));
+                }
+                return steps;
+            }
+        };
+        if let Some(step) = step.filter(|step| self.is_due(*step, now)) {
+            // The change of the registry follows the command at once.
+            let done = (step != RootStep::Give).then_some((step, now));
+            self.done = done.or(self.done);
+            let epoch = region.epoch;
+            steps.push(Step::Propose(CausalCommand::Root { epoch, step }));
+        }
+        steps
+    }
+
+    /// Whether a step was not done just now.
+    fn is_due(&self, step: RootStep, now: Duration) -> bool {
+        self.done.is_none_or(|(done, at)| done != step || at + PATIENCE <= now)
+    }
+
+    /// All are asked now and then: nothing flows in a region without writes.
+    fn ask(&mut self, now: Duration, region: &Region) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let say = Where { epoch: u32::from(region.epoch) };
+        for site in region.sites.iter().filter(|site| **site != region.own) {
+            let at = self.asked.get(site).copied();
+            if at.is_none_or(|at| at + AGAIN <= now) {
+                self.asked.insert(*site, now);
+                let again = at.is_some() && !self.is_fresh(*site, now);
+                steps.push(Step::Ask { to: *site, say, again });
+            }
+        }
+        steps
+    }
+
+    fn is_fresh(&self, site: SiteId, now: Duration) -> bool {
+        self.reports.get(&site).is_some_and(|(_, at)| *at + FRESH > now)
+    }
+
+    /// Whether a site has the order up to there, for sure.
+    fn has(&self, site: SiteId, upto: Position) -> bool {
+        self.reports.get(&site).is_some_and(|(applied, _)| *applied >= upto)
+            || self.planted.is(Bug::RootUndrained)
+    }
+
+    fn may_stop(&self, now: Duration, state: &impl Durable) -> bool {
+        let Some(next) = self.next.filter(|_| self.not_before <= now) else { return false };
+        let applied = self.reports.get(&next).map_or(0, |(applied, _)| applied.count());
+        self.is_fresh(next, now) && applied + NEAR >= state.order_last().count()
+    }
+
+    /// Whether the order ends at the last position everywhere, or long enough was waited for that.
+    fn is_drained(&self, now: Duration, state: &impl Durable, region: &Region) -> bool {
+        let (last, own) = (state.order_last(), region.own);
+        let Some(next) = self.next else { return false };
+        let others = region.sites.iter().filter(|site| **site != own && **site != next);
+        let all =
+            others.filter(|site| self.is_fresh(**site, now)).all(|site| self.has(*site, last));
+        let is_late = self.stopped.is_some_and(|since| since + OTHERS_HAVE <= now);
+        let is_whole = state.applied() == last || self.planted.is(Bug::RootUndrained);
+        is_whole && self.has(next, last) && (all || is_late)
+    }
+
+    /// A site's leader reports.
+    pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
+        if say.epoch == u32::from(self.epoch) {
+            let applied = self.reports.get(&site).map_or(Position(0), |(applied, _)| *applied);
+            self.reports.insert(site, (applied.max(Position(say.applied)), now));
+        }
+    }
+
+    /// This node leads no more.
+    pub(crate) fn stop(&mut self) {
+        *self = Roots::new(self.planted);
+    }
+
+    /// What it waits for, for people.
+    pub(crate) fn waits_for(&self, now: Duration, state: &impl Durable) -> Option<&'static str> {
+        let next = self.next?;
+        let is_near = self.is_fresh(next, now) && self.may_stop(now, state);
+        match (self.stopped, now < self.not_before) {
+            (None, true) => Some("waits: the site that is to be the root did not get all in time"),
+            (None, false) if !is_near => Some(
+                "waits until the site that is to be the root answers and has most of the order",
+            ),
+            _ => None,
+        }
+    }
+
+    /// How many places the next root lacks.
+    pub(crate) fn left(&self, state: &impl Durable) -> u64 {
+        let Some(next) = self.next else { return 0 };
+        let applied = self.reports.get(&next).map_or(0, |(applied, _)| applied.count());
+        state.order_last().count().saturating_sub(applied)
+    }
+
+    /// When it must be polled at the latest.
+    pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+        self.next?;
+        let asked = self.asked.values().map(|at| *at + AGAIN);
+        let done = self.done.map(|(_, at)| at + PATIENCE);
+        let stopped = self.stopped.map(|at| at + OTHERS_HAVE);
+        asked.chain(done).chain(stopped).filter(|at| *at > now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulation::{Store, region, write};
+    use super::*;
+    use model::RegionId;
+
+    const AT: fn(u64) -> Duration = Duration::from_millis;
+    const OTHER: SiteId = SiteId(2);
+
+    fn report(roots: &mut Roots, site: u32, count: u64, at: Duration) {
+        let applied = Position::new(1, count).0;
+        let say = Reached { epoch: 1, applied, taken: applied, again: true };
+        roots.reached(SiteId(site), say, at);
+    }
+
+    fn done(steps: Vec<Step>) -> Vec<Step> {
+        steps.into_iter().filter(|step| !matches!(step, Step::Ask { .. })).collect()
+    }
+
+    fn root(step: RootStep) -> Vec<Step> {
+        vec![Step::Propose(CausalCommand::Root { epoch: 1, step })]
+    }
+
+    /// A root that has ordered five writes, and imported them.
+    fn store() -> Store {
+        let mut store = Store::of(1);
+        (1..=5).for_each(|revision| store.order(OTHER, write(revision)));
+        store.applied = Position::new(1, 5);
+        store
+    }
+
+    #[test]
+    fn the_order_is_given_once_the_next_root_has_all_of_it() {
+        let (mut roots, region, mut store) = (Roots::default(), region(1), store());
+        assert!(roots.poll(AT(0), &store, &region, None).is_empty(), "nobody asks for it");
+        let steps = roots.poll(AT(0), &store, &region, Some(OTHER));
+        assert_eq!(steps.len(), 2, "both are asked, and it goes on: {steps:?}");
+        report(&mut roots, 2, 3, AT(10));
+        assert_eq!(done(roots.poll(AT(10), &store, &region, Some(OTHER))), root(RootStep::Stop));
+        assert!(done(roots.poll(AT(20), &store, &region, Some(OTHER))).is_empty(), "under way");
+        store.stopped = Some(false);
+        assert!(done(roots.poll(AT(30), &store, &region, Some(OTHER))).is_empty(), "it lacks two");
+        report(&mut roots, 2, 5, AT(40));
+        report(&mut roots, 3, 4, AT(40));
+        assert!(done(roots.poll(AT(40), &store, &region, Some(OTHER))).is_empty(), "one lacks one");
+        report(&mut roots, 3, 5, AT(50));
+        assert_eq!(done(roots.poll(AT(50), &store, &region, Some(OTHER))), root(RootStep::Give));
+        store.stopped = Some(true);
+        let (region_id, cut) = (RegionId(1), Position::new(1, 5));
+        let change = |to| {
+            let change = RegistryChange::ChangeRoot { region: region_id, epoch: 1, to, cut };
+            vec![Step::Change(change)]
+        };
+        assert_eq!(done(roots.poll(AT(60), &store, &region, Some(OTHER))), change(OTHER));
+        assert!(done(roots.poll(AT(70), &store, &region, Some(OTHER))).is_empty(), "under way");
+        let again = roots.poll(AT(60) + PATIENCE, &store, &region, Some(OTHER));
+        assert_eq!(done(again), change(OTHER));
+        // Another leader does not know how far it is; nobody wants another root any more.
+        roots.stop();
+        assert!(done(roots.poll(AT(9_000), &store, &region, Some(OTHER))).is_empty());
+        assert_eq!(done(roots.poll(AT(9_100), &store, &region, None)), change(SiteId(1)));
+    }
+
+    #[test]
+    fn a_root_that_has_stopped_in_vain_goes_on() {
+        let (mut roots, region, mut store) = (Roots::default(), region(1), store());
+        roots.poll(AT(0), &store, &region, Some(OTHER));
+        report(&mut roots, 2, 3, AT(0));
+        store.stopped = Some(false);
+        assert!(done(roots.poll(AT(0), &store, &region, Some(OTHER))).is_empty());
+        let late = AT(0) + STOPPED_MAX;
+        assert_eq!(done(roots.poll(late, &store, &region, Some(OTHER))), root(RootStep::Resume));
+        store.stopped = None;
+        report(&mut roots, 2, 3, late);
+        assert!(done(roots.poll(late, &store, &region, Some(OTHER))).is_empty(), "a pause");
+        report(&mut roots, 2, 3, late + PAUSE);
+        let again = done(roots.poll(late + PAUSE, &store, &region, Some(OTHER)));
+        assert_eq!(again, root(RootStep::Stop));
+        // It is called off.
+        store.stopped = Some(false);
+        let called_off = done(roots.poll(late + PAUSE + AT(1), &store, &region, None));
+        assert_eq!(called_off, root(RootStep::Resume));
+    }
+
+    #[test]
+    fn a_site_that_is_away_is_waited_for_a_moment_only() {
+        let (mut roots, region, mut store) = (Roots::default(), region(1), store());
+        roots.poll(AT(0), &store, &region, Some(OTHER));
+        store.stopped = Some(false);
+        report(&mut roots, 2, 5, AT(0));
+        report(&mut roots, 3, 1, AT(0));
+        assert!(done(roots.poll(AT(0), &store, &region, Some(OTHER))).is_empty());
+        let steps = done(roots.poll(AT(0) + OTHERS_HAVE, &store, &region, Some(OTHER)));
+        assert_eq!(steps, root(RootStep::Give));
+    }
+}

@@ -1,0 +1,105 @@
+//! Another root: the order of a region ends at one site and goes on at another.
+//!
+//! A root *stops*: it gives no more positions. It may go on as if nothing was, until it has *given* the order away:
+//! then its last position is the end of its epoch, whatever comes. Only behind that the registry changes: a new
+//! epoch, its root, and the end of the one before ([`model::Region::cut`]). So at most one site gives positions
+//! in an epoch, and what one has given is kept.
+//!
+//! > A site that has imported the order up to the end of an epoch is at the beginning of the next one, with the
+//! > same count. Every other site is before that beginning, however far it is, and gets its keys anew.
+//!
+//! The new root must be such a site. It has the order in its records, and of each site the last write that has a
+//! position, as every site keeps that while it imports. The order before its beginning is trimmed, so to speak.
+//! What it may still keep of an order that it gave earlier goes with the first trimming.
+//!
+//! Left out: which site it is, and when (`crate::causal::roots`).
+
+use super::super::Applying;
+use super::{Stopped, rows};
+use crate::bugs::Bug;
+use model::{Answer, Position, Refusal, Revision, RootStep, SiteId};
+use storage::state::State;
+
+/// What a site keeps of being the root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Root {
+    /// Where it began as a root that is not the first one.
+    pub(super) begun: Position,
+    /// The epoch in which it has stopped; 0: none.
+    pub(super) stopped: u16,
+    /// Whether it has given the order of that epoch away.
+    pub(super) given: bool,
+}
+
+const NOT_HERE: Refusal = Refusal::NotCausal(
+    "be ordered here: another site is the region's root, or in another epoch, or it is about to be",
+);
+
+impl<S: State> Applying<'_, S> {
+    /// A step of a root that stops.
+    pub(super) fn root_step(&mut self, epoch: u16, step: RootStep) -> Result<Answer, Stopped> {
+        self.check_orders_in(epoch)?;
+        let root = &mut self.modes.causal.root;
+        let is_stopped = root.stopped == epoch;
+        let is_given = is_stopped && root.given;
+        match step {
+            RootStep::Stop if !is_stopped => (root.stopped, root.given) = (epoch, false),
+            RootStep::Resume if is_stopped && !is_given => root.stopped = 0,
+            RootStep::Give if is_stopped && !is_given => root.given = true,
+            RootStep::Stop | RootStep::Give if is_stopped => return Ok(self.done_now()),
+            _ => return Err(NOT_HERE.into()),
+        }
+        self.put_root();
+        Ok(self.done_now())
+    }
+
+    /// Whether this site is the root in this epoch, and has all that it needs for it.
+    pub(super) fn check_orders_in(&self, epoch: u16) -> Result<(), Refusal> {
+        let (region, own) = (self.region()?, self.member()?.own);
+        let is_root = (region.root, region.epoch) == (own, epoch);
+        let has_begun = region.begin().is_none_or(|begin| begin == self.modes.causal.root.begun);
+        if is_root && has_begun { Ok(()) } else { Err(NOT_HERE) }
+    }
+
+    /// Whether it orders: it has not stopped.
+    pub(super) fn check_orders(&self, epoch: u16) -> Result<(), Refusal> {
+        self.check_orders_in(epoch)?;
+        let orders_on = self.modes.planted.is(Bug::RootOrdersOn);
+        if self.modes.causal.root.stopped == epoch && !orders_on { Err(NOT_HERE) } else { Ok(()) }
+    }
+
+    /// A site at the end of an epoch is at the beginning of the next one; the new root goes on there.
+    pub(super) fn follow_root(&mut self) {
+        let Ok(region) = self.region().copied() else { return };
+        let Ok(own) = self.member().map(|member| member.own) else { return };
+        let (Some(cut), Some(begin)) = (region.cut, region.begin()) else { return };
+        let causal = &mut self.modes.causal;
+        if causal.head.applied == cut && causal.resync.is_none() {
+            causal.head.applied = begin;
+            causal.is_dirty = true;
+        }
+        if region.root == own && causal.head.applied == begin && causal.root.begun != begin {
+            causal.root = Root { begun: begin, ..Root::default() };
+            causal.head.order_last = begin;
+            causal.is_dirty = true;
+            if self.modes.planted.is(Bug::RootForgetsOrdered) {
+                self.modes.causal.ordered.clear();
+            }
+            self.put_root();
+        }
+    }
+
+    fn put_root(&mut self) {
+        let row = rows::encode_root(&self.modes.causal.root);
+        self.overlay.put(rows::ROOT.to_vec(), row);
+    }
+
+    /// A write of a site has its position here, if none later has.
+    pub(super) fn note_ordered(&mut self, site: SiteId, last: Revision, at: Position) {
+        let causal = &mut self.modes.causal;
+        if causal.ordered_of(site).is_none_or(|(known, _)| known < last) {
+            causal.ordered.insert(site, (last, at));
+            self.overlay.put(rows::of_site(site), rows::encode_site(last, at));
+        }
+    }
+}
