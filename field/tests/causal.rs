@@ -141,3 +141,55 @@ fn a_site_that_is_cut_off_says_so_within_the_deadline() {
         });
     there.unwrap();
 }
+
+#[test]
+fn the_root_moves_while_clients_write_and_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = start(folder.path());
+    let mut carried = token(&mut connect(&nodes[0]).unwrap()).unwrap();
+    let root = |node: &Node| -> Result<String, String> {
+        let region = json(node, &["region", "show", "--json"])?;
+        Ok(region["root"].as_str().unwrap_or_default().to_owned())
+    };
+    let asked = nodes[2].cli(&["region", "move-root", "--to", "b"]).unwrap();
+    assert!(asked.contains("b is to be the root in the place of a"), "{asked}");
+    for round in 0..30_usize {
+        let at = round % 3;
+        if round == 10 {
+            // The old root, or the new one, in the middle of it.
+            nodes[0].kill();
+            nodes[0].restart();
+        }
+        let mut client = eventually(LIMIT, || attach(&nodes[at], &carried)).unwrap();
+        if round > 0 {
+            let seen = text(&call(&mut client, &["GET", "car:1"]).unwrap());
+            assert_eq!(seen, Some((round - 1).to_string()), "round {round} at {at}");
+        }
+        call(&mut client, &["SET", "car:1", &round.to_string()]).unwrap();
+        carried = token(&mut client).unwrap();
+    }
+    let moved = eventually(LIMIT, || match root(&nodes[2])?.as_str() {
+        "b" => Ok(()),
+        other => Err(other.to_owned()),
+    });
+    moved.expect("b becomes the root");
+    // The root leaves: a goes on.
+    nodes[0].cli(&["site", "leave", "b"]).unwrap();
+    for node in [&nodes[0], &nodes[2]] {
+        let moved = eventually(LIMIT, || match root(node)?.as_str() {
+            "a" => Ok(()),
+            other => Err(other.to_owned()),
+        });
+        moved.expect("a becomes the root");
+    }
+    let mut client = eventually(LIMIT, || attach(&nodes[2], &carried)).unwrap();
+    assert_eq!(text(&call(&mut client, &["GET", "car:1"]).unwrap()).as_deref(), Some("29"));
+    call(&mut client, &["SET", "car:1", "after"]).unwrap();
+    let there = eventually(LIMIT, || {
+        match text(&call(&mut connect(&nodes[0])?, &["GET", "car:1"])?).as_deref() {
+            Some("after") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    there.expect("the order goes on");
+}

@@ -127,6 +127,15 @@ impl Deployment {
         Ok(self.caller.call(Repeat::Read, v1::ShowRegionRequest {}, show).await?.into_inner())
     }
 
+    /// Sets which site is to be the root of the region.
+    pub async fn move_root(&self, to: &str) -> Result<(), Error> {
+        let number = self.caller.sequence.begin();
+        let request = Some(number.id());
+        let message = v1::MoveRootRequest { to: to.to_owned(), request };
+        let ask = |channel, request| async move { deployment(channel).move_root(request).await };
+        self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
+    }
+
     /// The sites that hold the registry, and whether they answer the asked one.
     pub async fn registry(&self) -> Result<v1::ShowRegistryResponse, Error> {
         let show =

@@ -2531,7 +2531,18 @@ pub struct ShowRegionResponse {
     pub last_revision: u64,
     #[prost(uint64, tag = "7")]
     pub ordered_revision: u64,
+    #[prost(string, tag = "160")]
+    pub next: ::prost::alloc::string::String,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MoveRootRequest {
+    #[prost(string, tag = "1")]
+    pub to: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "160")]
+    pub request: ::core::option::Option<RequestId>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MoveRootResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainPlacementRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -3349,6 +3360,30 @@ pub mod deployment_client {
                 .insert(GrpcMethod::new("portolan.v1.Deployment", "ShowRegion"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn move_root(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MoveRootRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MoveRootResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/MoveRoot",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "MoveRoot"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3453,6 +3488,13 @@ pub mod deployment_server {
             request: tonic::Request<super::ShowRegionRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ShowRegionResponse>,
+            tonic::Status,
+        >;
+        async fn move_root(
+            &self,
+            request: tonic::Request<super::MoveRootRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MoveRootResponse>,
             tonic::Status,
         >;
     }
@@ -4103,6 +4145,51 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShowRegionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/MoveRoot" => {
+                    #[allow(non_camel_case_types)]
+                    struct MoveRootSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::MoveRootRequest>
+                    for MoveRootSvc<T> {
+                        type Response = super::MoveRootResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MoveRootRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::move_root(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MoveRootSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -22,7 +22,7 @@ use wire::grpc::{Reason, SESSION_KEY, status};
 const DEFAULT_KEYSPACE: &str = "default";
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 33] = [
     "get",
     "put",
     "delete",
@@ -55,6 +55,7 @@ const NAMES: [&str; 32] = [
     "explain_placement",
     "show_placement_ledger",
     "show_region",
+    "move_root",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -92,6 +93,7 @@ pub(crate) enum Method {
     ExplainPlacement,
     ShowPlacementLedger,
     ShowRegion,
+    MoveRoot,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.

@@ -365,7 +365,29 @@ impl v1::deployment_server::Deployment for Callee {
                 applied_count: here.applied.count(),
                 last_revision: here.last_revision.0,
                 ordered_revision: here.own_ordered.0,
+                next: region.next.map(|next| name_of(&registry, next)).unwrap_or_default(),
             })
+        })
+        .await
+    }
+
+    async fn move_root(
+        &self,
+        request: Request<v1::MoveRootRequest>,
+    ) -> Result<Response<v1::MoveRootResponse>, Status> {
+        self.measured(Method::MoveRoot, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry().await?;
+            let id = request_id(asked.request)?;
+            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+                return outcome.map(|()| v1::MoveRootResponse {});
+            }
+            let change = RegistryChange::MoveRoot(site_named(&registry, &asked.to)?);
+            let body = Body::Registry { change, id };
+            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            Ok(v1::MoveRootResponse {})
         })
         .await
     }
