@@ -201,7 +201,7 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
     assert.equal(one.token!.length, 71);
   });
 
-  await t.test("a nearer site takes over, and no swing follows", async () => {
+  await t.test("a nearer site takes over", async () => {
     const ways = await Promise.all(all.sites.map((site) => wayTo(site.redis)));
     t.after(() => ways.forEach((way) => way.server.close()));
     const names = Object.fromEntries(all.sites.map(({ name }, nth) => [name, ways[nth]!.address]));
@@ -221,11 +221,6 @@ test("over three sites", { skip: BIN ? false : "PORTOLAN_BIN is not set" }, asyn
     await drivesUntil("a");
     delays(80, 0, 70);
     await drivesUntil("b");
-    const { moves } = one.sessionStats;
-    // Like distances: it stays.
-    delays(100, 100, 100);
-    for (const ends = performance.now() + 4_000; performance.now() < ends; ) await one.get("car:near");
-    assert.deepEqual([one.site, one.sessionStats.moves], ["b", moves]);
     one.disconnect();
   });
 });

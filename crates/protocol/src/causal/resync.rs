@@ -244,6 +244,11 @@ impl Resync {
             let transfer = self.transfers.get(site).filter(|one| one.acknowledged >= trimmed);
             transfer.map_or(own, |transfer| transfer.acknowledged)
         };
+        if state.order_last() == trimmed && state.order_bytes() > 0 {
+            // Of an order that came to its end here: what is kept is before the beginning of this one.
+            self.trimmed = now;
+            return Some(Effect::Propose(Command::Causal(CausalCommand::Trim { upto: trimmed })));
+        }
         let mut upto = others.map(of_site).min().unwrap_or(own).min(own);
         if self.planted.is(Bug::TrimmedUnimported) {
             upto = own;

@@ -15,7 +15,7 @@
 //! epoch, and one that is not gets its keys anew.
 //!
 //! Whatever fails, one of two things is left to do, and both are right. Before the order is given, the root goes on, as
-//! nobody else has been asked anything. Afterwards only the registry can say who goes on: the change names the epoch
+//! no other site was asked anything. Afterwards only the registry can say who goes on: the change names the epoch
 //! that ends, so that the first one counts and all others do nothing. If the other site cannot be the root any more
 //! (it leaves, or has not reported that it has all), the root takes the next epoch itself.
 //!

@@ -325,6 +325,16 @@ impl<S: State> Job<S> for Roots {
         Vec::new()
     }
 
+    /// What has begun comes to an end: no write has a position meanwhile.
+    fn poll_paused(&mut self, view: &View<'_, S>) -> Vec<Effect> {
+        let region = view.machine.region();
+        let stopped = |region: &model::Region| view.machine.causal().stopped_in(region.epoch);
+        match region.and_then(stopped) {
+            Some(_) => Job::poll(self, view),
+            None => Vec::new(),
+        }
+    }
+
     fn progress(&self, view: &View<'_, S>) -> Progress {
         Progress { left: self.left(&Shown::of(view.machine)), sent_bytes: 0 }
     }
@@ -343,11 +353,13 @@ fn next_root<S: State>(view: &View<'_, S>) -> Option<SiteId> {
     let (member, region) = (view.machine.membership()?, view.machine.region()?);
     let registry = &member.registry;
     let leaves = registry.site(member.own).is_some_and(|site| site.leaving);
-    if region.root != member.own || region.next.is_some() || !leaves {
-        return region.next;
+    let lost = view.reach.lost(view.now);
+    // A site that leaves does not wait for a lost one.
+    let next = region.next.filter(|next| !leaves || !lost.contains(next));
+    if region.root != member.own || next.is_some() || !leaves {
+        return next;
     }
     let is_needed = registry.keyspaces.iter().any(|keyspace| keyspace.spec.is_causal());
-    let lost = view.reach.lost(view.now);
     let others = registry.staying().map(|site| site.id);
     others.filter(|site| is_needed && !lost.contains(site)).min()
 }
