@@ -311,7 +311,8 @@ mod tests {
         assert_eq!(NAMES[Method::LeaveSite as usize], "leave_site");
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
-        assert_eq!(NAMES.len(), Method::ShowRegion as usize + 1);
+        assert_eq!(NAMES[Method::ShowRegion as usize], "show_region");
+        assert_eq!(NAMES.len(), Method::MoveRoot as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -802,3 +802,23 @@ fn the_root_leaves_and_another_site_goes_on() {
         assert_eq!(counts(&world.must(1, get(keyspace, 1)))[&1], 1_000_000);
     }
 }
+
+#[test]
+fn a_root_that_leaves_does_not_wait_for_a_lost_site() {
+    let mut world = World::new(1, 1, Settings::default());
+    world.run(100, 3, false).unwrap();
+    let id = |world: &World, site: usize| world.lab.sites[site].id.unwrap();
+    world.lab.part_site(1);
+    let named = RegistryChange::MoveRoot(id(&world, 1));
+    world.must(2, change(named));
+    world.lab.run(MS * 5_000);
+    assert_eq!(world.region().epoch, 1);
+    let leave = RegistryChange::Leave(id(&world, 0));
+    world.must(2, change(leave));
+    let is_next = |lab: &Simulation| {
+        let registry = lab.registry(lab.sites[2].nodes[0]);
+        let region = registry.and_then(|registry| registry.regions.last().copied());
+        region.is_some_and(|region| Some(region.root) == lab.sites[2].id)
+    };
+    assert!(world.lab.run_until(MS * 120_000, is_next), "{:?}", world.region());
+}
