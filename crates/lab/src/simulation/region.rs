@@ -67,7 +67,8 @@ impl<C> Simulation<C> {
         let Some(standing) = self.region_standing(node).filter(|one| one.is_root) else { return };
         let after = self.order.last().map_or(Position(0), |last| last.0);
         let Some(process) = self.nodes[node].process.as_ref() else { return };
-        if standing.order_last <= after {
+        // Another root begins where the one before ended, in an epoch of its own.
+        if standing.order_last.count() <= after.count() {
             return;
         }
         let more = process.site.region_order(after);
