@@ -5,6 +5,13 @@
 
 peers_root=${PORTOLAN_PEERS:-$HOME/.cache/portolan-peers}
 
+# install_alone FOLDER: runs the script's function `install`, one process at a time: tests that run side by side
+# install the same peer. Not to be called where errors do not end the script (after `if` or `||`).
+install_alone() {
+  mkdir -p "$1"
+  (flock 9 && install) 9>"$1/lock"
+}
+
 # start_process FOLDER COMMAND... : runs COMMAND in the background, keeping FOLDER/pid and FOLDER/log.
 start_process() {
   local folder=$1

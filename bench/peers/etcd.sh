@@ -49,7 +49,7 @@ start() {
 stop() { for i in 0 1 2; do stop_process "$root/n$i"; done; }
 
 case ${1:-} in
-  install) install ;;
+  install) install_alone "$root" ;;
   start) start ;;
   stop) stop ;;
   wipe) stop && rm -rf "$root"/n[012] ;;

@@ -46,7 +46,7 @@ start() {
 answers() { (ping); }
 
 case ${1:-} in
-  install) install ;;
+  install) install_alone "$root" ;;
   start) start ;;
   stop) stop_process "$root/n0" ;;
   wipe) stop_process "$root/n0" && rm -rf "$root/n0" ;;
