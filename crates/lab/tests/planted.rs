@@ -7,7 +7,7 @@ use lab::world::ready;
 
 /// Which bug, in which world it shows, the first seed (the first that shows it, where many before it do not), and
 /// how many seeds it may take.
-const BUGS: [(Bug, &str, u64, u64); 44] = [
+const BUGS: [(Bug, &str, u64, u64); 47] = [
     (Bug::SkipSync, "one-site", 1, 10),
     (Bug::AnswerBeforeSync, "witness", 1, 100),
     (Bug::AcknowledgeBeforeQuorum, "three-sites", 1, 10),
@@ -52,19 +52,18 @@ const BUGS: [(Bug, &str, u64, u64); 44] = [
     (Bug::ResyncUnordered, "causal", 1, 20),
     (Bug::ResyncSwitchedEarly, "causal", 1, 40),
     (Bug::ResyncKeepsDeleted, "causal", 1, 40),
+    (Bug::RootUndrained, "causal", 1, 40),
+    (Bug::RootOrdersOn, "causal", 1, 40),
+    (Bug::RootForgetsOrdered, "causal", 1, 40),
 ];
 
 /// It takes a node cut off from its own site and not from the lost one: `protocol/tests/site/forwards.rs`.
-const SCRIPTED: [Bug; 6] = [
+const SCRIPTED: [Bug; 3] = [
     Bug::ForwardUnindexed,
     // A node that comes back on an empty disk and is asked before it has its state: `golden.rs`.
     Bug::ForwardUnadmitted,
     // 20 seeds of `causal` do not find it: `golden.rs` does.
     Bug::AbsenceUnseen,
-    // No world moves the root of a region yet: `protocol/tests/site/causal.rs` does.
-    Bug::RootUndrained,
-    Bug::RootOrdersOn,
-    Bug::RootForgetsOrdered,
 ];
 
 fn find(bug: Bug) {
@@ -154,6 +153,9 @@ found! {
     keys_that_come_anew_without_what_is_ordered: ResyncUnordered,
     keys_that_come_anew_and_are_shown_too_soon: ResyncSwitchedEarly,
     a_removed_key_that_comes_anew: ResyncKeepsDeleted,
+    a_root_that_does_not_wait_for_the_next: RootUndrained,
+    a_root_that_orders_on: RootOrdersOn,
+    a_next_root_that_orders_again: RootForgetsOrdered,
 }
 
 #[test]

@@ -236,6 +236,7 @@ pub fn begin<C>(simulation: &mut Simulation<C>, fault: &Fault) -> Begun {
         Kind::LoseSite => return lose::begin(simulation, fault),
         Kind::PromoteSite => return promote::begin(simulation, fault),
         Kind::SetBackup => return set_backup(simulation, fault, &mut random),
+        Kind::MoveRoot => return move_root(simulation, fault, &mut random),
         Kind::CutClients => simulation.sites[fault.site].clients_cut = true,
         Kind::OneDown => {
             if waits_for_disk(simulation, fault.site) {
@@ -331,6 +332,19 @@ fn set_backup<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Ran
     let choice = *random.pick(&[other, other, other, BackupChoice::Next, BackupChoice::Off]);
     let change = RegistryChange::Backup(site, choice);
     promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    Begun::Over
+}
+
+/// An operator names the site that is to order causal writes, at any site; now and then another operator has just
+/// named another one.
+fn move_root<C>(simulation: &mut Simulation<C>, fault: &Fault, random: &mut Random) -> Begun {
+    let id = |site: usize| simulation.sites[site].id;
+    let Some(site) = id(fault.site) else { return Begun::Skipped };
+    let other = id(fault.other_site).filter(|_| random.chance(200));
+    for to in other.into_iter().chain([site]) {
+        let change = RegistryChange::MoveRoot(to);
+        promote::ask_anywhere(simulation, Body::Registry { change, id: None }, random);
+    }
     Begun::Over
 }
 

@@ -126,11 +126,14 @@ pub enum Kind {
     SetBackup,
     /// The site's clients do not reach it, and it does not reach them. Only where it is asked for.
     CutClients,
+    /// An operator has the site order its region's causal writes, or calls that off. Only where it is
+    /// asked for.
+    MoveRoot,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 39] = [
+    pub const ALL: [Kind; 40] = [
         Kind::Crash,
         Kind::SiteLoss,
         Kind::Pause,
@@ -170,6 +173,7 @@ impl Kind {
         Kind::PromoteSite,
         Kind::SetBackup,
         Kind::CutClients,
+        Kind::MoveRoot,
     ];
 
     /// Those that come where a world names none: all that lose nothing, and end.
@@ -182,6 +186,7 @@ impl Kind {
                     | Kind::PromoteSite
                     | Kind::SetBackup
                     | Kind::CutClients
+                    | Kind::MoveRoot
             )
         };
         Kind::ALL.into_iter().filter(move |kind| !asked_for(kind))
@@ -230,6 +235,7 @@ impl Kind {
             Kind::PromoteSite => "promote_site",
             Kind::SetBackup => "set_backup",
             Kind::CutClients => "cut_clients",
+            Kind::MoveRoot => "move_root",
         }
     }
 
@@ -276,7 +282,8 @@ impl Kind {
             | Kind::LoseSite
             | Kind::PromoteSite
             | Kind::SetBackup
-            | Kind::CutClients => false,
+            | Kind::CutClients
+            | Kind::MoveRoot => false,
         }
     }
 
@@ -297,6 +304,7 @@ impl Kind {
                 | Kind::LoseSite
                 | Kind::PromoteSite
                 | Kind::SetBackup
+                | Kind::MoveRoot
         )
     }
 
@@ -310,6 +318,7 @@ impl Kind {
                 | Kind::JoinSite
                 | Kind::PromoteSite
                 | Kind::SetBackup
+                | Kind::MoveRoot
         )
     }
 
@@ -378,7 +387,8 @@ impl Kind {
             | Kind::BreakSites
             | Kind::MoveSlots
             | Kind::JoinSite
-            | Kind::SetBackup => (ms(0), ms(0)),
+            | Kind::SetBackup
+            | Kind::MoveRoot => (ms(0), ms(0)),
         }
     }
 }

@@ -47,6 +47,7 @@ fn is_honest(kind: Kind) -> bool {
             | Kind::LeaveSite
             | Kind::SetBackup
             | Kind::CutClients
+            | Kind::MoveRoot
     )
 }
 
