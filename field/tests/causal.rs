@@ -193,3 +193,47 @@ fn the_root_moves_while_clients_write_and_leaves() {
     });
     there.expect("the order goes on");
 }
+
+#[test]
+fn counters_go_by_what_the_site_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = start(folder.path());
+    let create = ["keyspace", "create", "tallies", "--prefix", "tally:", "--rmw", "local"];
+    let create = [&create[..], &["--consistency", "causal", "--scope", "region"]].concat();
+    nodes[0].cli(&create).unwrap();
+    for node in &nodes {
+        let shown = eventually(LIMIT, || json(node, &["keyspace", "show", "tallies", "--json"]));
+        assert_eq!(shown.unwrap()["rmw"], "local");
+    }
+    let mut carried = token(&mut connect(&nodes[0]).unwrap()).unwrap();
+    for round in 1..=12_i64 {
+        let node = &nodes[round as usize % 3];
+        let mut client = eventually(LIMIT, || attach(node, &carried)).unwrap();
+        assert_eq!(call(&mut client, &["INCR", "tally:n"]), Ok(Value::Int(round)));
+        let before = call(&mut client, &["GETSET", "tally:last", &round.to_string()]).unwrap();
+        assert_eq!(text(&before), (round > 1).then(|| (round - 1).to_string()));
+        assert_eq!(call(&mut client, &["SETNX", "tally:last", "x"]), Ok(Value::Int(0)));
+        carried = token(&mut client).unwrap();
+    }
+    let mut client = connect(&nodes[1]).unwrap();
+    call(&mut client, &["PORTOLAN.ATTACH", &carried]).unwrap();
+    let mut other = connect(&nodes[1]).unwrap();
+    // A transaction that another one has overtaken does nothing, and the next one works.
+    for (is_overtaken, expected) in [(true, 13), (false, 14)] {
+        call(&mut client, &["WATCH", "tally:n"]).unwrap();
+        if is_overtaken {
+            call(&mut other, &["INCR", "tally:n"]).unwrap();
+        }
+        call(&mut client, &["MULTI"]).unwrap();
+        call(&mut client, &["INCR", "tally:n"]).unwrap();
+        let done = call(&mut client, &["EXEC"]).unwrap();
+        assert_eq!(done == Value::Nil, is_overtaken, "{done:?}");
+        let now = text(&call(&mut client, &["GET", "tally:n"]).unwrap());
+        assert_eq!(now, Some(expected.to_string()));
+    }
+    let refused = call(&mut client, &["INCR", "car:n"]).unwrap_err();
+    assert!(refused.contains("unless its rmw is local"), "{refused}");
+    let create = ["keyspace", "create", "wrong", "--prefix", "w:", "--rmw", "local"];
+    let refused = nodes[0].cli(&create).unwrap_err();
+    assert!(refused.contains("only consistency causal"), "{refused}");
+}

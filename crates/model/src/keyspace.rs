@@ -41,6 +41,16 @@ pub enum Placement {
     Adaptive,
 }
 
+/// What a causal keyspace does with writes that depend on the value that they overwrite.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rmw {
+    /// It refuses them: two sites could carry them out at the same time, and one of the results would be lost.
+    #[default]
+    Refuse,
+    /// The site that is asked carries them out by what it shows. The result is an assignment as any other.
+    Local,
+}
+
 /// What a user states when creating a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceSpec {
@@ -60,6 +70,8 @@ pub struct KeyspaceSpec {
     pub lease_reads: bool,
     /// Whether nodes keep copies of keys that other sites hold. With [`Scope::Global`] only.
     pub cache: Cache,
+    /// With [`Consistency::Causal`] only: others always carry such writes out, atomically.
+    pub rmw: Rmw,
 }
 
 /// A keyspace that exists.
@@ -103,6 +115,12 @@ pub enum KeyspaceError {
         age_ms_max = limits::CACHE_AGE_MS_MAX
     )]
     CacheLimits(String),
+    /// Its writes are atomic anyway.
+    #[error(
+        "keyspace {0:?} asks for rmw local; only consistency causal has writes whose outcome could depend on \
+         the site"
+    )]
+    RmwConsistency(String),
     /// This version cannot serve the promise.
     #[error(
         "keyspace {name:?} asks for consistency {consistency} with scope {scope}; this version serves \
@@ -129,6 +147,7 @@ impl KeyspaceSpec {
             placement: Placement::Off,
             lease_reads: false,
             cache: Cache::Off,
+            rmw: Rmw::Refuse,
         }
     }
 
@@ -182,6 +201,9 @@ impl KeyspaceSpec {
         }
         if !self.cache.is_within_limits() {
             return Err(KeyspaceError::CacheLimits(self.name.clone()));
+        }
+        if self.rmw == Rmw::Local && !self.is_causal() {
+            return Err(KeyspaceError::RmwConsistency(self.name.clone()));
         }
         match (self.consistency, self.scope) {
             (Consistency::Linearizable, Scope::Site) | (Consistency::Causal, Scope::Region)
@@ -247,6 +269,27 @@ impl std::str::FromStr for Placement {
     }
 }
 
+impl fmt::Display for Rmw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rmw::Refuse => "refuse",
+            Rmw::Local => "local",
+        })
+    }
+}
+
+impl std::str::FromStr for Rmw {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "refuse" => Rmw::Refuse,
+            "local" => Rmw::Local,
+            _ => return Err(format!("{text:?} is no rmw: use refuse or local")),
+        })
+    }
+}
+
 impl std::str::FromStr for Consistency {
     type Err = String;
 
@@ -304,6 +347,10 @@ mod tests {
         assert_eq!(causal.check(), Ok(()));
         let placed = KeyspaceSpec { placement: Placement::Advise, ..causal.clone() };
         assert!(matches!(placed.check(), Err(KeyspaceError::PlacementScope(_))));
+        let local = KeyspaceSpec { rmw: Rmw::Local, ..causal.clone() };
+        assert_eq!(local.check(), Ok(()));
+        let site = KeyspaceSpec { rmw: Rmw::Local, ..KeyspaceSpec::linearizable_site("c", "c:") };
+        assert!(matches!(site.check(), Err(KeyspaceError::RmwConsistency(_))));
         let global = KeyspaceSpec { scope: Scope::Global, ..causal };
         assert!(matches!(global.check(), Err(KeyspaceError::NotServed { .. })));
     }

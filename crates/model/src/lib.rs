@@ -64,7 +64,7 @@ pub use failure::{BackupError, Failure, MembershipError, MoveError, Refusal};
 pub use handover::{HandedOn, MoveId, Receiving, SlotEpochs, StagedItem};
 pub use id::{ClientId, KeyspaceId, NodeId, RequestId, Revision, SiteId, SiteName};
 pub use job::{JobName, JobStatus};
-pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Scope};
+pub use keyspace::{Consistency, Keyspace, KeyspaceError, KeyspaceSpec, Placement, Rmw, Scope};
 pub use operator::OperatorCommand;
 pub use order::{Held, Holding, Ordered, OrderedMove};
 pub use placement::{

@@ -1321,6 +1321,8 @@ pub struct KeyspaceSpec {
     pub cache_age_ms_max: u64,
     #[prost(string, tag = "9")]
     pub placement: ::prost::alloc::string::String,
+    #[prost(string, tag = "10")]
+    pub rmw: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Keyspace {

@@ -51,6 +51,8 @@ pub struct Causal {
     pub hash_delete: u32,
     /// Weight of transactions that read, write, and remove.
     pub transaction: u32,
+    /// Weight of writes of a string that answer with what was there before; for keyspaces with `rmw` local.
+    pub swap: u32,
     /// Weight of attaches: the token, and nothing else.
     pub attach: u32,
     /// Weight of moves to a site drawn at random; the next request follows at once.
@@ -77,6 +79,7 @@ impl Default for Causal {
             hash_set: 6,
             hash_delete: 2,
             transaction: 8,
+            swap: 0,
             attach: 3,
             go: 12,
             renew: 1,
@@ -107,6 +110,8 @@ pub enum Act {
     DeleteFields(String, Vec<String>),
     /// Does all of it at once.
     Transaction(Steps),
+    /// Writes a string, and reads what was there before.
+    Swap(String),
     /// Has its token admitted.
     Attach,
     /// Goes to another site.
@@ -129,7 +134,7 @@ pub struct Steps {
 }
 
 impl Causal {
-    fn weights(&self) -> [u32; 13] {
+    fn weights(&self) -> [u32; 14] {
         [
             self.get,
             self.get_many,
@@ -141,6 +146,7 @@ impl Causal {
             self.hash_set,
             self.hash_delete,
             self.transaction,
+            self.swap,
             self.attach,
             self.go,
             self.renew,
@@ -160,7 +166,7 @@ impl Causal {
                 return Err(format!("causal: {name} is 1 to {KEYS_MAX}, is {count}"));
             }
         }
-        if self.weights()[..11].iter().all(|weight| *weight == 0) {
+        if self.weights()[..12].iter().all(|weight| *weight == 0) {
             return Err("causal: a request must have a weight above 0".to_owned());
         }
         if self.weights().iter().any(|weight| *weight > WEIGHT_MAX) {
@@ -203,8 +209,9 @@ impl Causal {
             7 => Act::SetFields(self.hash(random), self.some(random, "f", self.fields)),
             8 => Act::DeleteFields(self.hash(random), self.some(random, "f", self.fields)),
             9 => Act::Transaction(self.steps(random)),
-            10 => Act::Attach,
-            11 => Act::Go,
+            10 => Act::Swap(self.key(random)),
+            11 => Act::Attach,
+            12 => Act::Go,
             _ => Act::Renew,
         }
     }
@@ -258,7 +265,7 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_every_request_comes() {
-        let causal = spec("keys = 4\nseveral = 9");
+        let causal = spec("keys = 4\nseveral = 9\nswap = 5");
         let mut random = Random::new(1);
         let mut kinds = BTreeSet::new();
         for _ in 0..5_000 {
@@ -277,7 +284,7 @@ mod tests {
             assert_eq!(once.len(), named.len(), "{act:?}");
             kinds.insert(format!("{:?}", std::mem::discriminant(&act)));
         }
-        assert_eq!(kinds.len(), 13);
+        assert_eq!(kinds.len(), 14);
     }
 
     #[test]

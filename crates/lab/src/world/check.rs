@@ -223,6 +223,7 @@ fn check_keyspaces(written: &WorldFile) -> Result<Vec<KeyspaceSpec>, Wrong> {
             false => KeyspaceSpec::linearizable_site(keyspace.name.clone(), prefix),
         };
         spec.lease_reads = keyspace.lease_reads;
+        spec.rmw = keyspace.rmw.parse().map_err(|why: String| Wrong::at("rmw", why))?;
         if keyspace.scope == "global" {
             spec.scope = Scope::Global;
         }

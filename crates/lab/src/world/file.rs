@@ -237,6 +237,9 @@ pub struct KeyspaceFile {
     /// Whether a leader may answer reads by its lease.
     #[serde(default)]
     pub lease_reads: bool,
+    /// With consistency `causal`: `local` if writes may depend on what they overwrite, else `refuse`.
+    #[serde(default = "refuse")]
+    pub rmw: String,
     /// Copies that nodes keep of other sites' keys, with scope `global`: `off`, `validated` or `stale`.
     #[serde(default = "off")]
     pub cache: String,
@@ -254,6 +257,10 @@ pub struct KeyspaceFile {
 
 fn off() -> String {
     "off".to_owned()
+}
+
+fn refuse() -> String {
+    "refuse".to_owned()
 }
 
 fn linearizable() -> String {

@@ -5,7 +5,7 @@ use super::failed::Failed;
 use super::show::{self, Table};
 use clap::{Args, Subcommand};
 use client::KeyspaceInfo;
-use model::{Cache, Consistency, KeyspaceSpec, Placement, Scope};
+use model::{Cache, Consistency, KeyspaceSpec, Placement, Rmw, Scope};
 use serde_json::{Map, Value};
 
 /// Make, list, show or drop keyspaces
@@ -55,6 +55,11 @@ pub(crate) struct Create {
     /// accesses, and `portolan placement` shows which moves would bring keys to their users)
     #[arg(long, value_name = "WORD", default_value = "off")]
     placement: Placement,
+    /// What is done with writes that depend on the value they overwrite (INCR, APPEND, NX, WATCH), with
+    /// consistency causal: refuse, or local (the asked site decides by what it shows; of two sites that
+    /// write at the same time, one overwrites the other's result)
+    #[arg(long, value_name = "WORD", default_value = "refuse")]
+    rmw: Rmw,
     #[command(flatten)]
     connect: Connect,
 }
@@ -102,6 +107,7 @@ impl Create {
             scope: self.scope,
             lease_reads: self.lease_reads,
             placement: self.placement,
+            rmw: self.rmw,
             ..KeyspaceSpec::linearizable_site(self.name, self.prefix)
         };
         spec.check().map_err(Failed::usage)?;
@@ -142,7 +148,9 @@ impl Show {
             let spec = keyspace.spec;
             let reads = if spec.lease_reads { "by lease" } else { "by quorum" };
             let mut table = Table::new(["keyspace", ""]);
-            for (name, value) in [
+            let rmw = spec.consistency == Consistency::Causal;
+            let rmw = rmw.then(|| ("rmw", spec.rmw.to_string()));
+            let rows = [
                 ("name", spec.name),
                 ("id", keyspace.id.to_string()),
                 ("prefix", show::line(&spec.prefix)),
@@ -151,7 +159,8 @@ impl Show {
                 ("cache", cache_words(spec.cache)),
                 ("placement", spec.placement.to_string()),
                 ("keys", keys.to_string()),
-            ] {
+            ];
+            for (name, value) in rows.into_iter().chain(rmw) {
                 table.row([name.into(), value]);
             }
             Ok(show::print(table)?)
@@ -180,6 +189,7 @@ fn as_json(keyspace: &KeyspaceInfo) -> Value {
     object.insert("lease_reads".into(), spec.lease_reads.into());
     object.insert("cache".into(), spec.cache.to_string().into());
     object.insert("placement".into(), spec.placement.to_string().into());
+    object.insert("rmw".into(), spec.rmw.to_string().into());
     if spec.cache.is_on() {
         object.insert("cache_bytes_max".into(), spec.cache.bytes_max().into());
     }

@@ -181,13 +181,8 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             let max = limits::TRANSACTION_STEPS_MAX;
             return Err(Refusal::TooMany { what: "steps of one transaction", max }.into());
         }
-        for guard in guards {
-            check_key(&guard.key)?;
-            let version = self.cell_unread(place, &guard.key)?.version();
-            let was_absent = |point| self.was_absent_since(place, &guard.key, point);
-            if version != guard.version || !guard.absent_since.is_none_or(was_absent) {
-                return Ok(Answer::Aborted);
-            }
+        if !self.guards_hold(place, guards)? {
+            return Ok(Answer::Aborted);
         }
         let mut outcomes = Vec::with_capacity(steps.len());
         for step in steps {
@@ -198,6 +193,19 @@ impl<'a, S: State, M: ModeState> Applying<'a, S, M> {
             })?);
         }
         Ok(Answer::Steps(outcomes))
+    }
+
+    /// Whether the keys of a transaction are as its guards say.
+    pub(crate) fn guards_hold(&mut self, place: Place, guards: &[Guard]) -> Result<bool, Stopped> {
+        for guard in guards {
+            check_key(&guard.key)?;
+            let version = self.cell_unread(place, &guard.key)?.version();
+            let was_absent = |point| self.was_absent_since(place, &guard.key, point);
+            if version != guard.version || !guard.absent_since.is_none_or(was_absent) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn read(&mut self, keyspace: KeyspaceId, query: &Query) -> Result<Answer, Stopped> {

@@ -59,6 +59,7 @@
 //! cache = "off"                       # of remote keys: or "validated", "stale"
 //! cache_bytes_max = 67108864          # with cache
 //! cache_age_ms_max = 1000             # with cache "stale"
+//! rmw = "refuse"                      # or "local", for consistency "causal"
 //!
 //! [[user]]
 //! name = "fleet"
@@ -97,7 +98,7 @@ use super::{
     forms,
 };
 use crate::users::UserConfig;
-use model::{Bytes, Cache, Consistency, KeyspaceSpec, NodeId, Placement, Scope, SiteName};
+use model::{Bytes, Cache, Consistency, KeyspaceSpec, NodeId, Placement, Rmw, Scope, SiteName};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -171,6 +172,8 @@ struct KeyspaceTable {
     placement: Placement,
     #[serde(default)]
     lease_reads: bool,
+    #[serde(with = "forms::text", default, skip_serializing_if = "is_default")]
+    rmw: Rmw,
     cache: Option<String>,
     cache_bytes_max: Option<u64>,
     cache_age_ms_max: Option<u64>,
@@ -298,6 +301,7 @@ impl KeyspaceTable {
             scope: spec.scope,
             placement: spec.placement,
             lease_reads: spec.lease_reads,
+            rmw: spec.rmw,
             cache: Some(spec.cache.to_string()),
             cache_bytes_max: spec.cache.is_on().then_some(spec.cache.bytes_max()),
             cache_age_ms_max: spec.cache.age_ms_max(),
@@ -316,6 +320,7 @@ impl KeyspaceTable {
             placement: self.placement,
             lease_reads: self.lease_reads,
             cache,
+            rmw: self.rmw,
         })
     }
 }

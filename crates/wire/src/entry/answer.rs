@@ -121,6 +121,7 @@ code_enum!(KeyspaceError as "keyspace error" {
     5 => CacheScope(name),
     6 => CacheLimits(name),
     7 => PlacementScope(name),
+    8 => RmwConsistency(name),
 });
 
 code_enum!(Failure as "failure" {

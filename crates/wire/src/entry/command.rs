@@ -6,7 +6,7 @@ use model::{
     Body, Cache, CausalCommand, ClientId, Command, Condition, Consistency, DeploymentCommand,
     Expiry, ExpiryCondition, GlobalCommand, Guard, JobName, Keyspace, KeyspaceId, KeyspaceSpec,
     Kind, NodeId, OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, Request,
-    RequestId, Revision, ScanFilter, Scope, Step, Write,
+    RequestId, Revision, Rmw, ScanFilter, Scope, Step, Write,
 };
 
 code_newtype!(ClientId, KeyspaceId, NodeId, Revision);
@@ -136,19 +136,23 @@ impl Code for Guard {
 
 code_struct!(Keyspace { id, spec });
 /// Keyspaces that were stated before there were caches end with whether reads go by lease, a byte of 0
-/// or 1; those without a cache still do. A cache adds [`WITH_CACHE`] to that byte and follows it.
+/// or 1; those without a cache still do. A cache adds [`WITH_CACHE`] to that byte and follows it; `rmw` local
+/// adds [`RMW_LOCAL`].
 const WITH_CACHE: u8 = 2;
+const RMW_LOCAL: u8 = 4;
 
 impl Code for KeyspaceSpec {
     fn put(&self, out: &mut Vec<u8>) {
-        let KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache } = self;
+        let KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache, rmw } =
+            self;
         name.put(out);
         prefix.put(out);
         consistency.put(out);
         scope.put(out);
         placement.put(out);
         let with_cache = if cache.is_on() { WITH_CACHE } else { 0 };
-        out.push(u8::from(*lease_reads) | with_cache);
+        let rmw_local = if *rmw == Rmw::Local { RMW_LOCAL } else { 0 };
+        out.push(u8::from(*lease_reads) | with_cache | rmw_local);
         match *cache {
             Cache::Off => {}
             Cache::Validated { bytes_max } => (1u64, bytes_max).put(out),
@@ -160,7 +164,7 @@ impl Code for KeyspaceSpec {
         let (name, prefix) = Code::take(from)?;
         let (consistency, (scope, placement)) = Code::take(from)?;
         let flags = from.byte()?;
-        if flags > (WITH_CACHE | 1) {
+        if flags > (RMW_LOCAL | WITH_CACHE | 1) {
             return Err(from.malformed("setting of a keyspace"));
         }
         let cache = match flags & WITH_CACHE {
@@ -175,7 +179,8 @@ impl Code for KeyspaceSpec {
             },
         };
         let lease_reads = flags & 1 == 1;
-        Ok(KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache })
+        let rmw = if flags & RMW_LOCAL == 0 { Rmw::Refuse } else { Rmw::Local };
+        Ok(KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache, rmw })
     }
 }
 

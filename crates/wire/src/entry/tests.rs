@@ -4,8 +4,8 @@ use super::*;
 use model::{
     Body, Cache, ClientId, Condition, Consistency, Epoch, Expiring, Expiry, ExpiryCondition, Guard,
     Item, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, Kind, MembershipError, NodeId,
-    OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, RequestId, Revision, ScanFilter,
-    Scope, SiteId, Step, Taken, Versioned, Write,
+    OperatorCommand, Placement, Query, ReadConsistency, ReadPoint, RequestId, Revision, Rmw,
+    ScanFilter, Scope, SiteId, Step, Taken, Versioned, Write,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -65,17 +65,11 @@ fn spec() -> impl Strategy<Value = KeyspaceSpec> {
         any::<(u64, u64)>()
             .prop_map(|(bytes_max, age_ms_max)| Cache::Stale { bytes_max, age_ms_max }),
     ];
-    (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache).prop_map(
-        |(name, prefix, consistency, scope, placement, lease_reads, cache)| KeyspaceSpec {
-            name,
-            prefix,
-            consistency,
-            scope,
-            placement,
-            lease_reads,
-            cache,
-        },
-    )
+    let rmw = select(vec![Rmw::Refuse, Rmw::Local]);
+    (any::<String>(), bytes(), consistency(), scope(), placement, any::<bool>(), cache, rmw)
+        .prop_map(|(name, prefix, consistency, scope, placement, lease_reads, cache, rmw)| {
+            KeyspaceSpec { name, prefix, consistency, scope, placement, lease_reads, cache, rmw }
+        })
 }
 
 fn expiry() -> impl Strategy<Value = Expiry> {
@@ -258,6 +252,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     let keyspace_error = prop_oneof![
         any::<String>().prop_map(KeyspaceError::Name),
         any::<String>().prop_map(KeyspaceError::Prefix),
+        any::<String>().prop_map(KeyspaceError::RmwConsistency),
         (any::<String>(), consistency(), scope()).prop_map(|(name, consistency, scope)| {
             KeyspaceError::NotServed { name, consistency, scope }
         }),
@@ -484,7 +479,7 @@ fn keyspaces_from_before_there_were_caches_are_read() {
             "and written so that older nodes read it"
         );
     }
-    for flag in [4, 7] {
+    for flag in [8, 15] {
         assert!(matches!(decode_keyspace(old(flag)), Err(EntryError::Malformed { .. })));
     }
     let cache = Cache::Stale { bytes_max: 5_000, age_ms_max: 70 };
@@ -498,6 +493,12 @@ fn keyspaces_from_before_there_were_caches_are_read() {
     let written = [&old(2)[..], b"\x01\x88\x27"].concat();
     assert_eq!(encode_keyspace(&keyspace), written);
     assert_eq!(decode_keyspace(written.into()), Ok(keyspace));
+    let causal = KeyspaceSpec::causal_region("cars", "car:");
+    let spec = KeyspaceSpec { rmw: Rmw::Local, ..causal };
+    let keyspace = Keyspace { id: KeyspaceId(7), spec };
+    let written = Bytes::from_static(b"\x01\x07\x04cars\x04car:\x02\x03\x01\x04");
+    assert_eq!(encode_keyspace(&keyspace), written);
+    assert_eq!(decode_keyspace(written), Ok(keyspace));
 }
 
 #[test]

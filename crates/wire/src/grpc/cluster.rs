@@ -1,7 +1,7 @@
 //! Keyspaces of `Cluster` as the model's, and back.
 
 use super::{Invalid, v1};
-use model::{Cache, Consistency, KeyspaceSpec, Placement, Scope};
+use model::{Cache, Consistency, KeyspaceSpec, Placement, Rmw, Scope};
 
 impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
     type Error = Invalid;
@@ -16,6 +16,7 @@ impl TryFrom<v1::KeyspaceSpec> for KeyspaceSpec {
             placement: word("placement", &asked.placement, Placement::Off)?,
             lease_reads: asked.lease_reads,
             cache: cache(&asked.cache, asked.cache_bytes_max, asked.cache_age_ms_max)?,
+            rmw: word("rmw", &asked.rmw, Rmw::Refuse)?,
         })
     }
 }
@@ -39,6 +40,10 @@ pub fn keyspace_spec(spec: &KeyspaceSpec) -> v1::KeyspaceSpec {
         placement: match spec.placement {
             Placement::Off => String::new(),
             placement => placement.to_string(),
+        },
+        rmw: match spec.rmw {
+            Rmw::Refuse => String::new(),
+            rmw => rmw.to_string(),
         },
     }
 }
@@ -75,6 +80,7 @@ mod tests {
             scope: Scope::Region,
             cache: Cache::Stale { bytes_max: 5_000, age_ms_max: 70 },
             placement: Placement::Advise,
+            rmw: Rmw::Local,
             ..KeyspaceSpec::linearizable_site("cars", "car:")
         };
         let sent = keyspace(&Keyspace { id: KeyspaceId(3), spec: spec.clone() });

@@ -114,6 +114,15 @@ impl Making<'_> {
                 self.read(query, self.causal.strings().map(|key| self.string(&key)).collect())
             }
             Act::Transaction(steps) => self.transaction(steps),
+            Act::Swap(key) => {
+                let mut put = self.put(&key);
+                if let Write::Put { return_old, .. } = &mut put {
+                    *return_old = true;
+                }
+                let register = self.string(&key);
+                let asked = self.write(put, vec![self.assigned(register.clone(), false)]);
+                Asked { reads: vec![register], ..asked }
+            }
             Act::Put(keys) => {
                 let assigned = keys.iter().map(|key| self.assigned(self.string(key), false));
                 let assigned = assigned.collect();
@@ -226,6 +235,9 @@ impl Asked {
         };
         let found: Vec<Option<String>> = match answer {
             Answer::Value(_) if self.reads.len() == 1 => vec![one(answer)?],
+            Answer::Put { applied: true, old, .. } if self.reads.len() == 1 => {
+                vec![old.as_deref().map(mark_of)]
+            }
             Answer::Values(values) => {
                 values.iter().map(|value| value.as_deref().map(mark_of)).collect()
             }

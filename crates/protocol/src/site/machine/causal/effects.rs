@@ -1,5 +1,6 @@
 //! Which assignments a write is. What depends on what it overwrites is none: another site that orders it
-//! behind other writes would make something else of it.
+//! behind other writes would make something else of it. Where the keyspace lets this site decide, see
+//! [`super::decided`].
 
 use crate::machine::keys::{check_key, check_value};
 use model::{Bytes, Condition, Effect, Expiry, Refusal, Write};
@@ -17,16 +18,16 @@ pub(super) fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
         Ok(Effect::Put { key: key.clone(), value: value.clone() })
     };
     match write {
-        Write::Put { condition, .. } if *condition != Condition::Always => {
-            cannot("put a key only if it is there, absent or of some version")
-        }
+        Write::Put { condition, .. } if *condition != Condition::Always => cannot(
+            "put a key only if it is there, absent or of some version unless its rmw is local",
+        ),
         Write::Put { expiry, .. } if *expiry != Expiry::Never => cannot("let keys expire"),
         Write::Put { return_old: true, .. } | Write::Take { .. } => {
-            cannot("answer with the value that a write replaces")
+            cannot("answer with the value that a write replaces unless its rmw is local")
         }
         Write::Put { key, value, .. } => Ok(vec![put(key, value)?]),
         Write::PutMany { if_all_absent: true, .. } | Write::HashSetIfAbsent { .. } => {
-            cannot("write only what is absent")
+            cannot("write only what is absent unless its rmw is local")
         }
         Write::PutMany { pairs, .. } => pairs.iter().map(|(key, value)| put(key, value)).collect(),
         Write::Delete { keys } => {
@@ -51,9 +52,13 @@ pub(super) fn effects_of(write: &Write) -> Result<Vec<Effect>, Refusal> {
             let delete = Effect::DeleteFields { key: key.clone(), fields };
             Ok(if is_nothing { Vec::new() } else { vec![delete] })
         }
-        Write::Append { .. } => cannot("append to a value"),
-        Write::Add { .. } | Write::HashAdd { .. } => cannot("add to a value"),
-        Write::DeleteIf { .. } => cannot("delete a key only if it has some version"),
+        Write::Append { .. } => cannot("append to a value unless its rmw is local"),
+        Write::Add { .. } | Write::HashAdd { .. } => {
+            cannot("add to a value unless its rmw is local")
+        }
+        Write::DeleteIf { .. } => {
+            cannot("delete a key only if it has some version unless its rmw is local")
+        }
         Write::GetAndExpire { .. } | Write::SetExpiry { .. } => cannot("let keys expire"),
         Write::Clear | Write::ClearAll => cannot("be cleared; delete its keys, or drop it"),
     }

@@ -13,6 +13,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `effects` | which assignments a write is |
+//! | `decided` | the same of a write that depends on what it overwrites |
 //! | `registers` | which registers of a key have a pending write |
 //! | `assign` | an assignment to a key's record, for own writes and others' alike |
 //! | `write` | a request of this site |
@@ -32,6 +33,7 @@
 //! Left out: what travels between sites. Sources: the Global Sequence Protocol (Burckhardt 2015), Gesto.
 
 mod assign;
+mod decided;
 mod effects;
 mod import;
 mod order;

@@ -2,6 +2,9 @@
 //!
 //! A transaction is one write. What its steps read is what the records show; what they are answered does not
 //! matter to other sites. A step that is refused does not undo the others, as everywhere.
+//!
+//! What depends on the value that it overwrites is refused, unless the keyspace says `rmw` local: then it is
+//! decided here, and its result is an assignment (`decided`).
 
 use super::super::Applying;
 use super::super::keys::Place;
@@ -11,7 +14,7 @@ use super::registers::Pending;
 use super::{Stopped, rows};
 use crate::machine::apply::split;
 use model::{
-    Answer, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Step, Write,
+    Answer, CausalWrite, Effect, Guard, KeyspaceId, KeyspaceSpec, Kind, Refusal, Rmw, Step, Write,
     limits,
 };
 use storage::state::State;
@@ -39,12 +42,15 @@ impl<S: State> Applying<'_, S> {
         steps: &[Step],
     ) -> Result<Answer, Stopped> {
         let place = self.causal_begin(keyspace)?;
-        if !guards.is_empty() {
-            return Err(Refusal::NotCausal("watch keys").into());
+        if !guards.is_empty() && !self.decides_here(place) {
+            return Err(Refusal::NotCausal("watch keys unless its rmw is local").into());
         }
-        if steps.len() > limits::TRANSACTION_STEPS_MAX {
+        if steps.len().max(guards.len()) > limits::TRANSACTION_STEPS_MAX {
             let max = limits::TRANSACTION_STEPS_MAX;
             return Err(Refusal::TooMany { what: "steps of one transaction", max }.into());
+        }
+        if !self.guards_hold(place, guards)? {
+            return Ok(Answer::Aborted);
         }
         let mut effects = Vec::new();
         let mut outcomes = Vec::with_capacity(steps.len());
@@ -80,6 +86,15 @@ impl<S: State> Applying<'_, S> {
         write: &Write,
         effects: &mut Vec<Effect>,
     ) -> Result<Answer, Stopped> {
+        if self.decides_here(place)
+            && let Some((own, answer)) = self.decided(place, write)?
+        {
+            for effect in &own {
+                self.assign(place, effect, Source::Own)?;
+            }
+            effects.extend(own);
+            return Ok(answer);
+        }
         let own = effects_of(write)?;
         if let Write::HashSet { key, .. } | Write::HashDelete { key, .. } = write {
             // Of the site's own view only: elsewhere it may be a hash by then.
@@ -101,6 +116,12 @@ impl<S: State> Applying<'_, S> {
             Write::PutMany { .. } => Answer::Flag(true),
             _ => Answer::Integer(counted),
         })
+    }
+
+    /// Whether writes may depend on what they overwrite.
+    fn decides_here(&self, place: Place) -> bool {
+        let spec = self.known.keyspaces.spec(place.keyspace);
+        spec.is_some_and(|spec| spec.rmw == Rmw::Local)
     }
 
     /// What was assigned waits for the order as one write.

@@ -44,7 +44,7 @@ impl Site {
         self.causal(CausalCommand::Order { epoch: 1, offer })
     }
 
-    fn import_from(&mut self, root: &Site) -> Result<Answer, Refusal> {
+    pub(super) fn import_from(&mut self, root: &Site) -> Result<Answer, Refusal> {
         let (own, from) = (self.own(), self.machine.causal().applied());
         let entries = root.machine.ordered(from, usize::MAX).unwrap().into_iter();
         let entries = entries.map(|(position, site, write)| match site == own {
@@ -74,7 +74,7 @@ impl Site {
     }
 
     /// The same state, to read from while it changes.
-    fn twin(&self) -> Site {
+    pub(super) fn twin(&self) -> Site {
         let state = MemoryState::new();
         let mut batch = storage::state::Batch::default();
         for (key, row) in dump(self.machine.state()) {
@@ -144,11 +144,11 @@ pub(super) fn three_sites() -> [Site; 3] {
 }
 
 /// What a site has goes to the order.
-fn order(root: &mut Site, site: &Site) {
+pub(super) fn order(root: &mut Site, site: &Site) {
     root.take_offer(site.offer()).unwrap();
 }
 
-fn order_own(root: &mut Site) {
+pub(super) fn order_own(root: &mut Site) {
     root.take_offer(root.offer()).unwrap();
 }
 
