@@ -143,15 +143,21 @@ impl<T> Requests<T> {
         admitted.into_iter().map(|one| (one.what, one.token)).collect()
     }
 
-    /// The questions for a node of the root that are due.
-    pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<Resolve> {
+    /// The questions for a node of the root that are due, and of each whether the node that was asked before has
+    /// not answered.
+    pub(crate) fn take_questions(&mut self, now: Duration) -> Vec<(Resolve, bool)> {
         let is_due = |at: &Option<Duration>| at.is_none_or(|at| at + AGAIN <= now);
         let due = self.asked.iter_mut().filter(|(_, at)| is_due(at));
         let question = |((site, revision), at): (&(SiteId, Revision), &mut Option<Duration>)| {
-            *at = Some(now);
-            Resolve { site: site.0, revision: revision.0 }
+            let again = at.replace(now).is_some();
+            (Resolve { site: site.0, revision: revision.0 }, again)
         };
         due.map(question).collect()
+    }
+
+    /// Another node of the root is to be asked.
+    pub(crate) fn ask_again(&mut self) {
+        self.asked.values_mut().for_each(|at| *at = None);
     }
 
     /// A position is known: the tokens that name the write name that from here on. What can never be
@@ -243,7 +249,7 @@ mod tests {
         push(&mut requests, 3, token(0, Some((2, 4))));
         push(&mut requests, 4, token(0, Some((3, 1))));
         let questions = requests.take_questions(at(1));
-        let question = |site, revision| Resolve { site, revision };
+        let question = |site, revision| (Resolve { site, revision }, false);
         assert_eq!(questions, [question(2, 4), question(3, 1)], "each once");
         assert!(requests.take_questions(at(1)).is_empty());
         assert!(requests.take_admitted(&here(5, 9)).is_empty());
@@ -276,8 +282,9 @@ mod tests {
         let mut requests = Requests::new(Planted::none());
         let at = Duration::from_secs;
         requests.push((1, 1), token(0, Some((2, 4))), at(3), &here(5, 9)).unwrap();
-        assert_eq!(requests.take_questions(at(0)).len(), 1);
-        assert_eq!(requests.take_questions(at(1)).len(), 1);
+        let question = Resolve { site: 2, revision: 4 };
+        assert_eq!(requests.take_questions(at(0)), [(question, false)]);
+        assert_eq!(requests.take_questions(at(1)), [(question, true)], "of another node");
         let late = requests.give_up(at(3), &here(5, 9));
         assert_eq!(late, [(1, SessionError::Unordered { site: SiteId(2) })]);
         assert!(requests.take_questions(at(4)).is_empty() && requests.asked.is_empty());

@@ -401,6 +401,13 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         }
     }
 
+    /// Sends it to all nodes of another site: the one that is thought to lead has not answered.
+    pub(super) fn say_to_all(&mut self, site: SiteId, say: AcrossSay) {
+        for node in self.nodes_of(site) {
+            self.say_across(site, node, say.clone());
+        }
+    }
+
     /// Sends what has gathered.
     pub(super) fn send_across(&mut self) {
         let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);

@@ -418,17 +418,24 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
     /// A message of another site, or of this one to itself.
     pub(super) fn take_causal(&mut self, site: SiteId, node: NodeId, message: CausalSay) {
         let now = self.now.monotonic;
-        let Some(step) = message.step.filter(|_| !self.options.witness) else { return };
-        match step {
+        let Some(step) = message.step else { return };
+        let of_state = matches!(step, CausalStep::Pull(_) | CausalStep::Resolve(_));
+        let of_leader = matches!(
+            step,
             CausalStep::Writes(_)
-            | CausalStep::Where(_)
-            | CausalStep::Reached(_)
-            | CausalStep::Places(_)
-                if !self.leads() =>
-            {
-                let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
-                self.say_across(site, node, say(CausalStep::LedBy(leader)));
-            }
+                | CausalStep::Where(_)
+                | CausalStep::Reached(_)
+                | CausalStep::Places(_)
+        );
+        // A witness has no state.
+        if (of_state && self.options.witness) || (of_leader && !self.leads()) {
+            let leader = self.replica.raft.leader().map_or(0, |leader| leader.0);
+            return self.say_across(site, node, say(CausalStep::LedBy(leader)));
+        }
+        if self.options.witness {
+            return;
+        }
+        match step {
             CausalStep::Writes(writes) => {
                 // A message that cannot be read is as good as lost.
                 let Ok(all) = decode_writes(writes.writes) else { return };
@@ -469,12 +476,17 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                 self.refuse_sessions(lost);
             }
             CausalStep::LedBy(leader) => {
-                if leader != 0 && leader != node.0 {
+                let is_other = leader != 0 && leader != node.0;
+                if is_other {
                     self.global.routing.learn_leader(site, NodeId(leader));
                 }
                 self.jobs.distribute.turned(site, node);
                 if region_of(&self.machine).is_some_and(|region| region.root == site) {
                     self.jobs.import.turned();
+                    if is_other {
+                        self.causal.requests.ask_again();
+                        self.ask_positions();
+                    }
                 }
             }
         }
@@ -590,11 +602,16 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
         self.take(origin, body, Target::Own, deadline);
     }
 
-    /// Asks the root for positions that requests wait for.
+    /// Asks the root for positions that requests wait for. A node that does not answer is down, or a witness: then
+    /// all are asked.
     fn ask_positions(&mut self) {
         let Some(region) = region_of(&self.machine) else { return };
-        for question in self.causal.requests.take_questions(self.now.monotonic) {
-            self.say_to_site(region.root, say(CausalStep::Resolve(question)));
+        for (question, again) in self.causal.requests.take_questions(self.now.monotonic) {
+            let question = say(CausalStep::Resolve(question));
+            match again && region.root != region.own {
+                true => self.say_to_all(region.root, question),
+                false => self.say_to_site(region.root, question),
+            }
         }
     }
 

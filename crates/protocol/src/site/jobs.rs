@@ -300,11 +300,7 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
                     self.say_to_site(to, say);
                 }
                 Effect::SendNode { site, node, say } => self.say_across(site, node, say),
-                Effect::SendAll { to, say } => {
-                    for node in self.nodes_of(to) {
-                        self.say_across(to, node, say.clone());
-                    }
-                }
+                Effect::SendAll { to, say } => self.say_to_all(to, say),
                 Effect::Call(site) => self.ask_alive(site),
                 Effect::Change { id, change, request, patience } => {
                     let (origin, deadline) = (origin_of(id), now + patience);
