@@ -11,7 +11,7 @@
 //! ```
 //!
 //! While the root has stopped, sites serve their clients, and what they write waits. So it stops only when the other
-//! site lacks little. It waits a moment for the rest of the sites, too: one that is at the end goes on with the next
+//! site lacks little, and nothing that the root keeps no more. It waits a moment for the rest of the sites, too: one that is at the end goes on with the next
 //! epoch, and one that is not gets its keys anew.
 //!
 //! Whatever fails, one of two things is left to do, and both are right. Before the order is given, the root goes on, as
@@ -63,8 +63,9 @@ pub(crate) struct Roots {
     /// Since when it is stopped, and since when the order is given, as far as this leader has seen.
     stopped: Option<Duration>,
     given: Option<Duration>,
-    /// When something was done last.
-    done: Option<(RootStep, Duration)>,
+    /// What was proposed last, and when; when the registry was asked for the change.
+    proposed: Option<(RootStep, Duration)>,
+    changed: Option<Duration>,
     not_before: Duration,
     /// The site that is to be the root, when it was polled last.
     next: Option<SiteId>,
@@ -114,8 +115,9 @@ impl Roots {
                 let to = next.filter(|site| self.has(*site, state.order_last()));
                 let is_late = next.is_none() || since + STOPPED_MAX <= now;
                 let to = to.or(Some(region.own).filter(|_| is_late));
-                if let Some(to) = to.filter(|_| self.is_due(RootStep::Give, now)) {
-                    self.done = Some((RootStep::Give, now));
+                let is_due = self.changed.is_none_or(|at| at + PATIENCE <= now);
+                if let Some(to) = to.filter(|_| is_due) {
+                    self.changed = Some(now);
                     let (epoch, cut) = (region.epoch, state.order_last());
                     let change = RegistryChange::ChangeRoot { region: region.id, epoch, to, cut };
                     steps.push(Step::Change(change));
@@ -124,18 +126,16 @@ impl Roots {
             }
         };
         if let Some(step) = step.filter(|step| self.is_due(*step, now)) {
-            // The change of the registry follows the command at once.
-            let done = (step != RootStep::Give).then_some((step, now));
-            self.done = done.or(self.done);
+            self.proposed = Some((step, now));
             let epoch = region.epoch;
             steps.push(Step::Propose(CausalCommand::Root { epoch, step }));
         }
         steps
     }
 
-    /// Whether a step was not done just now.
+    /// Whether a step was not proposed just now.
     fn is_due(&self, step: RootStep, now: Duration) -> bool {
-        self.done.is_none_or(|(done, at)| done != step || at + PATIENCE <= now)
+        self.proposed.is_none_or(|(proposed, at)| proposed != step || at + PATIENCE <= now)
     }
 
     /// All are asked now and then: nothing flows in a region without writes.
@@ -165,8 +165,10 @@ impl Roots {
 
     fn may_stop(&self, now: Duration, state: &impl Durable) -> bool {
         let Some(next) = self.next.filter(|_| self.not_before <= now) else { return false };
-        let applied = self.reports.get(&next).map_or(0, |(applied, _)| applied.count());
-        self.is_fresh(next, now) && applied + NEAR >= state.order_last().count()
+        let applied = self.reports.get(&next).map_or(Position(0), |(applied, _)| *applied);
+        let is_near = applied.count() + NEAR >= state.order_last().count();
+        // What is trimmed comes with its keys anew, which may take long.
+        self.is_fresh(next, now) && is_near && applied >= state.trimmed_upto()
     }
 
     /// Whether the order ends at the last position everywhere, or long enough was waited for that.
@@ -218,9 +220,10 @@ impl Roots {
     pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
         self.next?;
         let asked = self.asked.values().map(|at| *at + AGAIN);
-        let done = self.done.map(|(_, at)| at + PATIENCE);
+        let proposed = self.proposed.map(|(_, at)| at + PATIENCE);
+        let changed = self.changed.map(|at| at + PATIENCE);
         let stopped = self.stopped.map(|at| at + OTHERS_HAVE);
-        asked.chain(done).chain(stopped).filter(|at| *at > now).min()
+        asked.chain(proposed).chain(changed).chain(stopped).filter(|at| *at > now).min()
     }
 }
 
@@ -271,6 +274,7 @@ mod tests {
         assert!(done(roots.poll(AT(40), &store, &region, Some(OTHER))).is_empty(), "one lacks one");
         report(&mut roots, 3, 5, AT(50));
         assert_eq!(done(roots.poll(AT(50), &store, &region, Some(OTHER))), root(RootStep::Give));
+        assert!(done(roots.poll(AT(51), &store, &region, Some(OTHER))).is_empty(), "under way");
         store.stopped = Some(true);
         let (region_id, cut) = (RegionId(1), Position::new(1, 5));
         let change = |to| {
@@ -306,6 +310,17 @@ mod tests {
         store.stopped = Some(false);
         let called_off = done(roots.poll(late + PAUSE + AT(1), &store, &region, None));
         assert_eq!(called_off, root(RootStep::Resume));
+    }
+
+    #[test]
+    fn a_root_does_not_stop_for_a_site_that_gets_its_keys_anew() {
+        let (mut roots, region, mut store) = (Roots::default(), region(1), store());
+        store.trimmed = Position::new(1, 4);
+        roots.poll(AT(0), &store, &region, Some(OTHER));
+        report(&mut roots, 2, 3, AT(10));
+        assert!(done(roots.poll(AT(10), &store, &region, Some(OTHER))).is_empty());
+        report(&mut roots, 2, 4, AT(20));
+        assert_eq!(done(roots.poll(AT(20), &store, &region, Some(OTHER))), root(RootStep::Stop));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(super) struct Store {
     pub(super) one_each: bool,
     /// Whether it has stopped to be the root, and given the order away.
     pub(super) stopped: Option<bool>,
+    /// Up to where it keeps no order.
+    pub(super) trimmed: Position,
     revision: Revision,
     unordered: BTreeMap<Revision, CausalWrite>,
     order: Vec<(Position, SiteId, CausalWrite)>,
@@ -134,7 +136,7 @@ impl Store {
 
 impl Durable for Store {
     fn trimmed_upto(&self) -> Position {
-        Position::default()
+        self.trimmed
     }
 
     fn order_bytes(&self) -> u64 {
