@@ -108,6 +108,7 @@ fn seeds_that_found_something_find_nothing_any_more() {
     finds_nothing_any_more("three-sites", 7_088, Some(&[3, 6, 9]), Some(15.0));
     finds_nothing_any_more("causal", 2_088, None, None);
     finds_nothing_any_more("causal", 2_166, Some(&[7, 25, 30, 31, 33, 40]), None);
+    finds_nothing_any_more("causal", 2_212, Some(&[24, 35, 37, 53]), None);
 }
 
 #[test]

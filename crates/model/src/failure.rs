@@ -133,6 +133,11 @@ pub enum Refusal {
         "{0} bytes of writes wait for the region's order already: its root cannot be reached, or is slow; try again"
     )]
     Unordered(u64),
+    /// This site leaves, so that what is written to its causal keys may never be ordered.
+    #[error(
+        "this site leaves its deployment and takes no more writes of causal keys; write at another site"
+    )]
+    Leaving,
     /// The registry cannot be changed so.
     #[error(transparent)]
     Registry(RegistryError),

@@ -11,6 +11,7 @@
 //! | the disk is full; no effect, reads still work | `MISCONF` | report it, as when Redis cannot
 //! save |
 //! | the site that owns a global key cannot be reached; no effect | `CLUSTERDOWN` | try again |
+//! | the site leaves and takes no writes of causal keys; no effect | `CLUSTERDOWN` | go to another site |
 //! | the site lacks what the session has seen; no effect | `BEHIND` | try again, or go to another site |
 //! | what the session wrote at another site has no position yet; no effect | `UNORDERED` | try again, or go back |
 //! | what the session wrote is lost with its site; no effect | `LOST` | begin a new session |
@@ -139,6 +140,7 @@ pub(super) fn refusal_text(refusal: &Refusal) -> Cow<'static, str> {
         Refusal::Overflow => "ERR increment or decrement would overflow".into(),
         Refusal::CrossSlot => Refused::CROSS_SLOT.0,
         Refusal::NotHeld(_) | Refusal::Unordered(_) => format!("TRYAGAIN {refusal}").into(),
+        Refusal::Leaving => format!("CLUSTERDOWN {refusal}").into(),
         // It may have been applied when it was first asked.
         Refusal::RequestForgotten => format!("UNKNOWN the outcome is unknown ({refusal})").into(),
         other => format!("ERR {other}").into(),

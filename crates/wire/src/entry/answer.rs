@@ -111,6 +111,7 @@ code_enum!(Refusal as "refusal" {
     30 => Backup(error),
     140 => NotCausal(what),
     141 => Unordered(bytes),
+    142 => Leaving,
 });
 
 code_enum!(KeyspaceError as "keyspace error" {

@@ -121,6 +121,7 @@ fn of_refusal(refusal: &Refusal) -> Reason {
         }
         Refusal::NotGlobal(_) | Refusal::NotCausal(_) => Reason::Invalid,
         Refusal::Unordered(_) => Reason::Overloaded,
+        Refusal::Leaving => Reason::NotServing,
         Refusal::WrongType
         | Refusal::NotAnInteger
         | Refusal::Overflow

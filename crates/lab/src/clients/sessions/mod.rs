@@ -19,7 +19,7 @@ mod told;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use model::{Answer, Bytes, Failure, Request, SessionError, SessionToken};
+use model::{Answer, Bytes, Failure, Refusal, Request, SessionError, SessionToken};
 use protocol::site::Ticket;
 
 use self::asking::{Asked, Making};
@@ -326,8 +326,13 @@ impl<'w> Sessions<'w> {
                     failure,
                     Failure::Session(SessionError::Lost { .. } | SessionError::Foreign)
                 );
-                let is_final = is_over || matches!(failure, Failure::Refused(_));
-                if !is_final && now < doing.deadline {
+                let deadline = doing.deadline;
+                let is_leaving = failure == Failure::Refused(Refusal::Leaving);
+                if is_leaving && one.go(self.world, lab) {
+                    measure.moved();
+                }
+                let is_final = is_over || matches!(failure, Failure::Refused(_)) && !is_leaving;
+                if !is_final && now < deadline {
                     let nodes = lab.sites[one.client.site].nodes.len();
                     one.client.node = (one.client.node + 1) % nodes;
                     let rest = one.client.random.between(BACKOFF);

@@ -70,7 +70,7 @@ impl<S: State> Applying<'_, S> {
         let member = self.member()?;
         if member.registry.site(member.own).is_none_or(|site| site.leaving) {
             // What is written until the site is gone would never be ordered.
-            return Err(Refusal::NotCausal("be written at a site that leaves").into());
+            return Err(Refusal::Leaving.into());
         }
         let waiting = self.modes.causal.unordered_bytes;
         if waiting >= limits::CAUSAL_UNORDERED_BYTES_MAX {
