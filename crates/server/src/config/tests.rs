@@ -292,6 +292,7 @@ const EVERY: &str = r#"
     cache = "stale"
     cache_bytes_max = 5000
     cache_age_ms_max = 70
+    rmw = "local"
     [[user]]
     name = "u"
     password_hash = "h"
