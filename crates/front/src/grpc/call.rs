@@ -21,6 +21,9 @@ use wire::grpc::{Reason, SESSION_KEY, status};
 /// The keyspace of a request without one.
 const DEFAULT_KEYSPACE: &str = "default";
 
+/// The time that an answer to a call of a session has for its way, at most.
+const ANSWER_MS: u64 = 250;
+
 /// The methods, in the order of [`Method`].
 const NAMES: [&str; 33] = [
     "get",
@@ -230,6 +233,7 @@ impl Callee {
             return answered(outcome).map(|answer| (answer, None));
         }
         let request = Request::read(keyspace, query, ReadConsistency::Linearizable);
+        let deadline_ms = deadline_ms.map(in_time_to_say_so);
         let request = Request { deadline_ms, token: Some(token), ..request };
         let reply = self.handle.call_in_session(request).await;
         session.note(&reply);
@@ -243,7 +247,12 @@ impl Callee {
         command: Command,
         deadline_ms: Option<u64>,
     ) -> Result<Answer, Status> {
-        let request = Request { deadline_ms, token: session.token(), ..Request::write(command) };
+        let token = session.token();
+        let deadline_ms = match token {
+            Some(_) => deadline_ms.map(in_time_to_say_so),
+            None => deadline_ms,
+        };
+        let request = Request { deadline_ms, token, ..Request::write(command) };
         let reply = self.handle.call_in_session(request).await;
         session.note(&reply);
         answered(reply.outcome)
@@ -271,6 +280,12 @@ pub(crate) fn deadline_ms<T>(request: &tonic::Request<T>) -> Option<u64> {
     let header = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let asked = timeout(header)?.min(limits::REQUEST_DEADLINE);
     Some((asked.as_millis() as u64).max(1))
+}
+
+/// The limit of a request that waits for what its session has seen. Sooner than that of its call, at which
+/// the connection gives up on both ends: otherwise the client would never learn that the site is behind.
+fn in_time_to_say_so(deadline_ms: u64) -> u64 {
+    deadline_ms - (deadline_ms / 4).min(ANSWER_MS)
 }
 
 /// A `grpc-timeout`: up to eight digits and a unit.
@@ -303,6 +318,13 @@ mod tests {
         for not_one in ["", "S", "1", "-1S", "123456789S", "1é", "1s"] {
             assert_eq!(timeout(not_one), None, "{not_one}");
         }
+    }
+
+    #[test]
+    fn a_session_is_told_before_its_call_ends() {
+        assert_eq!(in_time_to_say_so(1000), 750);
+        assert_eq!(in_time_to_say_so(10_000), 9_750);
+        assert_eq!(in_time_to_say_so(1), 1);
     }
 
     #[test]

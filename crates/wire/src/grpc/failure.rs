@@ -7,6 +7,8 @@ use tonic::{Code, Status};
 pub const FAILURE_KEY: &str = "portolan-failure";
 /// The metadata key of a session's token, in requests and in answers.
 pub const SESSION_KEY: &str = "portolan-session-bin";
+/// The metadata key of a failed session's [`Lack`].
+pub const LACK_KEY: &str = "portolan-session-lacks";
 
 /// A request that breaks a rule, whatever the state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +91,54 @@ impl Reason {
     }
 }
 
+/// What a session lacks at a site, for programs: the word under [`LACK_KEY`], beside the [`Reason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The site has the order up to a lower position than the session has seen.
+    Behind,
+    /// A write of the session has no place in the order yet.
+    Unordered,
+    /// A write of the session was lost with its site.
+    Lost,
+    /// The token cannot be read.
+    BadToken,
+}
+
+impl Lack {
+    const ALL: [(Lack, &str); 4] = [
+        (Lack::Behind, "behind"),
+        (Lack::Unordered, "unordered"),
+        (Lack::Lost, "lost"),
+        (Lack::BadToken, "bad-token"),
+    ];
+
+    /// What the session of a failed call lacks. `None`: it failed for another reason.
+    pub fn of(status: &Status) -> Option<Lack> {
+        if let Some(word) = status.metadata().get(LACK_KEY).and_then(|word| word.to_str().ok()) {
+            return Lack::ALL.iter().find(|(_, known)| *known == word).map(|(lack, _)| *lack);
+        }
+        // Versions without the word distinguish less.
+        (Reason::of(status) == Some(Reason::Session)).then_some(Lack::Behind)
+    }
+
+    fn of_error(error: &SessionError) -> Lack {
+        match error {
+            SessionError::Behind { .. } => Lack::Behind,
+            SessionError::Unordered { .. } => Lack::Unordered,
+            SessionError::Lost { .. } => Lack::Lost,
+            SessionError::Foreign => Lack::BadToken,
+        }
+    }
+
+    /// Adds the word to a status.
+    pub fn mark(self, mut status: Status) -> Status {
+        let (_, word) = Lack::ALL[self as usize];
+        let word = tonic::metadata::MetadataValue::from_static(word);
+        status.metadata_mut().insert(LACK_KEY, word);
+        status
+    }
+}
+
 /// The status of a failure.
 pub fn status(failure: &Failure) -> Status {
     let reason = match failure {
@@ -104,7 +154,11 @@ pub fn status(failure: &Failure) -> Status {
         Failure::Session(SessionError::Lost { .. }) => Reason::Refused,
         Failure::Session(_) => Reason::Session,
     };
-    reason.status(failure.to_string())
+    let status = reason.status(failure.to_string());
+    match failure {
+        Failure::Session(error) => Lack::of_error(error).mark(status),
+        _ => status,
+    }
 }
 
 fn of_refusal(refusal: &Refusal) -> Reason {
@@ -150,6 +204,20 @@ mod tests {
             assert_eq!(Reason::of(&status), Some(reason));
         }
         assert_eq!(Reason::of(&Status::unavailable("connection reset")), None);
+    }
+
+    #[test]
+    fn what_a_session_lacks_survives_the_way_over_the_wire() {
+        for (at, (lack, _)) in Lack::ALL.into_iter().enumerate() {
+            assert_eq!(lack as usize, at, "the table is indexed by it");
+            assert_eq!(Lack::of(&lack.mark(Reason::Session.status("why"))), Some(lack));
+        }
+        let foreign = status(&Failure::Session(SessionError::Foreign));
+        assert_eq!(Reason::of(&foreign), Some(Reason::Invalid), "as before there was the word");
+        assert_eq!(Lack::of(&foreign), Some(Lack::BadToken));
+        let of_before = Reason::Session.status("an answer of a version without the word");
+        assert_eq!(Lack::of(&of_before), Some(Lack::Behind));
+        assert_eq!(Lack::of(&Reason::NoLeader.status("")), None);
     }
 
     #[test]
