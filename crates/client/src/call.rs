@@ -36,6 +36,13 @@ pub(crate) enum Repeat {
     Numbered,
 }
 
+/// A failed attempt.
+pub(crate) struct Unanswered {
+    pub(crate) status: Status,
+    /// It was not sent: there was no connection meanwhile.
+    pub(crate) was_never_sent: bool,
+}
+
 /// Calls the nodes of one site.
 pub(crate) struct Caller {
     nodes: Nodes,
@@ -83,17 +90,11 @@ impl Caller {
             let this_late = late.min(Instant::now() + self.options.attempt_deadline);
             let (at, channel) = self.nodes.current();
             tries.begin(at);
-            let was_cut = self.nodes.are_cut(at);
-            let request = self.request(message.clone(), this_late);
-            let answer = match timeout_at(this_late, attempt(channel, request)).await {
-                Ok(answer) => answer,
-                Err(_) => Err(Status::new(Code::DeadlineExceeded, "it did not answer in time")),
-            };
-            let status = match answer {
-                Ok(answer) => return Ok(answer),
-                Err(status) => status,
-            };
-            let never_sent = was_cut.is_some_and(|then| self.nodes.are_cut_since(at, then));
+            let (status, never_sent) =
+                match self.attempt(at, channel, message.clone(), this_late, &attempt).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(failed) => (failed.status, failed.was_never_sent),
+                };
             match judge(&status) {
                 Verdict::Final(error) if !perhaps_done || error.settles() => {
                     return Err(error);
@@ -124,6 +125,35 @@ impl Caller {
         }
         let why = tries.why();
         Err(if perhaps_done { Error::Unknown(why) } else { Error::Unavailable(why) })
+    }
+
+    /// One attempt at one node.
+    pub(crate) async fn attempt<M, R, F>(
+        &self,
+        at: usize,
+        channel: Channel,
+        message: M,
+        late: Instant,
+        attempt: &impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<R, Unanswered>
+    where
+        F: Future<Output = Result<R, Status>>,
+    {
+        let was_cut = self.nodes.are_cut(at);
+        let request = self.request(message, late);
+        let answer = match timeout_at(late, attempt(channel, request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::new(Code::DeadlineExceeded, "it did not answer in time")),
+        };
+        answer.map_err(|status| {
+            let was_never_sent = was_cut.is_some_and(|then| self.nodes.are_cut_since(at, then));
+            Unanswered { status, was_never_sent }
+        })
+    }
+
+    /// The nodes of the site.
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// The call in progress and its failed attempts; `None`: there is none.

@@ -119,12 +119,7 @@ impl Keyspace {
     ) -> Result<(Option<Found>, Option<Duration>), Error> {
         let got = self.ask(v1::GetRequest { with_fields: true, ..self.get_request(key) }).await?;
         let age = got.backup_age_ms.map(Duration::from_millis);
-        let fields = |hash: v1::Hash| hash.fields.into_iter().map(|one| (one.name, one.value));
-        let found = match got.hash {
-            Some(hash) => Some(Found::Hash(fields(hash).collect())),
-            None => got.found.map(|found| Found::String(versioned(found))),
-        };
-        Ok((found, age))
+        Ok((found(got), age))
     }
 
     /// The present content of a key, never stale, for a batch that is applied only if the key has
@@ -283,6 +278,15 @@ impl Keyspace {
             ReadConsistency::Linearizable => v1::Consistency::Linearizable.into(),
             ReadConsistency::Stale | ReadConsistency::Backup => v1::Consistency::Stale.into(),
         }
+    }
+}
+
+/// The content of a key of any type.
+pub(crate) fn found(got: v1::GetResponse) -> Option<Found> {
+    let fields = |hash: v1::Hash| hash.fields.into_iter().map(|one| (one.name, one.value));
+    match got.hash {
+        Some(hash) => Some(Found::Hash(fields(hash).collect())),
+        None => got.found.map(|found| Found::String(versioned(found))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The Rust client: gRPC to one site, with retries that are applied once.
+//! The Rust client: gRPC with retries that are applied once, and sessions that move among sites.
 //!
 //! A [`Client`] has several nodes of one site and uses one of them at a time. A call that meets a
 //! failed node, a site without a leader or a lost answer is repeated, at another node if need be,
@@ -36,8 +36,35 @@
 //! # }
 //! ```
 //!
-//! Left out: the client does not discover the nodes of a site, and it does not switch between
-//! sites. A program that does takes its [`Session`] with causal keyspaces along.
+//! A client is of one site. With causal keyspaces a program may be at any site of the deployment: a
+//! [`RoamingSession`] of [`Sites`] goes on elsewhere by itself when its site fails or another one is nearer, and
+//! has there what it has seen. (A program that moves by itself takes a [`Session`] along.)
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use client::{Options, Roaming, RoamingError, Sites};
+//!
+//! let addresses = [
+//!     ("pier", vec!["10.0.1.1:7380"]),
+//!     ("harbour", vec!["10.0.2.1:7380", "10.0.2.2:7380"]),
+//! ];
+//! let sites = Sites::connect(addresses, &Options::default(), Roaming::default())?;
+//! let session = sites.session();
+//! let cars = session.keyspace("cars");
+//! match cars.put("car:7", "Pier 39").await {
+//!     Ok(_) => {}
+//!     // Sent, and no answer: it may have been made.
+//!     Err(RoamingError::Unknown(_)) => {}
+//!     // No site that answers has what the session has seen: call again, or go on without.
+//!     Err(RoamingError::Behind(_) | RoamingError::Unordered(_)) => session.begin_anew().await,
+//!     Err(error) => return Err(error.into()),
+//! }
+//! let found = cars.get("car:7").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Left out: the client does not discover sites or their nodes.
 
 mod batch;
 mod call;
@@ -48,6 +75,7 @@ mod error;
 mod keyspace;
 mod nodes;
 mod order;
+mod roaming;
 mod sequence;
 mod session;
 mod stream;
@@ -59,6 +87,10 @@ pub use deployment::Deployment;
 pub use error::{ConnectError, Error};
 pub use keyspace::{Found, Keyspace, Put, PutOutcome, Watched};
 pub use order::MoveOrder;
+pub use roaming::{
+    Roaming, RoamingError, RoamingKeyspace, RoamingScan, RoamingSession, SessionStats, Sites,
+    SitesError,
+};
 pub use session::Session;
 pub use stream::{Change, News, Scan, ScanRange, Watch};
 pub use tries::Trying;

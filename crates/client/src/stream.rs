@@ -27,6 +27,21 @@ pub struct ScanRange {
     pub limit: u64,
 }
 
+impl ScanRange {
+    pub(crate) fn request(self, keyspace: String, consistency: i32) -> v1::ScanRequest {
+        v1::ScanRequest {
+            keyspace,
+            prefix: self.prefix,
+            from: self.from,
+            until: self.until,
+            glob: self.glob,
+            with_values: self.with_values,
+            limit: self.limit,
+            consistency,
+        }
+    }
+}
+
 /// A running scan. Keys that are written meanwhile may or may not be returned; every other key is
 /// returned once.
 pub struct Scan {
@@ -46,16 +61,7 @@ impl Scan {
         range: ScanRange,
         consistency: i32,
     ) -> Scan {
-        let request = v1::ScanRequest {
-            keyspace,
-            prefix: range.prefix,
-            from: range.from,
-            until: range.until,
-            glob: range.glob,
-            with_values: range.with_values,
-            limit: range.limit,
-            consistency,
-        };
+        let request = range.request(keyspace, consistency);
         Scan { caller, session, request, stream: None, page: VecDeque::new(), done: false }
     }
 
@@ -201,7 +207,7 @@ fn broken(status: &tonic::Status) -> Result<(), Error> {
     }
 }
 
-fn item(item: v1::Item) -> Item {
+pub(crate) fn item(item: v1::Item) -> Item {
     let kind = match item.kind() {
         v1::Kind::String => Kind::String,
         v1::Kind::Hash => Kind::Hash,

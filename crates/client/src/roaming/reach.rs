@@ -1,0 +1,293 @@
+//! One request of a session to one site: to its nodes in turn, and what their answers mean for the session.
+
+use super::error::RoamingError;
+use super::place::{Failed, Work};
+use crate::call::{Caller, Repeat, Unanswered, kv};
+use crate::error::{Verdict, judge};
+use crate::{Error, v1};
+use model::Bytes;
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use wire::grpc::{Lack, Reason, SESSION_KEY};
+
+/// The key that is read to attach to a site and to measure it. Nothing need be there.
+const ATTACH_KEY: &[u8] = b"portolan.attach";
+/// Before the nodes of a site are asked again for a write that was sent.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A failure this long before the end of an attempt is one because of it.
+const TIMER: Duration = Duration::from_millis(5);
+
+/// One call of a session.
+pub(super) struct Call<'a, Make, Ask> {
+    pub(super) sites: &'a [Caller],
+    pub(super) keyspace: &'a str,
+    pub(super) repeat: Repeat,
+    /// For how long a write that was sent is asked for.
+    pub(super) settle: Duration,
+    /// The message; with the number of a write, which is the site's.
+    pub(super) make: Make,
+    pub(super) ask: Ask,
+}
+
+impl<Make, Ask, M, R, F> Work for Call<'_, Make, Ask>
+where
+    Make: Fn(Option<v1::RequestId>) -> M + Sync,
+    Ask: Fn(Channel, Request<M>) -> F + Sync,
+    M: Clone + Send + Sync,
+    F: Future<Output = Result<Response<R>, Status>> + Send,
+    R: Send,
+{
+    type Answer = R;
+
+    /// The answer's token is dropped: it has seen all that the site shows, and the application none of that.
+    async fn attach(&self, site: usize, token: &Bytes, limit: Duration) -> Result<(), Failed> {
+        let get = |channel, request| async move { kv(channel).get(request).await };
+        let read = Round { caller: &self.sites[site], token, repeat: Repeat::Read, limit };
+        let message = a_read(self.keyspace, v1::Consistency::Linearizable);
+        match read.ask(message, &get, Instant::now() + limit, self.settle).await {
+            Ok(_) => Ok(()),
+            // Who may not read waits in the call itself.
+            Err(Failed::Final(RoamingError::Refused(Error::Denied(_)))) => Ok(()),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    async fn send(
+        &self,
+        site: usize,
+        token: &Bytes,
+        limit: Duration,
+        late: Instant,
+    ) -> Result<(R, Bytes), Failed> {
+        let caller = &self.sites[site];
+        let number = (self.repeat == Repeat::Numbered).then(|| caller.sequence.begin());
+        let message = (self.make)(number.as_ref().map(|number| number.id()));
+        let round = Round { caller, token, repeat: self.repeat, limit };
+        let response = round.ask(message, &self.ask, late, self.settle).await?;
+        let token = token_of(response.metadata());
+        Ok((response.into_inner(), token))
+    }
+}
+
+/// Asks the nodes of one site.
+struct Round<'a> {
+    caller: &'a Caller,
+    token: &'a Bytes,
+    repeat: Repeat,
+    limit: Duration,
+}
+
+impl Round<'_> {
+    /// Every node once, within the limit; after a write was sent, until its outcome is known or it took too long.
+    async fn ask<M, R, F>(
+        &self,
+        message: M,
+        ask: &(impl Fn(Channel, Request<M>) -> F + Sync),
+        late: Instant,
+        settle: Duration,
+    ) -> Result<Response<R>, Failed>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let in_session = |channel, mut request: Request<M>| {
+            let token = MetadataValue::from_bytes(self.token);
+            request.metadata_mut().insert_bin(SESSION_KEY, token);
+            ask(channel, request)
+        };
+        let nodes = self.caller.nodes();
+        let (mut ends, mut was_sent) = (late.min(Instant::now() + self.limit), false);
+        let mut last = Failed::Away { why: "no node has answered".to_owned(), is_silent: false };
+        for tried in 0usize.. {
+            let left_nodes = nodes.len().saturating_sub(tried);
+            let left = ends.saturating_duration_since(Instant::now());
+            if left.is_zero() || left_nodes == 0 && !was_sent {
+                break;
+            }
+            if left_nodes == 0 {
+                sleep(PAUSE.min(left)).await;
+            }
+            // A node that hangs leaves time for the others.
+            let this_late = if left_nodes > 1 { Instant::now() + left / 2 } else { ends };
+            let (at, channel) = nodes.current();
+            let asked =
+                self.caller.attempt(at, channel, message.clone(), this_late, &in_session).await;
+            let failed = match asked {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            let address = nodes.address(at);
+            nodes.leave(at);
+            last = match judged(&failed, Instant::now() + TIMER >= this_late) {
+                Meant::Done(error) if !was_sent || error.settles() => {
+                    return Err(Failed::Final(RoamingError::Refused(error)));
+                }
+                Meant::Done(error) => return Err(Failed::Unknown(error.to_string())),
+                Meant::Overloaded(error) if !was_sent => {
+                    return Err(Failed::Final(RoamingError::Refused(error)));
+                }
+                Meant::Ended(error) if !was_sent => return Err(Failed::Final(error)),
+                Meant::Lacks(error) => Failed::Lacks(error),
+                Meant::Overloaded(error) => away(address, &error.to_string(), false),
+                Meant::Ended(error) => away(address, &error.to_string(), false),
+                Meant::Away { why, is_silent } => away(address, &why, is_silent),
+                Meant::Perhaps { why, is_silent } => {
+                    if self.repeat == Repeat::Numbered && !was_sent {
+                        (was_sent, ends) = (true, late.min(Instant::now() + settle));
+                    }
+                    away(address, &why, is_silent)
+                }
+            };
+        }
+        Err(match last {
+            Failed::Away { why, .. } if was_sent => Failed::Unknown(why),
+            Failed::Lacks(error) if was_sent => Failed::Unknown(error.to_string()),
+            last => last,
+        })
+    }
+}
+
+fn away(address: &str, why: &str, is_silent: bool) -> Failed {
+    Failed::Away { why: format!("{address}: {why}"), is_silent }
+}
+
+/// What a failed attempt means for a session.
+#[derive(Debug)]
+enum Meant {
+    /// The site refuses it.
+    Done(Error),
+    /// The site has too much to do: not a reason to go to another one, which would soon have the same.
+    Overloaded(Error),
+    /// The session cannot go on.
+    Ended(RoamingError),
+    /// The node has not what the session has seen.
+    Lacks(RoamingError),
+    /// Nothing was done.
+    Away { why: String, is_silent: bool },
+    /// It may have been done.
+    Perhaps { why: String, is_silent: bool },
+}
+
+fn judged(failed: &Unanswered, is_late: bool) -> Meant {
+    let status = &failed.status;
+    let message = || status.message().to_owned();
+    match Lack::of(status) {
+        Some(Lack::Behind) => return Meant::Lacks(RoamingError::Behind(message())),
+        Some(Lack::Unordered) => return Meant::Lacks(RoamingError::Unordered(message())),
+        Some(Lack::Lost) => return Meant::Ended(RoamingError::Lost(message())),
+        Some(Lack::BadToken) => return Meant::Ended(RoamingError::BadToken(message())),
+        None => {}
+    }
+    let reason = Reason::of(status);
+    if reason == Some(Reason::Overloaded) {
+        return Meant::Overloaded(Error::Exhausted(message()));
+    }
+    let is_silent = reason.is_none() && is_late;
+    match judge(status) {
+        Verdict::Final(Error::Unknown(why)) => Meant::Perhaps { why, is_silent: false },
+        Verdict::Final(error) => Meant::Done(error),
+        Verdict::Again(why) | Verdict::NoNode(why) => Meant::Away { why, is_silent },
+        Verdict::Perhaps(why) if failed.was_never_sent => Meant::Away { why, is_silent },
+        Verdict::Perhaps(why) => Meant::Perhaps { why, is_silent },
+    }
+}
+
+/// The time that a site takes to answer a read of one key; `None`: it does not answer.
+pub(super) async fn ping(caller: &Caller, keyspace: &str, limit: Duration) -> Option<Duration> {
+    let nodes = caller.nodes();
+    for _ in 0..nodes.len() {
+        let (at, channel) = nodes.current();
+        if nodes.are_cut(at).is_some()
+            && !answers(caller, at, channel.clone(), keyspace, limit).await
+        {
+            nodes.leave(at);
+            continue;
+        }
+        // Over a connection that is there.
+        let began = Instant::now();
+        if answers(caller, at, channel, keyspace, limit).await {
+            return Some(began.elapsed());
+        }
+        nodes.leave(at);
+    }
+    None
+}
+
+async fn answers(
+    caller: &Caller,
+    at: usize,
+    channel: Channel,
+    keyspace: &str,
+    limit: Duration,
+) -> bool {
+    let get = |channel, request| async move { kv(channel).get(request).await };
+    let message = a_read(keyspace, v1::Consistency::Stale);
+    match caller.attempt(at, channel, message, Instant::now() + limit, &get).await {
+        Ok(_) => true,
+        Err(failed) => !matches!(
+            Reason::of(&failed.status),
+            None | Some(Reason::NotServing | Reason::NoLeader | Reason::Overloaded)
+        ),
+    }
+}
+
+fn a_read(keyspace: &str, consistency: v1::Consistency) -> v1::GetRequest {
+    v1::GetRequest {
+        keyspace: keyspace.to_owned(),
+        key: Bytes::from_static(ATTACH_KEY),
+        consistency: consistency.into(),
+        with_point: false,
+        with_fields: true,
+    }
+}
+
+/// The token of an answer; empty: it has none.
+fn token_of(metadata: &MetadataMap) -> Bytes {
+    metadata.get_bin(SESSION_KEY).and_then(|value| value.to_bytes().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: Status, was_never_sent: bool) -> Meant {
+        judged(&Unanswered { status, was_never_sent }, false)
+    }
+
+    #[test]
+    fn what_a_session_lacks_has_its_name() {
+        let lacks = |lack: Lack, reason: Reason| of(lack.mark(reason.status("why")), false);
+        let (session, why) = (Reason::Session, || "why".to_owned());
+        assert!(matches!(
+            lacks(Lack::Behind, session),
+            Meant::Lacks(RoamingError::Behind(text)) if text == why()
+        ));
+        assert!(matches!(
+            lacks(Lack::Unordered, session),
+            Meant::Lacks(RoamingError::Unordered(_))
+        ));
+        assert!(matches!(lacks(Lack::Lost, Reason::Refused), Meant::Ended(RoamingError::Lost(_))));
+        assert!(matches!(
+            lacks(Lack::BadToken, Reason::Invalid),
+            Meant::Ended(RoamingError::BadToken(_))
+        ));
+        assert!(matches!(of(Reason::Invalid.status(""), false), Meant::Done(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn only_what_may_have_been_sent_is_perhaps_done() {
+        let broken = || Status::unavailable("connection reset");
+        assert!(matches!(of(broken(), true), Meant::Away { is_silent: false, .. }));
+        assert!(matches!(of(broken(), false), Meant::Perhaps { .. }));
+        assert!(matches!(of(Reason::NoLeader.status(""), false), Meant::Away { .. }));
+        assert!(matches!(of(Reason::Overloaded.status(""), false), Meant::Overloaded(_)));
+        let late = Unanswered { status: broken(), was_never_sent: false };
+        assert!(matches!(judged(&late, true), Meant::Perhaps { is_silent: true, .. }));
+        let slow = Unanswered { status: Reason::NoLeader.status(""), was_never_sent: false };
+        assert!(matches!(judged(&slow, true), Meant::Away { is_silent: false, .. }), "it answers");
+    }
+}
