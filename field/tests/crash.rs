@@ -95,6 +95,30 @@ fn a_killed_leader_is_replaced_and_nothing_is_lost() {
     judged(&ledgers, &faults);
 }
 
+#[test]
+fn the_first_request_after_a_kill_finds_its_keyspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = NodeOptions::new(folder.path(), 1).start();
+    node.cli(&["keyspace", "create", "cars", "--prefix", "car:"]).unwrap();
+    let mut client = Client::connect(node.options.redis, DEADLINE).unwrap();
+    // What is to be applied after a start, so that requests come before its end.
+    for number in 0..2_000 {
+        client.send(&["SET", &format!("car:{number}"), "0"]).unwrap();
+    }
+    (0..2_000).for_each(|_| drop(client.receive().unwrap()));
+    for round in 1..=rounds() {
+        node.respawn();
+        let mut client = eventually(DEADLINE, || {
+            Client::connect(node.options.redis, DEADLINE).map_err(|error| error.to_string())
+        })
+        .unwrap();
+        let seen = client.call(&["INCR", "car:1"]).unwrap();
+        assert_eq!(seen.int(), Some(round as i64), "round {round}: {seen:?}");
+        let shown = node.cli(&["get", "--keyspace", "cars", "car:1"]).unwrap();
+        assert_eq!(shown.trim(), round.to_string());
+    }
+}
+
 fn rounds() -> u64 {
     number_from_env("PORTOLAN_ROUNDS", 10)
 }

@@ -99,9 +99,15 @@ fn two_nodes_and_a_witness_survive_the_loss_of_either_node() {
     let mut witness = NodeOptions::new(folder.path(), 3);
     witness.join = Some(site.nodes[0].options.peer);
     witness.more.push("--witness".into());
-    let _witness = witness.start();
+    let witness = witness.start();
     site.wait_voters(3);
     write(&site.nodes[0], "key", "1");
+    // It has no keyspaces either, and so it cannot tell of which one a key is.
+    for command in [&["SET", "key", "2"][..], &["GET", "key"]] {
+        let mut client = Client::connect(witness.options.redis, DEADLINE).unwrap();
+        let refused = client.call(command).unwrap_err().to_string();
+        assert!(refused.contains("LOADING") && refused.contains("witness"), "{refused}");
+    }
     for victim in [0, 1] {
         site.nodes[victim].kill();
         site.wait_writable();

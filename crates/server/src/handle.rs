@@ -23,7 +23,7 @@ use protocol::site::machine::causal::session::{CausalPoint, SessionRead};
 use protocol::site::{MapView, ReadGate, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, RwLock, mpsc};
 use std::time::Duration;
 use storage::snapshot::SnapshotError;
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     /// Requests that the site's thread has not yet taken.
     pub(crate) requests_waiting: AtomicUsize,
     pub(crate) status: RwLock<Arc<Status>>,
+    /// See [`Handle::is_current`].
+    pub(crate) is_current: AtomicBool,
     pub(crate) applied: tokio::sync::watch::Sender<u64>,
     /// The revision up to which changes may be published; all of them, unless the site's keys are
     /// kept elsewhere.
@@ -191,9 +193,65 @@ impl Handle {
         replies.into_iter().map(unmarked).collect()
     }
 
-    /// The keyspaces, as this node has applied them.
+    /// The keyspaces, as this node has applied them. Until it [is current](Self::is_current), those that
+    /// clients were told of may be missing.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.reader.catalog()
+    }
+
+    /// Whether this node has applied all that its site had agreed on at some moment after the node's start.
+    /// Before that its catalog may be empty: a node that starts applies its log only when a leader tells it
+    /// how much of it counts.
+    pub fn is_current(&self) -> bool {
+        self.shared.is_current.load(Ordering::Acquire)
+    }
+
+    /// Whether this node can answer requests: it is a member, the leader or in contact with it, and current,
+    /// unless it is a witness.
+    pub fn is_ready(&self) -> bool {
+        let status = self.status();
+        status.ready && (self.is_current() || status.witness)
+    }
+
+    /// Waits until this node is current, for `patience` at most.
+    ///
+    /// # Errors
+    /// [`Failure::NoLeader`] and [`Failure::NotServing`]: it is not current yet, or never will be. What was to be
+    /// done has no effect.
+    pub async fn wait_until_current(&self, patience: Duration) -> Result<(), Failure> {
+        const LOOK_AGAIN: Duration = Duration::from_millis(5);
+        let look = async {
+            while !self.is_current() {
+                if self.status().witness {
+                    return Err(Failure::NotServing("it is a witness and holds no data"));
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Ok(())
+        };
+        let looked = tokio::time::timeout(patience, look).await;
+        looked.unwrap_or_else(|_| match self.status().leader {
+            None => Err(Failure::NoLeader),
+            Some(_) => {
+                Err(Failure::NotServing("it has just started and has not applied its log yet"))
+            }
+        })
+    }
+
+    /// Waits until this node has applied all entries up to a read index of its site that is taken now.
+    pub(crate) async fn catch_up(&self) {
+        const TRY_AGAIN: Duration = Duration::from_millis(5);
+        // `default` is local: its linearizable reads are answered by this node's own state.
+        let read =
+            || Request::read(KeyspaceId::DEFAULT, Query::Count, ReadConsistency::Linearizable);
+        while self.call(read()).await.is_err() {
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+
+    /// Once it has caught up after its start.
+    pub(crate) fn set_current(&self) {
+        self.shared.is_current.store(true, Ordering::Release);
     }
 
     /// Waits until this node has a created keyspace, or until a deadline.

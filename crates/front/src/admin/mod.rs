@@ -3,8 +3,8 @@
 //! | path | answer | allowed for |
 //! | --- | --- | --- |
 //! | `GET /healthz` | 200 `ok` while the process serves at all | every client |
-//! | `GET /readyz` | 200 `ready` when this node can answer requests: it is a member, and the leader
-//! or in contact with it; else 503 and the reason | every client |
+//! | `GET /readyz` | 200 `ready` when this node can answer requests: it is a member, the leader or in
+//! contact with it, and has caught up since its start; else 503 and the reason | every client |
 //! | `GET /metrics` | Prometheus text | users with the right `admin` on `*` |
 //! | `GET /status` | JSON, see [`status::Status`] | users with the right `admin` on `*` |
 //!
@@ -156,12 +156,13 @@ fn router(handle: Handle) -> Router {
 }
 
 async fn ready(State(handle): State<Handle>) -> Response {
-    let status = handle.status();
-    if status.ready {
+    if handle.is_ready() {
         return "ready\n".into_response();
     }
+    let status = handle.status();
     let why = match status.leader {
         None => "the site has no leader that this node can reach",
+        Some(_) if status.ready => "this node has just started and has not applied its log yet",
         Some(_) => "this node is no member of its site, or leads it only since a moment",
     };
     (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response()

@@ -282,7 +282,7 @@ impl Status {
                 Role::Candidate => "candidate",
             },
             witness: status.witness,
-            ready: status.ready,
+            ready: handle.is_ready(),
             leader: status.leader.map(|leader| leader.0),
             term: status.term,
             log: Log {

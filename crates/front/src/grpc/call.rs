@@ -175,9 +175,22 @@ impl Callee {
         if !user.may(name, right) {
             return Err(denied(&user, right, name));
         }
-        let catalog = self.handle.catalog();
-        let found = catalog.by_name(name).cloned();
+        if let Some(found) = self.handle.catalog().by_name(name) {
+            return Ok(found.clone());
+        }
+        self.know_keyspaces(request).await?;
+        let found = self.handle.catalog().by_name(name).cloned();
         found.ok_or_else(|| status(&Refusal::NoKeyspace(name.to_owned()).into()))
+    }
+
+    /// Waits until this node knows the keyspaces that there were when it started, within the call's time.
+    pub(crate) async fn know_keyspaces<T>(
+        &self,
+        request: &tonic::Request<T>,
+    ) -> Result<(), Status> {
+        let asked = deadline_ms(request).map(|ms| Duration::from_millis(in_time_to_say_so(ms)));
+        let patience = asked.unwrap_or(limits::REQUEST_DEADLINE);
+        self.handle.wait_until_current(patience).await.map_err(|failure| status(&failure))
     }
 
     /// Checks that the caller may administer the site.

@@ -150,6 +150,7 @@ impl v1::cluster_server::Cluster for Callee {
     ) -> Result<Response<v1::ListKeyspacesResponse>, Status> {
         self.measured(Method::ListKeyspaces, async {
             self.caller(&request).await?;
+            self.know_keyspaces(&request).await?;
             let catalog = self.handle.catalog();
             let keyspaces = catalog.all().into_iter().map(convert::keyspace).collect();
             Ok(v1::ListKeyspacesResponse { keyspaces })

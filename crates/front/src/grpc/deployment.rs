@@ -74,6 +74,7 @@ impl v1::deployment_server::Deployment for Callee {
     ) -> Result<Response<v1::ExplainPlacementResponse>, Status> {
         self.measured(Method::ExplainPlacement, async {
             self.administrator(&request).await?;
+            self.know_keyspaces(&request).await?;
             let deadline_ms = deadline_ms(&request);
             let key = request.into_inner().key;
             let registry = self.registry().await?;

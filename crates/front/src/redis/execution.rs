@@ -68,6 +68,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         let Ok(Admitted { number, spec }) = self.admit(frame) else { return false };
+        if self.lacks_keyspaces(spec) {
+            return false;
+        }
         let table::Run::Data(parse) = spec.run else { return false };
         let Ok((keyspace, op)) = self.read_data(frame, spec, parse, catalog) else { return false };
         match op.step {
@@ -143,6 +146,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             admitted => admitted?,
         };
+        if self.lacks_keyspaces(spec) {
+            let known = self.thread.handle.wait_until_current(limits::REQUEST_DEADLINE).await;
+            known.map_err(refused)?;
+        }
         if self.session.transaction.is_some() {
             return self.queue_or_end(frame, number, spec).await;
         }
@@ -165,6 +172,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a command needs keyspaces that this node, which has just started, may not have applied yet: their
+    /// keys would be taken for keys of `default`. A stale read goes by what is applied, as its answer does.
+    fn lacks_keyspaces(&self, spec: &CommandSpec) -> bool {
+        let is_stale = self.session.consistency != ReadConsistency::Linearizable;
+        !self.thread.handle.is_current()
+            && spec.run.needs_keyspaces()
+            && !(is_stale && spec.has(flag::READONLY))
     }
 
     /// Checks everything about a command that does not depend on its arguments.

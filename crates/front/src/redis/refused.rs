@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | no leader is reachable; no effect | `CLUSTERDOWN` | try again (go-redis by itself) |
 //! | too many requests wait; no effect | `TRYAGAIN` | try again later |
-//! | this node is stopping or no member; no effect | `LOADING` | try again, on another connection |
+//! | this node has just started, is stopping, no member, or a witness; no effect | `LOADING` | try again, on another connection |
 //! | the disk is full; no effect, reads still work | `MISCONF` | report it, as when Redis cannot
 //! save |
 //! | the site that owns a global key cannot be reached; no effect | `CLUSTERDOWN` | try again |

@@ -76,6 +76,17 @@ pub(super) enum Run {
     Own(Own),
 }
 
+impl Run {
+    /// Whether it goes by the keyspaces that there are.
+    pub(super) fn needs_keyspaces(self) -> bool {
+        match self {
+            Run::Data(_) => true,
+            Run::Local(_) => false,
+            Run::Own(own) => own.needs_keyspaces(),
+        }
+    }
+}
+
 /// The commands that are neither a step nor local.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
@@ -98,6 +109,17 @@ pub(super) enum Own {
     PUnsubscribe,
     Cluster,
     Attach,
+}
+
+impl Own {
+    fn needs_keyspaces(self) -> bool {
+        use Own::*;
+        match self {
+            Watch | Scan | Keys | DbSize | Flush | Subscribe | PSubscribe | Attach => true,
+            Auth | Hello | Quit | Reset | Multi | Exec | Discard | Unwatch | Unsubscribe
+            | PUnsubscribe | Cluster => false,
+        }
+    }
 }
 
 /// One command.

@@ -130,7 +130,7 @@ impl Node {
             ));
         }
         runtime.spawn(handle.clone().keep_cursors());
-        runtime.spawn(tasks::make_keyspaces(handle, config.keyspaces.clone()));
+        runtime.spawn(tasks::learn_keyspaces(handle, config.keyspaces.clone()));
     }
 
     /// A handle for a front. A task on the current runtime hands its answers out.

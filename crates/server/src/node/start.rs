@@ -27,7 +27,7 @@ use model::{ClientId, DeploymentId, SiteEntry};
 use protocol::replica::raft::Ticks;
 use protocol::site::Options;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, RwLock, mpsc};
 use std::thread::JoinHandle;
 use tokio::net::TcpListener;
@@ -63,6 +63,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         events: events.clone(),
         requests_waiting: AtomicUsize::new(0),
         status: RwLock::new(Arc::new(site.status())),
+        is_current: AtomicBool::new(false),
         applied: tokio::sync::watch::channel(0).0,
         released: AtomicU64::new(if is_embedded { u64::MAX } else { site.reader().revision().0 }),
         etcd: engine.health(),

@@ -3,7 +3,9 @@
 use crate::handle::Handle;
 use crate::links::Links;
 use crate::links::enter::{self, Found};
-use model::{Command, DeploymentCommand, Failure, Refusal, Request, SiteEntry};
+use model::{
+    Command, DeploymentCommand, Failure, KeyspaceSpec, Refusal, Request, Scope, SiteEntry,
+};
 use std::time::Duration;
 
 /// Makes durable that this site has joined a deployment. Repeats the request, as the last start may
@@ -33,32 +35,56 @@ pub(super) async fn enter_deployment(
     }
 }
 
-/// Creates the keyspaces that the configuration names and the site does not have. Repeats until
-/// done; existing keyspaces are not changed.
-pub(super) async fn make_keyspaces(handle: Handle, wanted: Vec<model::KeyspaceSpec>) {
+/// Learns which keyspaces there are, and creates those that the configuration names and the site does not
+/// have; existing keyspaces are not changed.
+///
+/// The node counts as current once it has caught up and has asked once for each keyspace that needs no
+/// deployment. What fails then is repeated beside the requests of clients: a full disk must not keep them from
+/// what they have.
+pub(super) async fn learn_keyspaces(handle: Handle, wanted: Vec<KeyspaceSpec>) {
     const TRY_AGAIN: Duration = Duration::from_millis(200);
-    for spec in wanted {
-        while handle.catalog().by_name(&spec.name).is_none() {
-            match handle.call(Request::write(Command::CreateKeyspace(spec.clone()))).await {
-                Ok(_) | Err(Failure::Refused(Refusal::KeyspaceExists { .. })) => break,
-                // The deployment is still being created or joined.
-                Err(Failure::Refused(Refusal::NoDeployment)) => {
-                    tokio::time::sleep(TRY_AGAIN).await;
-                }
-                Err(Failure::Refused(refusal)) => {
-                    tracing::error!("keyspace {:?} of the configuration: {refusal}", spec.name);
-                    break;
-                }
-                Err(_) => tokio::time::sleep(TRY_AGAIN).await,
-            }
+    if handle.status().witness {
+        return;
+    }
+    handle.catch_up().await;
+    let (here, mut left): (Vec<_>, Vec<_>) =
+        wanted.into_iter().partition(|spec| spec.scope == Scope::Site);
+    let has_asked = !here.is_empty();
+    for spec in here {
+        if !is_made(&handle, &spec).await {
+            left.push(spec);
         }
-        if let Some(found) = handle.catalog().by_name(&spec.name)
-            && found.spec != spec
-        {
+    }
+    if has_asked {
+        handle.catch_up().await;
+    }
+    handle.set_current();
+    for spec in left {
+        while !is_made(&handle, &spec).await {
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+}
+
+/// Asks for a keyspace, unless it exists. `false`: to be tried again.
+async fn is_made(handle: &Handle, spec: &KeyspaceSpec) -> bool {
+    if let Some(found) = handle.catalog().by_name(&spec.name) {
+        if found.spec != *spec {
             tracing::warn!(
                 "keyspace {:?} exists with other properties than the configuration gives it; the existing ones stay",
                 spec.name
             );
         }
+        return true;
+    }
+    match handle.call(Request::write(Command::CreateKeyspace(spec.clone()))).await {
+        Ok(_) | Err(Failure::Refused(Refusal::KeyspaceExists { .. })) => true,
+        // The deployment is still being created or joined.
+        Err(Failure::Refused(Refusal::NoDeployment)) => false,
+        Err(Failure::Refused(refusal)) => {
+            tracing::error!("keyspace {:?} of the configuration: {refusal}", spec.name);
+            true
+        }
+        Err(_) => false,
     }
 }

@@ -190,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         map: &Map,
         is_tls: bool,
     ) -> Result<(), Refused> {
-        let is_ready = self.thread.handle.status().ready;
+        let is_ready = self.thread.handle.is_ready();
         let mut out = self.encoder();
         match about {
             About::Slots => slots::write_slots(map, &mut out),

@@ -65,10 +65,11 @@ const SECTIONS: [Section; 7] = [
         format!("connected_clients:{}\r\nmaxclients:{}\r\n", shared.open(), shared.connections_max)
     }),
     ("Persistence", |session| {
-        let status = session.thread().handle.status();
+        let handle = &session.thread().handle;
+        let status = handle.status();
         format!(
             "loading:{}\r\naof_enabled:1\r\naof_last_write_status:{}\r\n",
-            i32::from(!status.ready),
+            i32::from(!handle.is_ready()),
             if status.disk_full.is_none() { "ok" } else { "err" },
         )
     }),
