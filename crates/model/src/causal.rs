@@ -63,12 +63,17 @@ impl fmt::Display for Position {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(pub u16);
 
+/// A root that has given its order to a site, and goes on itself since that is silent, skips the epochs that a
+/// registry may have had and forgotten: that of the site, and those of sites after it. 2^6.
+pub const EPOCHS_SKIPPED: u16 = 64;
+
 /// A region: here that of all sites of a deployment. It is made with the first causal keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Which one. Another root without the order of the one before is another region.
     pub id: RegionId,
-    /// Of the positions that the root gives.
+    /// Of the positions that the root gives. Another site that goes on has the next one, a root that goes on itself
+    /// has one that is [`EPOCHS_SKIPPED`] higher.
     pub epoch: u16,
     /// The site that orders.
     pub root: SiteId,

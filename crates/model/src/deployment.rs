@@ -4,8 +4,9 @@ use crate::backup::{BackupChoice, Backups, Promotion};
 use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
-    Ballot, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position, Refusal, Region,
-    RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName, Slot, Term, limits,
+    Ballot, EPOCHS_SKIPPED, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position,
+    Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName,
+    Slot, Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
@@ -156,8 +157,8 @@ pub enum RegistryChange {
     Registrar(SiteId),
     /// A site is to become the root of the region, as an operator wants it. The present root: it is to stay.
     MoveRoot(SiteId),
-    /// The root of a region has stopped ordering for good in its epoch: another one goes on, or the same one,
-    /// in the next epoch. Nothing is changed if that epoch is over.
+    /// The root of a region has stopped ordering for good in its epoch: another one goes on in the next epoch, or the
+    /// same one in a later one. Nothing is changed if that epoch is over.
     ChangeRoot {
         /// The region.
         region: RegionId,
@@ -376,8 +377,11 @@ impl Registry {
         if site.leaving && to != region.root {
             return Err(RegistryError::RootLeaves(site.name.clone()));
         }
-        // 65,535 changes of roots: there are no more positions than that.
-        let next = epoch.checked_add(1).ok_or(RegistryError::NoRegion)?;
+        // The root gives its order to one site. That may have an epoch already, of which this registry knows nothing
+        // since it was recovered. So asked for again it is the same one, and that of the root itself is another one.
+        let more = if to == region.root { EPOCHS_SKIPPED } else { 1 };
+        // There are no more positions than that.
+        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
         let wanted = region.next.filter(|next| *next != to);
         let changed = Region { epoch: next, root: to, cut: Some(cut), next: wanted, ..*region };
         for region in self.regions.iter_mut().filter(|region| region.id == id) {

@@ -47,12 +47,14 @@ pub use by_slot::BySlot;
 pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
-pub use causal::{CausalToken, CausalWrite, Effect, Import, Offer, Position, Region, RegionId};
+pub use causal::{
+    CausalToken, CausalWrite, EPOCHS_SKIPPED, Effect, Import, Offer, Position, Region, RegionId,
+};
 pub use change::{Change, ChangeKind};
 pub use command::{
     CausalCommand, Command, Condition, DeploymentCommand, Expiry, ExpiryCondition, Giving,
-    GlobalCommand, Guard, Properties, ReadPoint, RegistrarStep, Resync, ResyncItem, RootStep, Step,
-    Write, excerpt,
+    GlobalCommand, Guard, LastOrdered, Properties, ReadPoint, RegistrarStep, Resync, ResyncItem,
+    RootStep, Step, Write, excerpt,
 };
 pub use deployment::{
     Changed, DeploymentId, NodeEntry, Registry, RegistryChange, RegistryError, Remembered,

@@ -40,6 +40,26 @@ pub enum CausalCommand {
         /// What it does.
         step: RootStep,
     },
+    /// What a root that has stopped has ordered of each site, at the site that is to be the root in its place, before
+    /// the order is given: a site that has imported the order may have kept less. What a site knows already stays.
+    /// [`crate::Answer::Done`].
+    Ordered {
+        /// The epoch of the root that has stopped: in another one it is refused.
+        epoch: u16,
+        /// Each site's last revision with a position.
+        sites: Vec<LastOrdered>,
+    },
+}
+
+/// What an order has of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastOrdered {
+    /// The site.
+    pub site: SiteId,
+    /// Its last revision with a position.
+    pub revision: Revision,
+    /// That.
+    pub position: Position,
 }
 
 /// What a root does that another site is to take the place of. In each state only some steps are taken.
@@ -49,8 +69,11 @@ pub enum RootStep {
     Stop,
     /// It goes on, as nothing was given.
     Resume,
-    /// It orders nothing more in this epoch, whatever comes: what it has ordered may be the end of it.
+    /// It orders nothing more in this epoch, whatever comes: what it has ordered may be the end of it. Of earlier
+    /// builds, which did not keep to which site.
     Give,
+    /// The same, to this site: no other one but itself goes on from there.
+    GiveTo(SiteId),
 }
 
 /// A step by which a site gets its causal keyspaces anew: the root's records while it goes on writing, with
@@ -151,6 +174,9 @@ impl CausalCommand {
                 Properties::new(true, false).carrying(entries.iter().map(of_entry).sum())
             }
             CausalCommand::Trim { .. } | CausalCommand::Root { .. } => Properties::new(true, false),
+            CausalCommand::Ordered { sites, .. } => {
+                Properties::new(true, true).carrying(size_of_val(&sites[..]))
+            }
             CausalCommand::Resync(Resync::Piece { items, .. }) => Properties::new(true, true)
                 .carrying(items.iter().map(ResyncItem::payload_bytes).sum()),
             CausalCommand::Resync(_) => Properties::new(true, true),
@@ -169,6 +195,9 @@ impl fmt::Display for CausalCommand {
                 write!(f, "import {from} to {upto}, {} entries", entries.len())
             }
             CausalCommand::Root { epoch, step } => write!(f, "root of epoch {epoch}: {step:?}"),
+            CausalCommand::Ordered { epoch, sites } => {
+                write!(f, "what epoch {epoch} has ordered of {} sites", sites.len())
+            }
             CausalCommand::Trim { upto } => write!(f, "trim the order up to {upto}"),
             CausalCommand::Resync(Resync::Begin { floor, start, ordered, .. }) => {
                 write!(f, "resync from {start}, {ordered} ordered, if not at {floor}")

@@ -86,6 +86,8 @@ pub(crate) trait Durable {
     fn order_bytes(&self) -> u64;
     /// Whether this site has stopped to be the root in this epoch, and whether the order is given away.
     fn stopped_in(&self, epoch: u16) -> Option<bool>;
+    /// The site that the order was given to, if it is known.
+    fn given_to(&self) -> Option<SiteId>;
     /// Of each site the last write that has a position, and that.
     fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)>;
     /// The last of this site's writes.

@@ -5,7 +5,7 @@
 //! registry:
 //!
 //! ```text
-//! orders ── the other site is near ──▶ stopped ── it has all, and so has this one ──▶ given ──▶ next epoch
+//! orders ── the other site is near ──▶ stopped ── it has all, and so has this one ──▶ given ──▶ another epoch
 //!    ▲                                   │                                             the other site, or this
 //!    └──────────── 10 seconds ───────────┘                                             one again
 //! ```
@@ -19,11 +19,21 @@
 //! that ends, so that the first one counts and all others do nothing. If the other site cannot be the root any more
 //! (it leaves, or has not reported that it has all), the root takes the next epoch itself.
 //!
+//! Before it gives the order, the root hands the next one each site's last write that has a position. That site kept
+//! them while it imported, if it did so from the beginning on: states of earlier builds did not.
+//!
+//! The order is given to one site, and that is kept: a registry that was recovered may have forgotten that this site
+//! is the root already. So nobody else is asked to go on but it, in the epoch that it has or gets, or the root
+//! itself, in an epoch that none of the forgotten ones is ([`model::EPOCHS_SKIPPED`]). A root that has imported more
+//! than it ordered knows that the other one was the root, and waits for it.
+//!
 //! A leader that takes over finds all of it in the state, and asks the sites how far they are.
 
 use super::trial::{Bug, Planted};
 use super::{AGAIN, Durable, Region};
-use model::{CausalCommand, Position, RegistryChange, RootStep, SiteId};
+use model::{
+    Answer, CausalCommand, Failure, LastOrdered, Position, RegistryChange, RootStep, SiteId,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Reached, Where};
@@ -48,8 +58,20 @@ pub(crate) enum Step {
     Propose(CausalCommand),
     /// A site is asked where it is.
     Ask { to: SiteId, say: Where, again: bool },
+    /// A command of the site that is to be the root. Its answer comes back under `id`.
+    Hand { id: u64, to: SiteId, command: CausalCommand },
     /// A change of the registry.
     Change(RegistryChange),
+}
+
+/// What was ordered of each site, on its way to the next root.
+#[derive(Debug)]
+struct Hand {
+    to: SiteId,
+    /// Any answer to this one or a later one will do: nothing is ordered meanwhile.
+    first_id: u64,
+    at: Duration,
+    is_there: bool,
 }
 
 /// What a root's leader knows, to let another site go on.
@@ -63,6 +85,8 @@ pub(crate) struct Roots {
     /// Since when it is stopped, and since when the order is given, as far as this leader has seen.
     stopped: Option<Duration>,
     given: Option<Duration>,
+    hand: Option<Hand>,
+    last_id: u64,
     /// What was proposed last, and when; when the registry was asked for the change.
     proposed: Option<(RootStep, Duration)>,
     changed: Option<Duration>,
@@ -85,40 +109,48 @@ impl Roots {
         next: Option<SiteId>,
     ) -> Vec<Step> {
         if self.epoch != region.epoch {
-            *self = Roots { epoch: region.epoch, ..Roots::new(self.planted) };
+            self.stop();
+            self.epoch = region.epoch;
         }
         self.next = next;
         let stopped = state.stopped_in(region.epoch);
         if !region.orders() || (next.is_none() && stopped.is_none()) {
-            (self.stopped, self.given) = (None, None);
+            (self.stopped, self.given, self.hand) = (None, None, None);
             return Vec::new();
         }
         let mut steps = self.ask(now, region);
         let step = match stopped {
             None => {
-                self.stopped = None;
+                (self.stopped, self.hand) = (None, None);
                 self.may_stop(now, state).then_some(RootStep::Stop)
             }
             Some(false) => {
                 let since = *self.stopped.get_or_insert(now);
-                if self.is_drained(now, state, region) {
-                    Some(RootStep::Give)
-                } else if next.is_none() || since + STOPPED_MAX <= now {
-                    self.not_before = now + PAUSE;
-                    Some(RootStep::Resume)
-                } else {
-                    None
+                let to = next.filter(|_| self.is_drained(now, state, region));
+                steps.extend(to.and_then(|to| self.hand(to, now, state)));
+                let is_there = self.hand.as_ref().is_some_and(|hand| hand.is_there);
+                match to.filter(|_| is_there) {
+                    Some(to) => Some(RootStep::GiveTo(to)),
+                    None if next.is_none() || since + STOPPED_MAX <= now => {
+                        self.not_before = now + PAUSE;
+                        Some(RootStep::Resume)
+                    }
+                    None => None,
                 }
             }
             Some(true) => {
                 let since = *self.given.get_or_insert(now);
-                let to = next.filter(|site| self.has(*site, state.order_last()));
-                let is_late = next.is_none() || since + STOPPED_MAX <= now;
-                let to = to.or(Some(region.own).filter(|_| is_late));
+                let cut = state.order_last();
+                let named = state.given_to().or(next);
+                let to = named.filter(|site| self.has(*site, cut));
+                let is_late = named.is_none() || since + STOPPED_MAX <= now;
+                // Beyond the end this site is only if the other one goes on from there.
+                let is_at_end = state.applied().count() == cut.count();
+                let to = to.or(Some(region.own).filter(|_| is_late && is_at_end));
                 let is_due = self.changed.is_none_or(|at| at + PATIENCE <= now);
                 if let Some(to) = to.filter(|_| is_due) {
                     self.changed = Some(now);
-                    let (epoch, cut) = (region.epoch, state.order_last());
+                    let epoch = region.epoch;
                     let change = RegistryChange::ChangeRoot { region: region.id, epoch, to, cut };
                     steps.push(Step::Change(change));
                 }
@@ -131,6 +163,29 @@ impl Roots {
             steps.push(Step::Propose(CausalCommand::Root { epoch, step }));
         }
         steps
+    }
+
+    /// The next root is told what was ordered of each site, until it has that.
+    fn hand(&mut self, to: SiteId, now: Duration, state: &impl Durable) -> Option<Step> {
+        let hand = self.hand.take().filter(|hand| hand.to == to);
+        let is_due = hand.as_ref().is_none_or(|hand| !hand.is_there && hand.at + PATIENCE <= now);
+        if !is_due {
+            self.hand = hand;
+            return None;
+        }
+        self.last_id += 1;
+        let (id, first_id) = (self.last_id, hand.map_or(self.last_id, |hand| hand.first_id));
+        self.hand = Some(Hand { to, first_id, at: now, is_there: false });
+        let of_site = |(site, revision, position)| LastOrdered { site, revision, position };
+        let sites = state.ordered_all().into_iter().map(of_site).collect();
+        Some(Step::Hand { id, to, command: CausalCommand::Ordered { epoch: self.epoch, sites } })
+    }
+
+    /// The next root's answer to that.
+    pub(crate) fn answered(&mut self, id: u64, outcome: &Result<Answer, Failure>) {
+        if let Some(hand) = self.hand.as_mut().filter(|hand| hand.first_id <= id) {
+            hand.is_there |= outcome.is_ok();
+        }
     }
 
     /// Whether a step was not proposed just now.
@@ -193,7 +248,8 @@ impl Roots {
 
     /// This node leads no more.
     pub(crate) fn stop(&mut self) {
-        *self = Roots::new(self.planted);
+        // A late answer must not be taken for one to a later step.
+        *self = Roots { last_id: self.last_id, ..Roots::new(self.planted) };
     }
 
     /// What it waits for, for people.
@@ -218,12 +274,16 @@ impl Roots {
 
     /// When it must be polled at the latest.
     pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.next?;
+        if self.next.is_none() && self.given.is_none() {
+            return None;
+        }
         let asked = self.asked.values().map(|at| *at + AGAIN);
         let proposed = self.proposed.map(|(_, at)| at + PATIENCE);
         let changed = self.changed.map(|at| at + PATIENCE);
         let stopped = self.stopped.map(|at| at + OTHERS_HAVE);
-        asked.chain(proposed).chain(changed).chain(stopped).filter(|at| *at > now).min()
+        let given = self.given.map(|at| at + STOPPED_MAX);
+        let all = asked.chain(proposed).chain(changed).chain(stopped).chain(given);
+        all.filter(|at| *at > now).min()
     }
 }
 
@@ -231,7 +291,7 @@ impl Roots {
 mod tests {
     use super::super::simulation::{Store, region, write};
     use super::*;
-    use model::RegionId;
+    use model::{RegionId, Revision};
 
     const AT: fn(u64) -> Duration = Duration::from_millis;
     const OTHER: SiteId = SiteId(2);
@@ -273,22 +333,62 @@ mod tests {
         report(&mut roots, 3, 4, AT(40));
         assert!(done(roots.poll(AT(40), &store, &region, Some(OTHER))).is_empty(), "one lacks one");
         report(&mut roots, 3, 5, AT(50));
-        assert_eq!(done(roots.poll(AT(50), &store, &region, Some(OTHER))), root(RootStep::Give));
-        assert!(done(roots.poll(AT(51), &store, &region, Some(OTHER))).is_empty(), "under way");
-        store.stopped = Some(true);
+        // What was ordered of each site goes first, until it is there.
+        let handed = |id| {
+            let (site, revision, position) = (OTHER, Revision(5), Position::new(1, 5));
+            let sites = vec![LastOrdered { site, revision, position }];
+            let command = CausalCommand::Ordered { epoch: 1, sites };
+            vec![Step::Hand { id, to: OTHER, command }]
+        };
+        assert_eq!(done(roots.poll(AT(50), &store, &region, Some(OTHER))), handed(1));
+        assert!(done(roots.poll(AT(55), &store, &region, Some(OTHER))).is_empty(), "under way");
+        roots.answered(1, &Err(Failure::NoLeader));
+        let again = roots.poll(AT(50) + PATIENCE, &store, &region, Some(OTHER));
+        assert_eq!(done(again), handed(2));
+        // The answer to the first one will do.
+        let done_now = Ok(Answer::Done(Revision(7)));
+        roots.answered(1, &done_now);
+        let at = AT(60) + PATIENCE;
+        let given = done(roots.poll(at, &store, &region, Some(OTHER)));
+        assert_eq!(given, root(RootStep::GiveTo(OTHER)));
+        (store.stopped, store.given_to) = (Some(true), Some(OTHER));
         let (region_id, cut) = (RegionId(1), Position::new(1, 5));
         let change = |to| {
             let change = RegistryChange::ChangeRoot { region: region_id, epoch: 1, to, cut };
             vec![Step::Change(change)]
         };
-        assert_eq!(done(roots.poll(AT(60), &store, &region, Some(OTHER))), change(OTHER));
-        assert!(done(roots.poll(AT(70), &store, &region, Some(OTHER))).is_empty(), "under way");
-        let again = roots.poll(AT(60) + PATIENCE, &store, &region, Some(OTHER));
+        assert_eq!(done(roots.poll(at, &store, &region, Some(OTHER))), change(OTHER));
+        assert!(
+            done(roots.poll(at + AT(10), &store, &region, Some(OTHER))).is_empty(),
+            "under way"
+        );
+        let again = roots.poll(at + PATIENCE, &store, &region, Some(OTHER));
         assert_eq!(done(again), change(OTHER));
-        // Another leader does not know how far it is; nobody wants another root any more.
+        // Another leader does not know how far it is; nobody wants another root any more, or a third one.
         roots.stop();
-        assert!(done(roots.poll(AT(9_000), &store, &region, Some(OTHER))).is_empty());
-        assert_eq!(done(roots.poll(AT(9_100), &store, &region, None)), change(SiteId(1)));
+        assert!(done(roots.poll(AT(9_000), &store, &region, None)).is_empty());
+        assert!(done(roots.poll(AT(9_100), &store, &region, Some(SiteId(3)))).is_empty());
+        assert_eq!(roots.next_due(AT(9_100)), Some(AT(10_000)), "it is asked again");
+        let late = AT(9_000) + STOPPED_MAX;
+        assert_eq!(done(roots.poll(late, &store, &region, None)), change(SiteId(1)));
+        report(&mut roots, 3, 5, late);
+        report(&mut roots, 2, 5, late);
+        let other = done(roots.poll(late + PATIENCE, &store, &region, Some(SiteId(3))));
+        assert_eq!(other, change(OTHER), "no other one");
+    }
+
+    #[test]
+    fn a_root_that_has_more_than_it_ordered_does_not_go_on_by_itself() {
+        let (mut roots, region, mut store) = (Roots::default(), region(1), store());
+        (store.stopped, store.given_to) = (Some(true), Some(OTHER));
+        // The other one was the root, and its registry was forgotten.
+        store.applied = Position::new(2, 6);
+        assert!(done(roots.poll(AT(0), &store, &region, None)).is_empty());
+        assert!(done(roots.poll(STOPPED_MAX, &store, &region, None)).is_empty());
+        report(&mut roots, 2, 5, STOPPED_MAX);
+        let (id, cut) = (RegionId(1), Position::new(1, 5));
+        let change = RegistryChange::ChangeRoot { region: id, epoch: 1, to: OTHER, cut };
+        assert_eq!(done(roots.poll(STOPPED_MAX, &store, &region, None)), [Step::Change(change)]);
     }
 
     #[test]
@@ -332,6 +432,12 @@ mod tests {
         report(&mut roots, 3, 1, AT(0));
         assert!(done(roots.poll(AT(0), &store, &region, Some(OTHER))).is_empty());
         let steps = done(roots.poll(AT(0) + OTHERS_HAVE, &store, &region, Some(OTHER)));
-        assert_eq!(steps, root(RootStep::Give));
+        assert!(matches!(steps[..], [Step::Hand { to: OTHER, .. }]), "{steps:?}");
+        // What the other one refuses is not given.
+        roots.answered(1, &Err(Failure::NoLeader));
+        assert!(done(roots.poll(AT(0) + OTHERS_HAVE, &store, &region, Some(OTHER))).is_empty());
+        let late = done(roots.poll(AT(0) + STOPPED_MAX, &store, &region, Some(OTHER)));
+        let [Step::Hand { id: 2, .. }, last] = &late[..] else { panic!("{late:?}") };
+        assert_eq!(*last, root(RootStep::Resume)[0]);
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Store {
     pub(super) stopped: Option<bool>,
     /// Up to where it keeps no order.
     pub(super) trimmed: Position,
+    /// To which site.
+    pub(super) given_to: Option<SiteId>,
     revision: Revision,
     unordered: BTreeMap<Revision, CausalWrite>,
     order: Vec<(Position, SiteId, CausalWrite)>,
@@ -149,6 +151,10 @@ impl Durable for Store {
 
     fn stopped_in(&self, _: u16) -> Option<bool> {
         self.stopped
+    }
+
+    fn given_to(&self) -> Option<SiteId> {
+        self.given_to
     }
 
     fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)> {

@@ -139,6 +139,10 @@ impl<S: State> Durable for Shown<'_, S> {
         self.machine.causal().stopped_in(epoch)
     }
 
+    fn given_to(&self) -> Option<SiteId> {
+        self.machine.causal().given_to()
+    }
+
     fn ordered_all(&self) -> Vec<(SiteId, Revision, Position)> {
         self.machine.causal().ordered_all().collect()
     }
@@ -312,12 +316,23 @@ impl<S: State> Job<S> for Roots {
         };
         let effect = |step| match step {
             roots::Step::Propose(command) => Effect::Propose(Command::Causal(command)),
+            roots::Step::Hand { id, to, command } => Effect::ask(id, to, Command::Causal(command)),
             roots::Step::Ask { to, say, again } => sent(to, CausalStep::Where(say), again),
             roots::Step::Change(change) => Effect::change(change, CHANGE_HAS),
         };
         let shown = Shown::of(view.machine);
         let steps = Roots::poll(self, view.now, &shown, &region, next_root(view));
         steps.into_iter().map(effect).chain(shown.failure()).collect()
+    }
+
+    fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<Answer, Failure>,
+        _: &View<'_, S>,
+    ) -> Vec<Effect> {
+        Roots::answered(self, id, &outcome);
+        Vec::new()
     }
 
     fn stop(&mut self) -> Vec<Effect> {

@@ -3,8 +3,8 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    CausalCommand, CausalWrite, Effect, Import, Offer, Position, Region, RegionId, Resync,
-    ResyncItem, RootStep,
+    CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, Position, Region, RegionId,
+    Resync, ResyncItem, RootStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -42,6 +42,7 @@ code_enum!(CausalCommand as "command of causal keys" {
     142 => Trim { upto },
     143 => Resync(step),
     144 => Root { epoch, step },
+    145 => Ordered { epoch, sites },
 });
 
 code_enum!(Resync as "step of a resync" {
@@ -60,8 +61,10 @@ code_enum!(RootStep as "step of a root that stops" {
     1 => Stop,
     2 => Resume,
     3 => Give,
+    4 => GiveTo(site),
 });
 
+code_struct!(LastOrdered { site, revision, position });
 code_struct!(Offer { site, after, writes });
 code_struct!(CausalWrite { revision, seen, keyspace, effects });
 
@@ -122,5 +125,13 @@ mod tests {
             command.put(&mut out);
             assert_eq!(out, [0x90, 0xac, 0x02, byte], "{command}");
         }
+        let (mut given, step) = (Vec::new(), RootStep::GiveTo(SiteId(7)));
+        CausalCommand::Root { epoch: 300, step }.put(&mut given);
+        assert_eq!(given, [0x90, 0xac, 0x02, 4, 7]);
+        let (site, revision, position) = (SiteId(2), Revision(300), Position(4));
+        let sites = vec![LastOrdered { site, revision, position }];
+        let (command, mut out) = (CausalCommand::Ordered { epoch: 1, sites }, Vec::new());
+        command.put(&mut out);
+        assert_eq!(out, b"\x91\x01\x01\x02\xac\x02\x04", "{command}");
     }
 }

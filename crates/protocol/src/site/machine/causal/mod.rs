@@ -142,12 +142,18 @@ impl Causal {
 
     /// Whether this site, the root in this epoch, has all that it needs to order.
     pub fn has_begun(&self, region: &Region) -> bool {
-        region.begin().is_none_or(|begin| begin == self.root.begun)
+        // A recovered registry may be back at an epoch that has ended here: the first one, too.
+        region.begin().unwrap_or_default() == self.root.begun
     }
 
     /// Whether this site has stopped to be the root in this epoch, and whether it has given the order away.
     pub fn stopped_in(&self, epoch: u16) -> Option<bool> {
         (self.root.stopped == epoch && epoch != 0).then_some(self.root.given)
+    }
+
+    /// The site that this one has given the order to when it stopped last, if it has.
+    pub fn given_to(&self) -> Option<SiteId> {
+        self.root.given_to
     }
 }
 
@@ -212,6 +218,7 @@ impl<S: State> Applying<'_, S> {
             CausalCommand::Trim { upto } => self.trim_order(*upto),
             CausalCommand::Resync(step) => self.resync(step),
             CausalCommand::Root { epoch, step } => self.root_step(*epoch, *step),
+            CausalCommand::Ordered { epoch, sites } => self.take_last_ordered(*epoch, sites),
         }
     }
 }

@@ -17,7 +17,7 @@
 use super::super::Applying;
 use super::{Stopped, rows};
 use crate::bugs::Bug;
-use model::{Answer, Position, Refusal, Revision, RootStep, SiteId};
+use model::{Answer, LastOrdered, Position, Refusal, Revision, RootStep, SiteId};
 use storage::state::State;
 
 /// What a site keeps of being the root.
@@ -29,6 +29,8 @@ pub(super) struct Root {
     pub(super) stopped: u16,
     /// Whether it has given the order of that epoch away.
     pub(super) given: bool,
+    /// To which site; `None`: an earlier build did.
+    pub(super) given_to: Option<SiteId>,
 }
 
 const NOT_HERE: Refusal = Refusal::NotCausal(
@@ -43,13 +45,38 @@ impl<S: State> Applying<'_, S> {
         let is_stopped = root.stopped == epoch;
         let is_given = is_stopped && root.given;
         match step {
-            RootStep::Stop if !is_stopped => (root.stopped, root.given) = (epoch, false),
+            RootStep::Stop if !is_stopped => {
+                *root = Root { begun: root.begun, stopped: epoch, ..Root::default() }
+            }
             RootStep::Resume if is_stopped && !is_given => root.stopped = 0,
             RootStep::Give if is_stopped && !is_given => root.given = true,
-            RootStep::Stop | RootStep::Give if is_stopped => return Ok(self.done_now()),
+            RootStep::GiveTo(to) if is_stopped && !is_given => {
+                (root.given, root.given_to) = (true, Some(to));
+            }
+            RootStep::Stop | RootStep::Give | RootStep::GiveTo(_) if is_stopped => {
+                return Ok(self.done_now());
+            }
             _ => return Err(NOT_HERE.into()),
         }
         self.put_root();
+        Ok(self.done_now())
+    }
+
+    /// What the root has ordered of each site, at the one that is to go on. This one keeps that while it imports, but
+    /// what it imported before it did so is missing.
+    pub(super) fn take_last_ordered(
+        &mut self,
+        epoch: u16,
+        sites: &[LastOrdered],
+    ) -> Result<Answer, Stopped> {
+        let (region, own) = (*self.region()?, self.member()?.own);
+        // A resync has such a list of its own.
+        if region.epoch != epoch || region.root == own || self.modes.causal.resync.is_some() {
+            return Err(NOT_HERE.into());
+        }
+        for LastOrdered { site, revision, position } in sites {
+            self.note_ordered(*site, *revision, *position);
+        }
         Ok(self.done_now())
     }
 
@@ -57,8 +84,7 @@ impl<S: State> Applying<'_, S> {
     pub(super) fn check_orders_in(&self, epoch: u16) -> Result<(), Refusal> {
         let (region, own) = (self.region()?, self.member()?.own);
         let is_root = (region.root, region.epoch) == (own, epoch);
-        let has_begun = region.begin().is_none_or(|begin| begin == self.modes.causal.root.begun);
-        if is_root && has_begun { Ok(()) } else { Err(NOT_HERE) }
+        if is_root && self.modes.causal.has_begun(region) { Ok(()) } else { Err(NOT_HERE) }
     }
 
     /// Whether it orders: it has not stopped.
@@ -74,7 +100,10 @@ impl<S: State> Applying<'_, S> {
         let Ok(own) = self.member().map(|member| member.own) else { return };
         let (Some(cut), Some(begin)) = (region.cut, region.begin()) else { return };
         let causal = &mut self.modes.causal;
-        if causal.head.applied == cut && causal.resync.is_none() {
+        // In an epoch that a recovered registry has forgotten, what has the same count is before its first write.
+        let is_forgotten = (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
+            && causal.head.applied.count() == cut.count();
+        if (causal.head.applied == cut || is_forgotten) && causal.resync.is_none() {
             causal.head.applied = begin;
             causal.is_dirty = true;
         }

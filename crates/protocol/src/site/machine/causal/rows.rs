@@ -8,6 +8,7 @@
 //! K s site      → its last revision with a position ‖ that (varints)
 //! K r           → format 1 ‖ start ‖ order up to ‖ own writes up to ‖ pieces (varints) ‖ resume   of a resync
 //! K m            → format 1 ‖ where it began as another root ‖ epoch in which it stopped ‖ given (varints)
+//!                 | format 2 ‖ the same ‖ given to which site (varint)
 //! K w site       → as K s: what a resync has brought of that
 //! K t keyspace  → generation ‖ how many keys (varints)                    what it has brought
 //! ```
@@ -207,11 +208,17 @@ pub(super) fn of_staged_site(site: SiteId) -> Vec<u8> {
     key
 }
 
+/// The format of a root that has given its order to a site that is known.
+const ROOT_FORMAT: u8 = 2;
+
 /// The row of what a site keeps of being the root.
 pub(super) fn encode_root(root: &Root) -> Vec<u8> {
-    let mut row = vec![FORMAT];
+    let mut row = vec![if root.given_to.is_some() { ROOT_FORMAT } else { FORMAT }];
     for number in [root.begun.0, u64::from(root.stopped), u64::from(root.given)] {
         put_varint(number, &mut row);
+    }
+    if let Some(to) = root.given_to {
+        put_varint(u64::from(to.0), &mut row);
     }
     row
 }
@@ -225,9 +232,18 @@ fn decode_root(row: &[u8]) -> Option<Root> {
         rest = &rest[len..];
     }
     let [begun, stopped, given] = numbers;
-    let root =
-        Root { begun: Position(begun), stopped: u16::try_from(stopped).ok()?, given: given == 1 };
-    (format == FORMAT && rest.is_empty() && given <= 1).then_some(root)
+    let given_to = match format {
+        FORMAT => None,
+        ROOT_FORMAT => {
+            let (to, len) = take_varint(rest)?;
+            rest = &rest[len..];
+            Some(SiteId(u32::try_from(to).ok()?))
+        }
+        _ => return None,
+    };
+    let (begun, stopped) = (Position(begun), u16::try_from(stopped).ok()?);
+    let is_whole = rest.is_empty() && given <= 1 && (given == 1 || given_to.is_none());
+    is_whole.then_some(Root { begun, stopped, given: given == 1, given_to })
 }
 
 /// The last revisions of sites with a position, of this part.
@@ -428,11 +444,17 @@ mod tests {
         let staged = encode_resync(&resync);
         assert_eq!(staged, b"\x01\xac\x02\xad\x02\x02\x03r");
         assert_eq!(decode_resync(&staged), Some(resync));
-        let root = Root { begun: Position(300), stopped: 7, given: true };
+        let root = Root { begun: Position(300), stopped: 7, given: true, given_to: None };
         let row_of_root = encode_root(&root);
         assert_eq!((&ROOT[..], &row_of_root[..]), (&b"Km"[..], &b"\x01\xac\x02\x07\x01"[..]));
         assert_eq!(decode_root(&row_of_root), Some(root));
-        assert_eq!(decode_root(b"\x02\x01\x01\x01"), None);
+        // Of the form before, and of the one after that is known now.
+        let given = Root { given_to: Some(SiteId(300)), ..root };
+        let row_of_given = encode_root(&given);
+        assert_eq!(row_of_given, b"\x02\xac\x02\x07\x01\xac\x02");
+        assert_eq!(decode_root(&row_of_given), Some(given));
+        let others = [&b"\x02\x01\x01\x01"[..], b"\x02\x01\x01\x00\x02", b"\x03\x01\x01\x01\x01"];
+        assert!(others.iter().all(|row| decode_root(row).is_none()), "{others:?}");
         assert_eq!(of_staged_site(SiteId(3)), b"Kw\0\0\0\x03");
         let store = Store { generation: 300, count: 1 };
         let (key, staged) = (of_staged(KeyspaceId(2)), encode_staged(store));
