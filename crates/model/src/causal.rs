@@ -81,18 +81,44 @@ pub struct Region {
     pub cut: Option<Position>,
     /// The site that an operator wants as the root.
     pub next: Option<SiteId>,
+    /// Set once the order went on without the root that had it.
+    pub rebuilt: Option<Rebuilt>,
+}
+
+/// What is known of the end of an order whose root was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rebuilt {
+    /// The first epoch after it: what lies in earlier ones …
+    pub until: u16,
+    /// … behind this position is lost: no site that goes on has it. If there were several rebuilds, since the first.
+    pub above: Position,
+    /// The sites say how far they are, and nothing is ordered until the end is known.
+    pub is_open: bool,
+}
+
+impl Rebuilt {
+    /// Whether a session that has seen a position has seen what is lost.
+    pub fn lacks(&self, seen: Position) -> bool {
+        seen.epoch() < self.until && seen > self.above
+    }
 }
 
 impl Region {
     /// A new one.
     pub fn new(id: RegionId, epoch: u16, root: SiteId) -> Region {
-        Region { id, epoch, root, cut: None, next: None }
+        Region { id, epoch, root, cut: None, next: None, rebuilt: None }
+    }
+
+    /// Whether the end of a lost root's order is being looked for.
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuilt.is_some_and(|rebuilt| rebuilt.is_open)
     }
 
     /// Where the root goes on: what has the order of the epoch before up to its end is here. `None`: at the
-    /// beginning.
+    /// beginning, or it is [not known yet](Self::is_rebuilding).
     pub fn begin(&self) -> Option<Position> {
-        self.cut.map(|cut| Position::new(self.epoch, cut.count()))
+        let cut = self.cut.filter(|_| !self.is_rebuilding());
+        cut.map(|cut| Position::new(self.epoch, cut.count()))
     }
 }
 

@@ -5,8 +5,8 @@ use crate::failover::{Failovers, Taken};
 use crate::recovery::TermBegan;
 use crate::{
     Ballot, EPOCHS_SKIPPED, Keyspace, KeyspaceError, KeyspaceId, KeyspaceSpec, NodeId, Position,
-    Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId, SiteName,
-    Slot, Term, limits,
+    Rebuilt, Refusal, Region, RegionId, RegistrarSet, Registrars, RequestId, Revision, SiteId,
+    SiteName, Slot, Term, limits,
 };
 
 /// Which deployment. Drawn at random by the site that began it: two of them never mix. Never zero.
@@ -157,6 +157,26 @@ pub enum RegistryChange {
     Registrar(SiteId),
     /// A site is to become the root of the region, as an operator wants it. The present root: it is to stay.
     MoveRoot(SiteId),
+    /// The root of a region is lost, as an operator says: its epoch ends without it. The site is to find out what there
+    /// is of the order. Nothing is changed if that epoch is over.
+    Rebuild {
+        /// The region.
+        region: RegionId,
+        /// The epoch.
+        epoch: u16,
+        /// The site.
+        to: SiteId,
+    },
+    /// Nobody has more of a lost root's order than the root of this epoch. It goes on there. Nothing is changed if that
+    /// is settled.
+    SettleRebuild {
+        /// The region.
+        region: RegionId,
+        /// The epoch.
+        epoch: u16,
+        /// How far it has the order.
+        cut: Position,
+    },
     /// The root of a region has stopped ordering for good in its epoch: another one goes on in the next epoch, or the
     /// same one in a later one. Nothing is changed if that epoch is over.
     ChangeRoot {
@@ -232,6 +252,12 @@ pub enum RegistryError {
         "{0} is the root of the region: it orders the writes of causal keyspaces, until another site is the root"
     )]
     Root(SiteName),
+    /// The root of the region is not lost.
+    #[error(
+        "{0} is the root of the region and can be reached: `region move-root` has another site order and loses \
+         nothing; `region rebuild --force` goes on without it"
+    )]
+    RootAnswers(String),
     /// There is no region.
     #[error("there is no region: there was never a causal keyspace")]
     NoRegion,
@@ -389,6 +415,48 @@ impl Registry {
         }
         self.changes += 1;
         Ok(Changed::Site(to))
+    }
+
+    /// The present root's order ends, with an end that is to be found.
+    fn rebuild(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        to: SiteId,
+    ) -> Result<Changed, RegistryError> {
+        let site = self.site(to).ok_or_else(|| RegistryError::NoSite(to.to_string()))?;
+        if site.leaving {
+            return Err(RegistryError::RootLeaves(site.name.clone()));
+        }
+        let is_it = |region: &&mut Region| (region.id, region.epoch) == (id, epoch);
+        let Some(region) = self.regions.iter_mut().find(is_it) else {
+            return Ok(Changed::Site(to));
+        };
+        // The lost root may have given its order to a site whose epoch this registry has forgotten.
+        let more = if region.is_rebuilding() { 1 } else { EPOCHS_SKIPPED };
+        let next = epoch.checked_add(more).ok_or(RegistryError::NoRegion)?;
+        let above = region.rebuilt.map_or(Position(u64::MAX), |before| before.above);
+        let rebuilt = Some(Rebuilt { until: next, above, is_open: true });
+        *region = Region { epoch: next, root: to, next: None, rebuilt, ..*region };
+        self.changes += 1;
+        Ok(Changed::Site(to))
+    }
+
+    fn settle_rebuild(
+        &mut self,
+        (id, epoch): (RegionId, u16),
+        cut: Position,
+    ) -> Result<Changed, RegistryError> {
+        let is_it = |region: &&mut Region| (region.id, region.epoch) == (id, epoch);
+        let Some(region) = self.regions.iter_mut().find(is_it) else {
+            return Err(RegistryError::NoRegion);
+        };
+        if let Some(open) = region.rebuilt.filter(|rebuilt| rebuilt.is_open) {
+            let above = open.above.min(cut);
+            let rebuilt = Some(Rebuilt { above, is_open: false, ..open });
+            *region = Region { cut: Some(cut), rebuilt, ..*region };
+            self.changes += 1;
+        }
+        Ok(Changed::Site(region.root))
     }
 
     /// How many registrars are missing.
@@ -592,6 +660,10 @@ impl Registry {
                 Ok(site(*id))
             }
             RegistryChange::MoveRoot(to) => self.move_root(*to),
+            RegistryChange::Rebuild { region, epoch, to } => self.rebuild((*region, *epoch), *to),
+            RegistryChange::SettleRebuild { region, epoch, cut } => {
+                self.settle_rebuild((*region, *epoch), *cut)
+            }
             RegistryChange::ChangeRoot { region, epoch, to, cut } => {
                 self.change_root((*region, *epoch), *to, *cut)
             }

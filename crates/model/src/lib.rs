@@ -48,7 +48,8 @@ pub use bytes::Bytes;
 pub use cache::Cache;
 pub use catalog::Catalog;
 pub use causal::{
-    CausalToken, CausalWrite, EPOCHS_SKIPPED, Effect, Import, Offer, Position, Region, RegionId,
+    CausalToken, CausalWrite, EPOCHS_SKIPPED, Effect, Import, Offer, Position, Rebuilt, Region,
+    RegionId,
 };
 pub use change::{Change, ChangeKind};
 pub use command::{

@@ -88,6 +88,9 @@ pub const SKETCH_BUCKETS_MAX: usize = 256;
 /// Bytes of a site's writes to causal keyspaces that have no place in the region's order; past it such
 /// writes are refused.
 pub const CAUSAL_UNORDERED_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a site's own writes that it keeps beside its keys although it has imported their places, the newest: if the root
+/// is lost with these places, they get others.
+pub const CAUSAL_OWN_KEPT_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of the region's order that its root keeps for sites that have not imported it; past it nothing
 /// more is ordered.
 pub const CAUSAL_ORDER_BYTES_MAX: u64 = 1 << 30;

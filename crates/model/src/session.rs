@@ -54,6 +54,17 @@ pub enum SessionError {
         /// That site.
         site: SiteId,
     },
+    /// The session has seen a part of the region's order that was lost with its root.
+    #[error(
+        "the session has seen the region's order up to {need}, and what comes after {have} was lost with the \
+         region's root: begin a new session"
+    )]
+    Ended {
+        /// The last position that is kept.
+        have: Position,
+        /// What the session has seen.
+        need: Position,
+    },
     /// The token is no token of this deployment's region, or of a newer version.
     #[error(
         "this is no token of a session of this deployment, or of a newer version or another secret: begin a \

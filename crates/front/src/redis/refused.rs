@@ -109,7 +109,7 @@ pub(super) fn failure_text(failure: &Failure) -> Cow<'static, str> {
         Failure::Membership(_) => "ERR",
         Failure::Session(SessionError::Behind { .. }) => "BEHIND",
         Failure::Session(SessionError::Unordered { .. }) => "UNORDERED",
-        Failure::Session(SessionError::Lost { .. }) => "LOST",
+        Failure::Session(SessionError::Lost { .. } | SessionError::Ended { .. }) => "LOST",
         Failure::Session(SessionError::Foreign) => "BADTOKEN",
         Failure::Unreachable { .. } => "CLUSTERDOWN",
         Failure::Moved { slot, address } => return elsewhere("MOVED", *slot, address).into(),

@@ -12,7 +12,7 @@
 
 use super::AGAIN;
 use super::trial::{Bug, Planted};
-use model::{CausalToken, Position, RegionId, Revision, SessionError, SiteId, limits};
+use model::{CausalToken, Position, Rebuilt, RegionId, Revision, SessionError, SiteId, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::causal::{Resolve, Resolved};
@@ -26,6 +26,16 @@ pub(crate) struct Here {
     pub(crate) applied: Position,
     /// The revision of the last command applied.
     pub(crate) revision: Revision,
+    /// What part of the order is lost, if a root was.
+    pub(crate) rebuilt: Option<Rebuilt>,
+}
+
+impl Here {
+    /// Whether a session has seen what is lost.
+    fn lost(&self, token: &CausalToken) -> Option<SessionError> {
+        let rebuilt = self.rebuilt.filter(|rebuilt| rebuilt.lacks(token.seen))?;
+        Some(SessionError::Ended { have: rebuilt.above, need: token.seen })
+    }
 }
 
 /// What becomes of a request.
@@ -46,6 +56,9 @@ pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admis
     if token.region != here.region {
         return Admission::Refused(SessionError::Foreign);
     }
+    if let Some(lost) = here.lost(token) {
+        return Admission::Refused(lost);
+    }
     let is_seen = token.seen <= here.applied || planted.is(Bug::SeenIgnored);
     match token.written {
         Some((site, revision)) if site == here.own => {
@@ -65,6 +78,9 @@ pub(crate) fn admit(token: &CausalToken, here: &Here, planted: Planted) -> Admis
 
 /// What a request whose deadline has come is answered.
 fn late(token: &CausalToken, here: &Here) -> SessionError {
+    if let Some(lost) = here.lost(token) {
+        return lost;
+    }
     match token.written {
         Some((site, _)) if site != here.own || token.seen <= here.applied => {
             SessionError::Unordered { site }
@@ -211,7 +227,7 @@ mod tests {
 
     fn here(applied: u64, revision: u64) -> Here {
         let (applied, revision) = (Position(applied), Revision(revision));
-        Here { region: REGION, own: SiteId(1), applied, revision }
+        Here { region: REGION, own: SiteId(1), applied, revision, rebuilt: None }
     }
 
     fn token(seen: u64, written: Option<(u32, u64)>) -> CausalToken {

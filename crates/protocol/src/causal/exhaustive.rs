@@ -55,6 +55,7 @@ impl State {
             own: SiteId(site as u32 + 1),
             applied: position(self.applied[site]),
             revision: Revision(self.written[site].len() as u64),
+            rebuilt: None,
         }
     }
 

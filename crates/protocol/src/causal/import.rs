@@ -85,7 +85,9 @@ impl Import {
             self.places.clear();
             self.payloads.clear();
             (self.payload_bytes, self.taken, self.proposed) = (0, state.applied(), None);
-            return self.next_report(now, state.applied()).into_iter().collect();
+            // Of a lost root's order it cannot be the end: see `rebuild`.
+            let applied = if region.is_rebuilding { Position(0) } else { state.applied() };
+            return self.next_report(now, applied).into_iter().collect();
         }
         if region.is_root() {
             self.take_own_order(now, state);

@@ -29,6 +29,7 @@
 //! | [`resolve`] | the root's nodes | answers which position a write has, once it has one |
 //! | [`resync`] | the root's leader | trims the order, and sends their keys anew to sites that lack what is gone |
 //! | [`roots`] | the root's leader | has another site go on with the order |
+//! | [`rebuild`] | the leader of a root in the place of a lost one | finds the end of the order: the farthest site goes on |
 //! | [`admission`] | every node | keeps requests until the node has what their sessions have seen |
 //!
 //! *Why this suffices.* Offers are chained, so a write's place comes after those of the same site before it;
@@ -41,7 +42,7 @@
 //! again once a second.
 //!
 //! Left out on purpose: what a write does to the keys (`site::machine`), and a site's choice of nodes to
-//! send to. No site takes the place of a root that is lost; a site that holds only some of the keys, and the
+//! send to. No site takes the place of a root that is lost without an operator; a site that holds only some of the keys, and the
 //! retry of a write at another site, come later.
 //!
 //! Sources: Gesto (step by step, the driver and the broker); the Global Sequence Protocol (Burckhardt 2015)
@@ -53,6 +54,8 @@ pub(crate) mod distribute;
 mod exhaustive;
 pub(crate) mod export;
 pub(crate) mod import;
+mod rebuild;
+mod reports;
 pub(crate) mod resolve;
 pub(crate) mod resync;
 pub(crate) mod roots;
@@ -115,6 +118,8 @@ pub(crate) struct Region {
     pub(crate) epoch: u16,
     /// Whether this site, if it is the root, has all that it needs for that.
     pub(crate) has_begun: bool,
+    /// The root before is lost: the sites say how far they are, and nothing is ordered.
+    pub(crate) is_rebuilding: bool,
     /// All sites.
     pub(crate) sites: Vec<SiteId>,
 }

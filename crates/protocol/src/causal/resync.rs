@@ -190,7 +190,7 @@ impl Resync {
         }
         let mut effects = Vec::new();
         if !region.is_root() {
-            return self.clear(now, state).into_iter().collect();
+            return self.clear(now, state, region).into_iter().collect();
         }
         if !region.has_begun {
             return effects;
@@ -220,8 +220,9 @@ impl Resync {
     }
 
     /// What is left of an order that another site goes on with.
-    fn clear(&mut self, now: Duration, state: &impl Durable) -> Option<Effect> {
-        if state.order_bytes() == 0 || now < self.trimmed + CLEAR_PAUSE {
+    fn clear(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Option<Effect> {
+        let is_due = self.trimmed + CLEAR_PAUSE <= now && !region.is_rebuilding;
+        if state.order_bytes() == 0 || !is_due {
             return None;
         }
         self.trimmed = now;

@@ -29,19 +29,18 @@
 //!
 //! A leader that takes over finds all of it in the state, and asks the sites how far they are.
 
+use super::rebuild::Rebuild;
+use super::reports::{Ask, Reports};
 use super::trial::{Bug, Planted};
-use super::{AGAIN, Durable, Region};
+use super::{Durable, Region};
 use model::{
     Answer, CausalCommand, Failure, LastOrdered, Position, RegistryChange, RootStep, SiteId,
 };
-use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::causal::{Reached, Where};
 
 /// The root stops when the next one lacks no more places than this.
 const NEAR: u64 = 4_096;
-/// A report is of now for so long.
-const FRESH: Duration = Duration::from_secs(5);
 /// The other sites have so long to come to the end.
 const OTHERS_HAVE: Duration = Duration::from_secs(3);
 /// The root has stopped for so long at most, in vain.
@@ -79,9 +78,9 @@ struct Hand {
 pub(crate) struct Roots {
     planted: Planted,
     epoch: u16,
-    /// How far each site is, and since when that is known.
-    reports: BTreeMap<SiteId, (Position, Duration)>,
-    asked: BTreeMap<SiteId, Duration>,
+    reports: Reports,
+    /// Set while the end of a lost root's order is looked for.
+    rebuild: Option<Rebuild>,
     /// Since when it is stopped, and since when the order is given, as far as this leader has seen.
     stopped: Option<Duration>,
     given: Option<Duration>,
@@ -110,15 +109,18 @@ impl Roots {
     ) -> Vec<Step> {
         if self.epoch != region.epoch {
             self.stop();
-            self.epoch = region.epoch;
+            (self.epoch, self.reports) = (region.epoch, Reports::of(region.epoch));
         }
-        self.next = next;
+        if region.is_rebuilding {
+            return self.rebuild(now, state, region);
+        }
+        (self.next, self.rebuild) = (next, None);
         let stopped = state.stopped_in(region.epoch);
         if !region.orders() || (next.is_none() && stopped.is_none()) {
             (self.stopped, self.given, self.hand) = (None, None, None);
             return Vec::new();
         }
-        let mut steps = self.ask(now, region);
+        let mut steps: Vec<Step> = self.reports.ask(now, region).into_iter().map(asked).collect();
         let step = match stopped {
             None => {
                 (self.stopped, self.hand) = (None, None);
@@ -193,37 +195,28 @@ impl Roots {
         self.proposed.is_none_or(|(proposed, at)| proposed != step || at + PATIENCE <= now)
     }
 
-    /// All are asked now and then: nothing flows in a region without writes.
-    fn ask(&mut self, now: Duration, region: &Region) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let say = Where { epoch: u32::from(region.epoch) };
-        for site in region.sites.iter().filter(|site| **site != region.own) {
-            let at = self.asked.get(site).copied();
-            if at.is_none_or(|at| at + AGAIN <= now) {
-                self.asked.insert(*site, now);
-                let again = at.is_some() && !self.is_fresh(*site, now);
-                steps.push(Step::Ask { to: *site, say, again });
-            }
+    /// In the place of a lost root: its site looks after the order.
+    fn rebuild(&mut self, now: Duration, state: &impl Durable, region: &Region) -> Vec<Step> {
+        if !region.is_root() {
+            self.rebuild = None;
+            return Vec::new();
         }
-        steps
-    }
-
-    fn is_fresh(&self, site: SiteId, now: Duration) -> bool {
-        self.reports.get(&site).is_some_and(|(_, at)| *at + FRESH > now)
+        let rebuild = self.rebuild.get_or_insert_with(|| Rebuild::of(region.epoch));
+        let (asks, change) = rebuild.poll(now, state, region);
+        asks.into_iter().map(asked).chain(change.map(Step::Change)).collect()
     }
 
     /// Whether a site has the order up to there, for sure.
     fn has(&self, site: SiteId, upto: Position) -> bool {
-        self.reports.get(&site).is_some_and(|(applied, _)| *applied >= upto)
-            || self.planted.is(Bug::RootUndrained)
+        self.reports.applied(site) >= upto || self.planted.is(Bug::RootUndrained)
     }
 
     fn may_stop(&self, now: Duration, state: &impl Durable) -> bool {
         let Some(next) = self.next.filter(|_| self.not_before <= now) else { return false };
-        let applied = self.reports.get(&next).map_or(Position(0), |(applied, _)| *applied);
+        let applied = self.reports.applied(next);
         let is_near = applied.count() + NEAR >= state.order_last().count();
         // What is trimmed comes with its keys anew, which may take long.
-        self.is_fresh(next, now) && is_near && applied >= state.trimmed_upto()
+        self.reports.is_fresh(next, now) && is_near && applied >= state.trimmed_upto()
     }
 
     /// Whether the order ends at the last position everywhere, or long enough was waited for that.
@@ -231,8 +224,9 @@ impl Roots {
         let (last, own) = (state.order_last(), region.own);
         let Some(next) = self.next else { return false };
         let others = region.sites.iter().filter(|site| **site != own && **site != next);
-        let all =
-            others.filter(|site| self.is_fresh(**site, now)).all(|site| self.has(*site, last));
+        let all = others
+            .filter(|site| self.reports.is_fresh(**site, now))
+            .all(|site| self.has(*site, last));
         let is_late = self.stopped.is_some_and(|since| since + OTHERS_HAVE <= now);
         let is_whole = state.applied() == last || self.planted.is(Bug::RootUndrained);
         is_whole && self.has(next, last) && (all || is_late)
@@ -240,9 +234,9 @@ impl Roots {
 
     /// A site's leader reports.
     pub(crate) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
-        if say.epoch == u32::from(self.epoch) {
-            let applied = self.reports.get(&site).map_or(Position(0), |(applied, _)| *applied);
-            self.reports.insert(site, (applied.max(Position(say.applied)), now));
+        self.reports.reached(site, say, now);
+        if let Some(rebuild) = &mut self.rebuild {
+            rebuild.reached(site, say, now);
         }
     }
 
@@ -254,8 +248,11 @@ impl Roots {
 
     /// What it waits for, for people.
     pub(crate) fn waits_for(&self, now: Duration, state: &impl Durable) -> Option<&'static str> {
+        if let Some(rebuild) = &self.rebuild {
+            return rebuild.waits_for();
+        }
         let next = self.next?;
-        let is_near = self.is_fresh(next, now) && self.may_stop(now, state);
+        let is_near = self.reports.is_fresh(next, now) && self.may_stop(now, state);
         match (self.stopped, now < self.not_before) {
             (None, true) => Some("waits: the site that is to be the root did not get all in time"),
             (None, false) if !is_near => Some(
@@ -268,16 +265,18 @@ impl Roots {
     /// How many places the next root lacks.
     pub(crate) fn left(&self, state: &impl Durable) -> u64 {
         let Some(next) = self.next else { return 0 };
-        let applied = self.reports.get(&next).map_or(0, |(applied, _)| applied.count());
-        state.order_last().count().saturating_sub(applied)
+        state.order_last().count().saturating_sub(self.reports.applied(next).count())
     }
 
     /// When it must be polled at the latest.
     pub(crate) fn next_due(&self, now: Duration) -> Option<Duration> {
+        if let Some(rebuild) = &self.rebuild {
+            return rebuild.next_due(now);
+        }
         if self.next.is_none() && self.given.is_none() {
             return None;
         }
-        let asked = self.asked.values().map(|at| *at + AGAIN);
+        let asked = self.reports.next_due();
         let proposed = self.proposed.map(|(_, at)| at + PATIENCE);
         let changed = self.changed.map(|at| at + PATIENCE);
         let stopped = self.stopped.map(|at| at + OTHERS_HAVE);
@@ -285,6 +284,10 @@ impl Roots {
         let all = asked.chain(proposed).chain(changed).chain(stopped).chain(given);
         all.filter(|at| *at > now).min()
     }
+}
+
+fn asked(Ask { to, say, again }: Ask) -> Step {
+    Step::Ask { to, say, again }
 }
 
 #[cfg(test)]

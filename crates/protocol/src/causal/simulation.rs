@@ -38,6 +38,8 @@ pub(super) struct Store {
     pub(super) trimmed: Position,
     /// To which site.
     pub(super) given_to: Option<SiteId>,
+    /// Whether its keys are on their way anew.
+    pub(super) resyncing: bool,
     revision: Revision,
     unordered: BTreeMap<Revision, CausalWrite>,
     order: Vec<(Position, SiteId, CausalWrite)>,
@@ -50,7 +52,7 @@ pub(super) struct Store {
 pub(super) fn region(own: u32) -> Region {
     let sites = (1..=SITES).map(SiteId).collect();
     let (id, root) = (RegionId(1), SiteId(1));
-    Region { id, own: SiteId(own), root, epoch: 1, has_begun: true, sites }
+    Region { id, own: SiteId(own), root, epoch: 1, has_begun: true, is_rebuilding: false, sites }
 }
 
 /// A write of a site's key.
@@ -116,7 +118,7 @@ impl Store {
 
     fn here(&self) -> Here {
         let (region, own, revision) = (RegionId(1), self.own, self.revision);
-        Here { region, own, applied: self.applied, revision }
+        Here { region, own, applied: self.applied, revision, rebuilt: None }
     }
 
     /// What a key shows, and the token of a session that reads it.
@@ -163,7 +165,7 @@ impl Durable for Store {
     }
 
     fn is_resyncing(&self) -> bool {
-        false
+        self.resyncing
     }
 
     fn records(

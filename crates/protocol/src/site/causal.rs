@@ -176,8 +176,8 @@ fn region_of<S: State>(machine: &Machine<S>) -> Option<Region> {
     let (member, region) = (machine.membership()?, machine.region()?);
     let sites = member.registry.sites.iter().map(|site| site.id).collect();
     let (id, epoch, root) = (region.id, region.epoch, region.root);
-    let has_begun = machine.causal().has_begun(region);
-    Some(Region { id, own: member.own, root, epoch, has_begun, sites })
+    let (has_begun, is_rebuilding) = (machine.causal().has_begun(region), region.is_rebuilding());
+    Some(Region { id, own: member.own, root, epoch, has_begun, is_rebuilding, sites })
 }
 
 fn say(step: CausalStep) -> AcrossSay {
@@ -552,9 +552,10 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
 
     fn causal_here(&self) -> Option<Here> {
         let member = self.machine.membership()?;
-        let region = self.machine.region()?.id;
+        let region = self.machine.region()?;
         let (own, applied) = (member.own, self.machine.causal().applied());
-        Some(Here { region, own, applied, revision: self.machine.revision() })
+        let (region, rebuilt) = (region.id, region.rebuilt);
+        Some(Here { region, own, applied, revision: self.machine.revision(), rebuilt })
     }
 
     /// A request of a causal keyspace has come to this node.
@@ -708,6 +709,9 @@ impl<S: State, R: LogReader, N: Snapshots> Site<S, R, N> {
             Ok(SessionRead::Answered(outcome, told)) => (outcome.map_err(Failure::Refused), told),
             Ok(SessionRead::Lacks(Lacks::Region)) => {
                 return Some(Err(SessionError::Foreign.into()));
+            }
+            Ok(SessionRead::Lacks(Lacks::Ended { have })) => {
+                return Some(Err(SessionError::Ended { have, need: token.seen }.into()));
             }
             Ok(SessionRead::Lacks(_)) if !self.attaches_blindly() => {
                 // Its node had no state yet when it came, and did not look at its token.

@@ -4,6 +4,7 @@
 //! read is right if no key is behind what its session has seen or done, or what the writers of what it has
 //! seen had seen. A client with a write of unknown outcome gives its key up.
 
+mod rebuilds;
 mod roots;
 
 use lab::link::Link;
@@ -12,8 +13,8 @@ use lab::simulation::{Answered, Down, NodeIndex, Settings, Simulation};
 use model::{
     Answer, Body, Bytes, CausalToken, Command, Condition, DeploymentCommand, DeploymentId, Expiry,
     Failure, JobName, KeyspaceId, KeyspaceSpec, NodeEntry, NodeId, Position, Query,
-    ReadConsistency, RegionId, RegistryChange, Request, SessionToken, SiteEntry, SiteId, SiteName,
-    Step, Write,
+    ReadConsistency, RegionId, RegistryChange, Request, SessionError, SessionToken, SiteEntry,
+    SiteId, SiteName, Step, Write,
 };
 use protocol::bugs::{Bug, Planted};
 use protocol::site::Ticket;
@@ -236,6 +237,13 @@ impl World {
             (Err(Failure::Unknown { .. }), None) => {
                 self.keys += 1;
                 (client.key, client.writes) = (self.keys, 0);
+                return Ok(());
+            }
+            (Err(Failure::Session(SessionError::Ended { .. })), _) => {
+                // It has seen what was lost with a root: another session, with a key of its own.
+                self.keys += 1;
+                (client.key, client.writes) = (self.keys, 0);
+                (client.token, client.past) = (SessionToken::new(Bytes::new()), Counts::new());
                 return Ok(());
             }
             (Err(failure), read) => {

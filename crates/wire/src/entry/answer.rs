@@ -143,6 +143,7 @@ code_enum!(SessionError as "session error" {
     2 => Unordered { site },
     3 => Lost { site },
     4 => Foreign,
+    5 => Ended { have, need },
 });
 
 code_enum!(MembershipError as "membership error" {

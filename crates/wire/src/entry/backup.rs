@@ -13,7 +13,8 @@
 //! In the first two, of before there were registrars, the version counts changes. The third one is of
 //! registries that registrars hold. With 170 in the place of 100 it has how several terms began, with 110 also
 //! failovers at its end, with 230 also the sites that have handed their join in. With 240 it has all of that, and the
-//! ids that terms assign, with 250 also regions whose roots are their first ones, and with 251 any regions.
+//! ids that terms assign, with 250 also regions whose roots are their first ones, with 251 regions whose root
+//! was never lost, and with 252 any regions.
 //!
 //! A deployment's id is never drawn as 0. A promotion has two forms likewise, as no site's id is 0: the
 //! longer one has what sources have kept.
@@ -24,7 +25,7 @@
 //! ```
 
 use super::EntryError;
-use super::causal::FirstRegion;
+use super::causal::{FirstRegion, MovedRegion};
 use super::compact::{Code, Input, code_enum, code_struct};
 use model::{
     BackupChoice, BackupError, Backups, CopyRun, DecidedFailover, DeploymentId, Failovers, Fencing,
@@ -119,7 +120,9 @@ const FORM_WITH_IDS: u8 = 240;
 const FORM_WITH_REGIONS: u8 = 250;
 /// The same, with regions whose root has changed, or is to change.
 const FORM_WITH_ROOTS: u8 = 251;
-const FORMS: [u8; 7] = [
+/// The same, with regions whose root was lost.
+const FORM_WITH_REBUILDS: u8 = 252;
+const FORMS: [u8; 8] = [
     FORM,
     FORM_WITH_TERMS,
     FORM_WITH_FAILOVERS,
@@ -127,9 +130,10 @@ const FORMS: [u8; 7] = [
     FORM_WITH_IDS,
     FORM_WITH_REGIONS,
     FORM_WITH_ROOTS,
+    FORM_WITH_REBUILDS,
 ];
 /// The forms with all parts of earlier ones, whether empty or not.
-const LONG_FORMS: [u8; 3] = [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS];
+const LONG_FORMS: [u8; 4] = [FORM_WITH_IDS, FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS];
 
 impl Code for Registry {
     fn put(&self, out: &mut Vec<u8>) {
@@ -153,6 +157,7 @@ impl Code for Registry {
         let is_long = !is_of_before || !backups.is_empty() || *deployment == WITH_BACKUPS;
         let has_ids = began.iter().any(|one| one.ids.is_some());
         let form = match (is_of_before, handed_in.is_empty(), failovers.is_empty(), began.len()) {
+            (false, ..) if !regions.iter().all(MovedRegion::is) => FORM_WITH_REBUILDS,
             (false, ..) if !regions.iter().all(FirstRegion::is) => FORM_WITH_ROOTS,
             (false, ..) if !regions.is_empty() => FORM_WITH_REGIONS,
             (false, ..) if has_ids => FORM_WITH_IDS,
@@ -199,7 +204,10 @@ impl Code for Registry {
             FORM_WITH_REGIONS => {
                 regions.iter().copied().map(FirstRegion).collect::<Vec<_>>().put(out)
             }
-            FORM_WITH_ROOTS => regions.put(out),
+            FORM_WITH_ROOTS => {
+                regions.iter().copied().map(MovedRegion).collect::<Vec<_>>().put(out)
+            }
+            FORM_WITH_REBUILDS => regions.put(out),
             _ => {}
         }
     }
@@ -263,13 +271,20 @@ impl Code for Registry {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
-        if [FORM_WITH_REGIONS, FORM_WITH_ROOTS].contains(&form) {
+        if [FORM_WITH_REGIONS, FORM_WITH_ROOTS, FORM_WITH_REBUILDS].contains(&form) {
             registry.regions = match form {
-                FORM_WITH_ROOTS => Code::take(from)?,
+                FORM_WITH_REBUILDS => Code::take(from)?,
+                FORM_WITH_ROOTS => {
+                    <Vec<MovedRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect()
+                }
                 _ => <Vec<FirstRegion> as Code>::take(from)?.into_iter().map(|one| one.0).collect(),
             };
-            let is_short = registry.regions.iter().all(FirstRegion::is);
-            if registry.regions.is_empty() || (form == FORM_WITH_ROOTS && is_short) {
+            let is_short = match form {
+                FORM_WITH_REBUILDS => registry.regions.iter().all(MovedRegion::is),
+                FORM_WITH_ROOTS => registry.regions.iter().all(FirstRegion::is),
+                _ => false,
+            };
+            if registry.regions.is_empty() || is_short {
                 return Err(from.malformed("registry of the shorter form"));
             }
         }
@@ -453,6 +468,20 @@ mod tests {
         assert_eq!(bytes[13], 251);
         assert_eq!(bytes[14..before.len()], before[14..]);
         assert_eq!(bytes[before.len()..], *b"\x01\x01\xac\x02\x07\x01\x05\x01\x08");
+        assert_eq!(decode_registry(bytes.clone()), Ok(longer.clone()));
+        for cut in 0..bytes.len() {
+            assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        // With one that was lost.
+        let above = model::Position(300);
+        longer.regions[0].rebuilt = Some(model::Rebuilt { until: 300, above, is_open: true });
+        let bytes = encode_registry(&longer);
+        assert_eq!(bytes[13], 252);
+        assert_eq!(bytes[14..before.len()], before[14..]);
+        assert_eq!(
+            bytes[before.len()..],
+            *b"\x01\x01\xac\x02\x07\x01\x05\x01\x08\x01\xac\x02\xac\x02\x01"
+        );
         assert_eq!(decode_registry(bytes.clone()), Ok(longer));
         for cut in 0..bytes.len() {
             assert!(decode_registry(bytes.slice(..cut)).is_err(), "cut at {cut}");

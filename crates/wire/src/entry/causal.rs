@@ -3,8 +3,8 @@
 use super::EntryError;
 use super::compact::{Code, Input, code_enum, code_newtype, code_struct};
 use model::{
-    CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, Position, Region, RegionId,
-    Resync, ResyncItem, RootStep,
+    CausalCommand, CausalWrite, Effect, Import, LastOrdered, Offer, Position, Rebuilt, Region,
+    RegionId, Resync, ResyncItem, RootStep,
 };
 
 code_newtype!(Position, RegionId);
@@ -33,7 +33,35 @@ impl FirstRegion {
     }
 }
 
-code_struct!(Region { id, epoch, root, cut, next });
+/// A region whose root was never lost, as registries of the form before have it.
+pub(super) struct MovedRegion(pub(super) Region);
+
+impl Code for MovedRegion {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Region { id, epoch, root, cut, next, rebuilt: _ } = &self.0;
+        id.put(out);
+        epoch.put(out);
+        root.put(out);
+        cut.put(out);
+        next.put(out);
+    }
+
+    fn take(from: &mut Input) -> Result<MovedRegion, EntryError> {
+        let FirstRegion(first) = FirstRegion::take(from)?;
+        let (cut, next) = (Code::take(from)?, Code::take(from)?);
+        Ok(MovedRegion(Region { cut, next, ..first }))
+    }
+}
+
+impl MovedRegion {
+    /// Whether a region is written as one.
+    pub(super) fn is(region: &Region) -> bool {
+        region.rebuilt.is_none()
+    }
+}
+
+code_struct!(Region { id, epoch, root, cut, next, rebuilt });
+code_struct!(Rebuilt { until, above, is_open });
 
 // The bytes of all families of commands are of one table, with those of `command`.
 code_enum!(CausalCommand as "command of causal keys" {

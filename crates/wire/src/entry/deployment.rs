@@ -57,6 +57,8 @@ code_enum!(RegistryChange as "change of the registry" {
     102 => Registrar(site),
     120 => MoveRoot(to),
     121 => ChangeRoot { region, epoch, to, cut },
+    122 => Rebuild { region, epoch, to },
+    123 => SettleRebuild { region, epoch, cut },
 });
 
 code_enum!(RegistryError as "registry error" {
@@ -79,6 +81,7 @@ code_enum!(RegistryError as "registry error" {
     108 => Root(name),
     120 => NoRegion,
     121 => RootLeaves(name),
+    122 => RootAnswers(name),
 });
 
 code_enum!(MoveError as "move error" {

@@ -125,7 +125,7 @@ impl Lack {
         match error {
             SessionError::Behind { .. } => Lack::Behind,
             SessionError::Unordered { .. } => Lack::Unordered,
-            SessionError::Lost { .. } => Lack::Lost,
+            SessionError::Lost { .. } | SessionError::Ended { .. } => Lack::Lost,
             SessionError::Foreign => Lack::BadToken,
         }
     }
@@ -151,7 +151,7 @@ pub fn status(failure: &Failure) -> Status {
         Failure::Membership(_) => Reason::Membership,
         Failure::Unreachable { .. } | Failure::Moved { .. } => Reason::Unreachable,
         Failure::Session(SessionError::Foreign) => Reason::Invalid,
-        Failure::Session(SessionError::Lost { .. }) => Reason::Refused,
+        Failure::Session(SessionError::Lost { .. } | SessionError::Ended { .. }) => Reason::Refused,
         Failure::Session(_) => Reason::Session,
     };
     let status = reason.status(failure.to_string());

@@ -324,7 +324,11 @@ impl<'w> Sessions<'w> {
             Err(failure) => {
                 is_over = matches!(
                     failure,
-                    Failure::Session(SessionError::Lost { .. } | SessionError::Foreign)
+                    Failure::Session(
+                        SessionError::Lost { .. }
+                            | SessionError::Ended { .. }
+                            | SessionError::Foreign
+                    )
                 );
                 let deadline = doing.deadline;
                 let is_leaving = failure == Failure::Refused(Refusal::Leaving);

@@ -107,8 +107,10 @@ impl Publish<Modes> for Published {
                 }
             }
         }
-        let own = modes.deployment.member.as_ref().map(|member| member.own);
-        self.causal.publish(own, &modes.causal);
+        let member = modes.deployment.member.as_ref();
+        let region = member.and_then(|member| member.registry.region_of(member.own));
+        let rebuilt = region.and_then(|region| region.rebuilt);
+        self.causal.publish(member.map(|member| member.own), rebuilt, &modes.causal);
         self.revision.store(known.head.revision.0, Ordering::Release);
         self.log_time_ms.store(known.head.log_time_ms, Ordering::Release);
         news.tokens.runs().for_each(|run| modes.changed_tokens.insert_run(run));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn change(change: RegistryChange) -> Body {
+pub(super) fn change(change: RegistryChange) -> Body {
     Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(change)))
 }
 
@@ -203,7 +203,8 @@ impl World {
     }
 }
 
-/// The root of before takes an epoch of its own: what the other one has ordered in its epoch is of no order any more.
+/// The root of before takes an epoch of its own: what the other one has ordered in its epoch is of no order any more, and gets
+/// other places when that is back.
 #[test]
 fn a_root_that_its_registry_has_forgotten_shares_no_epoch_with_the_next_one() {
     let mut world = World::with_forgotten_root(false);
@@ -222,9 +223,9 @@ fn a_root_that_its_registry_has_forgotten_shares_no_epoch_with_the_next_one() {
     world.lab.run(MS * 20_000);
     world.must(1, put(keyspace, SCRATCH + 4, &Counts::from([(4, 4)])));
     world.lab.run(MS * 5_000);
-    for (number, is_there) in [(0, false), (1, true), (2, true), (3, false), (4, true)] {
+    for number in 0..5 {
         let all: Vec<Counts> = (0..3).map(|site| world.scratched(site, SCRATCH + number)).collect();
-        assert!(all.iter().all(|one| one.is_empty() != is_there), "{number}: {all:?}");
+        assert!(all.iter().all(|one| !one.is_empty()), "{number}: {all:?}");
     }
     world.settle(3).unwrap();
 }

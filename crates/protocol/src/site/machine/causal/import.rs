@@ -5,9 +5,8 @@
 
 use super::super::Applying;
 use super::assign::Source;
-use super::registers::Pending;
 use super::{Stopped, rows};
-use model::{Answer, CausalWrite, Import, Position, Refusal};
+use model::{Answer, Import, Position, Refusal};
 use std::collections::BTreeMap;
 use storage::state::State;
 
@@ -23,7 +22,13 @@ impl<S: State> Applying<'_, S> {
             return Ok(self.done_now());
         }
         let region = *self.region()?;
-        let is_over = upto.epoch() < region.epoch && region.cut.is_some_and(|cut| cut < upto);
+        // A site that was the root may come to the end of what it had ordered.
+        let is_own = upto <= self.modes.causal.head.order_last;
+        let is_behind = match region.is_rebuilding() {
+            true => !is_own,
+            false => region.cut.is_some_and(|cut| cut < upto),
+        };
+        let is_over = upto.epoch() < region.epoch && is_behind;
         if is_over {
             // Its epoch has ended before.
             return Ok(self.done_now());
@@ -35,7 +40,8 @@ impl<S: State> Applying<'_, S> {
         if own < entries.len() {
             self.next_revision();
         }
-        let mut own = rows::first_unordered(&self.overlay, own)?.into_iter();
+        let after = self.modes.causal.head.own_ordered;
+        let mut own = rows::first_own(&self.overlay, after, own)?.into_iter();
         for entry in entries {
             match entry {
                 Import::Own(position) => {
@@ -55,6 +61,7 @@ impl<S: State> Applying<'_, S> {
         for (site, (last, at)) in ordered {
             self.note_ordered(site, last, at);
         }
+        self.forget_kept()?;
         let causal = &mut self.modes.causal;
         causal.head.applied = upto;
         causal.is_dirty = true;
@@ -79,21 +86,6 @@ impl<S: State> Applying<'_, S> {
             }
         }
         Ok(())
-    }
-
-    /// An own write has a position that is imported.
-    fn settle_own(&mut self, write: &CausalWrite, bytes: usize) {
-        self.modes.causal.head.own_ordered = write.revision;
-        self.drop_own(write, bytes);
-    }
-
-    /// An own write waits for the order no more.
-    pub(super) fn drop_own(&mut self, write: &CausalWrite, bytes: usize) {
-        let causal = &mut self.modes.causal;
-        causal.unordered -= 1;
-        causal.unordered_bytes -= bytes as u64;
-        Pending::settle(&mut causal.pending, write);
-        self.overlay.remove(rows::of_unordered(write.revision));
     }
 }
 

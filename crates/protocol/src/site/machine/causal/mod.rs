@@ -37,6 +37,7 @@ mod decided;
 mod effects;
 mod import;
 mod order;
+mod own;
 mod registers;
 pub mod resync;
 mod roots;
@@ -71,6 +72,8 @@ pub struct Causal {
     /// How many own writes have no position here, and the bytes of their rows.
     unordered: u64,
     unordered_bytes: u64,
+    /// Bytes of the rows of own writes whose positions are imported: should those be lost, they are pending again.
+    kept_bytes: u64,
     root: Root,
     /// The last revision of each site that has a position, and that: at the root in its order, elsewhere in what
     /// is imported of it.
@@ -143,7 +146,7 @@ impl Causal {
     /// Whether this site, the root in this epoch, has all that it needs to order.
     pub fn has_begun(&self, region: &Region) -> bool {
         // A recovered registry may be back at an epoch that has ended here: the first one, too.
-        region.begin().unwrap_or_default() == self.root.begun
+        !region.is_rebuilding() && region.begin().unwrap_or_default() == self.root.begun
     }
 
     /// Whether this site has stopped to be the root in this epoch, and whether it has given the order away.
@@ -185,7 +188,7 @@ impl<S: State> Machine<S> {
         after: Revision,
         bytes_max: usize,
     ) -> Result<Vec<CausalWrite>, MachineError> {
-        rows::unordered(&self.state, after, bytes_max)
+        rows::own(&self.state, after.max(self.causal().own_ordered()), bytes_max)
     }
 
     /// At the root: the order after a position, of what it keeps: as many entries as fit so many bytes, and

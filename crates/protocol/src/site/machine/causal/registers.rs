@@ -39,6 +39,27 @@ impl Pending {
         }
     }
 
+    /// A write of this site is pending again, which others of later revisions may be, too.
+    pub(super) fn note_again(keys: &mut Keys, write: &CausalWrite) {
+        let revision = write.revision;
+        let later = |known: &mut Option<Revision>| *known = (*known).max(Some(revision));
+        for effect in &write.effects {
+            let pending = keys.entry((write.keyspace, effect.key().clone())).or_default();
+            let mut field = |name: &Bytes| {
+                let known = pending.fields.entry(name.clone()).or_default();
+                *known = revision.max(*known);
+            };
+            match effect {
+                Effect::Put { .. } | Effect::Delete { .. } => later(&mut pending.all),
+                Effect::SetFields { fields, .. } => {
+                    fields.iter().for_each(|(name, _)| field(name));
+                    later(&mut pending.string);
+                }
+                Effect::DeleteFields { fields, .. } => fields.iter().for_each(field),
+            }
+        }
+    }
+
     /// The pending write with the lowest revision has a position: what no later one assigns is ordered.
     pub(super) fn settle(keys: &mut Keys, write: &CausalWrite) {
         for effect in &write.effects {

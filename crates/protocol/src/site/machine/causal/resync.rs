@@ -202,6 +202,7 @@ impl<S: State> Applying<'_, S> {
             }
         };
         resync.pieces = (resync.pieces / ANEW + 1) * ANEW;
+        self.take_back(resync.ordered)?;
         self.drop_ordered(resync.ordered)?;
         self.overlay.put(rows::RESYNC.to_vec(), rows::encode_resync(&resync));
         let answer = resync.staged();
@@ -313,10 +314,10 @@ impl<S: State> Applying<'_, S> {
     /// of them is left.
     fn drop_ordered(&mut self, upto: Revision) -> Result<bool, MachineError> {
         let max = limits::CAUSAL_TRIMMED_PER_COMMAND_MAX;
-        if self.modes.causal.unordered == 0 {
+        if self.modes.causal.unordered == 0 && self.modes.causal.kept_bytes == 0 {
             return Ok(true);
         }
-        let found = rows::first_unordered(&self.overlay, max)?;
+        let found = rows::first_own(&self.overlay, Revision(0), max)?;
         let is_all = found.len() < max || found.last().is_none_or(|(one, _)| one.revision > upto);
         for (write, bytes) in found.iter().filter(|(write, _)| write.revision <= upto) {
             self.drop_own(write, *bytes);
@@ -332,7 +333,7 @@ impl<S: State> Applying<'_, S> {
 
     fn switch(&mut self, mut resync: Resync) -> Result<Answer, Stopped> {
         self.next_revision();
-        for write in rows::unordered(&self.overlay, resync.ordered, usize::MAX)? {
+        for write in rows::own(&self.overlay, resync.ordered, usize::MAX)? {
             if self.causal_place(write.keyspace).is_none() {
                 continue;
             }

@@ -103,7 +103,9 @@ impl<S: State> Applying<'_, S> {
         // In an epoch that a recovered registry has forgotten, what has the same count is before its first write.
         let is_forgotten = (cut.epoch()..region.epoch).contains(&causal.head.applied.epoch())
             && causal.head.applied.count() == cut.count();
-        if (causal.head.applied == cut || is_forgotten) && causal.resync.is_none() {
+        // Who has ordered beyond the end knows of places that are void. It gets its keys anew, and what has a place.
+        let is_at_end = causal.head.applied == cut || is_forgotten;
+        if is_at_end && causal.head.order_last <= cut && causal.resync.is_none() {
             causal.head.applied = begin;
             causal.is_dirty = true;
         }

@@ -301,8 +301,8 @@ fn page(
     Ok(rows)
 }
 
-/// Own writes without a position after a revision.
-pub(super) fn unordered(
+/// Own writes after a revision, as many as fit so many bytes, and the first one whatever it takes.
+pub(super) fn own(
     read: &impl Read,
     after: Revision,
     bytes_max: usize,
@@ -311,17 +311,22 @@ pub(super) fn unordered(
     rows.map(|(_, row)| decode_causal_write(row).map_err(|_| DAMAGED)).collect()
 }
 
-/// The first own writes without a position, with the bytes of their rows.
-pub(super) fn first_unordered(
+/// The first own writes after a revision, with the bytes of their rows.
+pub(super) fn first_own(
     read: &impl Read,
+    after: Revision,
     max: usize,
 ) -> Result<Vec<(CausalWrite, usize)>, MachineError> {
     let mut rows = Vec::new();
     if max > 0 {
-        read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |_, row| {
-            rows.push(row);
-            rows.len() < max
-        })?;
+        read.scan(
+            &numbered(UNORDERED, after.0.saturating_add(1)),
+            Some(&[CAUSAL, UNORDERED + 1]),
+            &mut |_, row| {
+                rows.push(row);
+                rows.len() < max
+            },
+        )?;
     }
     let decode = |row: Bytes| {
         let bytes = row.len();
@@ -340,7 +345,8 @@ pub(super) fn ordered(
     rows.map(|(key, row)| decode_ordered(&key, row).ok_or(DAMAGED)).collect()
 }
 
-/// The keys of the entries of the order after a position up to another, the first `max` of them, with the bytes of their rows.
+/// The keys of the entries of the order after a position up to another, the first `max` of them, with the bytes of their
+/// rows.
 pub(super) fn ordered_between(
     read: &impl Read,
     after: Position,
@@ -383,7 +389,11 @@ pub(super) fn head(read: &impl Read) -> Result<Head, MachineError> {
 pub(super) fn load(read: &impl Read) -> Result<Causal, MachineError> {
     let mut causal = Causal { head: head(read)?, resync: load_resync(read)?, ..Causal::default() };
     let mut is_damaged = false;
-    read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |_, row| {
+    read.scan(&numbered(UNORDERED, 0), Some(&[CAUSAL, UNORDERED + 1]), &mut |key, row| {
+        if number_of(&key).is_some_and(|revision| revision <= causal.head.own_ordered.0) {
+            causal.kept_bytes += row.len() as u64;
+            return true;
+        }
         causal.unordered_bytes += row.len() as u64;
         causal.unordered += 1;
         match decode_causal_write(row) {

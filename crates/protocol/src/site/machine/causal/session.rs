@@ -14,8 +14,8 @@ use super::rows::{self, Head};
 use super::{Causal, MachineError, Stopped};
 use crate::machine::query::{DueBy, Reach, reach};
 use model::{
-    Answer, Bytes, CausalToken, KeyspaceId, Kind, Position, Query, Refusal, RegionId, Revision,
-    SiteId,
+    Answer, Bytes, CausalToken, KeyspaceId, Kind, Position, Query, Rebuilt, Refusal, RegionId,
+    Revision, SiteId,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -34,6 +34,8 @@ pub struct CausalPoint {
     pub own_ordered: Revision,
     /// The revision of the last own write to a causal keyspace.
     pub last_revision: Revision,
+    /// What part of the order is lost, if a root was.
+    pub rebuilt: Option<Rebuilt>,
 }
 
 /// What a node lacks for a session.
@@ -47,6 +49,11 @@ pub enum Lacks {
     PositionOf(SiteId, Revision),
     /// The token is not of this region: nothing helps.
     Region,
+    /// The session has seen a part of the order that is lost: nothing helps.
+    Ended {
+        /// The last position that is kept.
+        have: Position,
+    },
 }
 
 /// What comes of a read in a session.
@@ -87,10 +94,22 @@ pub(in crate::site::machine) struct Seen {
     applied: AtomicU64,
     own_ordered: AtomicU64,
     last_revision: AtomicU64,
+    /// Of what is lost; 0: nothing is.
+    lost_until: AtomicU32,
+    lost_above: AtomicU64,
 }
 
 impl Seen {
-    pub(in crate::site::machine) fn publish(&self, own: Option<SiteId>, causal: &Causal) {
+    pub(in crate::site::machine) fn publish(
+        &self,
+        own: Option<SiteId>,
+        rebuilt: Option<Rebuilt>,
+        causal: &Causal,
+    ) {
+        if let Some(Rebuilt { until, above, .. }) = rebuilt {
+            self.lost_above.store(above.0, Ordering::Release);
+            self.lost_until.store(u32::from(until), Ordering::Release);
+        }
         let Head { region, applied, own_ordered, last, .. } = causal.head;
         self.region.store(u32::from(region.0), Ordering::Release);
         self.own.store(own.map_or(0, |own| own.0), Ordering::Release);
@@ -103,7 +122,15 @@ impl Seen {
     fn point(&self) -> CausalPoint {
         let last_revision = Revision(self.last_revision.load(Ordering::Acquire));
         let own_ordered = Revision(self.own_ordered.load(Ordering::Acquire));
+        let rebuilt = match self.lost_until.load(Ordering::Acquire) as u16 {
+            0 => None,
+            until => {
+                let above = Position(self.lost_above.load(Ordering::Acquire));
+                Some(Rebuilt { until, above, is_open: false })
+            }
+        };
         CausalPoint {
+            rebuilt,
             region: RegionId(self.region.load(Ordering::Acquire) as u16),
             own: SiteId(self.own.load(Ordering::Acquire)),
             applied: Position(self.applied.load(Ordering::Acquire)),
@@ -183,7 +210,7 @@ fn merge(noted: Noted, point: &CausalPoint, mut token: CausalToken) -> CausalTok
 /// The same by a state that does not change.
 fn point_of(read: &impl Read, own: SiteId) -> Result<CausalPoint, MachineError> {
     let Head { region, applied, own_ordered, last, .. } = rows::head(read)?;
-    Ok(CausalPoint { region, own, applied, own_ordered, last_revision: last })
+    Ok(CausalPoint { region, own, applied, own_ordered, last_revision: last, rebuilt: None })
 }
 
 impl<S: State> Reader<S> {
@@ -200,6 +227,9 @@ impl<S: State> Reader<S> {
         let point = self.causal();
         if token.region != point.region {
             return Some(Lacks::Region);
+        }
+        if let Some(rebuilt) = point.rebuilt.filter(|rebuilt| rebuilt.lacks(token.seen)) {
+            return Some(Lacks::Ended { have: rebuilt.above });
         }
         match token.written {
             Some((site, revision)) if site != point.own => {

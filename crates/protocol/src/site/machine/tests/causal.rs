@@ -91,7 +91,7 @@ impl Site {
         }
     }
 
-    fn cart(&self, key: &'static str) -> Option<String> {
+    pub(super) fn cart(&self, key: &'static str) -> Option<String> {
         self.get(key, CausalToken::default()).0
     }
 

@@ -286,7 +286,9 @@ impl World {
                     }
                 }
                 Some(Lacks::Order(_)) => return false,
-                Some(lacks @ (Lacks::Revision(_) | Lacks::Region)) => panic!("{lacks:?}"),
+                Some(lacks @ (Lacks::Revision(_) | Lacks::Region | Lacks::Ended { .. })) => {
+                    panic!("{lacks:?}")
+                }
             }
         }
         let here = self.model.ids(site);

@@ -12,24 +12,28 @@ fn step(epoch: u16, step: RootStep) -> CausalCommand {
     CausalCommand::Root { epoch, step }
 }
 
-fn at(epoch: u16, count: u64) -> Position {
+pub(super) fn at(epoch: u16, count: u64) -> Position {
     Position::new(epoch, count)
 }
 
 impl Site {
     /// All that it has for the order.
-    fn all_for(&self, root: &Site) -> Offer {
+    pub(super) fn all_for(&self, root: &Site) -> Offer {
         let after = root.machine.causal().ordered_of(self.own()).unwrap_or_default().0;
         let writes = self.machine.unordered(after, usize::MAX).unwrap();
         Offer { site: self.own(), after, writes }
     }
 
-    fn order_of(&mut self, offer: Offer, epoch: u16) -> Result<Answer, Refusal> {
+    pub(super) fn order_of(&mut self, offer: Offer, epoch: u16) -> Result<Answer, Refusal> {
         self.causal(CausalCommand::Order { epoch, offer })
     }
 
     /// The order of a root, up to a position, from where the site is.
-    fn import_upto(&mut self, order: &[(Position, SiteId, model::CausalWrite)], upto: Position) {
+    pub(super) fn import_upto(
+        &mut self,
+        order: &[(Position, SiteId, model::CausalWrite)],
+        upto: Position,
+    ) {
         let (own, from) = (self.own(), self.machine.causal().applied());
         let entries = order.iter().filter(|(at, ..)| *at > from && *at <= upto);
         let entries = entries.map(|(position, site, write)| match *site == own {
@@ -48,7 +52,7 @@ fn handed(root: &Site, epoch: u16) -> CausalCommand {
     CausalCommand::Ordered { epoch, sites: all.map(of_site).collect() }
 }
 
-fn whole_order(root: &Site) -> Vec<(Position, SiteId, model::CausalWrite)> {
+pub(super) fn whole_order(root: &Site) -> Vec<(Position, SiteId, model::CausalWrite)> {
     let after = root.machine.causal().trimmed_upto();
     root.machine.ordered(after, usize::MAX).unwrap()
 }

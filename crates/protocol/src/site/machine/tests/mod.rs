@@ -3,6 +3,7 @@
 mod backups;
 mod causal;
 mod causal_orders;
+mod causal_rebuilds;
 mod causal_rmw;
 mod causal_roots;
 mod changes;

@@ -1,0 +1,72 @@
+//! How far each site is in the order, as its leader has said: asked for once a second while somebody needs it, as
+//! nothing flows in a region without writes.
+//!
+//! A report is durable where it comes from, and a site never has less than it said: old ones do no harm.
+
+use super::{AGAIN, Region};
+use model::{Position, SiteId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::causal::{Reached, Where};
+
+/// A report is of now for so long.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// A site that is to be asked where it is; all its nodes, if it was asked `again`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ask {
+    pub(super) to: SiteId,
+    pub(super) say: Where,
+    pub(super) again: bool,
+}
+
+/// What the sites of a region have said in one epoch.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    epoch: u16,
+    known: BTreeMap<SiteId, (Position, Duration)>,
+    asked: BTreeMap<SiteId, Duration>,
+}
+
+impl Reports {
+    pub(super) fn of(epoch: u16) -> Reports {
+        Reports { epoch, ..Reports::default() }
+    }
+
+    /// The other sites that are due to be asked.
+    pub(super) fn ask(&mut self, now: Duration, region: &Region) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        let say = Where { epoch: u32::from(self.epoch) };
+        for site in region.sites.iter().filter(|site| **site != region.own) {
+            let at = self.asked.get(site).copied();
+            if at.is_none_or(|at| at + AGAIN <= now) {
+                self.asked.insert(*site, now);
+                let again = at.is_some() && !self.is_fresh(*site, now);
+                asks.push(Ask { to: *site, say, again });
+            }
+        }
+        asks
+    }
+
+    /// A site's leader reports.
+    pub(super) fn reached(&mut self, site: SiteId, say: Reached, now: Duration) {
+        if say.epoch == u32::from(self.epoch) {
+            let applied = self.applied(site).max(Position(say.applied));
+            self.known.insert(site, (applied, now));
+        }
+    }
+
+    pub(super) fn is_fresh(&self, site: SiteId, now: Duration) -> bool {
+        self.known.get(&site).is_some_and(|(_, at)| *at + FRESH > now)
+    }
+
+    /// How far a site is at least.
+    pub(super) fn applied(&self, site: SiteId) -> Position {
+        self.known.get(&site).map_or(Position(0), |(applied, _)| *applied)
+    }
+
+    /// When a site is asked next.
+    pub(super) fn next_due(&self) -> impl Iterator<Item = Duration> {
+        self.asked.values().map(|at| *at + AGAIN)
+    }
+}
