@@ -237,3 +237,64 @@ fn counters_go_by_what_the_site_shows() {
     let refused = nodes[0].cli(&create).unwrap_err();
     assert!(refused.contains("only consistency causal"), "{refused}");
 }
+
+/// An operator gives the root up, whose site was killed, and it comes back.
+#[test]
+fn the_order_goes_on_without_a_lost_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = start(folder.path());
+    let shows = |node: &Node, key: &str| {
+        eventually(LIMIT, || match text(&call(&mut connect(node)?, &["GET", key])?) {
+            Some(_) => Ok(()),
+            None => Err(format!("no {key}")),
+        })
+    };
+    call(&mut connect(&nodes[0]).unwrap(), &["SET", "car:before", "1"]).unwrap();
+    shows(&nodes[1], "car:before").unwrap();
+    shows(&nodes[2], "car:before").unwrap();
+    let refused = nodes[1].cli(&["region", "rebuild"]).unwrap_err();
+    assert!(refused.contains("a is the root of the region and can be reached"), "{refused}");
+    // What only the root knows of: it has ordered that, and nobody else is up.
+    nodes[1].kill();
+    nodes[2].kill();
+    let mut client = connect(&nodes[0]).unwrap();
+    call(&mut client, &["SET", "car:alone", "1"]).unwrap();
+    let ordered = || -> Result<(), String> {
+        let region = json(&nodes[0], &["region", "show", "--json"])?;
+        match region["last_revision"] == region["ordered_revision"] {
+            true => Ok(()),
+            false => Err(region.to_string()),
+        }
+    };
+    eventually(LIMIT, ordered).expect("the root orders while all other sites are away");
+    assert_eq!(text(&call(&mut client, &["GET", "car:alone"]).unwrap()).as_deref(), Some("1"));
+    let saw = token(&mut client).unwrap();
+    nodes[0].kill();
+    nodes[1].restart();
+    nodes[2].restart();
+    call(&mut connect(&nodes[2]).unwrap(), &["SET", "car:2", "1"]).unwrap();
+    eventually(LIMIT, || nodes[1].cli(&["region", "rebuild"])).expect("the root is away");
+    let root = |node: &Node| -> Result<serde_json::Value, String> {
+        let region = json(node, &["region", "show", "--json"])?;
+        match region["epoch"].as_u64() > Some(1) && region["rebuilding"] == false {
+            true => Ok(region),
+            false => Err(region.to_string()),
+        }
+    };
+    let region = eventually(LIMIT, || root(&nodes[1])).expect("another site is the root");
+    assert!(region["root"] != "a" && region["lost"]["above"].is_string(), "{region}");
+    shows(&nodes[1], "car:2").unwrap();
+    let lost = |node: &Node| match attach(node, &saw) {
+        Err(error) if error.starts_with("LOST ") => Ok(()),
+        other => Err(format!("{:?}", other.err())),
+    };
+    eventually(LIMIT, || lost(&nodes[2])).expect("what it has seen is lost");
+
+    nodes[0].restart();
+    for node in &nodes {
+        shows(node, "car:alone").expect("the lost root's write is back with it");
+        shows(node, "car:2").unwrap();
+    }
+    call(&mut connect(&nodes[0]).unwrap(), &["SET", "car:after", "1"]).unwrap();
+    shows(&nodes[2], "car:after").unwrap();
+}

@@ -136,6 +136,18 @@ impl Deployment {
         self.caller.call(Repeat::Numbered, message, ask).await.map(drop)
     }
 
+    /// Has the order of causal keys go on without its root, which is lost. `to`: the site that is to look after it;
+    /// empty: the asked one. Returns the lost root's name.
+    pub async fn rebuild_region(&self, to: &str, force: bool) -> Result<String, Error> {
+        let number = self.caller.sequence.begin();
+        let request = Some(number.id());
+        let message = v1::RebuildRegionRequest { to: to.to_owned(), force, request };
+        let ask =
+            |channel, request| async move { deployment(channel).rebuild_region(request).await };
+        let answer = self.caller.call(Repeat::Numbered, message, ask).await?;
+        Ok(answer.into_inner().lost)
+    }
+
     /// The sites that hold the registry, and whether they answer the asked one.
     pub async fn registry(&self) -> Result<v1::ShowRegistryResponse, Error> {
         let show =

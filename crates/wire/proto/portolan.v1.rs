@@ -2535,6 +2535,19 @@ pub struct ShowRegionResponse {
     pub ordered_revision: u64,
     #[prost(string, tag = "160")]
     pub next: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "161")]
+    pub rebuilt: ::core::option::Option<RebuiltRegion>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebuiltRegion {
+    #[prost(bool, tag = "1")]
+    pub is_open: bool,
+    #[prost(uint32, tag = "2")]
+    pub until_epoch: u32,
+    #[prost(uint32, tag = "3")]
+    pub above_epoch: u32,
+    #[prost(uint64, tag = "4")]
+    pub above_count: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MoveRootRequest {
@@ -2545,6 +2558,20 @@ pub struct MoveRootRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MoveRootResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebuildRegionRequest {
+    #[prost(string, tag = "1")]
+    pub to: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub force: bool,
+    #[prost(message, optional, tag = "160")]
+    pub request: ::core::option::Option<RequestId>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebuildRegionResponse {
+    #[prost(string, tag = "1")]
+    pub lost: ::prost::alloc::string::String,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainPlacementRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -3386,6 +3413,30 @@ pub mod deployment_client {
                 .insert(GrpcMethod::new("portolan.v1.Deployment", "MoveRoot"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn rebuild_region(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RebuildRegionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RebuildRegionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/portolan.v1.Deployment/RebuildRegion",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("portolan.v1.Deployment", "RebuildRegion"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3497,6 +3548,13 @@ pub mod deployment_server {
             request: tonic::Request<super::MoveRootRequest>,
         ) -> std::result::Result<
             tonic::Response<super::MoveRootResponse>,
+            tonic::Status,
+        >;
+        async fn rebuild_region(
+            &self,
+            request: tonic::Request<super::RebuildRegionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RebuildRegionResponse>,
             tonic::Status,
         >;
     }
@@ -4192,6 +4250,51 @@ pub mod deployment_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MoveRootSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/portolan.v1.Deployment/RebuildRegion" => {
+                    #[allow(non_camel_case_types)]
+                    struct RebuildRegionSvc<T: Deployment>(pub Arc<T>);
+                    impl<
+                        T: Deployment,
+                    > tonic::server::UnaryService<super::RebuildRegionRequest>
+                    for RebuildRegionSvc<T> {
+                        type Response = super::RebuildRegionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RebuildRegionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Deployment>::rebuild_region(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RebuildRegionSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -25,7 +25,7 @@ const DEFAULT_KEYSPACE: &str = "default";
 const ANSWER_MS: u64 = 250;
 
 /// The methods, in the order of [`Method`].
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 34] = [
     "get",
     "put",
     "delete",
@@ -59,6 +59,7 @@ const NAMES: [&str; 33] = [
     "show_placement_ledger",
     "show_region",
     "move_root",
+    "rebuild_region",
 ];
 
 /// A method of the three services, by its place in [`NAMES`].
@@ -97,6 +98,7 @@ pub(crate) enum Method {
     ShowPlacementLedger,
     ShowRegion,
     MoveRoot,
+    RebuildRegion,
 }
 
 /// The node as one worker calls it. All services are implemented on this type.
@@ -347,7 +349,7 @@ mod tests {
         assert_eq!(NAMES[Method::PromoteBackup as usize], "promote_backup");
         assert_eq!(NAMES[Method::MakeJoinToken as usize], "make_join_token");
         assert_eq!(NAMES[Method::ShowRegion as usize], "show_region");
-        assert_eq!(NAMES.len(), Method::MoveRoot as usize + 1);
+        assert_eq!(NAMES.len(), Method::RebuildRegion as usize + 1);
         assert_eq!(NAMES[Method::Watch as usize], "watch");
     }
 }

@@ -367,6 +367,12 @@ impl v1::deployment_server::Deployment for Callee {
                 last_revision: here.last_revision.0,
                 ordered_revision: here.own_ordered.0,
                 next: region.next.map(|next| name_of(&registry, next)).unwrap_or_default(),
+                rebuilt: region.rebuilt.map(|rebuilt| v1::RebuiltRegion {
+                    is_open: rebuilt.is_open,
+                    until_epoch: u32::from(rebuilt.until),
+                    above_epoch: u32::from(rebuilt.above.epoch()),
+                    above_count: rebuilt.above.count(),
+                }),
             })
         })
         .await
@@ -389,6 +395,38 @@ impl v1::deployment_server::Deployment for Callee {
             let body = Body::Registry { change, id };
             self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
             Ok(v1::MoveRootResponse {})
+        })
+        .await
+    }
+
+    async fn rebuild_region(
+        &self,
+        request: Request<v1::RebuildRegionRequest>,
+    ) -> Result<Response<v1::RebuildRegionResponse>, Status> {
+        self.measured(Method::RebuildRegion, async {
+            self.administrator(&request).await?;
+            let deadline_ms = deadline_ms(&request);
+            let asked = request.into_inner();
+            let registry = self.registry().await?;
+            let none = || status(&Refusal::Registry(RegistryError::NoRegion).into());
+            let region = *registry.regions.last().ok_or_else(none)?;
+            let lost = name_of(&registry, region.root);
+            let id = request_id(asked.request)?;
+            if let Some(outcome) = id.and_then(|id| outcome_of(&registry, id)) {
+                return outcome.map(|()| v1::RebuildRegionResponse { lost });
+            }
+            let own = self.handle.site().to_string();
+            let to = if asked.to.is_empty() { own } else { asked.to };
+            let to = site_named(&registry, &to)?;
+            let view = self.handle.map_view().await;
+            let is_away = view.lost.contains(&region.root) || view.silent.contains(&region.root);
+            if !is_away && !asked.force {
+                return Err(status(&Refusal::Registry(RegistryError::RootAnswers(lost)).into()));
+            }
+            let change = RegistryChange::Rebuild { region: region.id, epoch: region.epoch, to };
+            let body = Body::Registry { change, id };
+            self.ask(model::Request { deadline_ms, ..model::Request::new(body) }).await?;
+            Ok(v1::RebuildRegionResponse { lost })
         })
         .await
     }

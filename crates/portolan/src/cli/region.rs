@@ -6,6 +6,7 @@ use super::show::{self, Table};
 use clap::{Args, Subcommand};
 use client::v1;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// What to do with the region of causal keyspaces.
 #[derive(Subcommand)]
@@ -14,6 +15,12 @@ pub(crate) enum Command {
     Show(Show),
     /// Have another site order, once it has all of the order; the present root: it is to stay
     MoveRoot(MoveRoot),
+    /// Go on without the site that orders, which is lost
+    ///
+    /// Among the sites that answer, the one that has most of the order becomes the root. What only the lost
+    /// site, and sites that do not answer, have of the order is lost; their causal keys are replaced if they
+    /// come back. Sessions that have seen what is lost are told so.
+    Rebuild(Rebuild),
 }
 
 /// The region.
@@ -31,6 +38,32 @@ pub(crate) struct MoveRoot {
     to: String,
     #[command(flatten)]
     connect: Connect,
+}
+
+/// The order without its root.
+#[derive(Args)]
+pub(crate) struct Rebuild {
+    /// The site that looks after it [default: the asked one]
+    #[arg(long, value_name = "SITE")]
+    to: Option<String>,
+    /// Do so even if the root can be reached
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Rebuild {
+    fn run(self) -> Result<(), Failed> {
+        self.connect.run(|client| async move {
+            let to = self.to.unwrap_or_default();
+            let lost = client.deployment().rebuild_region(&to, self.force).await?;
+            Ok(show::print(format!(
+                "the order goes on without {lost}: `portolan region show` shows where, and what is lost. \
+                 It takes some ten seconds if a site does not answer"
+            ))?)
+        })
+    }
 }
 
 impl MoveRoot {
@@ -56,6 +89,7 @@ impl Command {
         match self {
             Command::Show(show) => show.run(),
             Command::MoveRoot(asked) => asked.run(),
+            Command::Rebuild(asked) => asked.run(),
         }
     }
 }
@@ -86,6 +120,8 @@ fn as_json(region: &v1::ShowRegionResponse) -> Value {
         "applied": applied(region),
         "last_revision": region.last_revision,
         "ordered_revision": region.ordered_revision,
+        "rebuilding": region.rebuilt.as_ref().is_some_and(|rebuilt| rebuilt.is_open),
+        "lost": lost(region).map(|(above, until)| json!({ "above": above, "until_epoch": until })),
     })
 }
 
@@ -107,7 +143,24 @@ fn as_text(region: &v1::ShowRegionResponse) -> String {
         region.last_revision.to_string(),
         region.ordered_revision.to_string(),
     ]);
-    table.to_string()
+    let mut text = table.to_string();
+    if region.rebuilt.as_ref().is_some_and(|rebuilt| rebuilt.is_open) {
+        let _ = write!(
+            text,
+            "\n\n{} asks the sites how far they have the order; until then it rests",
+            region.root
+        );
+    }
+    if let Some((above, until)) = lost(region) {
+        let _ = write!(text, "\n\nlost with a root: what was behind {above} before epoch {until}");
+    }
+    text
+}
+
+/// What part of the order is lost: behind which position, before which epoch.
+fn lost(region: &v1::ShowRegionResponse) -> Option<(String, u32)> {
+    let rebuilt = region.rebuilt.as_ref().filter(|rebuilt| !rebuilt.is_open)?;
+    Some((format!("{}.{}", rebuilt.above_epoch, rebuilt.above_count), rebuilt.until_epoch))
 }
 
 /// A position, as errors show it.
@@ -130,7 +183,14 @@ mod tests {
             last_revision: 12,
             ordered_revision: 11,
             next: "west".to_owned(),
+            rebuilt: None,
         };
+        let lost =
+            v1::RebuiltRegion { is_open: false, until_epoch: 65, above_epoch: 1, above_count: 7 };
+        let rebuilt = v1::ShowRegionResponse { rebuilt: Some(lost), ..region.clone() };
+        assert!(as_text(&rebuilt).contains("behind 1.7 before epoch 65"), "{}", as_text(&rebuilt));
+        assert_eq!(as_json(&rebuilt)["lost"]["above"], "1.7");
+        assert_eq!(as_json(&region)["lost"], Value::Null);
         let text = as_text(&region);
         assert!(text.contains("pier, then west") && text.contains("1.7"), "{text}");
         assert_eq!(as_json(&region)["applied"], "1.7");
