@@ -12,9 +12,9 @@ use crate::peers::{PeerAuth, TokenError, TokenScope};
 use crate::users::{User, Users};
 use crate::watch::{Watch, Watched};
 use model::{
-    Answer, Ballot, Bytes, Catalog, CausalToken, DeploymentId, Failure, Keyspace, KeyspaceId,
-    NodeId, Query, ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot,
-    SlotSet, limits,
+    Answer, Bytes, Catalog, CausalToken, DeploymentId, Failure, Keyspace, KeyspaceId, NodeId,
+    Query, ReadConsistency, Request, Revision, SessionToken, SiteId, SiteName, Slot, SlotSet,
+    limits,
 };
 use protocol::global::accesses::Asker;
 use protocol::placement::Sampler;
@@ -54,6 +54,24 @@ pub(crate) struct Shared {
     pub(crate) data: PathBuf,
 }
 
+impl Shared {
+    /// Answers a query on the calling thread if that is allowed now.
+    pub(crate) fn answer(
+        &self,
+        asker: Asker<'_>,
+        keyspace: KeyspaceId,
+        query: &Query,
+        consistency: ReadConsistency,
+    ) -> Option<Outcome> {
+        let now = || self.clock.monotonic();
+        let closings = self.gate.closings();
+        let gate = self.gate.get();
+        let outcome = gate.answer(now, &self.reader, keyspace, query, consistency, asker);
+        // The state may have been replaced during the query; the core answers from a complete one.
+        outcome.filter(|_| self.gate.closings() == closings)
+    }
+}
+
 /// A node, as seen from one front thread. Clones share that thread's batcher; another runtime needs a
 /// handle of its own from [`crate::Node::handle`].
 #[derive(Clone)]
@@ -74,36 +92,8 @@ impl Handle {
         query: &Query,
         consistency: ReadConsistency,
     ) -> Option<Outcome> {
-        self.answer_to(None, keyspace, query, consistency)
-    }
-
-    fn answer_to(
-        &self,
-        site: Option<SiteId>,
-        keyspace: KeyspaceId,
-        query: &Query,
-        consistency: ReadConsistency,
-    ) -> Option<Outcome> {
-        let shared = &*self.shared;
-        let asker = Asker { site, sampler: &self.sampler };
-        let now = || shared.clock.monotonic();
-        let closings = shared.gate.closings();
-        let gate = shared.gate.get();
-        let outcome = gate.answer(now, &shared.reader, keyspace, query, consistency, asker);
-        // The state may have been replaced during the query; the core answers from a complete one.
-        outcome.filter(|_| shared.gate.closings() == closings)
-    }
-
-    /// The same for another site, with the failover under which the slot is served here.
-    pub(crate) fn answer_inter_site(
-        &self,
-        site: SiteId,
-        keyspace: KeyspaceId,
-        query: &Query,
-        consistency: ReadConsistency,
-    ) -> Option<(Outcome, Ballot)> {
-        let failover = self.shared.reader.served_failover(query);
-        Some((self.answer_to(Some(site), keyspace, query, consistency)?, failover))
+        let asker = Asker { site: None, sampler: &self.sampler };
+        self.shared.answer(asker, keyspace, query, consistency)
     }
 
     /// Answers a query of a causal keyspace in a session, with the session's token from here on, if what this

@@ -6,8 +6,9 @@ use crate::disk_loop::DiskJob;
 use crate::engine::{Publish, Released, Shell, SiteState};
 use crate::handle::Shared;
 use crate::identity::Identity;
-use crate::links::Links;
+use crate::links::Peers;
 use crate::node::{Batchers, Event, Stopped};
+use crate::proxy_reads::SharedProxyReads;
 use protocol::Core;
 use protocol::site::{Input, Output, Site, Status, Ticket};
 use std::sync::atomic::Ordering;
@@ -31,7 +32,9 @@ pub(crate) struct SiteLoop {
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) batchers: Batchers,
-    pub(crate) links: Links,
+    pub(crate) peers: Arc<dyn Peers>,
+    /// `None`: no read may pass the core.
+    pub(crate) proxy_reads: Option<Arc<SharedProxyReads>>,
     pub(crate) disk: mpsc::Sender<DiskJob>,
     pub(crate) background: mpsc::Sender<BackgroundTask>,
     pub(crate) stopped: tokio::sync::watch::Sender<Option<Stopped>>,
@@ -91,7 +94,7 @@ impl SiteLoop {
                 }
             }
             self.end_round(now, &mut answers);
-            self.links.flush();
+            self.peers.flush();
             self.deliver(&mut answers);
             if applied && self.shared.applied.receiver_count() > 0 {
                 self.shared.applied.send_modify(|rounds| *rounds += 1);
@@ -130,16 +133,16 @@ impl SiteLoop {
                 return None;
             }
             Event::Message { from, message } => {
-                self.links.taken();
+                self.peers.taken();
                 if let Some(refusal) = self.shell.refusal(&message) {
-                    self.links.send(from, &refusal);
+                    self.peers.send(from, &refusal);
                     return None;
                 }
                 Input::Message { from, message }
             }
             Event::LinkLost(node) => Input::LinkLost(node),
             Event::Across { site, node, message } => {
-                self.links.taken();
+                self.peers.taken();
                 if self.shell.is_full() {
                     return None;
                 }
@@ -190,9 +193,9 @@ impl SiteLoop {
         match output {
             Output::Persist(persist) => drop(self.disk.send(DiskJob::Persist(*persist))),
             Output::CutLog(start) => drop(self.disk.send(DiskJob::Cut(start))),
-            Output::Send { to, message } => self.links.send(to, &message),
+            Output::Send { to, message } => self.peers.send(to, &message),
             Output::SendAcross { site, node, message } => {
-                self.links.send_inter_site(site, node, *message);
+                self.peers.send_inter_site((site, node), *message);
             }
             Output::Deployment { own, registry, has_left } => {
                 // A site that is not listed and has not left is about to join.
@@ -208,7 +211,7 @@ impl SiteLoop {
                          more; to have it join again, start it on an empty data directory"
                     );
                 }
-                self.links.set_deployment(own, &registry);
+                self.peers.set_deployment(own, &registry);
             }
             Output::Holds(slots) => {
                 for (slots, epoch) in &slots.0 {
@@ -220,7 +223,7 @@ impl SiteLoop {
             }
             Output::Gate(gate) => self.shared.gate.set(gate),
             Output::Applied => *applied = true,
-            Output::Members(members) => self.links.set_members(&members),
+            Output::Members(members) => self.peers.set_members(&members),
             Output::MemberSince(index) => {
                 let recorded = Identity::is_member_since(&self.shared.data, index);
                 return recorded.err().map(|error| Stopped::Failed(error.to_string()));
@@ -258,7 +261,8 @@ impl SiteLoop {
             Publish::Current => {
                 let mut status = self.site.status();
                 // The core counts each read that came back as one that begins there.
-                let (answered, came_back) = self.links.proxy_read_counts();
+                let (answered, came_back) =
+                    self.proxy_reads.as_ref().map_or((0, 0), |reads| reads.counts());
                 let (direct, redirected) = &mut status.routed_direct;
                 *direct = (*direct + answered).saturating_sub(came_back);
                 *redirected += came_back;

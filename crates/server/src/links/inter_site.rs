@@ -23,7 +23,7 @@ use wire::peer::{self, Say};
 const REST: Duration = Duration::from_millis(200);
 
 /// A node of another site.
-pub(super) type Remote = (SiteId, NodeId);
+pub(crate) type Remote = (SiteId, NodeId);
 
 /// The other sites of the deployment, and the connections to them.
 #[derive(Default)]
@@ -51,8 +51,7 @@ impl Others {
 }
 
 impl Links {
-    /// Sets this site's deployment and its sites.
-    pub(crate) fn set_deployment(&self, own: SiteId, registry: &Registry) {
+    pub(super) fn set_sites(&self, own: SiteId, registry: &Registry) {
         *lock(&self.0.others.own) = Some((registry.deployment, own));
         let others = registry.sites.iter().filter(|site| site.id != own);
         *lock(&self.0.others.names) =
@@ -62,9 +61,7 @@ impl Links {
         *lock(&self.0.others.addresses) = addresses.collect();
     }
 
-    /// Queues a message to a node of another site. Sent at the next [`Links::flush`].
-    pub(crate) fn send_inter_site(&self, site: SiteId, node: NodeId, message: Across) {
-        let remote = (site, node);
+    pub(super) fn queue_inter_site(&self, remote: Remote, message: Across) {
         if !lock(&self.0.others.addresses).contains_key(&remote)
             && let Some(back) = lock(&self.0.others.back).get(&remote)
         {
@@ -77,7 +74,7 @@ impl Links {
         link.push_while_dialling(&Say::Across(message).into());
     }
 
-    pub(super) fn flush_inter_site(&self) {
+    pub(super) fn wake_inter_site(&self) {
         for links in [&self.0.others.links, &self.0.others.back] {
             lock(links).values().for_each(|link| link.wake_writer());
         }
@@ -107,7 +104,9 @@ impl Links {
         };
         let (site, node) = remote;
         tracing::debug!(%site, %node, "no connection to another site: {error}");
-        self.lose_proxy_reads(remote);
+        if let Some(inbound) = self.inbound() {
+            inbound.lost(remote);
+        }
         let _ = self.0.events.send(Event::AcrossLost { site, node });
     }
 
@@ -142,7 +141,10 @@ impl Links {
     /// Turns a message from a node of another site into an event for this site.
     fn heard(&self, (site, node): Remote, message: peer::Message) -> Option<Event> {
         let Some(Say::Across(message)) = message.say else { return None };
-        let message = self.receive_inter_site((site, node), message)?;
+        let message = match self.inbound() {
+            Some(inbound) => inbound.receive(self, (site, node), message)?,
+            None => message,
+        };
         Some(Event::Across { site, node, message })
     }
 

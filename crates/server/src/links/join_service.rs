@@ -2,22 +2,14 @@
 
 use super::Links;
 use super::connection::Connection;
-use crate::handle::Handle;
+use crate::batcher::Outcome;
 use model::{
     Body, Command, DeploymentCommand, Failure, Refusal, RegistryChange, RegistryError, limits,
 };
 use wire::entry;
 use wire::peer::{Answered, ForwardedAnswer, Member, Members, Message, Say};
 
-/// Lets sites join, through a handle of this node.
-pub(crate) struct JoinService(pub(crate) Handle);
-
 impl Links {
-    /// Starts the join service.
-    pub(crate) fn start_join_service(&self, join_service: JoinService) {
-        let _ = self.0.join_service.set(join_service);
-    }
-
     /// Serves the request of a node without a deployment.
     pub(super) async fn serve_joiner(&self, mut connection: Connection) {
         let answering = async {
@@ -39,13 +31,12 @@ impl Links {
 
     /// The addresses of the nodes of the site that has the name already: the joining node may be
     /// one of them.
-    fn nodes_of_taken(&self, outcome: &crate::Outcome) -> Option<Members> {
+    fn nodes_of_taken(&self, outcome: &Outcome) -> Option<Members> {
         let Err(Failure::Refused(Refusal::Registry(RegistryError::NameTaken(name)))) = outcome
         else {
             return None;
         };
-        let status = self.0.join_service.get()?.0.status();
-        let registry = &status.deployment.as_ref()?.registry;
+        let registry = self.inbound()?.registry()?;
         let nodes = registry.site_named(name.as_str())?.nodes.iter().map(|node| Member {
             node: node.node.0,
             address: node.peer.clone(),
@@ -54,14 +45,14 @@ impl Links {
         Some(Members { nodes: nodes.collect(), ..Members::default() })
     }
 
-    async fn ask_for_joiner(&self, request: model::Bytes) -> crate::Outcome {
+    async fn ask_for_joiner(&self, request: model::Bytes) -> Outcome {
         let refused = Failure::NotServing("it takes no such request from a node that joins");
-        let Some(join_service) = self.0.join_service.get() else { return Err(Failure::NoLeader) };
+        let Some(inbound) = self.inbound() else { return Err(Failure::NoLeader) };
         let Ok(request) = entry::decode_request(request) else { return Err(refused) };
         match request.body {
             Body::Write(Command::Deployment(DeploymentCommand::ChangeRegistry(
                 RegistryChange::Join(_),
-            ))) => join_service.0.call(request).await,
+            ))) => inbound.join(request).await,
             _ => Err(refused),
         }
     }

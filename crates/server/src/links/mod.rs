@@ -3,9 +3,9 @@
 //! Of two nodes the one with the higher id dials; the other accepts. Either way the connection
 //! attaches to the pair's [`Link`], whose outgoing frames wait in one bounded buffer: the site's
 //! thread appends to it, the connection's writer sends whatever has gathered with one system call.
-//! `inter_site` has the connections to nodes of other sites, and `proxy_reads` the reads over them that
-//! bypass the site's thread; `join` and `enter` let a node join a site and a site join a
-//! deployment. Where proof is required, `prove` runs before any of this; `unproved` limits the
+//! `inter_site` has the connections to nodes of other sites; `join` and `enter` let a node join a site
+//! and a site join a deployment, at the other end of which `join_service` answers. `peers` is the border
+//! to the rest of the node. Where proof is required, `prove` runs before any of this; `unproved` limits the
 //! number of connections that are not proved yet.
 //!
 //! When the buffer is full, or there is no connection, messages are dropped: Raft repeats what
@@ -17,12 +17,12 @@ mod incarnations;
 mod inter_site;
 pub(crate) mod join;
 mod join_service;
+mod peers;
 mod prove;
-mod proxy_reads;
 mod unproved;
 
-pub(crate) use join_service::JoinService;
-pub(crate) use proxy_reads::SharedProxyReads;
+pub(crate) use inter_site::Remote;
+pub(crate) use peers::{Inbound, Peers};
 
 use crate::batcher::lock;
 use crate::node::Event;
@@ -33,7 +33,7 @@ use bytes::{Bytes, BytesMut};
 use connection::Connection;
 use incarnations::Incarnations;
 use inter_site::Others;
-use model::{NodeId, SiteId, SiteName, limits};
+use model::{NodeId, Registry, SiteId, SiteName, limits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -41,6 +41,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use unproved::Unproved;
+use wire::across::Across;
 use wire::peer::{self, Hello, Members};
 use wire::proof::CHALLENGE_BYTES;
 
@@ -173,9 +174,8 @@ struct Inner {
     /// task has not ended yet.
     dialled: Mutex<BTreeMap<NodeId, Option<String>>>,
     others: Others,
-    /// The service that lets sites join the deployment, once it is started.
-    join_service: OnceLock<JoinService>,
-    proxy_reads: OnceLock<SharedProxyReads>,
+    /// What takes messages beside the site's thread, once the node runs.
+    inbound: OnceLock<Box<dyn Inbound>>,
     runtime: tokio::runtime::Handle,
 }
 
@@ -189,8 +189,6 @@ impl Links {
         runtime: tokio::runtime::Handle,
     ) -> Links {
         let (waiting, links, dialled) = (Arc::default(), Mutex::default(), Mutex::default());
-        let (others, join_service, proxy_reads) =
-            (Others::default(), OnceLock::new(), OnceLock::new());
         Links(Arc::new(Inner {
             identity,
             tls,
@@ -201,9 +199,8 @@ impl Links {
             links,
             incarnations: Incarnations::default(),
             dialled,
-            others,
-            join_service,
-            proxy_reads,
+            others: Others::default(),
+            inbound: OnceLock::new(),
             runtime,
         }))
     }
@@ -211,49 +208,6 @@ impl Links {
     /// This node's credentials, and what it requires of other nodes.
     pub(crate) fn auth(&self) -> &Arc<PeerAuth> {
         &self.0.auth
-    }
-
-    /// Records that the site's thread has taken a message.
-    pub(crate) fn taken(&self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Queues a message to a node. It may be lost. Sent at the next [`Links::flush`].
-    pub(crate) fn send(&self, to: NodeId, message: &peer::Message) {
-        if let Some(link) = lock(&self.0.links).get(&to) {
-            link.push(message);
-        }
-        self.0.incarnations.answer(to, message);
-    }
-
-    /// Wakes the writers that have something to send.
-    pub(crate) fn flush(&self) {
-        for link in lock(&self.0.links).values() {
-            link.wake_writer();
-        }
-        self.flush_inter_site();
-    }
-
-    /// Dials the nodes that this node has to dial, at the members' present addresses.
-    pub(crate) fn set_members(&self, members: &Members) {
-        let own = self.0.identity.node;
-        self.0.incarnations.set_members(members);
-        let mut dialled = lock(&self.0.dialled);
-        for (node, address) in dialled.iter_mut() {
-            if !members.nodes.iter().any(|member| member.node == node.0) {
-                *address = None;
-            }
-        }
-        for member in &members.nodes {
-            let node = NodeId(member.node);
-            if node >= own {
-                continue;
-            }
-            let before = dialled.insert(node, Some(member.address.clone()));
-            if before.is_none() {
-                self.0.runtime.spawn(self.clone().keep_dialling(node));
-            }
-        }
     }
 
     fn link(&self, node: NodeId) -> Arc<Link> {
@@ -454,6 +408,60 @@ impl Links {
         if link.detach(attached) {
             let _ = self.0.events.send(Event::LinkLost(node));
         }
+    }
+}
+
+impl Peers for Links {
+    fn send(&self, to: NodeId, message: &peer::Message) {
+        if let Some(link) = lock(&self.0.links).get(&to) {
+            link.push(message);
+        }
+        self.0.incarnations.answer(to, message);
+    }
+
+    fn send_inter_site(&self, to: Remote, message: Across) {
+        self.queue_inter_site(to, message);
+    }
+
+    fn flush(&self) {
+        for link in lock(&self.0.links).values() {
+            link.wake_writer();
+        }
+        self.wake_inter_site();
+    }
+
+    fn flush_inter_site(&self) {
+        self.wake_inter_site();
+    }
+
+    fn taken(&self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Dials the nodes that this node has to dial, at the members' present addresses.
+    fn set_members(&self, members: &Members) {
+        let own = self.0.identity.node;
+        self.0.incarnations.set_members(members);
+        let mut dialled = lock(&self.0.dialled);
+        for (node, address) in dialled.iter_mut() {
+            if !members.nodes.iter().any(|member| member.node == node.0) {
+                *address = None;
+            }
+        }
+        for member in &members.nodes {
+            let node = NodeId(member.node);
+            if node >= own {
+                continue;
+            }
+            let before = dialled.insert(node, Some(member.address.clone()));
+            if before.is_none() {
+                self.0.runtime.spawn(self.clone().keep_dialling(node));
+            }
+        }
+    }
+
+    fn set_deployment(&self, own: SiteId, registry: &Registry) {
+        self.set_sites(own, registry);
     }
 }
 

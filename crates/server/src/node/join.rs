@@ -3,7 +3,7 @@
 
 use super::StartError;
 use super::files::Files;
-use super::start::Peers;
+use super::start::PeerPort;
 use crate::config::Config;
 use crate::engine::Opened;
 use crate::identity::Identity;
@@ -28,7 +28,7 @@ pub(super) fn become_member(
     config: &Config,
     own: &mut Identity,
     engine: &mut Opened,
-    peers: &Peers,
+    peers: &PeerPort,
     files: &mut Files,
 ) -> Result<(), StartError> {
     let begin = look_around(config, own, peers)?;
@@ -64,7 +64,7 @@ pub(super) fn become_member(
 }
 
 /// Asks the addresses of `--join` for this node's site; if none has it, it joins the deployment.
-fn look_around(config: &Config, own: &mut Identity, peers: &Peers) -> Result<Begin, StartError> {
+fn look_around(config: &Config, own: &mut Identity, peers: &PeerPort) -> Result<Begin, StartError> {
     if config.join.is_empty() {
         return Ok(Begin::Site);
     }

@@ -15,11 +15,13 @@
 //! | `start` | from a configuration to running threads, step by step |
 //! | `join` | how a node with an empty data directory becomes a member |
 //! | `files` | the files in the data directory |
+//! | `inbound` | what the links' threads do with what other nodes send |
 //! | `tasks` | what is repeated beside the site until it is done |
 //! | `error` | why a node does not start |
 
 mod error;
 mod files;
+mod inbound;
 mod join;
 mod start;
 mod tasks;
@@ -30,7 +32,9 @@ pub(crate) use files::{Files, open_state};
 use crate::batcher::{BATCHERS_MAX, Batcher, lock};
 use crate::config::Config;
 use crate::handle::{Handle, Shared};
-use crate::links::{JoinService, Links};
+use crate::links::Links;
+use crate::proxy_reads::SharedProxyReads;
+use inbound::Here;
 use model::{NodeId, Request, SiteEntry, SiteId};
 use protocol::global::proxy_reads::Moved;
 use protocol::placement::Sampler;
@@ -101,6 +105,8 @@ pub struct Node {
     shared: Arc<Shared>,
     batchers: Batchers,
     links: Links,
+    /// `None`: no read may pass the core.
+    proxy_reads: Option<Arc<SharedProxyReads>>,
     stopped: tokio::sync::watch::Receiver<Option<Stopped>>,
     threads: Vec<JoinHandle<()>>,
     runtime: Option<tokio::runtime::Runtime>,
@@ -119,8 +125,11 @@ impl Node {
     fn start_drivers(&self, config: &Config, entering: Option<(Links, SiteEntry)>) {
         let Some(runtime) = &self.runtime else { return };
         let handle = runtime.block_on(async { self.handle() });
-        self.links.start_join_service(JoinService(handle.clone()));
-        runtime.spawn(self.links.clone().turn_from_silent());
+        let proxy_reads = self.proxy_reads.clone();
+        self.links.set_inbound(Box::new(Here { handle: handle.clone(), proxy_reads }));
+        if let Some(reads) = &self.proxy_reads {
+            runtime.spawn(reads.clone().turn_from_silent());
+        }
         if let Some((links, site)) = entering {
             runtime.spawn(tasks::enter_deployment(
                 handle.clone(),
@@ -143,8 +152,12 @@ impl Node {
         let batcher = Batcher::new(batchers.len());
         let sampler = Arc::new(Sampler::new(batchers.len() as u64));
         batchers.push(batcher.clone());
-        let links = self.links.clone();
-        let proxy = move |requests: &mut Vec<_>| links.send_proxy_reads(requests);
+        let (links, reads) = (self.links.clone(), self.proxy_reads.clone());
+        let proxy = move |requests: &mut Vec<_>| {
+            if let Some(reads) = &reads {
+                reads.send(&links, requests);
+            }
+        };
         tokio::spawn(batcher.clone().run(self.shared.events.clone(), proxy));
         Handle { shared: self.shared.clone(), batcher, sampler }
     }

@@ -15,10 +15,11 @@ use crate::disk_loop::DiskLoop;
 use crate::engine::Opened;
 use crate::handle::{Gate, Shared};
 use crate::identity::{self, Identity};
-use crate::links::{self, Links, SharedProxyReads};
+use crate::links::{self, Links, Peers as _};
 use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::peers::{self, PeerAuth};
+use crate::proxy_reads::SharedProxyReads;
 use crate::site_loop::{RealSite, SiteLoop};
 use crate::tls::{self, PeerTls};
 use crate::users::Users;
@@ -41,7 +42,7 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let metrics = Arc::new(Metrics::default());
     let (events, inbox) = mpsc::channel();
     let mut engine = Opened::open(config, &mut own, random()?, metrics.clone())?;
-    let peers = Peers::open(config, own.incarnation, clock, events.clone())?;
+    let peers = PeerPort::open(config, own.incarnation, clock, events.clone())?;
     let mut files = Files::open(config, &mut engine)?;
     if !own.member {
         become_member(config, &mut own, &mut engine, &peers, &mut files)?;
@@ -75,9 +76,10 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         data: config.data.clone(),
     });
     let batchers = Batchers::default();
-    if is_embedded {
-        peers.links.open_proxy_reads(SharedProxyReads::new(site.proxy_reads(), batchers.clone()));
-    }
+    let proxy_reads = is_embedded.then(|| {
+        let reads = site.proxy_reads();
+        Arc::new(SharedProxyReads::new(reads, shared.clone(), batchers.clone()))
+    });
     let (disk_jobs, jobs) = mpsc::channel();
     let (background, background_tasks) = mpsc::channel();
     let (stop_sender, stopped) = tokio::sync::watch::channel(None);
@@ -96,7 +98,8 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
         events: inbox,
         shared: shared.clone(),
         batchers: batchers.clone(),
-        links: peers.links.clone(),
+        peers: Arc::new(peers.links.clone()),
+        proxy_reads: proxy_reads.clone(),
         disk: disk_jobs,
         background,
         stopped: stop_sender,
@@ -114,8 +117,17 @@ pub(super) fn start(config: &Config) -> Result<Node, StartError> {
     let Serving { links, runtime, address: peer_address } = peers;
     let entering = own.let_in.then(|| (links.clone(), described));
     let runtime = Some(runtime);
-    let node =
-        Node { shared, batchers, links, stopped, threads, runtime, peer_address, _lock: lock };
+    let node = Node {
+        shared,
+        batchers,
+        links,
+        proxy_reads,
+        stopped,
+        threads,
+        runtime,
+        peer_address,
+        _lock: lock,
+    };
     node.start_drivers(config, entering);
     Ok(node)
 }
@@ -137,7 +149,7 @@ fn identity_of(config: &Config) -> Result<Identity, StartError> {
 }
 
 /// The way to other nodes, before this one accepts their connections.
-pub(super) struct Peers {
+pub(super) struct PeerPort {
     pub(super) links: Links,
     pub(super) runtime: Runtime,
     /// The address that other nodes are given.
@@ -153,14 +165,14 @@ struct Serving {
     address: SocketAddr,
 }
 
-impl Peers {
+impl PeerPort {
     /// Binds the peer port and reads the credentials.
     fn open(
         config: &Config,
         incarnation: u64,
         clock: Clock,
         events: mpsc::Sender<Event>,
-    ) -> Result<Peers, StartError> {
+    ) -> Result<PeerPort, StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("links")
@@ -179,7 +191,7 @@ impl Peers {
         let who = links::Identity { site: config.site.clone(), node: config.node, incarnation };
         let links = Links::new(who, tls, auth, events, runtime.handle().clone());
         let advertised = config.ports.advertise.clone().unwrap_or_else(|| address.to_string());
-        Ok(Peers { links, runtime, advertised, address, listener })
+        Ok(PeerPort { links, runtime, advertised, address, listener })
     }
 
     /// Accepts connections of the site's members, and of other sites.
@@ -189,7 +201,7 @@ impl Peers {
         own: &Identity,
         site: &RealSite,
     ) -> Result<Serving, StartError> {
-        let Peers { links, runtime, address, listener, .. } = self;
+        let PeerPort { links, runtime, address, listener, .. } = self;
         let status = site.status();
         let is_alone = status.members.nodes.len() == 1
             && status.deployment.as_ref().is_none_or(|own| own.registry.sites.len() <= 1);

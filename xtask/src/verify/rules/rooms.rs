@@ -1,9 +1,10 @@
-//! Which room of `protocol` may name which.
+//! Which room of `protocol` may name which, and what the links of `server` may name.
 //!
-//! A room is a folder, or a file, of `crates/protocol/src` that is to know nothing of what is above it or
-//! beside it: the machine and the replica name no mode, no mode names another, a protocol that could be a
-//! crate of its own names nothing of the site. Each has a line in [`ROOMS`] with the modules of the crate
-//! that it may name, tests included; its own it always may. What a line allows must be used.
+//! A room is a folder, or a file, of a crate that is to know nothing of what is above it or beside it: the
+//! machine and the replica name no mode, no mode names another, a protocol that could be a crate of its own
+//! names nothing of the site, and links name nothing of what is done with their messages. Each has a line in
+//! [`PROTOCOL`] or [`SERVER`] with the modules of the crate that it may name, tests included; its own it
+//! always may. What a line allows must be used.
 //!
 //! This reads paths as the compiler does (`use` groups, `super`, `self`), and follows a name through the
 //! re-exports on its way (`pub use crate::…`): a room must be allowed each step. A name that comes in by a
@@ -16,7 +17,11 @@ use syn::visit::{self, Visit};
 /// A room, and what else of the crate it may name.
 type Room = (&'static str, &'static [&'static str]);
 
-const FOLDER: &str = "crates/protocol/src/";
+const PROTOCOL: (&str, &[Room]) = ("crates/protocol/src/", ROOMS);
+
+/// Links know the queue to the site's thread, and their other end by its proof.
+const SERVER: (&str, &[Room]) =
+    ("crates/server/src/", &[("links", &["batcher", "clock", "config", "node", "peers", "tls"])]);
 
 const ROOMS: &[Room] = &[
     ("admission", &["replica"]),
@@ -60,17 +65,17 @@ const GLOBAL: &[&str] = &[
 
 /// Every name that a room must not use, and every allowance that nothing uses.
 pub(super) fn check(files: &Files) -> Vec<String> {
-    compare(files, ROOMS)
+    [PROTOCOL, SERVER].iter().flat_map(|(folder, rooms)| compare(files, folder, rooms)).collect()
 }
 
-fn compare(files: &Files, rooms: &[Room]) -> Vec<String> {
+fn compare(files: &Files, folder: &str, rooms: &[Room]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let exports = exports(files);
+    let exports = exports(files, folder);
     for (room, allowed) in rooms {
         let mut used = BTreeSet::new();
         let mut is_there = false;
         for (path, text) in files {
-            let Some(module) = module_of(path).filter(|module| is_in(module, room)) else {
+            let Some(module) = module_of(path, folder).filter(|module| is_in(module, room)) else {
                 continue;
             };
             is_there = true;
@@ -91,7 +96,7 @@ fn compare(files: &Files, rooms: &[Room]) -> Vec<String> {
             }
         }
         if !is_there {
-            wrong.push(format!("there is nothing in {FOLDER}{room}: this proof proves nothing"));
+            wrong.push(format!("there is nothing in {folder}{room}: this proof proves nothing"));
         }
         for unused in allowed.iter().filter(|allowed| !used.contains(*allowed)) {
             wrong.push(format!("the table of rooms allows {room} → {unused}, but it is gone"));
@@ -101,16 +106,18 @@ fn compare(files: &Files, rooms: &[Room]) -> Vec<String> {
 }
 
 /// The module of a file, from the crate's root, its parts with `/` between them.
-fn module_of(path: &str) -> Option<String> {
-    let path = path.strip_prefix(FOLDER)?.strip_suffix(".rs")?;
+fn module_of(path: &str, folder: &str) -> Option<String> {
+    let path = path.strip_prefix(folder)?.strip_suffix(".rs")?;
     Some(path.strip_suffix("/mod").unwrap_or(path).to_owned())
 }
 
 /// What is re-exported from elsewhere in the crate: its name there, and the name that it goes by.
-fn exports(files: &Files) -> BTreeMap<String, String> {
+fn exports(files: &Files, folder: &str) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for (path, text) in files {
-        let (Some(module), Ok(file)) = (module_of(path), syn::parse_file(text)) else { continue };
+        let (Some(module), Ok(file)) = (module_of(path, folder), syn::parse_file(text)) else {
+            continue;
+        };
         for item in file.items {
             let syn::Item::Use(item) = item else { continue };
             if matches!(item.vis, syn::Visibility::Inherited) {
@@ -254,7 +261,7 @@ mod tests {
     fn planted(path: &str, text: &str) -> Vec<String> {
         let base = ("crates/protocol/src/cellar/mod.rs", "use crate::words::Word;\nmod wine;");
         let files = [base, (path, text)].map(|(path, text)| (path.to_owned(), text.to_owned()));
-        compare(&Files::from(files), TABLE)
+        compare(&Files::from(files), PROTOCOL.0, TABLE)
     }
 
     #[test]
@@ -294,7 +301,7 @@ mod tests {
             let words = ("crates/protocol/src/words.rs", text);
             let hall = ("crates/protocol/src/hall.rs", "pub use crate::attic::Box as Cask;");
             let files = [wine, floor, words, hall].map(|(path, text)| (path.into(), text.into()));
-            let wrong = compare(&Files::from(files), TABLE);
+            let wrong = compare(&Files::from(files), PROTOCOL.0, TABLE);
             let wrong = wrong.iter().filter(|one| one.contains("cellar must not name attic/Box"));
             assert_eq!(wrong.count(), 1, "{text}");
         }
@@ -304,21 +311,29 @@ mod tests {
     fn a_mode_that_the_replica_names_is_found() {
         for name in ["crate::global::routing::Routing", "super::super::site::Site"] {
             let path = "crates/protocol/src/replica/reads.rs".to_owned();
-            let wrong = compare(&Files::from([(path, format!("use {name};"))]), ROOMS);
+            let wrong = check(&Files::from([(path, format!("use {name};"))]));
             let wrong = wrong.iter().filter(|one| one.contains("replica must not name"));
             assert_eq!(wrong.count(), 1, "{name}");
         }
     }
 
     #[test]
+    fn links_that_name_the_handle_are_found() {
+        let path = "crates/server/src/links/join_service.rs".to_owned();
+        let wrong = check(&Files::from([(path, "use crate::handle::Handle;".to_owned())]));
+        let wrong = wrong.iter().filter(|one| one.contains("links must not name handle/Handle"));
+        assert_eq!(wrong.count(), 1);
+    }
+
+    #[test]
     fn an_empty_room_and_an_unused_allowance_are_wrong() {
         let files = [("crates/protocol/src/cellar.rs".to_owned(), String::new())];
         assert_eq!(
-            compare(&Files::from(files), TABLE),
+            compare(&Files::from(files), PROTOCOL.0, TABLE),
             ["the table of rooms allows cellar → words, but it is gone"]
         );
         assert_eq!(
-            compare(&Files::new(), &[("cellar", &[])]),
+            compare(&Files::new(), PROTOCOL.0, &[("cellar", &[])]),
             ["there is nothing in crates/protocol/src/cellar: this proof proves nothing"]
         );
     }
