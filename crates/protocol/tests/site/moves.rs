@@ -269,6 +269,219 @@ fn slot(key: Option<&str>) -> Result<SlotSet, Failed> {
     Ok([Slot::of_key(key.as_bytes())].into_iter().collect())
 }
 
+/// A line of a script.
+struct Said<'a> {
+    name: &'a str,
+    words: Vec<String>,
+    at: Option<String>,
+    number: Option<u64>,
+}
+
+impl Said<'_> {
+    fn word(&self, place: usize) -> Option<&str> {
+        self.words.get(place).map(String::as_str)
+    }
+
+    fn key(&self) -> Result<model::Bytes, Failed> {
+        Ok(self.word(0).ok_or("which key?")?.to_owned().into())
+    }
+
+    fn at(&self) -> Result<&str, Failed> {
+        Ok(self.at.as_deref().ok_or("which node is asked? (at=west/n1)")?)
+    }
+
+    fn request(&self) -> Option<RequestId> {
+        let numbered = |sequence| RequestId { client: CLIENT, sequence, acknowledged_below: 0 };
+        self.number.map(numbered)
+    }
+}
+
+/// What becomes of a line, by those who know its command.
+enum Done {
+    /// The trace shows it.
+    Traced,
+    Shown(String),
+    /// Another has to know it.
+    NotKnown,
+}
+
+impl Script {
+    /// What clients do.
+    fn client(&mut self, line: &Said<'_>) -> Result<Done, Failed> {
+        let (keyspace, request) = (self.space, line.request());
+        let write = |write| Body::Write(Command::Write { keyspace, write, request });
+        let body = match line.name {
+            "put" => write(Write::Put {
+                key: line.key()?,
+                value: line.word(1).ok_or("which value?")?.to_owned().into(),
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                return_old: false,
+            }),
+            "add" => write(Write::Add { key: line.key()?, delta: 1 }),
+            "get" => Body::Read {
+                keyspace,
+                query: Query::Get { key: line.key()? },
+                consistency: ReadConsistency::Linearizable,
+            },
+            _ => return Ok(Done::NotKnown),
+        };
+        let node = self.node(line.at()?)?;
+        self.ask(node, body)?;
+        Ok(Done::Traced)
+    }
+
+    /// What operators do.
+    fn operator(&mut self, line: &Said<'_>) -> Result<Done, Failed> {
+        match line.name {
+            "move" => {
+                let (from, to) = (self.site(line.word(1))?, self.site(line.word(2))?);
+                let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
+                self.give(from, 0, Giving::Begin { slots: slot(line.word(0))?, to, pinned: true })?;
+            }
+            "order" => {
+                let (slots, to) = (slot(line.word(0))?, self.site(line.word(1))?);
+                let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
+                let node = self.node(line.at()?)?;
+                let id = line.request().ok_or("under which number? (number=7)")?;
+                let sites: Vec<_> = self.world.sites.iter().filter_map(|site| site.id).collect();
+                for site in sites {
+                    let step = Giving::Order { id, slots: slots.clone(), to };
+                    let command =
+                        Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
+                    self.ask(node, Body::AtSite { site, command })?;
+                }
+            }
+            "pause" | "resume" | "takeback" => {
+                let site = self.site(line.word(0))?;
+                let number = self.last_move(site)?;
+                let step = match line.name {
+                    "pause" => Giving::Pause(true),
+                    "resume" => Giving::Pause(false),
+                    _ => Giving::TakeBack { refused: false },
+                };
+                self.give(site, number, step)?;
+            }
+            "pause_job" | "resume_job" => {
+                let job = line.word(1).and_then(|name| name.parse().ok()).ok_or("which job?")?;
+                let leader = self.world.leader(self.site(line.word(0))?).ok_or("nobody leads")?;
+                let paused = line.name == "pause_job";
+                self.ask(leader, Body::SwitchJob { job, paused })?;
+            }
+            "refuse" => {
+                let (from, to) = (self.site(line.word(0))?, self.site(line.word(1))?);
+                let number = self.last_move(from)?;
+                let from = self.world.sites[from].id.ok_or("it is in no deployment")?;
+                let id = MoveId { from, number };
+                let refuse =
+                    Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse });
+                let leader = self.world.leader(to).ok_or("nobody leads")?;
+                self.ask(leader, Body::Write(refuse))?;
+            }
+            "leave" => {
+                let site = self.site(line.word(0))?;
+                let id = self.world.sites[site].id.ok_or("it is in no deployment")?;
+                let leader = self.world.leader(site).ok_or("nobody leads")?;
+                let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(
+                    RegistryChange::Leave(id),
+                ));
+                self.ask(leader, Body::Write(leave))?;
+            }
+            _ => return Ok(Done::NotKnown),
+        }
+        Ok(Done::Traced)
+    }
+
+    /// What is asked of the world: how it is, and that time passes.
+    fn observer(&mut self, line: &Said<'_>) -> Result<Done, Failed> {
+        match line.name {
+            "home" => {
+                let slots = slot(line.word(0))?;
+                let mut holders = self.holders(line.word(0).unwrap_or_default());
+                holders.insert_str(0, &format!("slot {slots}\n"));
+                return Ok(Done::Shown(holders));
+            }
+            "holders" => return Ok(Done::Shown(self.holders(line.word(0).ok_or("which key?")?))),
+            "sites_left" => {
+                let names = |registry: &model::Registry| {
+                    let names = registry.sites.iter().map(|site| site.name.to_string());
+                    names.collect::<Vec<_>>().join(", ")
+                };
+                let sites = self.world.sites.iter().enumerate().map(|(place, site)| {
+                    let leader = self.world.leader(place);
+                    let registry = leader.and_then(|leader| self.world.registry(leader));
+                    let names = registry.map_or_else(String::new, |registry| names(&registry));
+                    format!("{} knows {names}\n", site.name)
+                });
+                return Ok(Done::Shown(sites.collect()));
+            }
+            "skip" => {
+                let ms = line.word(0).ok_or("for how long?")?.parse()?;
+                self.world.run(Duration::from_millis(ms));
+                drop(self.show());
+            }
+            "run" => {
+                let ms = line.word(0).ok_or("for how long?")?.parse()?;
+                self.world.run(Duration::from_millis(ms));
+            }
+            "until" => {
+                let site = format!("{}/", line.word(0).ok_or("which site?")?);
+                let what = line.words.get(2..).unwrap_or_default().join(" ");
+                match line.word(1) {
+                    Some("logs") => self.until(|noted| {
+                        noted.starts_with(&site)
+                            && noted.contains(" persists")
+                            && noted.contains(&what)
+                    })?,
+                    Some("hears") => self.until(|noted| {
+                        noted.contains(&format!(" ⇒ {site}")) && noted.contains(&what)
+                    })?,
+                    Some("holds") => {
+                        self.until(|noted| noted.starts_with(&site) && noted.contains(": holds "))?
+                    }
+                    _ => return Err("logs, hears or holds".into()),
+                }
+            }
+            _ => return Ok(Done::NotKnown),
+        }
+        Ok(Done::Traced)
+    }
+
+    /// What happens to nodes and links.
+    fn fault(&mut self, line: &Said<'_>) -> Result<Done, Failed> {
+        match line.name {
+            "hold" | "deliver" | "lose" | "release" => {
+                let (from, to) = (self.site(line.word(0))?, self.site(line.word(1))?);
+                let count = line.word(2).map(str::parse).transpose()?.unwrap_or(usize::MAX);
+                match line.name {
+                    "hold" => self.world.hold_sites(from, to),
+                    "deliver" => drop(self.world.deliver_held(from, to, count)),
+                    "lose" => drop(self.world.drop_held(from, to, count)),
+                    _ => drop(self.world.release_sites(from, to)),
+                }
+            }
+            "crash" => {
+                let node = match line.word(1) {
+                    Some("leader") => {
+                        let site = self.site(line.word(0))?;
+                        self.world.leader(site).ok_or("nobody leads")?
+                    }
+                    _ => self.node(line.word(0).ok_or("which node?")?)?,
+                };
+                self.world.crash(node, &Down::Killed);
+            }
+            "restart" => {
+                let site = self.site(line.word(0))?;
+                for node in self.world.sites[site].nodes.clone() {
+                    self.world.start(node);
+                }
+            }
+            _ => return Ok(Done::NotKnown),
+        }
+        Ok(Done::Traced)
+    }
+}
+
 impl Runner for Script {
     type Command = Line;
 
@@ -284,164 +497,22 @@ impl Runner for Script {
         }
         let at = args.take_key("at").map(str::to_owned);
         let number = args.take_key("number").map(str::parse).transpose()?;
-        let request =
-            number.map(|sequence| RequestId { client: CLIENT, sequence, acknowledged_below: 0 });
         let mut words = Vec::new();
         while let Some(word) = args.next_pos() {
             words.push(word.to_owned());
         }
         args.reject_next()?;
-        let word = |place: usize| words.get(place).map(String::as_str);
-        let keyspace = self.space;
-        let key = || word(0).map(|key| key.to_owned().into()).ok_or("which key?");
-        let write = |write| Body::Write(Command::Write { keyspace, write, request });
-        match line.name.as_str() {
-            "put" | "add" | "get" => {
-                let body = match line.name.as_str() {
-                    "put" => write(Write::Put {
-                        key: key()?,
-                        value: word(1).ok_or("which value?")?.to_owned().into(),
-                        condition: Condition::Always,
-                        expiry: Expiry::Never,
-                        return_old: false,
-                    }),
-                    "add" => write(Write::Add { key: key()?, delta: 1 }),
-                    _ => Body::Read {
-                        keyspace,
-                        query: Query::Get { key: key()? },
-                        consistency: ReadConsistency::Linearizable,
-                    },
-                };
-                let node = self.node(&at.ok_or("which node is asked? (at=west/n1)")?)?;
-                self.ask(node, body)?;
+        let line = Said { name: &line.name, words, at, number };
+        let mut done = Done::NotKnown;
+        for does in [Script::client, Script::operator, Script::observer, Script::fault] {
+            if matches!(done, Done::NotKnown) {
+                done = does(self, &line)?;
             }
-            "home" => {
-                let slots = slot(word(0))?;
-                let mut holders = self.holders(word(0).unwrap_or_default());
-                holders.insert_str(0, &format!("slot {slots}\n"));
-                return Ok(holders);
-            }
-            "holders" => return Ok(self.holders(word(0).ok_or("which key?")?)),
-            "move" => {
-                let (from, to) = (self.site(word(1))?, self.site(word(2))?);
-                let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
-                self.give(from, 0, Giving::Begin { slots: slot(word(0))?, to, pinned: true })?;
-            }
-            "order" => {
-                let (slots, to) = (slot(word(0))?, self.site(word(1))?);
-                let to = self.world.sites[to].id.ok_or("it is in no deployment")?;
-                let node = self.node(&at.ok_or("which node is asked? (at=west/n1)")?)?;
-                let id = request.ok_or("under which number? (number=7)")?;
-                let sites: Vec<_> = self.world.sites.iter().filter_map(|site| site.id).collect();
-                for site in sites {
-                    let step = Giving::Order { id, slots: slots.clone(), to };
-                    let command =
-                        Box::new(Command::Global(GlobalCommand::Giving { number: 0, step }));
-                    self.ask(node, Body::AtSite { site, command })?;
-                }
-            }
-            "pause" | "resume" | "takeback" => {
-                let site = self.site(word(0))?;
-                let number = self.last_move(site)?;
-                let step = match line.name.as_str() {
-                    "pause" => Giving::Pause(true),
-                    "resume" => Giving::Pause(false),
-                    _ => Giving::TakeBack { refused: false },
-                };
-                self.give(site, number, step)?;
-            }
-            "pause_job" | "resume_job" => {
-                let job = word(1).and_then(|name| name.parse().ok()).ok_or("which job?")?;
-                let leader = self.world.leader(self.site(word(0))?).ok_or("nobody leads")?;
-                let paused = line.name == "pause_job";
-                self.ask(leader, Body::SwitchJob { job, paused })?;
-            }
-            "refuse" => {
-                let (from, to) = (self.site(word(0))?, self.site(word(1))?);
-                let number = self.last_move(from)?;
-                let from = self.world.sites[from].id.ok_or("it is in no deployment")?;
-                let id = MoveId { from, number };
-                let refuse =
-                    Command::Global(GlobalCommand::Receiving { id, step: Receiving::Refuse });
-                let leader = self.world.leader(to).ok_or("nobody leads")?;
-                self.ask(leader, Body::Write(refuse))?;
-            }
-            "leave" => {
-                let site = self.site(word(0))?;
-                let id = self.world.sites[site].id.ok_or("it is in no deployment")?;
-                let leader = self.world.leader(site).ok_or("nobody leads")?;
-                let leave = Command::Deployment(DeploymentCommand::ChangeRegistry(
-                    RegistryChange::Leave(id),
-                ));
-                self.ask(leader, Body::Write(leave))?;
-            }
-            "sites_left" => {
-                let names = |registry: &model::Registry| {
-                    let names = registry.sites.iter().map(|site| site.name.to_string());
-                    names.collect::<Vec<_>>().join(", ")
-                };
-                let sites = self.world.sites.iter().enumerate().map(|(place, site)| {
-                    let leader = self.world.leader(place);
-                    let registry = leader.and_then(|leader| self.world.registry(leader));
-                    let names = registry.map_or_else(String::new, |registry| names(&registry));
-                    format!("{} knows {names}\n", site.name)
-                });
-                return Ok(sites.collect());
-            }
-            "skip" => {
-                let ms = word(0).ok_or("for how long?")?.parse()?;
-                self.world.run(Duration::from_millis(ms));
-                drop(self.show());
-            }
-            "hold" | "deliver" | "lose" | "release" => {
-                let (from, to) = (self.site(word(0))?, self.site(word(1))?);
-                let count = word(2).map(str::parse).transpose()?.unwrap_or(usize::MAX);
-                match line.name.as_str() {
-                    "hold" => self.world.hold_sites(from, to),
-                    "deliver" => drop(self.world.deliver_held(from, to, count)),
-                    "lose" => drop(self.world.drop_held(from, to, count)),
-                    _ => drop(self.world.release_sites(from, to)),
-                }
-            }
-            "run" => {
-                let ms = word(0).ok_or("for how long?")?.parse()?;
-                self.world.run(Duration::from_millis(ms));
-            }
-            "until" => {
-                let site = format!("{}/", word(0).ok_or("which site?")?);
-                let what = words.get(2..).unwrap_or_default().join(" ");
-                match word(1) {
-                    Some("logs") => self.until(|line| {
-                        line.starts_with(&site)
-                            && line.contains(" persists")
-                            && line.contains(&what)
-                    })?,
-                    Some("hears") => self.until(|line| {
-                        line.contains(&format!(" ⇒ {site}")) && line.contains(&what)
-                    })?,
-                    Some("holds") => {
-                        self.until(|line| line.starts_with(&site) && line.contains(": holds "))?
-                    }
-                    _ => return Err("logs, hears or holds".into()),
-                }
-            }
-            "crash" => {
-                let node = match word(1) {
-                    Some("leader") => {
-                        let site = self.site(word(0))?;
-                        self.world.leader(site).ok_or("nobody leads")?
-                    }
-                    _ => self.node(word(0).ok_or("which node?")?)?,
-                };
-                self.world.crash(node, &Down::Killed);
-            }
-            "restart" => {
-                let site = self.site(word(0))?;
-                for node in self.world.sites[site].nodes.clone() {
-                    self.world.start(node);
-                }
-            }
-            other => return Err(format!("there is no command {other}").into()),
+        }
+        match done {
+            Done::Shown(text) => return Ok(text),
+            Done::NotKnown => return Err(format!("there is no command {}", line.name).into()),
+            Done::Traced => {}
         }
         if let Some(why) = &self.world.failure {
             return Err(why.clone().into());

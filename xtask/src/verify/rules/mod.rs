@@ -8,12 +8,14 @@
 //! | [`judges`] | judges look at nothing but histories |
 //! | [`rooms`] | which room of `protocol` may name which |
 //! | [`source`] | no file is too long, none is unfinished, every crate is linted |
+//! | [`functions`] | no function of `protocol` and `server` is too long |
 //! | [`fuzzing`] | every parser has a fuzz target |
 //! | [`documents`] | links lead somewhere, and every decision is in the index |
 //! | [`crate::generate`] | generated code is what its definitions give |
 
 mod documents;
 mod edges;
+mod functions;
 mod fuzzing;
 mod judges;
 mod line;
@@ -33,6 +35,7 @@ pub(super) fn check(root: &Path) -> Result<(), String> {
     wrong.extend(judges::check(&files));
     wrong.extend(rooms::check(&files));
     wrong.extend(source::check(&files));
+    wrong.extend(functions::check(&files));
     wrong.extend(fuzzing::check(&files));
     wrong.extend(documents::check(&files));
     wrong.extend(crate::generate::check(root)?);

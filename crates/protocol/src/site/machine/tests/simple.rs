@@ -256,6 +256,25 @@ impl Simple {
             Write::SetExpiry { key, expiry, condition } => {
                 Answer::Flag(self.set_expiry(keyspace, key, *expiry, *condition))
             }
+            Write::Clear => {
+                self.clear(keyspace);
+                Answer::Done(Revision(self.revision))
+            }
+            Write::ClearAll => {
+                for keyspace in [KeyspaceId(0), KeyspaceId(1)] {
+                    self.clear(keyspace);
+                }
+                Answer::Done(Revision(self.revision))
+            }
+            Write::HashSet { .. }
+            | Write::HashSetIfAbsent { .. }
+            | Write::HashDelete { .. }
+            | Write::HashAdd { .. } => self.write_hash(keyspace, write)?,
+        })
+    }
+
+    fn write_hash(&mut self, keyspace: KeyspaceId, write: &Write) -> Result<Answer, Refusal> {
+        Ok(match write {
             Write::HashSet { key, fields } => {
                 let mut hash = self.hash(keyspace, key)?.unwrap_or_default();
                 let before = hash.len();
@@ -300,16 +319,7 @@ impl Simple {
                 self.store(keyspace, key, held, Expiry::Keep, ChangeKind::HashAdd);
                 Answer::Integer(sum)
             }
-            Write::Clear => {
-                self.clear(keyspace);
-                Answer::Done(Revision(self.revision))
-            }
-            Write::ClearAll => {
-                for keyspace in [KeyspaceId(0), KeyspaceId(1)] {
-                    self.clear(keyspace);
-                }
-                Answer::Done(Revision(self.revision))
-            }
+            other => unreachable!("{other:?} is no write to a hash"),
         })
     }
 
