@@ -24,16 +24,16 @@
 //!
 //! Left out on purpose: when a job is polled is the site's choice (`crate::site::jobs`), and so is
 //! how an effect is performed. A job reads no clock, and changes nothing but itself. The driver of changes of
-//! the registry ([`crate::deployment::registry::Driver`]) is no job: its work is requests, which go with their
-//! origins to the next leader when this one is lost, and jobs themselves wait for it, so that it has no pause.
+//! the registry ([`crate::deployment::registry::Driver`]) is no job: ADR 46 says why.
 
 use crate::deployment::reach::Reach;
 use crate::deployment::versions::Versions;
 use crate::global::backups::Backups;
 use crate::global::homes::Homes;
 use crate::global::round_trips::RoundTrips;
+use crate::machine::{Machine, ModeState};
 use crate::origin::Origin;
-use crate::site::machine::Machine;
+use crate::site::machine::Modes;
 use model::{
     Answer, ClientId, Command, Failure, NodeId, RegistryChange, RequestId, SiteId, SlotEpochs,
     limits,
@@ -97,12 +97,13 @@ pub(crate) struct Progress {
     pub(crate) sent_bytes: u64,
 }
 
-/// What a job sees of its site.
-pub(crate) struct View<'a, S: State> {
+/// What a job sees of its site. `M` is what the state has of the site's modes: a job of one mode can be tried
+/// over a machine that has no other.
+pub(crate) struct View<'a, S: State, M: ModeState = Modes> {
     /// The monotonic clock.
     pub(crate) now: Duration,
     /// The state.
-    pub(crate) machine: &'a Machine<S>,
+    pub(crate) machine: &'a Machine<S, M>,
     /// Where slots belong.
     pub(crate) homes: &'a Homes,
     /// Which other sites answer.
@@ -126,17 +127,45 @@ pub(crate) struct View<'a, S: State> {
     pub(crate) disk_is_full: bool,
 }
 
+#[cfg(test)]
+impl<'a, S: State, M: ModeState> View<'a, S, M> {
+    /// What a job of a leader sees that has just begun, in a test.
+    pub(crate) fn of(machine: &'a Machine<S, M>, now: Duration) -> View<'a, S, M> {
+        use std::sync::LazyLock;
+        static HOMES: LazyLock<Homes> = LazyLock::new(Homes::default);
+        static REACH: LazyLock<Reach> = LazyLock::new(Reach::default);
+        static ROUND_TRIPS: LazyLock<RoundTrips> = LazyLock::new(RoundTrips::default);
+        static VERSIONS: LazyLock<Versions> = LazyLock::new(Versions::default);
+        static BACKUPS: LazyLock<Backups> = LazyLock::new(Backups::default);
+        View {
+            now,
+            machine,
+            homes: &HOMES,
+            reach: &REACH,
+            round_trips: &ROUND_TRIPS,
+            versions: &VERSIONS,
+            backup: None,
+            backups: &BACKUPS,
+            log_now_ms: 0,
+            wall_ms: 0,
+            client: ClientId(1),
+            leads: true,
+            disk_is_full: false,
+        }
+    }
+}
+
 /// Something that a site's leader does beside requests. Idempotent, and resumable from the state alone.
-pub(crate) trait Job<S: State> {
+pub(crate) trait Job<S: State, M: ModeState = Modes> {
     /// The next steps.
-    fn poll(&mut self, view: &View<'_, S>) -> Vec<Effect>;
+    fn poll(&mut self, view: &View<'_, S, M>) -> Vec<Effect>;
 
     /// An outcome of [`Effect::Ask`], under its number.
     fn answered(
         &mut self,
         _id: u64,
         _outcome: Result<Answer, Failure>,
-        _view: &View<'_, S>,
+        _view: &View<'_, S, M>,
     ) -> Vec<Effect> {
         Vec::new()
     }
@@ -147,17 +176,17 @@ pub(crate) trait Job<S: State> {
     }
 
     /// The next steps of what may not wait while the job is paused: requests wait for it.
-    fn poll_paused(&mut self, _view: &View<'_, S>) -> Vec<Effect> {
+    fn poll_paused(&mut self, _view: &View<'_, S, M>) -> Vec<Effect> {
         Vec::new()
     }
 
     /// How far it is, for people.
-    fn progress(&self, _view: &View<'_, S>) -> Progress {
+    fn progress(&self, _view: &View<'_, S, M>) -> Progress {
         Progress::default()
     }
 
     /// Why it can do nothing, for people, if an operator has to look.
-    fn waits_for(&self, _view: &View<'_, S>) -> Option<String> {
+    fn waits_for(&self, _view: &View<'_, S, M>) -> Option<String> {
         None
     }
 

@@ -1,4 +1,5 @@
-//! A toy mode, as a test of the house: a counter with a table, a command, what readers see, and a token.
+//! A toy mode, as a test of the house: a counter with a table, a command, what readers see, a token, and a
+//! job.
 //!
 //! It is added the way that CONTRIBUTING lists, and nothing that knows no mode had to change for it. Its
 //! command borrows a variant of the global family, as [`Command`] is closed. A read in a session waits until
@@ -6,6 +7,7 @@
 
 use super::Origin;
 use super::sessions::Sessions;
+use crate::job::{Effect, Job, Progress, View};
 use crate::machine::apply::Applying;
 use crate::machine::keys::Place;
 use crate::machine::{Committed, Known, Machine, MachineError, ModeState, Publish, Stopped};
@@ -15,6 +17,7 @@ use model::{
     Slot,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use storage::state::memory::MemoryState;
 use storage::state::{Read, State};
 use wire::entry::Batch;
@@ -130,6 +133,38 @@ impl ModeState for Counter {
     fn clear<S: State>(_: &mut Applying<'_, S, Self>, _: KeyspaceId) {}
 }
 
+/// Its job: the counter grows until it is full, by one command at a time.
+struct Filling {
+    full: u64,
+    /// What was proposed at the counter's present value is not proposed again.
+    proposed_at: Option<u64>,
+}
+
+impl Filling {
+    fn up_to(full: u64) -> Filling {
+        Filling { full, proposed_at: None }
+    }
+}
+
+impl<S: State> Job<S, Counter> for Filling {
+    fn poll(&mut self, view: &View<'_, S, Counter>) -> Vec<Effect> {
+        let counter = view.machine.modes.0;
+        if counter >= self.full || self.proposed_at.replace(counter) == Some(counter) {
+            return Vec::new();
+        }
+        vec![Effect::Propose(add(1))]
+    }
+
+    fn progress(&self, view: &View<'_, S, Counter>) -> Progress {
+        Progress { left: self.full.saturating_sub(view.machine.modes.0), ..Progress::default() }
+    }
+}
+
+/// The command of the mode.
+fn add(more: u32) -> Command {
+    Command::Global(GlobalCommand::DiscardCopies { of: SiteId(more) })
+}
+
 /// One replica: its machine, and the sessions of the requests that wait there.
 struct Replica {
     machine: Machine<MemoryState, Counter>,
@@ -143,8 +178,22 @@ impl Replica {
     }
 
     fn add(&mut self, more: u32) -> Answer {
-        let add = Command::Global(GlobalCommand::DiscardCopies { of: SiteId(more) });
-        let batch = Batch { log_time_ms: 1, commands: vec![add] };
+        self.apply(add(more))
+    }
+
+    /// Polls a job once, and performs what it wants done; returns how much that was.
+    fn work(&mut self, job: &mut Filling) -> usize {
+        let effects = job.poll(&View::of(&self.machine, Duration::ZERO));
+        let count = effects.len();
+        for effect in effects {
+            let Effect::Propose(command) = effect else { panic!("not proposed: {effect:?}") };
+            self.apply(command);
+        }
+        count
+    }
+
+    fn apply(&mut self, command: Command) -> Answer {
+        let batch = Batch { log_time_ms: 1, commands: vec![command] };
         let index = self.machine.applied().index + 1;
         let entry = Committed { index, term: 1, batch: Some(&batch), members: None };
         let mut answers = Vec::new();
@@ -190,4 +239,19 @@ fn its_table_is_read_again() {
     replica.add(3);
     let state = replica.machine.state().clone();
     assert_eq!(Machine::<_, Counter>::open(state).unwrap().modes.0, 5);
+}
+
+#[test]
+fn its_job_goes_on_from_the_state_when_a_leader_is_lost() {
+    let mut replica = Replica::new();
+    let mut job = Filling::up_to(3);
+    assert_eq!(replica.work(&mut job), 1);
+    let view = View::of(&replica.machine, Duration::ZERO);
+    assert_eq!(job.progress(&view).left, 2);
+    assert_eq!(job.poll(&view).len(), 1);
+    assert_eq!(job.poll(&view).len(), 0, "proposed, and not applied yet");
+    // The leader is lost, and the proposal with it.
+    let mut next = Filling::up_to(3);
+    assert_eq!([0; 3].map(|_| replica.work(&mut next)), [1, 1, 0]);
+    assert_eq!(replica.machine.modes.0, 3);
 }

@@ -39,6 +39,7 @@ const ROOMS: &[Room] = &[
             "global/backups",
             "global/homes",
             "global/round_trips",
+            "machine",
             "origin",
             "site/machine",
         ],

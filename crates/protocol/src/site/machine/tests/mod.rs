@@ -23,17 +23,11 @@ mod transactions;
 
 use super::records::Record;
 use super::{Committed, Machine, Stopped, tables};
-use crate::deployment::reach::Reach;
-use crate::deployment::versions::Versions;
-use crate::global::backups::Backups;
-use crate::global::homes::Homes;
-use crate::global::round_trips::RoundTrips;
 use model::{
     Answer, Bytes, Change, Command, Condition, DeploymentCommand, Expiry, GlobalCommand,
     KeyspaceId, Query, Refusal, RequestId, Revision, SiteEntry, SiteId, SiteName, Write,
 };
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 use storage::state::Read;
 use storage::state::memory::MemoryState;
 use wire::entry::{Batch, take_varint};
@@ -53,26 +47,7 @@ impl Site {
 
     /// What a job sees of it.
     fn view(&self, now: std::time::Duration) -> crate::job::View<'_, MemoryState> {
-        static HOMES: LazyLock<Homes> = LazyLock::new(Homes::default);
-        static REACH: LazyLock<Reach> = LazyLock::new(Reach::default);
-        static ROUND_TRIPS: LazyLock<RoundTrips> = LazyLock::new(RoundTrips::default);
-        static VERSIONS: LazyLock<Versions> = LazyLock::new(Versions::default);
-        static BACKUPS: LazyLock<Backups> = LazyLock::new(Backups::default);
-        crate::job::View {
-            now,
-            machine: &self.machine,
-            homes: &HOMES,
-            reach: &REACH,
-            round_trips: &ROUND_TRIPS,
-            versions: &VERSIONS,
-            backup: None,
-            backups: &BACKUPS,
-            log_now_ms: 0,
-            wall_ms: 0,
-            client: model::ClientId(1),
-            leads: true,
-            disk_is_full: false,
-        }
+        crate::job::View::of(&self.machine, now)
     }
 
     fn entry(&mut self, commands: Vec<Command>) -> Vec<Result<Answer, Refusal>> {
