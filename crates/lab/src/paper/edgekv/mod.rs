@@ -43,37 +43,25 @@
 //!
 //! *Copies* make no update faster: a validated one saves bytes and no way, a stale one the way of a read.
 //! Where figures show updates a second in closed loops, fast reads are seen as more updates.
-//! [`copies`] has the reads themselves, and the bytes between groups.
+//! [`experiment::copies`] has the reads themselves, and the bytes between groups.
 //!
-//! | file | its one idea |
+//! | part | its one idea |
 //! | --- | --- |
-//! | [`point`] | one run: which setting, which load |
-//! | [`measured`] | what a run came to, from its history |
-//! | [`figure`] | which points make which figure |
-//! | [`findings`] | what was published about it, what came out, and whether that is the same |
-//! | [`constants`] | which findings hang on the model's own constant |
-//! | [`bars`] | what has been set as a goal, and what came out |
-//! | [`copies`] | what copies of remote keys are good for |
-//! | [`real`] | throughput in real time, measured outside the lab |
-//! | [`hops`] | ways through rings of up to 10,000 gateways |
-//! | [`shown`] | all of it as a report |
+//! | [`experiment`] | which runs make which figure |
+//! | [`result`] | what came out, beside what was published |
+//! | [`report`] | all of it as a page |
 
-pub mod bars;
-pub mod constants;
-pub mod copies;
-pub mod figure;
-pub mod findings;
-pub mod hops;
-pub mod measured;
-pub mod point;
-pub mod real;
-pub mod shown;
+pub mod experiment;
+pub mod report;
+pub mod result;
 
 use std::collections::BTreeMap;
 
-pub use self::figure::Figure;
-pub use self::measured::Measured;
-pub use self::point::{Keys, Point, Setting};
+use self::experiment::copies;
+pub use self::experiment::figure::Figure;
+pub use self::experiment::point::{Keys, Point, Setting};
+pub use self::result::measured::Measured;
+use self::result::{bars, constants};
 
 /// The lowest and the highest number of a figure.
 pub const FIGURES: (u8, u8) = (5, 13);

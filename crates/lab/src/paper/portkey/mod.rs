@@ -12,37 +12,20 @@
 //! from *all-RW* by its draws only. The paper's regions are not described: here one is an access point's
 //! surroundings for keys, and the 3 × 3 around it for latencies.
 //!
-//! | file | its one idea |
+//! | part | its one idea |
 //! | --- | --- |
-//! | [`world`] | sites, latencies, where clients are |
-//! | [`workload`] | accesses in the order of time |
-//! | [`play`] | the substrate: keys, links, moves, waits |
-//! | [`strategy`] | strategies that go by what they have seen |
-//! | [`optimal`] | strategies that know the future |
-//! | [`point`] | one run |
-//! | [`capacity`], [`liars`], [`scaling`] | runs of other kinds |
 //! | [`experiment`] | which runs make which figure |
-//! | [`result`], [`bars`] | what came out, beside what was published and what is the goal |
+//! | [`result`] | what came out, beside what was published and what is the goal |
 //! | [`report`] | all of it as a page and as JSON |
 
-pub mod bars;
-pub mod capacity;
 pub mod experiment;
-pub mod liars;
-pub mod optimal;
-pub mod play;
-pub mod point;
 pub mod report;
 pub mod result;
-pub mod scaling;
-pub mod strategy;
-pub mod workload;
-pub mod world;
 
 pub use self::experiment::Results;
-pub use self::play::Measured;
-pub use self::point::{Point, Scene, Strategy};
-pub use self::workload::Workload;
+pub use self::experiment::play::Measured;
+pub use self::experiment::point::{Point, Scene, Strategy};
+pub use self::experiment::workload::Workload;
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

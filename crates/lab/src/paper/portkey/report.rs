@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::bars::{Bar, Others};
 use super::experiment::Results;
 use super::result::Shown;
+use super::result::bars::{Bar, Others};
 use super::{Point, Size};
 use crate::report::study::{Across, Card, Cell, Chart, Study, Table};
 use crate::report::{Tile, Tone};
@@ -107,7 +107,7 @@ impl Outcome<'_> {
     }
 
     fn tight_card(&self) -> Card {
-        let row = |tight: &super::capacity::Tight| -> Vec<Cell> {
+        let row = |tight: &super::experiment::capacity::Tight| -> Vec<Cell> {
             let percent = |value: f64| Cell::Text(format!("{value:.1}"));
             vec![
                 Cell::Text(format!("{:.2}, {}", tight.room as f64 / 100.0, tight.strategy.name())),
@@ -176,7 +176,7 @@ impl Outcome<'_> {
                 "missed_by": bar.missed_by,
             })
         };
-        let tight = |tight: &super::capacity::Tight| {
+        let tight = |tight: &super::experiment::capacity::Tight| {
             json!({
                 "room_percent": tight.room,
                 "strategy": tight.strategy.name(),

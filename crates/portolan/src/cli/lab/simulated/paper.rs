@@ -7,10 +7,11 @@ use super::super::super::failed::Failed;
 use super::super::super::show::{self, Table};
 use super::shown;
 use clap::{Args, Subcommand};
-use lab::paper::edgekv::{
-    Figure, Point, Results, Setting, Size, bars, constants, copies, figure::Across, findings,
-    points, real, shown::study,
-};
+use lab::paper::edgekv::experiment::figure::Across;
+use lab::paper::edgekv::experiment::{copies, real};
+use lab::paper::edgekv::report::study;
+use lab::paper::edgekv::result::{bars, constants, findings};
+use lab::paper::edgekv::{Figure, Point, Results, Setting, Size, points};
 use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@
 mod sites;
 
 use crate::demo::resp::Connection;
-use lab::paper::edgekv::real::{Measured, SHARES, THREADS};
+use lab::paper::edgekv::experiment::real::{Measured, SHARES, THREADS};
 use lab::paper::edgekv::{Point, Setting, Size};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};

@@ -1,7 +1,7 @@
 //! What has been set as a goal for this experiment, and what came out. Nothing is fitted to it.
 
 use super::findings::change;
-use super::{Keys, Measured, Point, Results, Setting, Size};
+use crate::paper::edgekv::{Keys, Measured, Point, Results, Setting, Size};
 
 /// What is compared, and the same in few words.
 const EDGE_LATENCY: [&str; 2] = ["edge against cloud: write latency", "latency, edge"];
@@ -29,7 +29,7 @@ pub struct Bar {
 
 /// The runs that bars need: the usual load in each setting, and one thread at a time that asks for
 /// global keys only.
-pub(super) fn points(size: Size) -> Vec<Point> {
+pub(in crate::paper::edgekv) fn points(size: Size) -> Vec<Point> {
     let usual = [Setting::Edge, Setting::Cloud, Setting::Ours];
     let usual = usual.into_iter().map(|setting| Point::usual(setting, size));
     usual.chain([alone(size)]).collect()

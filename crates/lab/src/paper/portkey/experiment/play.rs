@@ -180,9 +180,9 @@ pub fn play(
     (measured.mean_ms, measured.p95_ms) = all.mean_and_p95();
     measured.accesses = all.count;
     let measured_s = seconds.saturating_sub(rules.warm_s) as f64;
-    let moved = measured.moves as f64 * f64::from(VALUE_BYTES + super::MOVE_BYTES);
+    let moved = measured.moves as f64 * f64::from(VALUE_BYTES + crate::paper::portkey::MOVE_BYTES);
     let beside = moved + decider.overhead_bytes(measured_s, all.count);
-    let own = all.count as f64 * f64::from(VALUE_BYTES + super::REQUEST_BYTES);
+    let own = all.count as f64 * f64::from(VALUE_BYTES + crate::paper::portkey::REQUEST_BYTES);
     measured.overhead = beside / own.max(1.0);
     measured
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Measured, Size};
+use crate::paper::edgekv::{Measured, Size};
 use model::{Cache, limits};
 
 use crate::clients::gateways::Gateways;
@@ -19,7 +19,7 @@ const SEED: u64 = 2020;
 /// No run takes longer, whatever it has left to do; in virtual time.
 const DURATION_MAX: Duration = Duration::from_secs(3_600);
 /// How long a node works on a request: 30,000 a second for three (etcd's documents).
-pub(super) const REQUEST_US: u32 = 100;
+pub(in crate::paper::edgekv) const REQUEST_US: u32 = 100;
 /// Store nodes and gateways in the edge setting, and in the cloud: one way in ms, and Mbit/s.
 const EDGE: [(f64, f64); 2] = [(2.0, 750.0), (10.0, 500.0)];
 const CLOUD: [(f64, f64); 2] = [(0.05, 1_000.0), (0.05, 1_000.0)];

@@ -3,12 +3,12 @@
 
 use protocol::placement::{Counter, Site, trial::Planted};
 
-use super::capacity::{Converged, Tight};
-use super::experiment::{Results, mean, of_cabs, p95, seeds, spread};
-use super::liars::Lied;
-use super::point::{Point, Scene, Strategy};
-use super::workload::Workload;
-use super::{Measured, Size};
+use crate::paper::portkey::experiment::capacity::{self, Converged, Tight};
+use crate::paper::portkey::experiment::liars::{self, Lied};
+use crate::paper::portkey::experiment::point::{Point, Scene, Strategy};
+use crate::paper::portkey::experiment::workload::Workload;
+use crate::paper::portkey::experiment::{Results, mean, of_cabs, p95, seeds, spread};
+use crate::paper::portkey::{Measured, Size};
 
 /// A goal, and whether it was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,9 +70,9 @@ impl Others {
     pub fn run(size: Size) -> Others {
         let keys = if size == Size::Paper { 4_000 } else { 64 };
         Others {
-            tight: super::capacity::all(size),
-            converged: Some(super::capacity::converge(size)),
-            lied: super::liars::all(keys),
+            tight: capacity::all(size),
+            converged: Some(capacity::converge(size)),
+            lied: liars::all(keys),
         }
     }
 }

@@ -1,9 +1,29 @@
 //! Which runs make which figure, and which make the bars.
+//!
+//! | file | its one idea |
+//! | --- | --- |
+//! | [`world`] | sites, latencies, where clients are |
+//! | [`workload`] | accesses in the order of time |
+//! | [`play`] | the substrate: keys, links, moves, waits |
+//! | [`strategy`] | strategies that go by what they have seen |
+//! | [`optimal`] | strategies that know the future |
+//! | [`point`] | one run |
+//! | [`capacity`], [`liars`], [`scaling`] | runs of other kinds |
+
+pub mod capacity;
+pub mod liars;
+pub mod optimal;
+pub mod play;
+pub mod point;
+pub mod scaling;
+pub mod strategy;
+pub mod workload;
+pub mod world;
 
 use std::collections::BTreeMap;
 
-use super::point::{Point, Scene, Strategy};
-use super::workload::Workload;
+use self::point::{Point, Scene, Strategy};
+use self::workload::Workload;
 use super::{Measured, Size};
 
 /// The figures of the paper that come of an evaluation.

@@ -1,6 +1,6 @@
 //! What copies of remote keys are good for: reads by their latency, and bytes between groups.
 
-use super::{Measured, Point, Results, Setting, Size};
+use crate::paper::edgekv::{Measured, Point, Results, Setting, Size};
 
 /// Lengths of values, and whether nearly all operations are reads: the paper's load, one in which copies
 /// stay right for a while, and one at which bytes count.
@@ -47,7 +47,7 @@ impl Row {
 }
 
 /// The runs that it needs.
-pub(super) fn points(size: Size) -> Vec<Point> {
+pub(in crate::paper::edgekv) fn points(size: Size) -> Vec<Point> {
     let with = |(value_bytes, mostly_reads)| {
         SETTINGS.map(|setting| Point { value_bytes, mostly_reads, ..Point::usual(setting, size) })
     };

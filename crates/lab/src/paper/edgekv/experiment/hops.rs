@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use model::SiteId;
 use protocol::global::ring::{Member, Point, Ring, Step, ideal, virtual_count};
 
-use super::Size;
 use crate::clients::gateways::chord::Chord;
+use crate::paper::edgekv::Size;
 use crate::random::Random;
 
 /// Ways that are tried through each ring.

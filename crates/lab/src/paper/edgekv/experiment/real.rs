@@ -4,8 +4,8 @@
 //! shown. Both times have the same number of threads, uniform keys, and requests that go straight
 //! to the holder.
 
-use super::findings::change;
-use super::{Keys, Point, Results, Setting, Size};
+use crate::paper::edgekv::result::findings::change;
+use crate::paper::edgekv::{Keys, Point, Results, Setting, Size};
 use crate::report::study::{Card, Cell, Table};
 
 /// Shares of global keys, in percent.
@@ -112,7 +112,7 @@ mod tests {
         };
         let all = [measured(Setting::Ours, 300.0), measured(Setting::Cloud, 200.0)];
         let edge = point(Setting::Ours, 50, Size::Quick);
-        let found = super::super::Measured { writes_s: 412.4, ..Default::default() };
+        let found = crate::paper::edgekv::Measured { writes_s: 412.4, ..Default::default() };
         let rows = rows(&all, &Results::from([(edge, found)]), Size::Quick);
         assert_eq!(rows[0], ["50", "edge", "300", "412", "50 % higher (published: 19 % higher)"]);
         assert_eq!(rows[1], ["50", "cloud", "200", "–", ""]);

@@ -1,8 +1,10 @@
 //! What came out, as a report: a plot and a table for each figure, each beside what was published.
 
-use super::figure::{Across, Quantity};
-use super::findings::{self, CameOut, Finding};
-use super::{Figure, Keys, Results, Setting, Size, bars, constants, copies, hops};
+use super::experiment::figure::{Across, Quantity};
+use super::experiment::{copies, hops};
+use super::result::findings::{self, CameOut, Finding};
+use super::result::{bars, constants};
+use super::{Figure, Keys, Results, Setting, Size};
 use crate::report::study::{self, Card, Cell, Chart, Study, Table};
 use crate::report::{Tile, Tone};
 
@@ -351,7 +353,7 @@ mod tests {
     #[test]
     fn a_quick_figure_has_its_plot_and_its_tables() {
         let figures = [Figure::new(7).unwrap()];
-        let points = super::super::points(&figures, Size::Quick);
+        let points = crate::paper::edgekv::points(&figures, Size::Quick);
         let results: Results =
             points.into_iter().map(|point| (point, point.run().unwrap())).collect();
         let study = study(&figures, &results, Size::Quick, "portolan lab paper edgekv --figure 7");

@@ -3,13 +3,15 @@
 //! A statement comes out *in value* if its number is within a fifth of the published one, or the range here
 //! lies in the published one or overlaps half of it; *in shape* if the order or the trend that it states is here too.
 
+pub mod bars;
+
+use super::experiment::play::INTERVAL_S;
+use super::experiment::point::{Point, Scene, Strategy};
+use super::experiment::scaling::Timed;
+use super::experiment::workload::Workload;
 use super::experiment::{
     DENSITIES, DEPLOYMENTS, LATENCIES, MBPS, Results, mean, p95, relative, seeds, spread,
 };
-use super::play::INTERVAL_S;
-use super::point::{Point, Scene, Strategy};
-use super::scaling::Timed;
-use super::workload::Workload;
 use super::{Measured, Size};
 
 /// What the paper states, and what is here.

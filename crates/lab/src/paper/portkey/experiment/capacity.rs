@@ -9,12 +9,12 @@
 
 use protocol::placement::{Groups, Matrix, Near, Origin, Prices, Rules, Site, Solver, Terms};
 
-use super::Size;
 use super::play::{self, Decide, by_hash, in_turn, play};
 use super::point::{Point, Scene, Strategy};
 use super::strategy::{Goal, Ours, Rule, Windowed};
 use super::workload::{Load, VALUE_BYTES, Workload};
 use super::world::{WINDOW_S, World};
+use crate::paper::portkey::Size;
 
 /// The room of all sites together, in hundredths of the data.
 pub const ROOMS: [u64; 3] = [105, 120, 200];

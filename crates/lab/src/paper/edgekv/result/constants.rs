@@ -7,8 +7,8 @@
 //! straight line in the share of one of them, whatever each takes.
 
 use super::findings::change;
-use super::point::REQUEST_US;
-use super::{Figure, Point, Results, Setting, Size};
+use crate::paper::edgekv::experiment::point::REQUEST_US;
+use crate::paper::edgekv::{Figure, Point, Results, Setting, Size};
 
 /// None, ours, and as if nodes were four times slower; µs.
 const REQUESTS_US: [u32; 3] = [0, REQUEST_US, 4 * REQUEST_US];
@@ -37,7 +37,7 @@ fn clients(setting: Setting, request_us: u32, size: Size) -> Option<[Point; 3]> 
 }
 
 /// The runs that it needs.
-pub(super) fn points(size: Size) -> Vec<Point> {
+pub(in crate::paper::edgekv) fn points(size: Size) -> Vec<Point> {
     let of = |request_us| {
         let shares = [50, 100].map(|percent| share(Setting::Edge, percent, request_us, size));
         let both = [Setting::Edge, Setting::Cloud].into_iter();

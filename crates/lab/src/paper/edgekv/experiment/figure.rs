@@ -1,6 +1,6 @@
 //! The paper's figures: which points make which.
 
-use super::{Keys, Measured, Point, Results, Setting, Size};
+use crate::paper::edgekv::{FIGURES, Keys, Measured, Point, Results, Setting, Size};
 
 /// One of the figures 5 to 13.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub enum Across {
 impl Figure {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Figure> {
-        (super::FIGURES.0..=super::FIGURES.1).map(Figure)
+        (FIGURES.0..=FIGURES.1).map(Figure)
     }
 
     /// The figure of this number in the paper; `None`: it is not one of the evaluation.
@@ -69,7 +69,7 @@ impl Figure {
         }
     }
 
-    /// Whether its findings may hang on [`constants`](super::constants).
+    /// Whether its findings may hang on [`constants`](crate::paper::edgekv::result::constants).
     #[must_use]
     pub fn asks_for_constants(self) -> bool {
         matches!(self.0, 5 | 11 | 12)
@@ -194,7 +194,7 @@ mod tests {
             assert!(points(latency).eq(points(throughput)));
         }
         let all: Vec<Figure> = Figure::all().collect();
-        let points = super::super::points(&all, Size::Paper);
+        let points = crate::paper::edgekv::points(&all, Size::Paper);
         assert!(points.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");
         // Half of it global, with 100 threads and zipfian keys, is of figures 5, 7 and 11; one thread
         // alone, and more reads in three settings, are of none.

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Size;
 use super::optimal::{Optimal, Oracle};
 use super::play::{Measured, Rules, by_hash, play};
 use super::strategy::{Goal, Ours, Rule, Still, Windowed};
 use super::workload::{Load, Workload};
 use super::world::{TIERS, Tiers, World};
 use crate::mobility::Track;
+use crate::paper::portkey::Size;
 
 /// Where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

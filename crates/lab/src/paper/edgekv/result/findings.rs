@@ -10,8 +10,8 @@
 //! A rate that was not reached is not compared: what waits grows for as long as the run lasts, and
 //! its latency only shows how long that was.
 
-use super::figure::Figure;
-use super::{Keys, Measured, Results, Setting, Size};
+use crate::paper::edgekv::experiment::figure::Figure;
+use crate::paper::edgekv::{Keys, Measured, Results, Setting, Size};
 
 /// By how many points a percentage may differ from the published one.
 const APART_MAX: f64 = 5.0;
@@ -213,7 +213,7 @@ fn is_constant(percent: f64) -> bool {
 }
 
 /// A ratio as text.
-pub(super) fn change(ratio: f64) -> String {
+pub(in crate::paper::edgekv) fn change(ratio: f64) -> String {
     let percent = percent(ratio);
     match percent < 0.0 {
         true => format!("{:.0} % lower", -percent),
@@ -383,8 +383,8 @@ fn determination(line: &Line) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Point;
     use super::*;
+    use crate::paper::edgekv::Point;
 
     /// Every point gets what `measure` returns.
     fn results(figure: Figure, measure: impl Fn(&Point) -> (f64, f64)) -> Results {
