@@ -184,38 +184,24 @@ fn unusable_pair(tls: &TlsConfig, cause: &impl ToString) -> TlsError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use field::tls::{Authority, Certificates};
     use rustls::{ClientConnection, Connection, ServerConnection};
 
-    /// A directory with a CA and certificates that it signed.
+    /// A CA, and certificates for loopback that it signed.
     struct Office {
-        dir: tempfile::TempDir,
-        ca: CertifiedIssuer<'static, KeyPair>,
+        authority: Authority,
+        _folder: tempfile::TempDir,
     }
 
     impl Office {
         fn new() -> Office {
-            let mut params = CertificateParams::new(vec![]).unwrap();
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-            let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
-            Office { dir, ca }
+            let folder = tempfile::tempdir().unwrap();
+            Office { authority: Authority::new(folder.path()), _folder: folder }
         }
 
-        /// A certificate for localhost; its files are named after `name`.
         fn issue(&self, name: &str) -> TlsConfig {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-            let cert = params.signed_by(&key, &self.ca).unwrap();
-            let path = |end: &str| self.dir.path().join(format!("{name}.{end}"));
-            std::fs::write(path("pem"), cert.pem()).unwrap();
-            std::fs::write(path("key"), key.serialize_pem()).unwrap();
-            TlsConfig {
-                cert: path("pem"),
-                key: path("key"),
-                ca: Some(self.dir.path().join("ca.pem")),
-            }
+            let Certificates { ca, cert, key } = self.authority.issue(name, None);
+            TlsConfig { cert, key, ca: Some(ca) }
         }
     }
 

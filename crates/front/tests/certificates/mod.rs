@@ -1,6 +1,6 @@
 //! Certificates for the TLS tests of all ports.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use field::tls::Authority;
 use server::config::TlsConfig;
 
 /// An authority, and a certificate of it for `127.0.0.1`. Its files go when it is dropped.
@@ -9,23 +9,13 @@ pub(crate) struct Certificates {
     pub(crate) port: TlsConfig,
     /// The authority for clients (PEM).
     pub(crate) ca: String,
-    _office: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 pub(crate) fn certificates() -> Certificates {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = params.signed_by(&key, &ca).unwrap();
-    let office = tempfile::tempdir().unwrap();
-    let port = TlsConfig {
-        cert: office.path().join("port.pem"),
-        key: office.path().join("port.key"),
-        ca: None,
-    };
-    std::fs::write(&port.cert, cert.pem()).unwrap();
-    std::fs::write(&port.key, key.serialize_pem()).unwrap();
-    Certificates { port, ca: ca.pem(), _office: office }
+    let folder = tempfile::tempdir().unwrap();
+    let issued = Authority::new(folder.path()).issue("port", None);
+    let ca = std::fs::read_to_string(&issued.ca).unwrap();
+    let port = TlsConfig { cert: issued.cert, key: issued.key, ca: None };
+    Certificates { port, ca, _folder: folder }
 }

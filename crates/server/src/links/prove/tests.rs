@@ -8,8 +8,8 @@ use crate::node::Event;
 use crate::peers::{Hidden, TokenScope};
 use crate::tls::{PeerTls, peer_name};
 use bytes::BytesMut;
+use field::tls::{Authority, Certificates};
 use model::{NodeId, SiteName, limits};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use std::sync::{Arc, mpsc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -309,33 +309,21 @@ async fn unproved_connections_are_limited() {
     assert!(enter(0).is_some(), "a link that is proved takes no place");
 }
 
-/// An authority that signs certificates for loopback.
+/// A CA, and certificates for loopback that it signed.
 struct Office {
-    folder: tempfile::TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    authority: Authority,
+    _folder: tempfile::TempDir,
 }
 
 impl Office {
     fn new() -> Office {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
-        Office { folder, issuer }
+        Office { authority: Authority::new(folder.path()), _folder: folder }
     }
 
     fn issue(&self, name: &str, role: Option<&str>) -> Option<TlsConfig> {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let uri = role.map(|uri| SanType::URI(uri.try_into().unwrap()));
-        params.subject_alt_names.extend(uri);
-        let key = KeyPair::generate().unwrap();
-        let signed = params.signed_by(&key, &self.issuer).unwrap();
-        let path = |end: &str| self.folder.path().join(format!("{name}.{end}"));
-        std::fs::write(path("pem"), signed.pem()).unwrap();
-        std::fs::write(path("key"), key.serialize_pem()).unwrap();
-        let ca = Some(self.folder.path().join("ca.pem"));
-        Some(TlsConfig { cert: path("pem"), key: path("key"), ca })
+        let Certificates { ca, cert, key } = self.authority.issue(name, role);
+        Some(TlsConfig { cert, key, ca: Some(ca) })
     }
 }
 
